@@ -1,7 +1,7 @@
 # Needs Python >= 3.11, make and a network; everything else goes into the virtual environment $(VENV).
 #
 #   make demo         train the network of examples/train_digits.py (on the GPU where there is one)
-#   make install      everything that the tests, the checks of the code and the documentation need, at once
+#   make environment  everything that the tests, the checks of the code and the documentation need, at once
 #   make test         the tests; TESTS="tests/runtime -k storage" picks some
 #   make test-random  the tests with a seed of their own, which is printed; SEED=... takes that one again
 #   make lint type    ruff; mypy --strict
@@ -70,14 +70,14 @@ DEV_READY := $(call stamp,dev)
 DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
-.PHONY: demo install test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
+.PHONY: demo environment test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
 	gpu-check emulate rehearse gpu-bench conformance programs triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
 
 # One resolution instead of three; the targets of a single one install what they need by themselves.
-install: pyproject.toml | $(BIN)/python
+environment: pyproject.toml | $(BIN)/python
 	$(INSTALL) -e '.[test,dev,docs,ecosystem$(if $(TEST_CUDA),$(comma)$(TEST_CUDA))]'
 	@touch $(TEST_READY) $(DEV_READY) $(DOCS_READY)
 
