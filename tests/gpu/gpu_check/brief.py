@@ -13,12 +13,16 @@ import numpy as np
 from .cases import Case
 from .operators import has_own_kernel
 
-GRADIENTS, COMPOSITIONS = 4, 8
-"""One operator of so many has its gradients taken; one row of so many is run where the operator is composed."""
+GRADIENTS, ROWS, COMPOSITIONS = 8, 2, 8
+"""One operator of so many has its gradients taken; one row of so many is run, of those behind the first one of an
+operator with kernels, and of an operator that is composed."""
 WITH_KERNELS_OF_GRADIENTS = ("scaled_dot_product_attention", "ctc_loss.IntList")
 """Operators whose gradients launch kernels that nothing else in a first pass does."""
-WITH_KERNELS_OF_PARTS = ("scaled_dot_product_attention#0", "embedding_bag#0")
-"""Rows of composed operators that launch kernels which nothing else in a first pass does."""
+WITH_KERNELS_OF_ROWS = (
+    *("scaled_dot_product_attention#0", "embedding_bag#0"),
+    *("multinomial#1", "pow.Tensor_Scalar#1"),
+)
+"""Rows that launch kernels which nothing else in a first pass does."""
 
 
 def is_drawn(name: str, seed: int, count: int) -> bool:
@@ -34,4 +38,6 @@ def takes_gradients(operator: str, seed: int) -> bool:
 def takes_case(case: Case, seed: int) -> bool:
     """Whether a brief run runs a case."""
     row = f"{case.operator}#{case.row}"
-    return has_own_kernel(case.operator) or row in WITH_KERNELS_OF_PARTS or is_drawn(row, seed, COMPOSITIONS)
+    if has_own_kernel(case.operator):
+        return case.row == 0 or row in WITH_KERNELS_OF_ROWS or is_drawn(row, seed, ROWS)
+    return row in WITH_KERNELS_OF_ROWS or is_drawn(row, seed, COMPOSITIONS)

@@ -54,8 +54,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--brief",
         action="store_true",
-        help="operators with kernels of their own and an eighth of the others, gradients of a quarter, half of "
-        "the dtypes of a check, as the seed draws them",
+        help="operators with kernels of their own, an eighth of the others and of the gradients, half of the further "
+        "rows and of the dtypes of a check, as the seed draws them",
     )
     parser.add_argument("--shard", default="1/1", metavar="I/N", help="the I-th of N parts of the cases")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="go on with what a file has begun")
