@@ -19,6 +19,7 @@
 #   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some
 #   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
 #   make emulate      the same check without a GPU: compiled kernels executed on the CPU; EMULATE_ARGS=--first-pass is quick
+#   make planted-faults  write the table of the faults that the emulator finds anew; the tests plant half of them
 #   make rehearse     a day with a GPU without one: check and benchmark over CuPy and a stand-in for NVIDIA's driver
 #   make rehearse-bench  every row of the GPU's benchmark at tiny sizes, on emulated devices of sm_80 and sm_90; ROWS=softmax picks
 #   make gpu-bench    on a GPU: how fast, beside PyTorch where it is installed (GPU_ARGS=--help)
@@ -71,7 +72,7 @@ DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
 .PHONY: demo environment test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
-	gpu-check emulate rehearse gpu-bench conformance programs triton-matrix clean
+	gpu-check emulate planted-faults rehearse gpu-bench conformance programs triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -168,6 +169,9 @@ gpu-check:
 
 emulate: $(TEST_READY)
 	$(RUN) tests/gpu/check.py --emulate $(EMULATE_ARGS)
+
+planted-faults: $(TEST_READY)
+	$(RUN) tests/runtime/cuda/emulator/planted_table.py
 
 rehearse: $(TEST_READY)
 	$(RUN) tests/gpu/check.py --standin --first-pass $(REHEARSE_ARGS)
