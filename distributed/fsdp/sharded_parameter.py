@@ -15,6 +15,7 @@ from ...nn.modules.parameter import Parameter
 from ...runtime.device import device as Device
 from ...runtime.layout import strided
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.storage import FOLLOWERS
 from ..device_mesh import DeviceMesh
 from ..tensor import DTensor, Replicate, Shard
 from ..tensor.spec import DTensorSpec, TensorMeta
@@ -62,7 +63,6 @@ class ShardedParameter:
         parameter: the parameter.
         place: where it is.
         sharding: among whom it is sharded.
-        after_forward: among whom between forward and backward, if it is.
         device: where it is computed with.
         shard_placement_fn: says along which dimension.
         offload_policy: where the shard lies.
@@ -89,12 +89,14 @@ class ShardedParameter:
         self.pins = self.offloads and offload_policy.pin_memory and device.type == "cuda"  # type: ignore[attr-defined]
         self.name = place.name
         self.dtype = parameter.dtype
+        self.policy = MixedPrecisionPolicy()
         self.param_dtype: ScalarType | None = None
         self.reduce_dtype: ScalarType | None = None
         self.unsharded: Parameter | None = None
         self.line: Tensor | None = None
         self.accumulated_grad: Tensor | None = None
         self.after_forward: Tensor | None = None
+        self._seen: Tensor | None = None
         self.original_id = id(parameter)
         self._check(parameter)
         self.dim = self._dimension(parameter, shard_placement_fn)
@@ -198,7 +200,7 @@ class ShardedParameter:
             TypeError: what the module has is no DTensor.
             ValueError: it is another process's shard, or of another size.
         """
-        own = self.place.module._parameters.get(self.place.name)
+        own: Any = self.place.module._parameters.get(self.place.name)
         if own is None or own is self.unsharded:
             return
         if not isinstance(own, DTensor):
@@ -206,9 +208,9 @@ class ShardedParameter:
                 f"fully_shard: expected a DTensor as parameter {self.name!r}, but got {type(own).__name__}"
             )
         if own is not self.sharded:
-            self.sharded = own  # type: ignore[assignment]
+            self.sharded = own
             self.place.put(self.sharded)
-        self.dtype = self.sharded.dtype
+        self.choose_dtypes(self.policy)
         local = self.local
         if tuple(local.shape) != self.sharded_shape:
             raise ValueError(
@@ -232,10 +234,12 @@ class ShardedParameter:
 
     def choose_dtypes(self, policy: MixedPrecisionPolicy) -> None:
         """Settle in which dtypes the parameter is gathered and its gradient reduced; None for what they have anyway."""
-        self.dtype = self.sharded.dtype
+        self.policy, self.dtype = policy, self.sharded.dtype
         computed, reduced = policy.param_dtype, policy.reduce_dtype
         self.reduce_dtype = None if reduced == computed else reduced
         self.param_dtype = None if computed == self.dtype or not self.dtype.is_floating_point else computed
+        if self.unsharded is not None and self.unsharded.dtype != self.gathered_dtype:
+            self.unsharded = None
 
     @property
     def gathered_dtype(self) -> ScalarType:
@@ -260,6 +264,7 @@ class ShardedParameter:
                     whole, DTensorSpec(self.inner.mesh, self.inner.placements, meta, piece.device)
                 )
             self.unsharded = Parameter(whole, self.sharded.requires_grad)
+            vars(self.unsharded)[FOLLOWERS] = []
         else:
             own: Any = self.bytes
             own._data = piece._data
@@ -278,7 +283,14 @@ class ShardedParameter:
     @property
     def given(self) -> Tensor:
         """The elements that this process gives when the whole is gathered."""
-        return self.padded if self.after_forward is None else self.after_forward
+        if self.after_forward is not None:
+            return self.after_forward
+        # A module below may have been converted, or given another parameter.
+        own: Any = self.place.module._parameters.get(self.place.name)
+        if own is not self.sharded or own._local_tensor is not self._seen:
+            self.reset()
+            self._seen = self.local
+        return self.padded
 
     # States
 
@@ -336,7 +348,7 @@ class ShardedParameter:
         if grad is None and self.unsharded is not None:
             grad, self.unsharded.grad = self.unsharded.grad, None
             if grad is None and zero_where_none and self.unsharded.requires_grad:
-                return ops.zeros(self.shape, dtype=self.gathered_dtype, device=self.device)  # type: ignore[no-any-return]
+                return ops.zeros(self.shape, dtype=self.gathered_dtype, device=self.device)
         if isinstance(grad, DTensor):
             assert self.inner is not None
             with no_grad():

@@ -409,6 +409,9 @@ def test_other_ways_in_and_out(rank: int, size: int) -> None:
     tt.testing.assert_close(model.blocks[0].up.weight, reference.blocks[0].up.weight)
     model.blocks[0].reshard()
     assert model.blocks[0].up.weight.placements
+    model.double()
+    reference.double()
+    tt.testing.assert_close(model(x.double()), reference(x.double()))
 
 
 @on_ranks(4)
