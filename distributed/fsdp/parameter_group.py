@@ -263,10 +263,12 @@ class ParameterGroup:
     def post_forward(self, output: Any) -> None:
         """Shard the parameters, and note when the forward ended."""
         if current_task() is None:
-            self.reshard(tensors_of(output) if is_grad_enabled() else ())
-            order = self.communications.forward_order
-            self._order.append(len(order))
-            order.append(self)
+            records = is_grad_enabled()
+            self.reshard(tensors_of(output) if records else ())
+            if records:
+                order = self.communications.forward_order
+                self._order.append(len(order))
+                order.append(self)
         self.now = Pass.IDLE
 
     def pre_backward(self, prefetches: bool) -> None:
@@ -281,9 +283,10 @@ class ParameterGroup:
         self.unshard(waits=not self.unshards_async)
         self.wait_for_unshard()
         if prefetches and self._order:
-            place = self._order.pop()
-            if place > 0:
-                self.communications.forward_order[place - 1].prefetch(Pass.PRE_BACKWARD)
+            place, order = self._order.pop(), self.communications.forward_order
+            # Another root's backward, whose order this is too, may have cleared it.
+            if 0 < place < len(order) and order[place] is self:
+                order[place - 1].prefetch(Pass.PRE_BACKWARD)
 
     def prefetch(self, now: Pass) -> None:
         """Begin to gather the parameters for a pass that is to come."""

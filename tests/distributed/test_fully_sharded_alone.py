@@ -21,6 +21,7 @@ from triten.distributed.fsdp import (
     MixedPrecisionPolicy,
     fully_shard,
     register_fsdp_forward_method,
+    share_comm_ctx,
 )
 from triten.distributed.fsdp.freed import Buffer, is_freed
 from triten.runtime.storage import root_of
@@ -259,6 +260,37 @@ def test_recovery_after_an_error() -> None:
     assert_same_grads(model, reference)
     with pytest.raises(RuntimeError, match="must be called on the root FSDP module"):
         model[0].reset_iter_state()
+
+
+def test_the_backward_after_one_that_raised() -> None:
+    model, reference = pair()
+    x = tt.ones(1, 4)
+    handle = model[2].register_full_backward_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model(x).sum().backward()
+    handle.remove()
+    with pytest.raises(RuntimeError, match=r"did not end: call reset_iter_state\(\)"):
+        model(x)
+    model.reset_iter_state()
+    model.zero_grad()
+    model(x).sum().backward()
+    reference(x).sum().backward()
+    assert_same_grads(model, reference)
+
+
+def test_roots_that_share_their_order() -> None:
+    first, reference = pair()
+    second, _ = pair()
+    share_comm_ctx([first, second])
+    assert first._get_fsdp_state().communications is second._get_fsdp_state().communications
+    x = tt.ones(1, 4)
+    losses = [model(x).sum() for model in (first, second)]
+    reference(x).sum().backward()
+    for model, loss in zip((first, second), losses, strict=True):
+        loss.backward()
+        assert_same_grads(model, reference)
+    with pytest.raises(ValueError, match="Expected FSDPModule"):
+        share_comm_ctx([reference])
 
 
 def test_casts_and_offloading() -> None:
