@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from ..dispatch.core.op_overload import OpOverload, find_overload
@@ -59,6 +60,7 @@ RANK_TYPES = Any
 _FUNCTIONALIZE = functionality_bit(Functionality.Functionalize)
 
 
+@cache
 def _operator(name: str) -> OpOverload:
     return find_overload(f"_c10d_functional::{name}")
 

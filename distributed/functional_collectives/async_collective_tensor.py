@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Self
 
 from ...dispatch.core.op_overload import OpOverload, find_overload
@@ -54,7 +55,7 @@ class AsyncCollectiveTensor(Tensor):
 
     def wait(self) -> Tensor:
         """Wait, by an operator that graphs and modes see, and give the plain tensor."""
-        waited: Tensor = find_overload("_c10d_functional::wait_tensor")(self.elem)
+        waited: Tensor = _wait_tensor()(self.elem)
         self.completed = True
         return waited
 
@@ -63,24 +64,18 @@ class AsyncCollectiveTensor(Tensor):
         cls, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
         """Run an operator on the plain tensors; one that views gives a tensor that is not waited for either."""
+        kind = _kind_of(func)
         source = args[0] if args else None
-        is_view = _is_view(func) and isinstance(source, AsyncCollectiveTensor) and not source.completed
-
-        def plain(value: Any) -> Any:
-            if not isinstance(value, AsyncCollectiveTensor):
-                return value
-            tensor = value.elem if is_view else value.trigger_wait()
-            return tensor.detach() if tensor.requires_grad else tensor
-
-        given, named = tree_map(plain, (list(args), dict(kwargs or {})))
+        is_view = kind == VIEW and isinstance(source, AsyncCollectiveTensor) and not source.completed
+        plain = _viewed if is_view else _waited
+        given = [plain(each) for each in args]
+        named = {name: plain(each) for name, each in kwargs.items()} if kwargs else {}
         result = func(*given, **named)
         if is_view:
             return tree_map(lambda value: cls(value) if isinstance(value, Tensor) else value, result)
-        if func._schema.is_mutable:
-            written = {
-                id(new): old
-                for new, old in zip([*given, *named.values()], [*args, *(kwargs or {}).values()], strict=True)
-            }
+        if kind == WRITE:
+            pairs = zip([*given, *named.values()], [*args, *(kwargs or {}).values()], strict=True)
+            written = {id(new): old for new, old in pairs}
             return tree_map(lambda value: written.get(id(value), value), result)
         return result
 
@@ -127,10 +122,38 @@ class AsyncCollectiveTensor(Tensor):
 plain_classes.add(AsyncCollectiveTensor)
 
 
-def _is_view(func: OpOverload) -> bool:
-    """Whether the first argument's memory is the result's, and is not written."""
-    arguments = func._schema.arguments
-    if not arguments or func._schema.is_mutable:
-        return False
-    alias = arguments[0].alias_info
-    return alias is not None and not alias.is_write
+@cache
+def _wait_tensor() -> OpOverload:
+    return find_overload("_c10d_functional::wait_tensor")
+
+
+READ, VIEW, WRITE = range(3)
+"""What an operator does with its first argument."""
+
+_kinds: dict[str, int] = {}
+
+
+def _kind_of(func: OpOverload) -> int:
+    name = func._entry.name
+    kind = _kinds.get(name)
+    if kind is None:
+        schema = func._entry.schema
+        alias = schema.arguments[0].alias_info if schema.arguments else None
+        kind = _kinds[name] = WRITE if schema.is_mutable else READ if alias is None else VIEW
+    return kind
+
+
+def _waited(value: Any) -> Any:
+    """An argument with plain tensors, in lists too, that are there."""
+    if value.__class__ is tuple or value.__class__ is list:
+        return [_waited(each) for each in value]
+    return _plain(value.trigger_wait()) if isinstance(value, AsyncCollectiveTensor) else value
+
+
+def _viewed(value: Any) -> Any:
+    """An argument with a plain tensor, waited for or not."""
+    return _plain(value.elem) if isinstance(value, AsyncCollectiveTensor) else value
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    return tensor.detach() if tensor.requires_grad else tensor

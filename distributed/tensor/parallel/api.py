@@ -68,7 +68,8 @@ def parallelize_module(
         return parallelize_plan._apply(module, mesh)
     if not isinstance(parallelize_plan, Mapping):
         raise TypeError(
-            f"Expect Union[ParallelStyle, Dict[str, ParallelStyle]] for parallelize_plan, {type(parallelize_plan)} found!"
+            "Expect Union[ParallelStyle, Dict[str, ParallelStyle]] for parallelize_plan, "
+            f"{type(parallelize_plan)} found!"
         )
     for path, style in parallelize_plan.items():
         token, _, rest = path.partition(".")

@@ -19,9 +19,9 @@ Layouts = Placement | Sequence[Placement | None] | None
 
 
 def _each(layouts: Layouts) -> tuple[Placement | None, ...] | None:
-    if layouts is None or isinstance(layouts, Placement):
-        return layouts and (layouts,)
-    return tuple(layouts)
+    if isinstance(layouts, Placement):
+        return (layouts,)
+    return None if layouts is None else tuple(layouts)
 
 
 def _prepared(
@@ -89,7 +89,7 @@ class PrepareModuleInput(ParallelStyle):
                         f"{type(own).__name__} and {len(self.input_layouts)} layouts"
                     )
                 layouts = zip(inputs, self.input_layouts, self.desired_input_layouts or (), strict=True)
-                inputs = tuple([_prepared(each, device_mesh, *how, local) for each, *how in layouts])
+                inputs = tuple([_prepared(x, device_mesh, now, wanted, local) for x, now, wanted in layouts])
             by_name = {
                 name: _prepared(
                     value,
@@ -142,7 +142,8 @@ class PrepareModuleOutput(ParallelStyle):
                     f"{type(own).__name__} and {len(self.output_layouts)} layouts"
                 )
             layouts = zip(outputs, self.output_layouts, self.desired_output_layouts, strict=True)
-            made = [_prepared(each, device_mesh, *how, self.use_local_output) for each, *how in layouts]
+            local = self.use_local_output
+            made = [_prepared(x, device_mesh, now, wanted, local) for x, now, wanted in layouts]
             return made[0] if len(made) == 1 else tuple(made)
 
         module.register_forward_hook(finish)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ....dispatch.tensor import Tensor
 from ...mesh import DeviceMesh
@@ -74,7 +74,7 @@ class _DividedParallel(ParallelStyle):
     """
 
     _SAID = ("input_layouts", "output_layouts", "use_local_output")
-    _PLANS: dict[str, tuple[dict[str, Placement], Placement]] = {}
+    _PLANS: ClassVar[dict[str, tuple[dict[str, Placement], Placement]]] = {}
     """By class of module: how its parameters lie, and its input."""
 
     def __init__(self, input_layouts: Placement, output_layouts: Placement, use_local_output: bool) -> None:
@@ -118,7 +118,7 @@ class ColwiseParallel(_DividedParallel):
         use_local_output: whether the output is this process's part, as a plain tensor, or a `DTensor`.
     """
 
-    _PLANS = {
+    _PLANS: ClassVar = {
         "Linear": ({"weight": Shard(0), "bias": Shard(0)}, REPLICATE),
         "Embedding": ({"weight": Shard(1)}, REPLICATE),
     }
@@ -144,7 +144,7 @@ class RowwiseParallel(_DividedParallel):
         use_local_output: whether the output is this process's part, as a plain tensor, or a `DTensor`.
     """
 
-    _PLANS = {
+    _PLANS: ClassVar = {
         "Linear": ({"weight": Shard(1), "bias": REPLICATE}, Shard(-1)),
         "Embedding": ({"weight": Shard(0)}, REPLICATE),
     }
