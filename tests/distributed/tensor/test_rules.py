@@ -145,6 +145,10 @@ VIEWS: dict[str, Case] = {
     "t clone": (lambda a: a.t().contiguous().clone(), [(4, 3)]),
 }
 LAYERS: dict[str, Case] = {
+    "pooling": (
+        lambda a: (F.max_pool2d(a, 2), F.avg_pool2d(a, 2), F.adaptive_avg_pool2d(a, 1)),
+        [(2, 2, 4, 4)],
+    ),
     "softmax": (lambda a: (F.softmax(a, -1), F.log_softmax(a, 0)), [(4, 6)]),
     "layer_norm": (lambda a, w, b: F.layer_norm(a, (6,), w, b), [(2, 4, 6), (6,), (6,)]),
     "rms_norm": (lambda a, w: F.rms_norm(a, (6,), w), [(2, 4, 6), (6,)]),
