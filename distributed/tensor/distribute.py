@@ -140,5 +140,5 @@ def distribute_module(
         module.register_forward_pre_hook(lambda own, inputs: input_fn(own, inputs, mesh))
     if output_fn is not None:
         module.register_forward_hook(lambda own, inputs, output: output_fn(own, output, mesh))
-    module._distribute_module_applied = True  # type: ignore[assignment]
+    module._distribute_module_applied = True
     return module

@@ -74,9 +74,11 @@ class DTensor(TensorOfParts):
     SETTINGS = ("_dtensor_spec",)
 
     @staticmethod
-    def __new__(cls, local_tensor: Tensor, spec: DTensorSpec, *, requires_grad: bool = False) -> Any:
-        made = cls.of(local_tensor, spec)
-        return made.requires_grad_() if requires_grad else made
+    def __new__(cls, local_tensor: Tensor, spec: DTensorSpec, *, requires_grad: bool = False) -> DTensor:
+        made: DTensor = cls.of(local_tensor, spec)
+        if requires_grad:
+            made.requires_grad_()
+        return made
 
     @classmethod
     def of(cls, local_tensor: Tensor, spec: DTensorSpec) -> Any:
@@ -181,7 +183,7 @@ class DTensor(TensorOfParts):
             result = self._local_tensor
         if getattr(self, "_is_param", False):
             result = result.view_as(result) if result is self._local_tensor else result
-            result._is_param = True
+            result._is_param = True  # type: ignore[attr-defined]  # as `Parameter` knows it
         return result
 
     def redistribute(

@@ -109,7 +109,7 @@ OPTIMIZERS = {
 
 @on_ranks(2)
 def test_training_is_that_of_one_process(rank: int, size: int) -> None:
-    for name, reshards in itertools.product(OPTIMIZERS, (None, True, False)):
+    for name, reshards in (("SGD", None), ("AdamW", True), ("AdamW", False)):
         model = sharded(made(), mesh_of(size), reshard_after_forward=reshards)
         reference = made()
         data = batches(5)

@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from ....dispatch.core.operator_entry import OperatorEntry
-from . import losses, normalization, optimizers, pointwise, products, reductions, rows, sampling, views
+from . import (
+    losses,
+    normalization,
+    optimizers,
+    pointwise,
+    pooling,
+    products,
+    reductions,
+    rows,
+    sampling,
+    views,
+)
 from .rule import Rule
 
 __all__ = ["RULES", "rule_of"]
 
 NO_RULE = Rule()
 RULES: dict[str, Rule] = {}
-for _family in (losses, normalization, optimizers, pointwise, products, reductions, rows, sampling, views):
+for _family in (
+    losses,
+    normalization,
+    optimizers,
+    pointwise,
+    pooling,
+    products,
+    reductions,
+    rows,
+    sampling,
+    views,
+):
     RULES.update(_family.RULES)
 
 

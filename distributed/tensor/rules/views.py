@@ -21,7 +21,7 @@ def _moving(pairs_of: Callable[[Invocation], Pairs]) -> Callable[[Invocation], l
     def strategies(call: Invocation) -> list[Strategy]:
         rest: tuple[Placement, ...] = (REPLICATE,) * (len(call.tensors) - 1)
         results = len(call.results)
-        found = [
+        found: list[Strategy] = [
             Strategy((Shard(after),) * results, (Shard(before), *rest)) for before, after in pairs_of(call)
         ]
         now = call.current(0)

@@ -54,6 +54,24 @@ def test_a_layer_of_columns_and_one_of_rows(world: None, kind: str) -> None:
         assert weight.grad.to_local().shape == shape and weight.grad.to_local().device.type == kind
 
 
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "meta"])
+def test_heads_of_attention(world: None, kind: str) -> None:
+    mesh = init_device_mesh(kind, (2, 2))
+    layout = [Shard(0), Shard(1)]
+    q, k, v = (zeros(2, 4, 3, 16, device_mesh=mesh, placements=layout, requires_grad=True) for _ in range(3))
+    mask = zeros(2, 1, 3, 3, device_mesh=mesh, placements=[Shard(0), Replicate()])
+    with CommDebugMode() as mode, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for found in (
+            F.scaled_dot_product_attention(q, k, v, is_causal=True),
+            F.scaled_dot_product_attention(q, k, v, attn_mask=mask),
+        ):
+            assert found.placements == tuple(layout) and found.to_local().shape == (1, 2, 3, 16)
+            found.backward(zeros(2, 4, 3, 16, device_mesh=mesh, placements=layout))
+    assert mode.get_total_counts() == 0
+    assert isinstance(q.grad, DTensor) and q.grad.placements == tuple(layout)
+
+
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_numbers_of_a_mesh_of_one_process(alone: None, kind: str) -> None:
     mesh = init_device_mesh(kind, (1,))
