@@ -137,7 +137,7 @@ def test_the_runtimes_checks(check: Callable[..., Any]) -> None:
     """Each passes, is not built, or needs a card; those that the interpreter can show do pass."""
     run = check(
         "--only",
-        r"^(launch|driver|allocator|random|cuda|factorisations|optimizers|products|tuning|sizes|sparse): ",
+        r"^(launch|driver|allocator|random|cuda|factorisations|optimizers|products|tuning|sizes|sparse|nccl): ",
     )
     assert run.status == 0, run.output
     statuses = run.statuses()

@@ -19,6 +19,7 @@ NEEDS_A_CARD = "needs a card"
 MODULES = (
     *("launch_checks", "driver_checks", "allocator_checks", "random_checks", "optimizer_checks"),
     *("interface_checks", "factorization_checks", "product_checks", "size_checks", "sparse_checks"),
+    "communication_checks",
 )
 
 BESIDE_OTHERS = (
