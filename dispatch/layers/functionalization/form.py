@@ -17,6 +17,10 @@ _SPECIAL = {
     "aten::normal_": "aten::normal_functional",
     "aten::_native_batch_norm_legit": "aten::_native_batch_norm_legit_functional",
     "aten::_fused_moving_avg_obs_fq_helper": "aten::_fused_moving_avg_obs_fq_helper_functional",
+    **{
+        f"_c10d_functional::{name}_out": f"_c10d_functional::{name}"
+        for name in ("all_gather_into_tensor", "reduce_scatter_tensor")
+    },
 }
 """Functional forms that do not have the writing form's name."""
 
