@@ -203,7 +203,8 @@ class ShardedParameter:
         own: Any = self.place.module._parameters.get(self.place.name)
         if own is None or own is self.unsharded:
             return
-        if not isinstance(own, DTensor):
+        is_distributed: bool = isinstance(own, DTensor)
+        if not is_distributed:
             raise TypeError(
                 f"fully_shard: expected a DTensor as parameter {self.name!r}, but got {type(own).__name__}"
             )
@@ -287,7 +288,7 @@ class ShardedParameter:
             return self.after_forward
         # A module below may have been converted, or given another parameter.
         own: Any = self.place.module._parameters.get(self.place.name)
-        if own is not self.sharded or own._local_tensor is not self._seen:
+        if own is not self.sharded or self.local is not self._seen:
             self.reset()
             self._seen = self.local
         return self.padded
