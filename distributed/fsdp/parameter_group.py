@@ -185,13 +185,18 @@ class ParameterGroup:
         Args:
             waits: whether `wait_for_unshard` is called next.
         """
-        if self._gathering is not None or self.is_unsharded or not self.parameters:
+        if self._gathering is not None or not self.parameters:
             return
+        if self.is_unsharded:
+            if self.now is not Pass.FORWARD or not any(each.is_stale for each in self.parameters):
+                return
+            self.shard()  # the optimizer has stepped since a forward that kept them
         if self.now is Pass.PRE_BACKWARD and not self.unshards_in_backward:
             return
         is_partly = self.state is ShardedState.SHARDED_POST_FORWARD and self.after_forward is not None
         sharding: Any = self.after_forward if is_partly else self.sharding
-        if is_partly:
+        if is_partly or self.now not in (Pass.FORWARD, Pass.PRE_BACKWARD):
+            # What is given was computed after the root's forward began, or outside of any.
             self.communications.lanes.gathers.wait_for_current()
         self._gathering = begin_gathering(
             self.parameters,

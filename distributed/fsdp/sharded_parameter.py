@@ -97,6 +97,7 @@ class ShardedParameter:
         self.accumulated_grad: Tensor | None = None
         self.after_forward: Tensor | None = None
         self._seen: Tensor | None = None
+        self._gathered: tuple[int, int] | None = None
         self.original_id = id(parameter)
         self._check(parameter)
         self.dim = self._dimension(parameter, shard_placement_fn)
@@ -231,7 +232,8 @@ class ShardedParameter:
             if self.sharded_shape == self.padded_shape and local.is_contiguous():
                 self.padded = local.view(-1)
                 return
-            self.sharded._local_tensor = self._take(self._padded(local.detach()))  # type: ignore[attr-defined]
+            sharded: Any = self.sharded
+            sharded._local_tensor = self._take(self._padded(local.detach()))
 
     def choose_dtypes(self, policy: MixedPrecisionPolicy) -> None:
         """Settle in which dtypes the parameter is gathered and its gradient reduced; None for what they have anyway."""
@@ -254,6 +256,13 @@ class ShardedParameter:
             content: all elements of the parameter with the padding of shards, in one line.
         """
         self.line = content
+        values = self._values()
+        if self.unsharded is not None and self._gathered != values:
+            # A graph that was recorded with the values before cannot go on with these.
+            for tensor in (self.unsharded, self.bytes):
+                if tensor is not None:
+                    tensor.bump_version()
+        self._gathered = values
         numel = prod(self.shape)
         piece = content.narrow(0, 0, numel).view(self.shape)
         if self.unsharded is None:
@@ -270,6 +279,15 @@ class ShardedParameter:
             own: Any = self.bytes
             own._data = piece._data
         return self.unsharded
+
+    def _values(self) -> tuple[int, int]:
+        """What changes, in all processes, when a program writes to the DTensor or exchanges it."""
+        return id(self.sharded), self.sharded._version
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the shard has changed since the whole was gathered."""
+        return self._gathered != self._values()
 
     @property
     def bytes(self) -> Tensor | None:

@@ -351,3 +351,25 @@ def test_parameters_that_a_program_exchanges() -> None:
     model[2][0].weight = nn.Parameter(tt.ones(6, 6))
     with pytest.raises(TypeError, match=r"expected a DTensor as parameter '2\.0\.weight', but got Parameter"):
         model(x)
+
+
+def test_steps_between_forwards_that_keep_the_whole() -> None:
+    model, reference = pair(reshard_after_forward=False)
+    optimizers = [tt.optim.SGD(each.parameters(), lr=0.1) for each in (model, reference)]
+    x = tt.ones(1, 4)
+    for each, optimizer in zip((model, reference), optimizers, strict=True):
+        each(x).sum().backward()
+        with tt.no_grad():
+            each(x)  # the whole parameters stay
+        optimizer.step()
+    tt.testing.assert_close(model(x), reference(x))
+    loss = model(x).sum()
+    with tt.no_grad():
+        model.reshard()
+        for layer in (model[0], model[2], model[3]):
+            layer.reshard()
+            for parameter in layer.parameters():
+                parameter.add_(1)
+    model(x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
