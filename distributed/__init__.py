@@ -27,6 +27,8 @@ _NAMES = {
     ".coalescing": "all_gather_coalesced all_reduce_coalesced",
     ".collectives": "all_gather all_gather_into_tensor all_gather_single all_reduce all_to_all all_to_all_single "
     "broadcast gather reduce reduce_scatter reduce_scatter_single reduce_scatter_tensor scatter",
+    ".data_parallel.grad_bucket": "GradBucket",
+    ".data_parallel.reducer": "Reducer",
     ".debug_level": "DebugLevel get_debug_level set_debug_level set_debug_level_from_env",
     ".device_mesh": "DeviceMesh init_device_mesh",
     ".errors": "DistBackendError DistError DistNetworkError DistStoreError QueueEmptyError",
@@ -48,7 +50,7 @@ _NAMES = {
     ".stores.tcp_store": "TCPStore",
     ".work": "Work",
 }
-_MODULES = "_functional_collectives device_mesh distributed_c10d nn optim tensor"
+_MODULES = "_composable _functional_collectives algorithms checkpoint device_mesh distributed_c10d fsdp nn optim tensor"
 
 if TYPE_CHECKING:
     from .backend import *
@@ -56,6 +58,8 @@ if TYPE_CHECKING:
     from .coalescing import all_gather_coalesced as all_gather_coalesced
     from .coalescing import all_reduce_coalesced as all_reduce_coalesced
     from .collectives import *
+    from .data_parallel.grad_bucket import GradBucket as GradBucket
+    from .data_parallel.reducer import Reducer as Reducer
     from .debug_level import *
     from .device_mesh import DeviceMesh as DeviceMesh
     from .device_mesh import init_device_mesh as init_device_mesh

@@ -64,18 +64,9 @@ class Work:
 
     def get_future(self) -> Any:
         """A `tt.futures.Future` of the result."""
-        from ..futures import Future
+        from .work_future import future_of
 
-        future: Any = Future()
-
-        def fill() -> None:
-            try:
-                future.set_result(self.result())
-            except Exception as error:  # whoever waits for the future gets it
-                future.set_exception(error)
-
-        threading.Thread(target=fill, name="Work.get_future", daemon=True).start()
-        return future
+        return future_of(self)
 
 
 class DoneWork(Work):

@@ -1,7 +1,8 @@
 """The engine: runs a graph backward, newest node first, without recursion (torch/csrc/autograd/engine.h).
 
 Since every node is younger than the nodes its gradients go to, taking nodes by falling sequence number
-guarantees that all gradients of a node have arrived when its turn comes; no dependencies are counted.
+guarantees that all gradients of a node have arrived when its turn comes; no dependencies are counted, but those of
+leaves with hooks (`arrivals`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ...runtime.memory_format import contiguous_format
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.thread_state import with_room
+from .arrivals import Arrivals
 from .node import AccumulateGrad, Edge, Node
 from .reduce_to_spec import reduce_to_spec
 
@@ -140,11 +142,19 @@ def _run(
         needed = _nodes_towards([node for node, _ in roots], {node for node, _ in inputs})
     buffers: dict[Node, Any] = {}
     heap: list[tuple[int, int, Node]] = []
+    arrivals: Arrivals | None = None
     if len(roots) == 1 and len(roots[0][0].specs) == 1:
         node, buffer = roots[0][0], grads[0]
     else:
         for (root, number), grad in zip(roots, grads, strict=True):
-            _send(buffers, heap, root, number, grad)
+            if root.__class__ is AccumulateGrad and root.hooks is not None and needed is None:
+                if arrivals is None:
+                    arrivals = Arrivals(roots, _added, _run_leaf)
+                arrivals.arrive(root, grad)  # type: ignore[arg-type]
+            else:
+                _send(buffers, heap, root, number, grad)
+        if not heap:
+            return captured
         node = heapq.heappop(heap)[2]
         buffer = buffers.pop(node)
     next_buffer: Any = None
@@ -178,8 +188,17 @@ def _run(
                 spec = specs[number]
                 if grad._spec is not spec and grad._spec.twin is not spec:
                     grad = reduce_to_spec(grad, spec, node)
-                if target.__class__ is AccumulateGrad and target.hooks is None and needed is None:
-                    accumulate(target, grad)
+                if target.__class__ is AccumulateGrad and needed is None:
+                    if target.hooks is None:
+                        accumulate(target, grad)
+                        continue
+                    if arrivals is None:
+                        # Whoever got a gradient before is older than all that are still to run.
+                        waiting = [*edges, *[(each[2], 0) for each in heap]]
+                        if following is not None:
+                            waiting.append((following, 0))
+                        arrivals = Arrivals(waiting, _added, _run_leaf)
+                    arrivals.arrive(target, grad)
                 elif target is following:
                     next_buffer = (
                         _added(next_buffer, grad)
@@ -204,9 +223,19 @@ def _run(
         if following is not None:
             _send(buffers, heap, following, 0, next_buffer)
         elif not heap:
+            if arrivals is not None:
+                arrivals.end()
             return captured
         node = heapq.heappop(heap)[2]
         buffer = buffers.pop(node)
+
+
+def _run_leaf(node: AccumulateGrad, grad: Tensor) -> None:
+    """Have a leaf with hooks take its gradient."""
+    hooks = node.hooks
+    if hooks is not None and (hooks.tensor or hooks.retain or hooks.pre):
+        grad = _before(node, grad)
+    accumulate(node, grad)
 
 
 def _is_asked_for(node: Node, needed: set[Node], inputs: Sequence[Edge] | None) -> bool:

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..tensor import Tensor
+from .graph import know_tasks, queue_callback
+
+
+class ImperativeEngine:
+    """The engine, as programs that ask it for callbacks know it (`torch.autograd.Variable._execution_engine`)."""
+
+    def queue_callback(self, callback: Callable[[], None]) -> None:
+        """Call a function at the end of the backward that this thread is in.
+
+        Raises:
+            RuntimeError: it is in none, or in one that had begun before anybody asked for the engine.
+        """
+        queue_callback(callback)
+
+
+_engine = ImperativeEngine()
 
 
 class _OfTensors(type):
+    @property
+    def _execution_engine(cls) -> ImperativeEngine:
+        know_tasks()
+        return _engine
+
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, Tensor)
 

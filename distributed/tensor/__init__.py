@@ -16,7 +16,7 @@ _NAMES = {
     ".dtensor": "DTensor",
     ".placements": "Partial Placement Replicate Shard",
 }
-_MODULES = "parallel"
+_MODULES = "debug experimental parallel"
 
 if TYPE_CHECKING:
     from ..device_mesh import DeviceMesh as DeviceMesh

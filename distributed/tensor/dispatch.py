@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from sys import getrefcount
 from typing import Any
 
 from ...autograd import no_grad
@@ -11,17 +12,20 @@ from ...dispatch.core.op_overload import OpOverload
 from ...dispatch.tensor import Tensor
 from ...runtime.device import device as Device
 from ...runtime.tensor_impl import TensorImpl
-from .dtensor import DTensor
+from .dtensor import DTensor, Part
 from .placements import REPLICATE, Partial, Placement
 from .redistribute import redistribute_local_tensor
 from .rules.rule import Invocation, Rule
 from .rules.table import rule_of
 from .spec import DTensorSpec, TensorMeta
 from .strategy import choose
+from .views import check_view, check_writes, tie_views
 
 __all__ = ["dispatch", "implicit_replication"]
 
 MAX_DECISIONS = 1 << 14
+_OWN_REFERENCES = 3
+"""References to a counter of versions that one tensor has: its own, a variable, and the one of who counts."""
 _decisions: dict[Any, Decision] = {}
 _warned: set[str] = set()
 
@@ -67,8 +71,11 @@ class Decision:
         targets: how it must lie.
         replaced: arguments that a part needs in the place of the call's.
         results: how each result lies; None where that is known only afterwards.
+        viewed: for each result, which of the arguments' tensors it is a view of, if it is one.
+        writes: the tensors that are written.
         returned: for each result, which of the arguments' tensors it is, if it is one.
         written: the tensors to be written back after, since the operator wrote to redistributed ones.
+        reduced: the tensors that are written and must be reduced before.
         local: what computes a part in the place of the operator.
         call: what the rule was asked about.
     """
@@ -80,7 +87,10 @@ class Decision:
         self.replaced: dict[str, Any] = {}
         self.results: list[DTensorSpec] | None = None
         self.returned: list[int | None] = []
+        self.viewed: list[int | None] | None = None
+        self.writes: list[int] = []
         self.written: list[int] = []
+        self.reduced: list[int] = []
         self.local: Any = None
 
 
@@ -171,7 +181,9 @@ def _decide(func: OpOverload, rule: Rule, args: Sequence[Any], kwargs: dict[str,
     results = _infer(func, args, kwargs)
     call = Invocation(name, values, specs, results or [])
     decision = Decision(call)
-    decision.returned, fixed = _writes(schema, args, kwargs, len(results or []))
+    decision.returned, fixed = _writes(schema, rule, args, kwargs, len(results or []))
+    decision.writes = list(fixed)
+    decision.viewed = _views(schema, args, kwargs, len(results or []))
     chosen = (
         None
         if results is None or (rule.strategies is None and rule.groups is None)
@@ -198,21 +210,26 @@ def _decide(func: OpOverload, rule: Rule, args: Sequence[Any], kwargs: dict[str,
 def _replicate(decision: Decision, rule: Rule, fixed: dict[int, int | None]) -> Decision:
     """Compute on whole tensors; what is written is taken apart again."""
     call = decision.call
-    for place in fixed:
-        if any(isinstance(each, Partial) for each in call.tensors[place].placements):
-            raise RuntimeError(
-                f"{call.name}: in-place operations that require placement changes are not supported"
-            )
-    if not rule.replicates and call.name not in _warned and call.tensors[0].mesh.size() > 1:
+    decision.reduced = [
+        place for place in fixed if any(isinstance(each, Partial) for each in call.tensors[place].placements)
+    ]
+    if decision.reduced:
+        return decision
+    whole: tuple[Placement, ...] = (REPLICATE,) * call.tensors[0].mesh.ndim
+    decision.targets = [spec.placed(whole) for spec in call.tensors]
+    decision.sources = [spec if not spec.is_replicated() else None for spec in call.tensors]
+    if (
+        not rule.replicates
+        and call.name not in _warned
+        and any(each is not None for each in decision.sources)
+        and call.tensors[0].mesh.size() > 1
+    ):
         _warned.add(call.name)
         warnings.warn(
             f"{call.name} has no rule for distributed tensors that lie so ({', '.join(map(str, call.tensors))}): all "
             "its tensors are replicated",
             stacklevel=5,
         )
-    whole: tuple[Placement, ...] = (REPLICATE,) * call.tensors[0].mesh.ndim
-    decision.targets = [spec.placed(whole) for spec in call.tensors]
-    decision.sources = [spec if not spec.is_replicated() else None for spec in call.tensors]
     decision.written = [place for place in fixed if decision.sources[place] is not None]
     return decision
 
@@ -230,7 +247,7 @@ def _by_name(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[s
 
 
 def _writes(
-    schema: Any, args: Sequence[Any], kwargs: dict[str, Any], results: int
+    schema: Any, rule: Rule, args: Sequence[Any], kwargs: dict[str, Any], results: int
 ) -> tuple[list[int | None], dict[int, int | None]]:
     """For each result which tensor of the arguments it is, and for each that is written which result it is."""
     by_alias: dict[str, list[int]] = {}
@@ -242,7 +259,11 @@ def _writes(
             continue
         count = len(_flat([positional.get(argument.name, kwargs.get(argument.name))]))
         alias = argument.alias_info
-        if alias is not None and alias.is_write:
+        if (
+            alias is not None
+            and alias.is_write
+            and (argument.name != rule.unscaled or kwargs.get("grad_scale") is not None)
+        ):
             places = list(range(at, at + count))
             written.update(dict.fromkeys(places))
             for each in alias.before_set:
@@ -256,6 +277,26 @@ def _writes(
                 for found in by_alias.get(each, ())[:1]:
                     returned[place], written[found] = found, place
     return returned, written
+
+
+def _views(schema: Any, args: Sequence[Any], kwargs: dict[str, Any], results: int) -> list[int | None] | None:
+    """For each result which tensor of the arguments it is a view of; None if no result is one."""
+    bases: dict[str, int] = {}
+    at = 0
+    values = {**dict(zip([argument.name for argument in schema.arguments], args, strict=False)), **kwargs}
+    for argument in schema.arguments:
+        alias = argument.alias_info
+        if alias is not None and not alias.is_write:
+            bases.update(dict.fromkeys(alias.before_set, at))
+        at += len(_flat([values.get(argument.name)]))
+    found: list[int | None] = []
+    for result in schema.returns:
+        alias = result.alias_info
+        names = () if alias is None or alias.is_write else alias.before_set
+        found.append(next((bases[name] for name in names if name in bases), None))
+    if len(found) == 1:
+        found *= results  # a list of views
+    return found if any(each is not None for each in found) else None
 
 
 def _infer(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> list[TensorMeta] | None:
@@ -290,9 +331,21 @@ def _infer(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> lis
 
 def _carry_out(decision: Decision, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     given = _flat([*args, *kwargs.values()]) if kwargs else _flat(args)
+    if decision.reduced:
+        for place in decision.reduced:
+            _reduce_in_place(given[place], func._entry.name)
+        return dispatch(func, args, kwargs)
     locals_ = []
+    if decision.writes:
+        check_writes(given, decision.writes, func._entry.name)
     for tensor, source, target in zip(given, decision.sources, decision.targets, strict=True):
-        local = tensor._local_tensor if isinstance(tensor, DTensor) else tensor
+        if isinstance(tensor, DTensor):
+            part: Part = tensor._data
+            local = part.tensor
+            if part.base is not None:
+                check_view(tensor, part, func._entry.name)
+        else:
+            local = tensor
         if source is not None:
             local = redistribute_local_tensor(local, source, target)
         locals_.append(local)
@@ -319,7 +372,32 @@ def _carry_out(decision: Decision, func: OpOverload, args: Sequence[Any], kwargs
         tensor, target, source = given[place], decision.targets[place], decision.sources[place]
         assert source is not None
         tensor._local_tensor.copy_(redistribute_local_tensor(locals_[place], target, source))
-    return _wrapped(decision, given, found)
+    for place in decision.writes:
+        if isinstance(given[place], DTensor) and not given[place]._spec.is_inference:
+            given[place].version_cell()[0] += 1
+    made = _wrapped(decision, given, found)
+    if decision.viewed is not None:
+        tie_views(decision.viewed, decision.sources, given, made)
+    return made
+
+
+def _reduce_in_place(tensor: Any, name: str) -> None:
+    """Have a tensor that is to be written to hold what its parts are reduced to.
+
+    Raises:
+        RuntimeError: another tensor shares its memory, and would not see what is written.
+    """
+    cell = tensor._version_cell
+    # A tensor and all that share its memory have one counter of versions.
+    if tensor._view_base is not None or (cell is not None and getrefcount(cell) > _OWN_REFERENCES):
+        raise RuntimeError(
+            f"{name}: in-place operations that require placement changes are not supported: {tensor._dtensor_spec} has "
+            "views, or autograd keeps it"
+        )
+    spec: DTensorSpec = tensor._dtensor_spec
+    whole = spec.placed([REPLICATE if isinstance(each, Partial) else each for each in spec.placements])
+    local = redistribute_local_tensor(tensor._local_tensor, spec, whole)
+    tensor._data = Part(local, whole)
 
 
 def _call_by_name(func: OpOverload, values: dict[str, Any]) -> Any:

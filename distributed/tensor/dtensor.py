@@ -25,13 +25,21 @@ class Part:
     Args:
         tensor: this process's part.
         spec: what it is a part of.
+
+    Attributes:
+        base: the tensor that it is a view of, if it is one.
+        is_copy: whether it has elements of its own all the same, since parts had to be sent.
+        version: the base's, when the view was made.
     """
 
-    __slots__ = ("spec", "tensor")
+    __slots__ = ("base", "is_copy", "spec", "tensor", "version")
 
     def __init__(self, tensor: Tensor, spec: DTensorSpec) -> None:
         self.tensor = tensor
         self.spec = spec
+        self.base: DTensor | None = None
+        self.is_copy = False
+        self.version = 0
 
 
 class DTensor(TensorOfParts):

@@ -109,16 +109,14 @@ class _BatchNorm(_NormBase):
                 momentum = 1.0 / float(self.num_batches_tracked)
         by_batch = self.training or self.running_mean is None
         keeps = not self.training or self.track_running_stats
-        return F.batch_norm(
-            input,
-            self.running_mean if keeps else None,
-            self.running_var if keeps else None,
-            self.weight,
-            self.bias,
-            by_batch,
-            momentum,
-            self.eps,
-        )
+        mean = self.running_mean if keeps else None
+        var = self.running_var if keeps else None
+        return self._batch_norm(input, mean, var, by_batch, momentum)
+
+    def _batch_norm(
+        self, input: Tensor, mean: Tensor | None, var: Tensor | None, by_batch: bool, momentum: float
+    ) -> Tensor:
+        return F.batch_norm(input, mean, var, self.weight, self.bias, by_batch, momentum, self.eps)
 
 
 class BatchNorm1d(_BatchNorm):
@@ -159,7 +157,8 @@ class BatchNorm3d(_BatchNorm):
 class SyncBatchNorm(_BatchNorm):
     """Batch normalization over the batches of all processes of a group (`torch.nn.SyncBatchNorm`).
 
-    Groups have one process here, so that it is `BatchNorm1d` to `BatchNorm3d` in one, for any number of dimensions.
+    In training, means and variances are those of all processes' batches, on the CPU, too. With one process, or without
+    a process group, it is `BatchNorm1d` to `BatchNorm3d` in one, for any number of dimensions.
 
     Args:
         num_features, eps, momentum, affine, track_running_stats, bias: as in `BatchNorm2d`.
@@ -194,6 +193,22 @@ class SyncBatchNorm(_BatchNorm):
     def _check_rank(self, input: Tensor) -> None:
         if input.dim() < 2:
             raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+    def _batch_norm(
+        self, input: Tensor, mean: Tensor | None, var: Tensor | None, by_batch: bool, momentum: float
+    ) -> Tensor:
+        if by_batch and self.training:
+            from ...distributed.process_group import GroupMember
+
+            group: Any = self.process_group or GroupMember.WORLD
+            if group is not None and group.size() > 1:
+                from .sync_batch_norm import SyncBatchNormFunction
+
+                out: Tensor = SyncBatchNormFunction.apply(
+                    input, self.weight, self.bias, mean, var, self.eps, momentum, group
+                )
+                return out
+        return super()._batch_norm(input, mean, var, by_batch, momentum)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: object = None) -> Module:

@@ -1,4 +1,4 @@
-"""`nn.DataParallel` on one device (`torch.nn.parallel.DataParallel`)."""
+"""`nn.DataParallel`: one process with several devices (`torch.nn.parallel.DataParallel`)."""
 
 from __future__ import annotations
 
@@ -8,24 +8,31 @@ from typing import Any
 
 from ...runtime.cuda.devices import device_count, is_available
 from ...runtime.device import device as Device
+from ...runtime.grad_mode import is_grad_enabled
 from ..modules.module import Module
+from .parallel_apply import parallel_apply
+from .replicate import replicate
+from .scatter_gather import gather, scatter_kwargs
 
-DeviceId = int | Device
+DeviceId = int | Device | str
 
 
 class DataParallel(Module):
-    """A module whose input may be divided among devices (`torch.nn.DataParallel`): here, one device gets it all.
+    """A module whose input is divided among devices (`torch.nn.DataParallel`).
 
-    Without a GPU, or with one, it calls the module, as PyTorch's does there.
+    A call copies the module to the devices, calls the copies in threads, and puts their results together. Without a
+    GPU, or with one, it calls the module. `DistributedDataParallel`, with a process for each device, is faster.
 
     Args:
-        module: is called; it stays reachable as ``module``.
+        module: is called; it stays reachable as ``module``, and its parameters are on the first device.
         device_ids: all CUDA devices by default.
-        output_device: the first of `device_ids` by default.
-        dim: along which inputs would be divided.
+        output_device: where results are put together; the first of `device_ids` by default.
+        dim: along which inputs are divided, and results put together.
 
-    Raises:
-        NotImplementedError: there are several devices; name one.
+    Example:
+        >>> import triten as tt
+        >>> tt.nn.DataParallel(tt.nn.Linear(2, 3), device_ids=[])(tt.ones(4, 2)).shape
+        triten.Size([4, 3])
     """
 
     def __init__(
@@ -37,46 +44,71 @@ class DataParallel(Module):
     ) -> None:
         super().__init__()
         self.module = module
-        if not is_available():
-            self.device_ids: list[int] = []
-            return
-        self.device_ids = [
-            _index(each) for each in (device_ids if device_ids is not None else _all_devices())
-        ]
-        if len(self.device_ids) > 1:
-            raise NotImplementedError(
-                f"DataParallel: a module on several devices is not supported, got device_ids={self.device_ids}; "
-                "name one of them"
-            )
         self.dim = dim
+        self.device_ids: list[int] = []
+        if not is_available():
+            return
+        chosen = range(device_count()) if device_ids is None else device_ids
+        self.device_ids = [_index(each) for each in chosen]
         if not self.device_ids:
             return
         self.output_device = self.device_ids[0] if output_device is None else _index(output_device)
         self.src_device_obj = Device("cuda", self.device_ids[0])
-        self.module.to(self.src_device_obj)
+        if len(self.device_ids) == 1:
+            self.module.to(self.src_device_obj)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Call the module.
 
         Raises:
-            RuntimeError: a parameter or buffer is not on the device.
+            RuntimeError: a parameter or buffer is not on the first device.
         """
-        if self.device_ids:
-            for tensor in chain(self.module.parameters(), self.module.buffers()):
-                if tensor.device != self.src_device_obj:
-                    raise RuntimeError(
-                        "module must have its parameters and buffers on device "
-                        f"{self.src_device_obj} (device_ids[0]) but found one of them on device: {tensor.device}"
-                    )
-        return self.module(*inputs, **kwargs)
+        if not self.device_ids:
+            return self.module(*inputs, **kwargs)
+        _check_place(self.module, self.src_device_obj)
+        divided, named = self.scatter(inputs, kwargs, self.device_ids)
+        if not divided and not named:
+            divided, named = ((),), ({},)
+        if len(self.device_ids) == 1:
+            return self.module(*divided[0], **named[0])
+        replicas = self.replicate(self.module, self.device_ids[: len(divided)])
+        return self.gather(self.parallel_apply(replicas, divided, named), self.output_device)
+
+    def replicate(self, module: Module, device_ids: Sequence[int]) -> list[Any]:
+        """The module on each device."""
+        return replicate(module, device_ids, not is_grad_enabled())
+
+    def scatter(self, inputs: Any, kwargs: Any, device_ids: Sequence[int]) -> Any:
+        """The arguments for each device."""
+        return scatter_kwargs(inputs, kwargs, device_ids, dim=self.dim)
+
+    def parallel_apply(self, replicas: Sequence[Any], inputs: Any, kwargs: Any) -> list[Any]:
+        """The results of each device."""
+        return parallel_apply(replicas, inputs, kwargs, self.device_ids[: len(replicas)])
+
+    def gather(self, outputs: Any, output_device: int) -> Any:
+        """The results together."""
+        return gather(outputs, _target(output_device), dim=self.dim)
 
 
-def _all_devices() -> list[int]:
-    return list(range(device_count()))
+def _check_place(module: Module, device: Device) -> None:
+    for tensor in chain(module.parameters(), module.buffers()):
+        if tensor.device != device:
+            raise RuntimeError(
+                "module must have its parameters and buffers on device "
+                f"{device} (device_ids[0]) but found one of them on device: {tensor.device}"
+            )
 
 
 def _index(device: DeviceId) -> int:
-    return device if isinstance(device, int) else device.index or 0
+    if isinstance(device, int):
+        return device
+    found = Device(device)
+    return -1 if found.type == "cpu" else found.index or 0
+
+
+def _target(index: int) -> Device:
+    return Device("cpu") if index == -1 else Device("cuda", index)
 
 
 def data_parallel(
@@ -87,6 +119,15 @@ def data_parallel(
     dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """Call a module with inputs, as `DataParallel` does (`torch.nn.parallel.data_parallel`)."""
-    arguments = inputs if isinstance(inputs, tuple) else (inputs,)
+    """Call a module with inputs, as `DataParallel` does (`torch.nn.parallel.data_parallel`).
+
+    Args:
+        module: the module.
+        inputs: a tuple of arguments, or one.
+        device_ids: all CUDA devices by default.
+        output_device: where results are put together; -1 for the CPU.
+        dim: along which inputs are divided.
+        module_kwargs: arguments with names.
+    """
+    arguments = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
     return DataParallel(module, device_ids, output_device, dim)(*arguments, **(module_kwargs or {}))

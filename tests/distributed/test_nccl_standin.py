@@ -1,6 +1,7 @@
 """NCCL's backend on simulated devices: two ranks in processes of their own, which run every case one after the other.
 
-The cases are in `nccl_cases.py`. What takes long is the start, so that there is one for all of them.
+The cases are in `nccl_cases.py` and `nccl_pair_cases.py`. What takes long is the start, so that there is one for all of
+them.
 """
 
 import importlib.util
@@ -14,7 +15,8 @@ import pytest
 import triten as tt
 from triten.distributed.backends.nccl import library
 from triten.distributed.backends.nccl.communicator import NCCLCommunicator
-from triten.tests.distributed.nccl_cases import ALONE, CASES, group_of_one
+from triten.tests.distributed.nccl_cases import ALONE, group_of_one
+from triten.tests.distributed.nccl_pair_cases import CASES
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton has no wheel for this platform"
@@ -26,7 +28,7 @@ LIMIT = 120
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, str]]:
     """What became of each case in each of the two ranks."""
     store = tmp_path_factory.mktemp("nccl") / "store"
-    command = [sys.executable, "-P", "-m", "triten.tests.distributed.nccl_cases"]
+    command = [sys.executable, "-P", "-m", "triten.tests.distributed.nccl_pair_cases"]
     started = [
         subprocess.Popen([*command, str(rank), "2", str(store)], stderr=subprocess.PIPE, text=True)
         for rank in range(2)

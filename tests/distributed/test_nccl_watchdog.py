@@ -137,3 +137,15 @@ def test_an_error_of_the_device_is_the_groups(monkeypatch: pytest.MonkeyPatch) -
     assert (
         str(world.health.error) == f"all_reduce: {WHO}: CUDA error: an illegal memory access was encountered"
     )
+
+
+def test_an_error_that_comes_up_later_names_the_communication(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch)
+    aborted: list[bool] = []
+    broken: Any = SimpleNamespace(late_error=lambda: "remote error", abort=lambda: aborted.append(True))
+    world.health._communicators.append(broken)
+    world.told.lost = "rank 1 ended by KeyError: 'x'"
+    world.health.look("all_reduce")
+    world.health.look("broadcast")
+    assert str(world.health.error) == f"all_reduce: {WHO}: remote error; rank 1 ended by KeyError: 'x'"
+    assert aborted == [True]

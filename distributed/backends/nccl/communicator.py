@@ -122,14 +122,14 @@ class NCCLCommunicator(Communicator):
         return self._collective("all_to_all", calls, [output, input], [output])
 
     def gather(self, output: Tensor | None, input: Tensor, root: int, waits: bool = True) -> Work:
-        calls, tensors = [_message("send", input.data_ptr(), input.nbytes, root)], [input]
+        calls, tensors = _message("send", input.data_ptr(), input.nbytes, root), [input]
         if output is not None and self.rank == root:
             calls += _messages("recv", output, [input.numel()] * self.size)
             tensors.append(output)
         return self._collective("gather", calls, tensors, tensors[1:])
 
     def scatter(self, output: Tensor, input: Tensor | None, root: int, waits: bool = True) -> Work:
-        calls, tensors = [_message("recv", output.data_ptr(), output.nbytes, root)], [output]
+        calls, tensors = _message("recv", output.data_ptr(), output.nbytes, root), [output]
         if input is not None and self.rank == root:
             calls += _messages("send", input, [output.numel()] * self.size)
             tensors.append(input)
@@ -138,8 +138,8 @@ class NCCLCommunicator(Communicator):
     def send(self, tensor: Tensor, peer: int, tag: int = 0) -> Work:
         """As the base class says. NCCL has no tags: messages come in the order in which they are sent."""
         on, number = self._of_pair(_index(tensor), peer)
-        call = _message("send", tensor.data_ptr(), tensor.nbytes, number)
-        return self._issue(on, "send", [call], [tensor], [], waits_for=f"rank {peer} to receive")
+        calls = _message("send", tensor.data_ptr(), tensor.nbytes, number)
+        return self._issue(on, "send", calls, [tensor], [], waits_for=f"rank {peer} to receive")
 
     def receive(self, tensor: Tensor, peer: int | None, tag: int = 0) -> Work:
         """As the base class says. NCCL has no tags, and does not receive from any process.
@@ -150,9 +150,9 @@ class NCCLCommunicator(Communicator):
         if peer is None:
             raise ValueError("recv: NCCL needs to be told the rank that sends; it does not receive from any")
         on, number = self._of_pair(_index(tensor), peer)
-        call = _message("recv", tensor.data_ptr(), tensor.nbytes, number)
+        calls = _message("recv", tensor.data_ptr(), tensor.nbytes, number)
         waits_for = f"rank {peer} to send"
-        return self._issue(on, "recv", [call], [tensor], [tensor], waits_for=waits_for, source=peer)
+        return self._issue(on, "recv", calls, [tensor], [tensor], waits_for=waits_for, source=peer)
 
     def barrier(self, waits: bool = True) -> Work:
         """As the base class says; `wait` waits for the device: the group's, or one used before, or the current one."""
@@ -342,11 +342,13 @@ def _reduction(function: str, given: Tensor, out: Tensor, how: Plan, count: int,
     return call
 
 
-def _message(function: str, address: int, nbytes: int, peer: int) -> Call:
+def _message(function: str, address: int, nbytes: int, peer: int) -> list[Call]:
+    """A message; none for no bytes."""
+
     def call(nccl: Any, stream: int) -> None:
         getattr(nccl, function)(address, nbytes, UINT8, peer, stream)
 
-    return call
+    return [call] if nbytes else []
 
 
 def _messages(function: str, tensor: Tensor, counts: Sequence[int]) -> list[Call]:
@@ -354,7 +356,7 @@ def _messages(function: str, tensor: Tensor, counts: Sequence[int]) -> list[Call
     address, width = tensor.data_ptr(), tensor.element_size()
     starts = accumulate(counts, initial=0)
     return [
-        _message(function, address + start * width, count * width, peer)
+        call
         for peer, (start, count) in enumerate(zip(starts, counts, strict=False))
-        if count
+        for call in _message(function, address + start * width, count * width, peer)
     ]

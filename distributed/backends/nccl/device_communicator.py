@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 from ....runtime.cuda.device_guard import device_guard
 from ....runtime.cuda.event import Event
@@ -52,6 +54,7 @@ class DeviceCommunicator:
         self._ready = Event()
         self._is_open = True
         self._lock = threading.Lock()
+        _open.add(self)
 
     def issue(self, calls: Sequence[Call]) -> Issued:
         """Call NCCL's functions together, after what the current stream was given until now."""
@@ -98,3 +101,14 @@ class DeviceCommunicator:
             if self._is_open:
                 self._is_open = False
                 self._communicator.destroy()
+
+
+_open: WeakSet[DeviceCommunicator] = WeakSet()
+"""The process's communicators."""
+
+
+@atexit.register
+def _abort_all() -> None:
+    """End what a program has left open, without waiting for other processes."""
+    for each in list(_open):
+        each.abort()

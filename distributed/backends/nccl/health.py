@@ -72,12 +72,14 @@ class GroupHealth:
         if self.error is not None:
             raise DistBackendError(f"{name}: {self.group} lost a communication before: {self.error}")
 
-    def look(self) -> None:
-        """Let the group fail if NCCL tells of an error that came up after the calls."""
+    def look(self, name: str) -> None:
+        """Let the group fail if NCCL tells of an error that came up after the call of a function of this name."""
         for communicator in list(self._communicators):
             found = communicator.late_error()
             if found is not None:
-                self.fail(f"{self.group}: {found}")
+                ranks = self.spec.ranks
+                gone = self.spec.failures.gone(ranks) if len(ranks) > 1 else None
+                self.fail(f"{name}: {self.group}: {found}{'' if gone is None else f'; {gone}'}")
 
     def gone(self, now: float) -> str | None:
         """What is known of processes that are gone, for a while already, as what they have sent may be under way.

@@ -119,8 +119,8 @@ class Watchdog:
                 watched = self._watched
                 self._watched = []
             left = [each for each in watched if not self._is_over(each)]
-            for health in {each.watched.health for each in left}:
-                health.look()
+            for health, name in {each.watched.health: each.watched.name for each in reversed(left)}.items():
+                health.look(name)
             with self._changed:
                 self._watched = left + self._watched
             time.sleep(TICK)

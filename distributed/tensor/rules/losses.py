@@ -87,10 +87,19 @@ def _nll_gradient(call: Invocation) -> list[Strategy]:
     return [Strategy((Shard(0),), (grad, Shard(0), Shard(0), *rest))]
 
 
+def _nll_backward(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> Any:
+    """The gradient of a mean is divided by the weight of all, which a part's kernel may take from its own labels."""
+    names = [each.name for each in func._entry.schema.arguments]
+    if values["reduction"] == MEAN:
+        values["grad_output"] = values["grad_output"] / values["total_weight"]
+        values["reduction"] = SUM
+    return func(*[values[name] for name in names])
+
+
 _FORWARD = "mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy soft_margin_loss"
 RULES = {
     "aten::nll_loss_forward": Rule(_nll, local=_nll_forward),
-    "aten::nll_loss_backward": Rule(_nll_gradient),
+    "aten::nll_loss_backward": Rule(_nll_gradient, local=_nll_backward),
     **{f"aten::{name}": Rule(_elementwise) for name in _FORWARD.split()},
     **{
         f"aten::{name}_backward": Rule(_elementwise_gradient, local=_elementwise_backward)

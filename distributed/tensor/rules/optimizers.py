@@ -43,7 +43,7 @@ def _place(call: Invocation, spec: object, taken: set[int]) -> int:
 
 
 RULES = {
-    f"aten::{name}": Rule(groups=_by_parameter)
+    f"aten::{name}": Rule(groups=_by_parameter, unscaled="grads")
     for name in (
         "_fused_sgd_", "_fused_sgd_.tensor_lr", "_fused_adam_", "_fused_adam_.tensor_lr", "_fused_adamw_",
         "_fused_adamw_.tensor_lr", "_fused_adagrad_",

@@ -104,6 +104,7 @@ class Rule(NamedTuple):
         by_value: the numbers on which the strategies depend, beside what stands in every key.
         local: in the place of the operator, what computes a part: it takes the operator, this process's arguments by
             name, and the invocation and inputs' specs of which they are parts.
+        unscaled: the argument that is written only where gradients are unscaled (``grad_scale``).
         replicates: whether computing on whole tensors is all that can be done, so that nobody is warned.
     """
 
@@ -112,6 +113,7 @@ class Rule(NamedTuple):
     groups: Callable[[Invocation], Sequence[Group]] | None = None
     by_value: bool = False
     local: Callable[..., Any] | None = None
+    unscaled: str | None = None
     replicates: bool = False
 
 

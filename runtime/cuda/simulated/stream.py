@@ -121,13 +121,15 @@ class Scheduler:
                     self._current = next_one
                     next_one.queue.popleft()()
 
-    def poll(self, stream: Stream) -> None:
-        """Let a stream, or what it waits for, make one step unless it is held."""
+    def poll(self, stream: Stream) -> bool:
+        """Let a stream, or what it waits for, make one step unless it is held; whether it made one."""
         with self.lock:
             next_one = _in_the_way(stream)
-            if next_one.queue and next_one.releaser is None and next_one.is_due():
-                self._current = next_one
-                next_one.queue.popleft()()
+            if not next_one.queue or next_one.releaser is not None or not next_one.is_due():
+                return False
+            self._current = next_one
+            next_one.queue.popleft()()
+            return True
 
     def step(self, stream: Stream) -> bool:
         """Run the oldest piece of work, even of a held stream; whether there was one that waits for no other."""

@@ -122,6 +122,47 @@ def test_post_accumulate_hooks() -> None:
         (x + 0).register_post_accumulate_grad_hook(hook)
 
 
+def test_post_accumulate_hooks_run_as_soon_as_all_gradients_are_there() -> None:
+    first, last = leaf(), leaf()
+    order: list[str] = []
+    first.register_post_accumulate_grad_hook(lambda p: order.append(f"first {p.grad.tolist()}"))
+    last.register_post_accumulate_grad_hook(lambda p: order.append(f"last {p.grad.tolist()}"))
+    hidden = first * 2.0
+    hidden.register_hook(lambda g: order.append("hidden"))
+    ((hidden + last) * last + last).sum().backward()
+    # By hand: d/d first = 2 * last, d/d last = 2 * first + 2 * last + 1, and `first` comes after `hidden`.
+    assert order == ["last [5.0, 9.0]", "hidden", "first [2.0, 4.0]"]
+
+
+def test_a_leaf_to_which_a_node_sends_nothing_is_called_at_the_end() -> None:
+    class Half(tt.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any, y: Any) -> Any:
+            return x + y
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad, None
+
+    x, y = leaf(), leaf()
+    seen: list[Any] = []
+    y.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.tolist()))
+    (Half.apply(x, y) + y).sum().backward()
+    tt.autograd.backward([y, (y * 3.0).sum()], [tt.ones(2), tt.tensor(1.0)])
+    assert seen == [[1.0, 1.0], [5.0, 5.0]]
+
+
+def test_callbacks_at_the_end_of_a_backward() -> None:
+    engine = tt.autograd.Variable._execution_engine
+    x = leaf()
+    seen: list[str] = []
+    x.register_hook(lambda g: engine.queue_callback(lambda: seen.append(f"end {x.grad.tolist()}")))
+    (x * 1.0).sum().backward()
+    assert seen == ["end [1.0, 1.0]"]
+    with pytest.raises(RuntimeError, match="only be installed during backward"):
+        engine.queue_callback(lambda: None)
+
+
 def test_post_accumulate_hooks_do_not_run_for_grad() -> None:
     x = leaf()
     seen: list[Any] = []

@@ -1,7 +1,8 @@
-"""NCCL: the cases of `tests/distributed/nccl_cases.py` by one rank, and by as many as there are devices."""
+"""NCCL: the cases of `tests/distributed/nccl_*cases.py` by one rank, and by as many as there are devices."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from triten.runtime.cuda.driver import is_simulated
 
 from .first_checks import NeedsACard, NotBuilt, check, is_rehearsal, require
 
+FUNCTIONS = ("allReduce", "reduce", "broadcast", "allGather", "reduceScatter", "send", "recv")
 LIMIT = 300
 """Seconds for all cases of several ranks."""
 
@@ -46,7 +48,7 @@ def ranks() -> str:
         raise NeedsACard("it needs a second device")
     with tempfile.TemporaryDirectory(prefix="nccl-") as folder:
         store = Path(folder) / "store"
-        command = [sys.executable, "-P", "-m", "triten.tests.distributed.nccl_cases"]
+        command = [sys.executable, "-P", "-m", "triten.tests.distributed.nccl_pair_cases"]
         started = [
             subprocess.Popen([*command, str(rank), str(size), str(store)], stderr=subprocess.PIPE, text=True)
             for rank in range(size)
@@ -58,6 +60,23 @@ def ranks() -> str:
                 each.kill()
         require(not any(each.returncode for each in started), f"a rank failed: {said}")
         return judged([json.loads(Path(f"{store}.{rank}").read_text()) for rank in range(size)])
+
+
+@check("nccl: the stand-in's functions are those of the binding", on_a_card=True)
+def surface() -> str:
+    need_nccl()
+    from triten.distributed.backends.nccl.simulated import binding
+
+    real = library.load()
+    for name in FUNCTIONS:
+        # The binding is compiled: its parameters stand in the first line of the docstring, with their C types.
+        line = getattr(real.NcclCommunicator, name).__doc__.split("\n")[0]
+        given = [each.split()[-1] for each in line[line.index("(") + 1 : line.rindex(")")].split(", ")][1:]
+        own = list(inspect.signature(getattr(binding.NcclCommunicator, name)).parameters)[1:]
+        require(given == own, f"{name}: {given} in the binding, {own} in the stand-in")
+    missing = [name for name in binding.__all__ if not hasattr(real, name)]
+    require(not missing, f"the binding has no {', '.join(missing)}")
+    return f"{len(FUNCTIONS)} functions, NCCL {real.get_version()}"
 
 
 def judged(found: list[dict[str, str]]) -> str:

@@ -231,7 +231,13 @@ class NcclCommunicator:
             raise NcclError(self._error)
 
     def abort(self) -> None:
-        """End the communicator at once; work that waits for others ends without a result."""
+        """End the communicator at once; work that waits for others ends without a result.
+
+        What needs to wait for nobody is sent: a device would have done so long before.
+        """
+        for key, place in list(self._unsent.items()):
+            while place is not None and key in self._unsent and self.driver.scheduler.poll(place[0]):
+                pass
         self.is_aborted = True
         self._close()
 

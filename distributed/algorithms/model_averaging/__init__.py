@@ -1,0 +1,1 @@
+"""Averages of parameters (`torch.distributed.algorithms.model_averaging`)."""

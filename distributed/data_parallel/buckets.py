@@ -1,0 +1,131 @@
+"""Gradients that travel together (torch/csrc/distributed/c10d/reducer.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...runtime.scalar_type import dtype as ScalarType
+
+__all__ = ["NO_LIMIT", "Bucket", "compute_bucket_assignment_by_size"]
+
+NO_LIMIT = 1 << 62
+"""A bucket's limit in bytes that no bucket reaches."""
+SCALED_WHOLE = 1 << 18
+"""Bytes up to which a bucket is divided in one call: copies and one more pass cost less than a division for each."""
+
+
+def compute_bucket_assignment_by_size(
+    tensors: Sequence[Tensor],
+    bucket_size_limits: Sequence[int],
+    expect_sparse_gradient: Sequence[bool] = (),
+    tensor_indices: Sequence[int] = (),
+) -> tuple[list[list[int]], list[int]]:
+    """Which tensors go together (`torch.distributed._compute_bucket_assignment_by_size`).
+
+    Tensors of one dtype and device go together, in their order, until the bytes reach the limit; one with sparse
+    gradients goes alone.
+
+    Args:
+        tensors: the parameters.
+        bucket_size_limits: bytes for the first bucket of each kind, the second, and so on; the last for all others.
+        expect_sparse_gradient: for each number of a parameter, whether its gradients are sparse.
+        tensor_indices: the parameters' numbers; their places if nothing is said.
+
+    Returns:
+        Numbers of parameters for each bucket, and the limit of each. If the numbers are places, the buckets are in the
+        order of their first parameters, else in the order in which they became full.
+    """
+    numbers = list(tensor_indices) or list(range(len(tensors)))
+    found: list[tuple[list[int], int]] = []
+    filling: dict[Any, tuple[list[int], int]] = {}
+    limits_used: dict[Any, int] = {}
+    for number, tensor in zip(numbers, tensors, strict=True):
+        if expect_sparse_gradient and expect_sparse_gradient[number]:
+            found.append(([number], NO_LIMIT))
+            continue
+        kind = tensor.dtype, tensor.device
+        members, size = filling.get(kind, ([], 0))
+        members.append(number)
+        size += tensor.nbytes
+        used = limits_used.get(kind, 0)
+        limit = bucket_size_limits[used]
+        if size >= limit:
+            found.append((members, limit))
+            limits_used[kind] = min(used + 1, len(bucket_size_limits) - 1)
+            filling.pop(kind, None)
+        else:
+            filling[kind] = members, size
+    for kind, (members, _) in filling.items():
+        found.append((members, bucket_size_limits[limits_used.get(kind, 0)]))
+    if not tensor_indices:
+        found.sort(key=lambda bucket: min(bucket[0]))
+    return [members for members, _ in found], [limit for _, limit in found]
+
+
+class Bucket:
+    """Gradients that are reduced together.
+
+    Args:
+        indices: the parameters' numbers.
+        params: the parameters.
+        is_sparse: whether it is one of an embedding with sparse gradients.
+        dtype: the gradients' dtype, where it is not the parameters'.
+
+    Attributes:
+        buffer: all gradients in one line; of a sparse one, the gradient.
+        views: for each parameter, its part of the line in the parameter's shape and strides.
+        pending: how many gradients have not come.
+        work: the communication, once it has begun.
+        future: what a communication hook promised.
+    """
+
+    __slots__ = (
+        "buffer",
+        "future",
+        "indices",
+        "is_scaled_whole",
+        "is_sparse",
+        "params",
+        "pending",
+        "views",
+        "work",
+    )
+
+    def __init__(
+        self,
+        indices: Sequence[int],
+        params: Sequence[Tensor],
+        is_sparse: bool,
+        dtype: ScalarType | None = None,
+    ) -> None:
+        self.indices, self.params, self.is_sparse = list(indices), list(params), is_sparse
+        self.pending = len(self.params)
+        self.work: Any = None
+        self.future: Any = None
+        self.buffer: Any = None
+        self.views: list[Tensor] = []
+        self.is_scaled_whole = False
+        if not is_sparse:
+            from ... import zeros
+
+            first = self.params[0]
+            total = sum(each.numel() for each in self.params)
+            self.buffer = zeros(total, dtype=dtype or first.dtype, device=first.device)
+            self.views = self.views_of(self.buffer)
+            self.is_scaled_whole = self.buffer.nbytes <= SCALED_WHOLE
+
+    def views_of(self, line: Tensor) -> list[Tensor]:
+        """The gradients in a line of all, each in the strides that a parameter's gradient has."""
+        views, at = [], line.storage_offset()
+        flat = line.reshape(-1) if line.ndim != 1 else line
+        start = at
+        for each in self.params:
+            if each._spec.is_dense():
+                views.append(flat.as_strided(each.shape, each.stride(), at))
+            else:
+                views.append(flat[at - start : at - start + each.numel()].view(each.shape))
+            at += each.numel()
+        return views

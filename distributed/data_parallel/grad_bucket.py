@@ -1,0 +1,56 @@
+"""What a communication hook gets (`torch.distributed.GradBucket`)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from .buckets import Bucket
+
+__all__ = ["GradBucket"]
+
+
+class GradBucket:
+    """Gradients that are to be reduced together (`torch.distributed.GradBucket`).
+
+    Args:
+        bucket: the bucket.
+        index: its number.
+        count: how many there are.
+        buffer: other gradients in the place of its own.
+    """
+
+    __slots__ = ("_bucket", "_buffer", "_count", "_index")
+
+    def __init__(self, bucket: Bucket, index: int, count: int, buffer: Tensor | None = None) -> None:
+        self._bucket, self._index, self._count = bucket, index, count
+        self._buffer: Tensor = bucket.buffer if buffer is None else buffer
+
+    def index(self) -> int:
+        """The bucket's number, in the order in which buckets are reduced."""
+        return self._index
+
+    def buffer(self) -> Tensor:
+        """All gradients in one line, which the hook may write; a sparse gradient alone."""
+        return self._buffer
+
+    def gradients(self) -> list[Tensor]:
+        """The gradients, which are views of `buffer`."""
+        if self._bucket.is_sparse:
+            return [self._buffer]
+        if self._buffer is self._bucket.buffer:
+            return list(self._bucket.views)
+        return self._bucket.views_of(self._buffer)
+
+    def parameters(self) -> list[Tensor]:
+        """The parameters, in the order of the gradients."""
+        return list(self._bucket.params)
+
+    def is_last(self) -> bool:
+        """Whether it is the last of this backward."""
+        return self._index == self._count - 1
+
+    def set_buffer(self, buffer: Tensor) -> None:
+        """Put another line of gradients in the place of `buffer`."""
+        self._buffer = buffer

@@ -1,0 +1,110 @@
+"""Modules that are equal in all processes: their parameters' shapes compared, their bytes sent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...autograd import no_grad
+from ..collectives import _one_line, _take, broadcast
+from ..object_collectives import all_gather_object
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ...nn.modules.module import Module
+    from ..process_group import ProcessGroup
+
+__all__ = ["broadcast_coalesced", "sync_module_states", "verify_param_shape_across_processes"]
+
+
+def broadcast_coalesced(
+    group: ProcessGroup, tensors: Sequence[Tensor], buffer_size: int, src: int = 0
+) -> None:
+    """Put one process's tensors in the place of all others' (`torch.distributed._broadcast_coalesced`).
+
+    Args:
+        group: the processes.
+        tensors: this process's.
+        buffer_size: bytes up to which tensors of a dtype are sent together.
+        src: the number in the group of the process that sends.
+    """
+    kinds: dict[Any, list[list[Tensor]]] = {}
+    sizes: dict[Any, int] = {}
+    for tensor in tensors:
+        kind = tensor.dtype, tensor.device
+        lists = kinds.setdefault(kind, [[]])
+        if lists[-1] and sizes[kind] + tensor.nbytes > buffer_size:
+            lists.append([])
+        sizes[kind] = tensor.nbytes + (sizes[kind] if lists[-1] else 0)
+        lists[-1].append(tensor)
+    with no_grad():
+        for lists in kinds.values():
+            for together in lists:
+                if len(together) == 1:
+                    each = together[0]
+                    broadcast(each.detach() if each.requires_grad else each, group=group, group_src=src)
+                    continue
+                line = _one_line(together)
+                broadcast(line, group=group, group_src=src)
+                if group.rank() != src:
+                    _take(together, line)
+
+
+def verify_param_shape_across_processes(
+    group: ProcessGroup, params: Sequence[Tensor], names: Sequence[str] = ()
+) -> None:
+    """Compare all processes' parameters (`torch.distributed._verify_params_across_processes`).
+
+    Args:
+        group: the processes.
+        params: this process's.
+        names: what they are called in errors.
+
+    Raises:
+        RuntimeError: a process has another number of them than process 0, or one of another shape or dtype.
+    """
+    own = [(tuple(each.shape), str(each.dtype)) for each in params]
+    found: list[Any] = [None] * group.size()
+    all_gather_object(found, own, group)
+    first = found[0]
+    for rank, other in enumerate(found):
+        if len(other) != len(first):
+            raise RuntimeError(
+                f"DDP expects same model across all ranks, but Rank 0 has {len(first)} params, while rank {rank} has "
+                f"inconsistent {len(other)} params."
+            )
+    for rank, other in enumerate(found):
+        for place, (theirs, expected) in enumerate(zip(other, first, strict=True)):
+            if theirs != expected:
+                name = f" ({names[place]})" if names else ""
+                raise RuntimeError(
+                    f"[{rank}]: params[{place}]{name} in this process with sizes {list(theirs[0])} and dtype "
+                    f"{theirs[1]} appears not to match sizes of the same param in process 0: {list(expected[0])}, "
+                    f"{expected[1]}."
+                )
+
+
+def sync_module_states(
+    module: Module,
+    group: ProcessGroup,
+    broadcast_bucket_size: int,
+    src: int,
+    params_and_buffers_to_ignore: Iterable[str],
+    broadcast_buffers: bool = True,
+) -> None:
+    """Put one process's parameters and buffers in the place of all others' (`torch.distributed.utils`).
+
+    Args:
+        module: the module.
+        group: the processes.
+        broadcast_bucket_size: bytes up to which tensors are sent together.
+        src: the number in the group of the process that sends.
+        params_and_buffers_to_ignore: names of those that are left.
+        broadcast_buffers: whether buffers are sent, too.
+    """
+    ignored = set(params_and_buffers_to_ignore)
+    states = [each.detach() for name, each in module.named_parameters() if name not in ignored]
+    if broadcast_buffers:
+        states += [each.detach() for name, each in module.named_buffers() if name not in ignored]
+    if states:
+        broadcast_coalesced(group, states, broadcast_bucket_size, src)

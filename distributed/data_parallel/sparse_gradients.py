@@ -1,0 +1,49 @@
+"""Sums of sparse gradients: each process gets all indices and values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..collectives import all_gather_into_tensor
+
+if TYPE_CHECKING:
+    from ...dispatch.tensor import Tensor
+    from ..process_group import ProcessGroup
+
+__all__ = ["all_reduce_sparse"]
+
+
+def all_reduce_sparse(tensor: Tensor, group: ProcessGroup) -> Tensor:
+    """The sum of all processes' sparse tensors of one shape, coalesced.
+
+    Each process may have another number of elements; those of the others are filled up for the way.
+
+    Args:
+        tensor: this process's, in COO layout.
+        group: the processes.
+    """
+    from ... import cat, sparse_coo_tensor
+    from ... import tensor as make_tensor
+
+    size = group.size()
+    own = tensor.coalesce()
+    indices, values = own.indices(), own.values()
+    counts = indices.new_empty(size)
+    all_gather_into_tensor(counts, make_tensor([indices.shape[1]], device=indices.device), group)
+    numbers = counts.tolist()
+    most = max(numbers)
+    if not most:
+        return own
+    all_indices = indices.new_empty(size, most, indices.shape[0])
+    all_values = values.new_empty(size, most, *values.shape[1:])
+    sent_indices = indices.new_zeros(most, indices.shape[0])
+    sent_values = values.new_zeros(most, *values.shape[1:])
+    sent_indices[: indices.shape[1]] = indices.t()
+    sent_values[: values.shape[0]] = values
+    all_gather_into_tensor(all_indices, sent_indices, group)
+    all_gather_into_tensor(all_values, sent_values, group)
+    return sparse_coo_tensor(
+        cat([all_indices[rank, :number] for rank, number in enumerate(numbers)]).t(),
+        cat([all_values[rank, :number] for rank, number in enumerate(numbers)]),
+        tensor.shape,
+    ).coalesce()

@@ -1,0 +1,126 @@
+"""Modules called at once, each on its device (`torch.nn.parallel.parallel_apply`)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from ...dispatch.layers.pytree import tree_leaves
+from ...dispatch.tensor import Tensor
+from ...runtime.device import device as Device
+from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
+from ..modules.module import Module
+from .scatter_gather import as_device
+
+__all__ = ["parallel_apply"]
+
+
+def parallel_apply(
+    modules: Sequence[Module],
+    inputs: Sequence[Any],
+    kwargs_tup: Sequence[dict[str, Any]] | None = None,
+    devices: Sequence[int | Device | None] | None = None,
+) -> list[Any]:
+    """Call modules in threads, each with inputs of its own (`torch.nn.parallel.parallel_apply`).
+
+    Args:
+        modules: the modules, such as `replicate` made them.
+        inputs: arguments for each: a tuple, or one.
+        kwargs_tup: arguments with names for each.
+        devices: the current device for each; that of its first tensor if nothing is said.
+
+    Returns:
+        What each returned.
+
+    Raises:
+        AssertionError: there are not as many of each.
+        Exception: what the first of them raised, with the number of the module in a note.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.nn.parallel import parallel_apply
+        >>> parallel_apply([tt.nn.ReLU(), tt.nn.Tanh()], [tt.tensor([-1.0]), tt.zeros(1)], devices=["cpu", "cpu"])
+        [tensor([0.]), tensor([0.])]
+    """
+    count = len(modules)
+    for given, name in ((inputs, "inputs"), (kwargs_tup, "kwargs_tup"), (devices, "devices")):
+        if given is not None and len(given) != count:
+            raise AssertionError(
+                f"The number of modules {count} is not equal to the number of {name} {len(given)}"
+            )
+    options = [{}] * count if kwargs_tup is None else list(kwargs_tup)
+    places = [None] * count if devices is None else list(devices)
+    is_recorded = is_grad_enabled()
+    autocast = _autocast_state()
+    results: list[Any] = [None] * count
+    errors: list[BaseException | None] = [None] * count
+
+    def work(number: int) -> None:
+        given = inputs[number]
+        arguments = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+        before = set_grad_enabled(is_recorded)
+        try:
+            place = places[number]
+            device = as_device(place) if place is not None else _device_of((arguments, options[number]))
+            with ExitStack() as entered:
+                if device.type == "cuda":
+                    from ... import cuda
+
+                    entered.enter_context(cuda.device(device))
+                    entered.enter_context(cuda.stream(streams[number]))
+                if autocast is not None:
+                    entered.enter_context(autocast())
+                results[number] = modules[number](*arguments, **options[number])
+        except Exception as error:
+            error.add_note(f"Caught in replica {number} of parallel_apply")
+            errors[number] = error
+        finally:
+            set_grad_enabled(before)
+
+    streams = [_stream(place, given) for place, given in zip(places, inputs, strict=True)]
+    if count == 1:
+        work(0)
+    else:
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for error in errors:
+        if error is not None:
+            raise error
+    return results
+
+
+def _device_of(values: Any) -> Device:
+    """Where the first tensor among values is. Raises RuntimeError if there is none."""
+    for each in tree_leaves(values):
+        if isinstance(each, Tensor):
+            return each.device
+    raise RuntimeError("no device was provided and no tensor input was found; device cannot be resolved")
+
+
+def _stream(place: int | Device | None, values: Any) -> Any:
+    """The caller's stream of a device, which threads go on with."""
+    tensors = [each for each in tree_leaves(values) if isinstance(each, Tensor)]
+    device = as_device(place) if place is not None else (tensors[0].device if tensors else None)
+    if device is None or device.type != "cuda":
+        return None
+    from ... import cuda
+
+    return cuda.current_stream(device)
+
+
+def _autocast_state() -> Any:
+    """What enters the caller's autocast in another thread; None outside of any."""
+    from ... import get_autocast_dtype, is_autocast_enabled
+
+    kind = next((each for each in ("cuda", "cpu") if is_autocast_enabled(each)), None)
+    if kind is None:
+        return None
+    from ...amp import autocast
+
+    dtype = get_autocast_dtype(kind)
+    return lambda: autocast(kind, dtype=dtype)
