@@ -7,6 +7,8 @@ from typing import Any
 
 from ...autograd import Function
 from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.core.operator_entry import OperatorEntry
+from ...dispatch.layers.python_key import bound_handlers
 from ...dispatch.layers.tensor_of_parts import TensorOfParts
 from ...dispatch.tensor import Tensor
 from ...runtime.grad_mode import is_grad_enabled
@@ -291,6 +293,16 @@ class DTensor(TensorOfParts):
         from .dispatch import dispatch
 
         return dispatch(func, args, kwargs or {})
+
+
+def _call(op: OperatorEntry, values: list[Any]) -> Any:
+    from .dispatch import call
+
+    bound_handlers[DTensor] = call  # from now on
+    return call(op, values)
+
+
+bound_handlers[DTensor] = _call
 
 
 def _rebuilt(local: Tensor, spec: DTensorSpec, requires_grad: bool) -> DTensor:

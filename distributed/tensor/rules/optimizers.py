@@ -9,7 +9,7 @@ __all__ = ["RULES"]
 
 
 def _by_parameter(call: Invocation) -> list[Group]:
-    lists = [value for value in call.values.values() if isinstance(value, list) and value]
+    lists = [value for value in call.values.values() if isinstance(value, tuple) and value]
     parameters = call["self"]
     groups = []
     taken: set[int] = set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....dispatch.core.op_overload import OpOverload
+from ....dispatch.core.operator_entry import OperatorEntry
 from . import losses, normalization, optimizers, pointwise, products, reductions, rows, sampling, views
 from .rule import Rule
 
@@ -14,10 +14,10 @@ for _family in (losses, normalization, optimizers, pointwise, products, reductio
     RULES.update(_family.RULES)
 
 
-def rule_of(name: str, func: OpOverload) -> Rule:
+def rule_of(name: str, op: OperatorEntry) -> Rule:
     """The rule of an operator; one that replicates where it has none."""
     found = RULES.get(name)
     if found is None:
-        found = pointwise.POINTWISE if "pointwise" in func._entry.tags else NO_RULE
+        found = pointwise.POINTWISE if "pointwise" in op.tags else NO_RULE
         RULES[name] = found
     return found
