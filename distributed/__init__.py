@@ -25,10 +25,10 @@ _NAMES = {
     "is_mpi_available is_nccl_available is_ucc_available is_xccl_available",
     ".barriers": "barrier monitored_barrier",
     ".coalescing": "all_gather_coalesced all_reduce_coalesced",
+    ".collectives": "all_gather all_gather_into_tensor all_gather_single all_reduce all_to_all all_to_all_single "
+    "broadcast gather reduce reduce_scatter reduce_scatter_single reduce_scatter_tensor scatter",
     ".data_parallel.grad_bucket": "GradBucket",
     ".data_parallel.reducer": "Reducer",
-    ".collectives": "all_gather all_gather_into_tensor all_reduce all_to_all all_to_all_single broadcast gather reduce "
-    "reduce_scatter reduce_scatter_tensor scatter",
     ".debug_level": "DebugLevel get_debug_level set_debug_level set_debug_level_from_env",
     ".errors": "DistBackendError DistError DistNetworkError DistStoreError QueueEmptyError",
     ".groups": "NOT_INITIALIZED destroy_process_group get_backend get_backend_config get_global_rank get_group_rank "
@@ -36,9 +36,11 @@ _NAMES = {
     "is_initialized is_torchelastic_launched new_group new_subgroups new_subgroups_by_enumeration split_group",
     ".object_collectives": "all_gather_object broadcast_object_list gather_object recv_object_list scatter_object_list "
     "send_object_list",
+    ".options": "AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BarrierOptions BroadcastOptions "
+    "GatherOptions ReduceOptions ReduceScatterOptions ScatterOptions",
     ".point_to_point": "P2POp batch_isend_irecv irecv isend recv send",
     ".process_group": "ProcessGroup",
-    ".reduce_op": "ReduceOp",
+    ".reduce_op": "ReduceOp supports_complex",
     ".rendezvous": "register_rendezvous_handler rendezvous",
     ".stores.file_store": "FileStore",
     ".stores.hash_store": "HashStore",
@@ -61,9 +63,11 @@ if TYPE_CHECKING:
     from .errors import *
     from .groups import *
     from .object_collectives import *
+    from .options import *
     from .point_to_point import *
     from .process_group import ProcessGroup as ProcessGroup
     from .reduce_op import ReduceOp as ReduceOp
+    from .reduce_op import supports_complex as supports_complex
     from .rendezvous import register_rendezvous_handler as register_rendezvous_handler
     from .rendezvous import rendezvous as rendezvous
     from .stores.file_store import FileStore as FileStore

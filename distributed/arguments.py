@@ -10,7 +10,7 @@ from ..dispatch.tensor import Tensor
 from ..runtime.layout import strided
 from .groups import get_group_rank
 from .process_group import ProcessGroup
-from .reduce_op import PremultipliedSum, ReduceOp, Reduction
+from .reduce_op import PremultipliedSum, ReduceOp, Reduction, supports_complex
 from .work import FollowedWork, Work
 
 __all__ = [
@@ -29,9 +29,6 @@ __all__ = [
 
 Finish = Callable[[], None] | None
 """What is left to do once a communication has ended."""
-_NOT_COMPLEX = frozenset(
-    {ReduceOp.MAX, ReduceOp.MIN, ReduceOp.PRODUCT, ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR}
-)
 
 
 def check_tensor(tensor: Any, name: str, function: str) -> None:
@@ -80,7 +77,7 @@ def as_real(tensor: Tensor, op: Reduction, function: str) -> Tensor:
     """
     if not tensor.is_complex():
         return tensor
-    if op in _NOT_COMPLEX:
+    if not supports_complex(op):
         raise ValueError(f"{function} does not support {op} on complex tensors")
     from .. import view_as_real
 

@@ -31,6 +31,7 @@ from .work import Work
 __all__ = [
     "all_gather",
     "all_gather_into_tensor",
+    "all_gather_single",
     "all_reduce",
     "all_to_all",
     "all_to_all_single",
@@ -38,6 +39,7 @@ __all__ = [
     "gather",
     "reduce",
     "reduce_scatter",
+    "reduce_scatter_single",
     "reduce_scatter_tensor",
     "scatter",
 ]
@@ -483,3 +485,9 @@ def all_to_all(
     line = input_tensor_list[0].new_empty(list(accumulate(received))[-1])
     work = communicator.all_to_all(line, _one_line(input_tensor_list), received, given, waits=not async_op)
     return ended(work, lambda: _take(output_tensor_list, line), output_tensor_list, async_op)
+
+
+all_gather_single = all_gather_into_tensor
+"""PyTorch's newer name."""
+reduce_scatter_single = reduce_scatter_tensor
+"""PyTorch's newer name."""

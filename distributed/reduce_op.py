@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from ..dispatch.tensor import Tensor
 
-__all__ = ["PremultipliedSum", "ReduceOp", "Reduction", "make_premultiplied_sum"]
+__all__ = ["PremultipliedSum", "ReduceOp", "Reduction", "make_premultiplied_sum", "supports_complex"]
 
 
 class ReduceOp(enum.Enum):
@@ -43,3 +43,13 @@ Reduction: TypeAlias = ReduceOp | PremultipliedSum
 def make_premultiplied_sum(factor: float | Tensor) -> PremultipliedSum:
     """A sum with a factor (`torch.distributed._make_nccl_premul_sum`)."""
     return PremultipliedSum(factor)
+
+
+def supports_complex(reduceOp: Reduction) -> bool:
+    """Whether complex numbers can be reduced so (`torch.distributed.supports_complex`)."""
+    return reduceOp not in _NOT_OF_COMPLEX
+
+
+_NOT_OF_COMPLEX = frozenset(
+    {ReduceOp.MAX, ReduceOp.MIN, ReduceOp.PRODUCT, ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR}
+)

@@ -33,6 +33,10 @@ __all__ = ["Reducer"]
 logger = logging.getLogger(__name__)
 
 
+SENT_AT_THE_END = 1 << 20
+"""Bytes up to which the last bucket is sent by whoever waits for it: nothing is left that goes on meanwhile."""
+
+
 class Reducer:
     """What averages the gradients of parameters (`torch.distributed.Reducer`).
 
@@ -293,7 +297,8 @@ class Reducer:
             return
         if bucket.is_scaled_whole:
             bucket.buffer.mul_(1.0 / self._count_of_processes())
-        bucket.work = self._reduced(bucket)
+        if number < len(self.buckets) - 1 or bucket.is_sparse or bucket.buffer.nbytes > SENT_AT_THE_END:
+            bucket.work = self._reduced(bucket)
 
     def _reduced(self, bucket: Bucket) -> Work:
         if bucket.is_sparse:
@@ -338,8 +343,11 @@ class Reducer:
             bucket.future = None
             result = value[0] if isinstance(value, list | tuple) else value
         else:
-            bucket.work.wait()
-            bucket.work = None
+            if bucket.work is None:
+                all_reduce(bucket.buffer, group=self.process_group)
+            else:
+                bucket.work.wait()
+                bucket.work = None
             result = bucket.buffer
         if bucket.is_sparse:
             bucket.params[0].grad = result

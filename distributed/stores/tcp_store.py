@@ -87,6 +87,7 @@ class TCPStore(Store):
             if multi_tenant:
                 self._servers[self.port] = self._server
         self._own = threading.local()
+        self._has_met = False
         self._ask("num_keys")
         if world_size is not None and wait_for_workers:
             self._meet(world_size)
@@ -177,20 +178,25 @@ class TCPStore(Store):
         raise (QueueEmptyError if kind == EMPTY else DistStoreError)(values[0].decode())
 
     def _connect(self) -> socket.socket:
-        limit = time.monotonic() + self._timeout.total_seconds()
+        # A master that was there once and is not now has ended.
+        patience = (
+            min(self._timeout.total_seconds(), GRACE) if self._has_met else self._timeout.total_seconds()
+        )
+        limit = time.monotonic() + patience
         while True:
             try:
                 left = max(limit - time.monotonic(), RETRY)
                 connection = socket.create_connection((self.host, self.port), timeout=left)
             except OSError as error:
-                if time.monotonic() + RETRY > limit:
+                has_ended = self._has_met and isinstance(error, ConnectionRefusedError)
+                if has_ended or time.monotonic() + RETRY > limit:
                     raise DistNetworkError(
-                        f"TCPStore: no server at {self.host}:{self.port} within "
-                        f"{self._timeout.total_seconds():g} s: {error}"
+                        f"TCPStore: no server at {self.host}:{self.port} within {patience:g} s: {error}"
                     ) from None
                 time.sleep(RETRY)
                 continue
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._has_met = True
             return connection
 
 

@@ -14,7 +14,7 @@ from triten import distributed as dist
 def main() -> None:
     dist.init_process_group("cpu:mpi,cuda:nccl", init_method="mpi://")
     rank, size = dist.get_rank(), dist.get_world_size()
-    with Client(sys.argv[1], authkey=bytes.fromhex(os.environ.pop("TRITEN_RANK_KEY"))) as parent:
+    with Client(sys.argv[1], authkey=bytes.fromhex(os.environ.pop("RANKS_AUTHKEY"))) as parent:
         parent.send(rank)
         while True:
             try:

@@ -17,8 +17,8 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from multiprocessing.connection import Connection, Listener
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection, Listener, wait
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ needs_mpi = pytest.mark.skipif(
 MPIEXEC = Path(sys.executable).parent / "mpiexec"
 LIMIT = 120
 """Seconds after which processes that have not answered are ended: far beyond what any test needs."""
+AFTER = 3
+"""Seconds that others have to answer once one has failed."""
 START = 60
 """Seconds within which processes are there."""
 
@@ -59,7 +61,7 @@ class Ranks:
                 "triten.tests.distributed.rank",
                 str(self._listener.address),
             ],
-            env=os.environ | environment | {"TRITEN_RANK_KEY": key.hex()},
+            env=os.environ | environment | {"RANKS_AUTHKEY": key.hex()},
             stdin=subprocess.DEVNULL,
         )
         found: dict[int, Connection] = {}
@@ -77,16 +79,19 @@ class Ranks:
         """
         for connection in self._connections:
             connection.send((module, name))
+        waiting = dict(zip(self._connections, range(self.size), strict=True))
         failures = []
-        for rank, connection in enumerate(self._connections):
-            try:
-                answer = connection.recv() if connection.poll(LIMIT) else "has not answered"
-            except (EOFError, OSError):
-                answer = "has ended"
-            if answer is not None:
-                failures.append(f"rank {rank} of {self.size}: {answer}")
-                if answer in ("has not answered", "has ended"):
-                    break
+        # Where one has failed, others may wait for it in vain.
+        while waiting and (ready := wait(list(waiting), AFTER if failures else LIMIT)):
+            for connection in ready:
+                rank = waiting.pop(connection)  # type: ignore[call-overload]
+                try:
+                    answer = connection.recv()  # type: ignore[union-attr]
+                except (EOFError, OSError):
+                    answer = "has ended"
+                if answer is not None:
+                    failures.append(f"rank {rank} of {self.size}: {answer}")
+        failures += [f"rank {rank} of {self.size} has not answered" for rank in waiting.values()]
         if failures:
             self.close()
             raise AssertionError("\n".join(failures))
@@ -140,3 +145,53 @@ def on_ranks(*sizes: int, cuda: str = "off") -> Callable[[Callable[..., None]], 
         return test
 
     return decorate
+
+
+def run_programs(programs: Sequence[str], environment: dict[str, str] | None = None) -> list[tuple[int, str]]:
+    """Run programs as ranks that meet by a store of this process, as under a launcher.
+
+    Args:
+        programs: the source of each rank's. `tt`, `dist`, `rank` and `start`, which makes the group of all with a time
+            limit in seconds, are there.
+        environment: variables for them.
+
+    Returns:
+        How each ended, and what it wrote.
+    """
+    from triten.distributed import TCPStore
+
+    store = TCPStore("localhost", 0, is_master=True)
+    own = {
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(store.port),
+        "WORLD_SIZE": str(len(programs)),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TRITEN_CUDA": "off",
+    }
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-P", "-c", PRELUDE + program],
+            env=os.environ | own | {"RANK": str(rank)} | (environment or {}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank, program in enumerate(programs)
+    ]
+    try:
+        return [(each.returncode, text) for each in started for text in [each.communicate(timeout=LIMIT)[0]]]
+    finally:
+        for each in started:
+            each.kill()
+
+
+PRELUDE = """
+import os, signal, sys, time
+from datetime import timedelta
+import triten as tt
+from triten import distributed as dist
+rank = int(os.environ["RANK"])
+def start(seconds=60.0, backend="mpi", **how):
+    dist.init_process_group(backend, timeout=timedelta(seconds=seconds), **how)
+"""

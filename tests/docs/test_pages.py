@@ -24,6 +24,8 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w/]+\.py)\n")
 REQUIRES = re.compile(r"\A---\nrequires: (.*)\n---\n")
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+# As launchers start the only process of a program.
+LAUNCHED = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
 # Runs each block as a file of its own, since a Triton kernel's text is read from one.
 RUN = """
 import sys
@@ -80,7 +82,7 @@ def test_the_programs_of_a_page_run(page: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", RUN, *(name for name, _ in programs)],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": package, "TRITEN_CACHE_DIR": str(tmp_path / "cache")},
+        env={**os.environ, **LAUNCHED, "PYTHONPATH": package, "TRITEN_CACHE_DIR": str(tmp_path / "cache")},
         capture_output=True,
         text=True,
     )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +15,7 @@ from ....dispatch.tensor import Tensor
 from ...reduce_op import Reduction
 from ...work import Work
 from ..communicator import Communicator
-from .jobs import Job, Jobs
+from .jobs import Job, Jobs, Requests, meet
 from .library import start
 from .reductions import plan
 
@@ -21,10 +24,18 @@ if TYPE_CHECKING:
 
 __all__ = ["MPICommunicator", "connect"]
 
-SHORT = 1 << 14
-"""Bytes up to which a communication is waited for at once."""
+SHORT = 1 << 18
+"""Bytes up to which a communication does not block inside of MPI, but is asked for its end."""
+SHORT_REDUCTION = 1 << 23
+"""The same of `all_reduce`, for which pieces that fit the cache pay beyond. Where a machine has more to do than it has
+processors, or processes share some, none blocks: 20 MB of gradients cost a processor 8 ms then, in place of 23."""
 MOST_TAGS = 1 << 15
 """The tags that every MPI has."""
+PIECE = 1 << 21
+"""Bytes that are reduced at a time, so that what others gave is still in the processor's cache when it is added: of 64
+MiB among 2 processes of one machine, 16 ms in the place of 63."""
+EXCHANGE = 1
+"""The tag of the messages that `all_to_all` is made of, on a communicator of their own."""
 
 Array = np.ndarray[Any, Any]
 
@@ -38,10 +49,12 @@ def connect(group: ProcessGroup) -> MPICommunicator:
     spec = group.spec
     if group.parent is None:
         mpi = start(spec.store, spec.rank, group.size())
-        return MPICommunicator(mpi, mpi.COMM_WORLD.Dup(), spec)
-    mpi = start(None, -1, -1)
-    members = mpi.COMM_WORLD.Get_group().Incl(list(spec.ranks))
-    return MPICommunicator(mpi, mpi.COMM_WORLD.Create_group(members, spec.tag % MOST_TAGS), spec)
+        communicator = mpi.COMM_WORLD.Dup()
+    else:
+        mpi = start(None, -1, -1)
+        members = mpi.COMM_WORLD.Get_group().Incl(list(spec.ranks))
+        communicator = mpi.COMM_WORLD.Create_group(members, spec.tag % MOST_TAGS)
+    return MPICommunicator(mpi, communicator, spec)
 
 
 def _bytes(tensor: Tensor) -> Array:
@@ -68,6 +81,8 @@ class MPICommunicator(Communicator):
         self.rank, self.size = spec.rank, len(spec.ranks)
         self.jobs = Jobs(mpi, spec)
         self._everybody = range(self.size)
+        self._exchange = communicator.Dup()
+        self._longest_reduction = sys.maxsize if _is_crowded(mpi, communicator) else SHORT_REDUCTION
 
     @property
     def timeout(self) -> timedelta:
@@ -83,7 +98,20 @@ class MPICommunicator(Communicator):
         how = plan("all_reduce", tensor.dtype, op, self.size)
         total = how.before(out)
         arguments = self.mpi.IN_PLACE, total, how.operation(self.mpi)
-        return self._all("all_reduce", "allreduce", arguments, tensor, waits, lambda: how.after(total, out))
+
+        def block() -> None:
+            is_busy = np.array([_is_busy()], np.int8)
+            meet(lambda: self.comm.Iallreduce(self.mpi.IN_PLACE, is_busy, self.mpi.MAX))
+            if is_busy[0]:
+                meet(lambda: self.comm.Iallreduce(*arguments))
+                return
+            comm, step = self.comm, PIECE // total.itemsize
+            for begin in range(0, total.size, step):
+                comm.Allreduce(self.mpi.IN_PLACE, total[begin : begin + step], arguments[-1])
+
+        return self._all(
+            "all_reduce", "allreduce", arguments, tensor, waits, lambda: how.after(total, out), block
+        )
 
     def reduce(self, tensor: Tensor, op: Reduction, root: int, waits: bool = True) -> Work:
         out = _numbers(tensor)
@@ -119,12 +147,34 @@ class MPICommunicator(Communicator):
         input_counts: Sequence[int],
         waits: bool = True,
     ) -> Work:
+        # Messages are faster than MPI_Alltoallv, and need no choice that all make alike: 20 ms in the place of 50 for
+        # 64 MiB to each of 2 processes of one machine.
         width = output.element_size()
-        arguments = (
-            [_bytes(input), [count * width for count in input_counts]],
-            [_bytes(output), [count * width for count in output_counts]],
+        received, given = (
+            _parts(_bytes(output), output_counts, width),
+            _parts(_bytes(input), input_counts, width),
         )
-        return self._all("all_to_all", "alltoallv", arguments, output, waits)
+
+        def begin() -> list[Any]:
+            comm, rank = self._exchange, self.rank
+            others = [(rank + step) % self.size for step in range(1, self.size)]
+            requests = [comm.Irecv(received[other], other, EXCHANGE) for other in others]
+            requests += [comm.Isend(given[other], other, EXCHANGE) for other in others]
+            received[rank][...] = given[rank]
+            return requests
+
+        is_short = max(output.nbytes, input.nbytes) <= SHORT
+        job = Job(
+            "all_to_all",
+            lambda: Requests(self.mpi, begin()),
+            lambda: self.mpi.Request.Waitall(begin()),
+            None,
+            "all ranks to call it",
+            self._everybody,
+            is_short,
+            (output,),
+        )
+        return self.jobs.do(job, waits)
 
     def gather(self, output: Tensor | None, input: Tensor, root: int, waits: bool = True) -> Work:
         out = None if output is None else _bytes(output)
@@ -186,6 +236,7 @@ class MPICommunicator(Communicator):
         tensor: Tensor,
         waits: bool,
         finish: Callable[[], None] | None = None,
+        block: Callable[[], Any] | None = None,
     ) -> Work:
         """A collective.
 
@@ -196,19 +247,42 @@ class MPICommunicator(Communicator):
             tensor: whose size says whether it is short.
             waits: whether the caller waits.
             finish: what is left to do in the end.
+            block: a large one whole, if it is not MPI's function.
         """
-        comm, is_short = self.comm, tensor.nbytes <= SHORT
+        comm = self.comm
+        is_short = tensor.nbytes <= (SHORT if block is None else self._longest_reduction)
 
         def begin() -> Any:
             return getattr(comm, f"I{call}")(*arguments)
 
         # A call that blocks meets none that does not: all processes choose alike, by what is alike in all.
-        block = getattr(comm, call.capitalize())
-        whole = _waited(begin) if is_short or call == "alltoallv" else lambda: block(*arguments)
+        if is_short:
+            whole = _waited(begin)
+        else:
+            whole = block or (lambda: getattr(comm, call.capitalize())(*arguments))
         job = Job(name, begin, whole, finish, "all ranks to call it", self._everybody, is_short, (tensor,))
         return self.jobs.do(job, waits)
 
 
+def _parts(memory: Array, counts: Sequence[int], width: int) -> list[Array]:
+    """A line of memory in parts, of so many elements each."""
+    ends = [0, *accumulate(count * width for count in counts)]
+    return [memory[begin:end] for begin, end in pairwise(ends)]
+
+
+def _is_crowded(mpi: Any, communicator: Any) -> bool:
+    """Whether some processes of a group share processors: then every wait for each other costs a change of process."""
+    here = communicator.Split_type(mpi.COMM_TYPE_SHARED)
+    crowded = here.size > len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else False
+    here.Free()
+    return bool(communicator.allreduce(crowded, mpi.LOR))
+
+
+def _is_busy() -> bool:
+    """Whether more wants to run on this machine than it has processors for."""
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > (os.cpu_count() or 1)
+
+
 def _waited(begin: Callable[[], Any]) -> Callable[[], Any]:
-    """A communication that is begun, and waited for inside of MPI."""
-    return lambda: begin().Wait()
+    """A communication that is begun, and asked for its end."""
+    return lambda: meet(begin)

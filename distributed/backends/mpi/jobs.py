@@ -11,7 +11,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,10 +23,14 @@ if TYPE_CHECKING:
     from ....dispatch.tensor import Tensor
     from ...process_group import GroupSpec
 
-__all__ = ["Job", "Jobs"]
+__all__ = ["Job", "Jobs", "Requests", "meet"]
 
 SPINS = 200
-"""How often to ask for the end of a short communication before other threads and processes get the core in between."""
+"""How often to ask for the end of a communication at once, as fast as can be."""
+YIELDS = 100
+"""How often to ask after that while others get the core in between; then there are naps."""
+NAPS = 2e-5, 1e-3
+"""Seconds of a nap at first, and at most: where processes share cores, those that are waited for need them."""
 
 
 class Job(NamedTuple):
@@ -51,6 +55,22 @@ class Job(NamedTuple):
     peers: Sequence[int]
     is_short: bool
     results: Sequence[Tensor] = ()
+
+
+class Requests:
+    """Several of MPI's requests as one.
+
+    Args:
+        mpi: the module `mpi4py.MPI`.
+        requests: the requests.
+    """
+
+    def __init__(self, mpi: Any, requests: list[Any]) -> None:
+        self._all, self._requests = mpi.Request.Testall, requests
+
+    def Test(self, status: Any) -> bool:
+        """Whether all have ended."""
+        return bool(self._all(self._requests))
 
 
 class _JobWork(Work):
@@ -93,7 +113,11 @@ class _MessageWork(Work):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         if self.request is not None:
-            self._end(_spin(self.request, self.jobs, self.job, 0, timeout))
+            try:
+                self._end(_spin(self.request, self.jobs, self.job, 0, timeout))
+            except self.jobs.mpi.Exception as error:
+                self.request = None
+                raise self.jobs.failure(self.job, error) from error
         return True
 
     def is_completed(self) -> bool:
@@ -159,18 +183,48 @@ def _spin(request: Any, jobs: Jobs, job: Job, sequence: int, timeout: timedelta 
         DistBackendError: it does not come in time, or somebody that it waits for is gone.
     """
     status = jobs.mpi.Status()
-    test = request.Test
-    for _ in range(SPINS):
-        if test(status):
-            return status
+    if _has_ended(request, status):
+        return status
     patience = _Patience(jobs, job, sequence, timeout)
     question = time.monotonic() + patience.next_question()
-    while not test(status):
-        os.sched_yield()
+    for nap in _naps():
+        time.sleep(nap)
+        if request.Test(status):
+            return status
         if time.monotonic() > question:
             patience.ask()
             question = time.monotonic() + patience.next_question()
-    return status
+
+
+def _has_ended(request: Any, status: Any) -> bool:
+    """Ask for a while whether a communication has ended."""
+    test = request.Test
+    for _ in range(SPINS):
+        if test(status):
+            return True
+    for _ in range(YIELDS):
+        os.sched_yield()
+        if test(status):
+            return True
+    return False
+
+
+def _naps() -> Iterator[float]:
+    """Seconds of naps, each an eighth of what has been waited."""
+    nap, longest = NAPS
+    while True:
+        yield nap
+        nap = min(nap * 1.125, longest)
+
+
+def meet(begin: Callable[[], Any]) -> None:
+    """Wait for a communication, and leave the core to others meanwhile: a call of MPI that blocks would take it."""
+    request = begin()
+    if not _has_ended(request, None):
+        for nap in _naps():
+            time.sleep(nap)
+            if request.Test():
+                return
 
 
 class Jobs:
@@ -185,6 +239,7 @@ class Jobs:
         self.mpi, self.spec, self.timeout = mpi, spec, spec.timeout
         self.sequence = 0
         self._waiting: queue.SimpleQueue[_JobWork | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
         self._last: _JobWork | None = None
         self._thread: threading.Thread | None = None
         self._lost: DistBackendError | None = None
@@ -207,15 +262,16 @@ class Jobs:
             try:
                 _spin(job.begin(), self, job, self.sequence)
             except self.mpi.Exception as error:
-                raise self._failure(job, error) from error
+                raise self.failure(job, error) from error
             if job.finish is not None:
                 job.finish()
             return DoneWork(job.results)
-        work = self._last = _JobWork(job, self, self.sequence)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=f"MPI {self.spec.name}", daemon=True)
-            self._thread.start()
-        self._waiting.put(work)
+        with self._lock:  # gradients of several devices arrive in several threads
+            work = self._last = _JobWork(job, self, self.sequence)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=f"MPI {self.spec.name}", daemon=True)
+                self._thread.start()
+            self._waiting.put(work)
         return work
 
     def message(self, job: Job, source: Callable[[Any], int] | None = None) -> Work:
@@ -229,7 +285,7 @@ class Jobs:
         try:
             return _MessageWork(job, self, job.begin(), source)
         except self.mpi.Exception as error:
-            raise self._failure(job, error) from error
+            raise self.failure(job, error) from error
 
     def lose(self, job: Job, why: str) -> DistBackendError:
         """What to raise for a job that does not end; the group is of no use any more."""
@@ -251,7 +307,8 @@ class Jobs:
     def _refusal(self, job: Job) -> DistBackendError:
         return DistBackendError(f"{job.name}: {self._who()} lost a communication before: {self._lost}")
 
-    def _failure(self, job: Job, error: Exception) -> DistBackendError:
+    def failure(self, job: Job, error: Exception) -> DistBackendError:
+        """What to raise for what MPI refuses."""
         return DistBackendError(f"{job.name}: {self._who()}: MPI refused: {error}")
 
     def _run(self) -> None:
@@ -261,7 +318,7 @@ class Jobs:
                 if work.job.finish is not None:
                     work.job.finish()
             except self.mpi.Exception as error:
-                work.error = self._failure(work.job, error)
+                work.error = self.failure(work.job, error)
             except Exception as error:  # whoever waits gets it
                 work.error = error
             finally:

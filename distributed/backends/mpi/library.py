@@ -70,6 +70,8 @@ def start(store: Store | None, rank: int, size: int) -> Any:
                 _initialize(MPI)
         else:
             MPI.Init_thread()
+            MPI.COMM_WORLD.Barrier()
+            _remove_names_of_shared_memory()
             atexit.register(_end_well)
     world = MPI.COMM_WORLD
     if size not in (-1, world.size) or rank not in (-1, world.rank):
