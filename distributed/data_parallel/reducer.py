@@ -409,10 +409,9 @@ class Reducer:
         self.ensure_prior_reduction_finished()
         from ... import tensor
 
+        has_host = "cpu" in self.process_group.backends.device_backend_map
         with no_grad():
-            order = tensor(self._order)
-            device = self.params[0].device
-            order = order.to(device)
+            order = tensor(self._order, device="cpu" if has_host else self.params[0].device)
             broadcast(order, group=self.process_group, group_src=0)
             numbers = order.tolist()
         indices, _ = compute_bucket_assignment_by_size(

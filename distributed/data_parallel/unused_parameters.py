@@ -20,7 +20,7 @@ def leaves_below(edges: Sequence[Edge]) -> set[int]:
             continue
         seen.add(node)
         if node.__class__ is AccumulateGrad:
-            found.add(id(node.leaf()))  # type: ignore[attr-defined]
+            found.add(id(node.leaf()))
         else:
             pending += [edge[0] for edge in node.next_edges if edge is not None]
     return found

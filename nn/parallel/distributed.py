@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -278,9 +278,9 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
         state["broadcast_buffers"] = self.forward_sync_buffers
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.process_group = group_or_default(None)
-        super().__setstate__(state)  # type: ignore[no-untyped-call, unused-ignore]
+        super().__setstate__(state)
         self.__dict__.setdefault("require_forward_param_sync", True)
         self.__dict__.setdefault("require_backward_grad_sync", True)
         self.__dict__.setdefault("forward_sync_buffers", self.__dict__.pop("broadcast_buffers", True))
@@ -455,7 +455,7 @@ class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
     ) -> None:
         """Leave parameters and buffers of a module to each process, by their full names."""
         names = list(params_and_buffers_to_ignore)
-        module._ddp_params_and_buffers_to_ignore = names  # type: ignore[assignment]
+        module._ddp_params_and_buffers_to_ignore = names
         for name, each in [*module.named_parameters(), *module.named_buffers()]:
             if name in names:
                 each._ddp_ignored = True  # type: ignore[attr-defined]
