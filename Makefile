@@ -1,6 +1,7 @@
 # Needs Python >= 3.11, make and a network; everything else goes into the virtual environment $(VENV).
 #
 #   make demo         train the network of examples/train_digits.py (on the GPU where there is one)
+#   make environment  everything that the tests, the checks of the code and the documentation need, at once
 #   make test         the tests; TESTS="tests/runtime -k storage" picks some
 #   make test-random  the tests with a seed of their own, which is printed; SEED=... takes that one again
 #   make lint type    ruff; mypy --strict
@@ -18,6 +19,7 @@
 #   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some
 #   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
 #   make emulate      the same check without a GPU: compiled kernels executed on the CPU; EMULATE_ARGS=--first-pass is quick
+#   make planted-faults  write the table of the faults that the emulator finds anew; the tests plant half of them
 #   make rehearse     a day with a GPU without one: check and benchmark over CuPy and a stand-in for NVIDIA's driver
 #   make rehearse-bench  every row of the GPU's benchmark at tiny sizes, on emulated devices of sm_80 and sm_90; ROWS=softmax picks
 #   make gpu-bench    on a GPU: how fast, beside PyTorch where it is installed (GPU_ARGS=--help)
@@ -69,11 +71,16 @@ DEV_READY := $(call stamp,dev)
 DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
-.PHONY: demo test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
-	gpu-check emulate rehearse gpu-bench conformance programs triton-matrix clean
+.PHONY: demo environment test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
+	gpu-check emulate planted-faults rehearse gpu-bench conformance programs triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
+
+# One resolution instead of three; the targets of a single one install what they need by themselves.
+environment: pyproject.toml | $(BIN)/python
+	$(INSTALL) -e '.[test,dev,docs,ecosystem$(if $(TEST_CUDA),$(comma)$(TEST_CUDA))]'
+	@touch $(TEST_READY) $(DEV_READY) $(DOCS_READY)
 
 test: $(TEST_READY)
 	$(RUN) -m pytest -n $(WORKERS) --durations=10 $(TESTS)
@@ -162,6 +169,9 @@ gpu-check:
 
 emulate: $(TEST_READY)
 	$(RUN) tests/gpu/check.py --emulate $(EMULATE_ARGS)
+
+planted-faults: $(TEST_READY)
+	$(RUN) tests/runtime/cuda/emulator/planted_table.py
 
 rehearse: $(TEST_READY)
 	$(RUN) tests/gpu/check.py --standin --first-pass $(REHEARSE_ARGS)

@@ -298,7 +298,25 @@ def _choose_cuda_driver() -> None:
     driver()
 
 
+def _defer_collectives() -> None:
+    """Make the operators of `distributed.functional_collectives` known, which is imported with the first of them."""
+    from .dispatch.core.dispatcher import Dispatcher
+
+    gathers = "all_gather_into_tensor reduce_scatter_tensor all_to_all_single"
+    names = {
+        "_c10d_functional": "all_reduce all_reduce_ all_reduce_coalesced all_reduce_coalesced_ "
+        "all_gather_into_tensor_out all_gather_into_tensor_coalesced reduce_scatter_tensor_out "
+        f"reduce_scatter_tensor_coalesced broadcast broadcast_ wait_tensor {gathers}",
+        "_c10d_functional_autograd": gathers,
+    }
+    Dispatcher.singleton().defer(
+        [f"{namespace}::{name}" for namespace, each in names.items() for name in each.split()],
+        lambda: _import_module(f"{__package__}.distributed.functional_collectives.operators").register,
+    )
+
+
 _load()
+_defer_collectives()
 _register_loader("cpu", _KernelPackage(f"{__package__}.cpu_fallback", "cpu").load)
 _register_loader("cuda", _KernelPackage(f"{__package__}.triton_kernels", "cuda").load, _choose_cuda_driver)
 

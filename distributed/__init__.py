@@ -30,6 +30,7 @@ _NAMES = {
     ".data_parallel.grad_bucket": "GradBucket",
     ".data_parallel.reducer": "Reducer",
     ".debug_level": "DebugLevel get_debug_level set_debug_level set_debug_level_from_env",
+    ".device_mesh": "DeviceMesh init_device_mesh",
     ".errors": "DistBackendError DistError DistNetworkError DistStoreError QueueEmptyError",
     ".groups": "NOT_INITIALIZED destroy_process_group get_backend get_backend_config get_global_rank get_group_rank "
     "get_node_local_rank get_pg_count get_process_group_ranks get_rank get_world_size init_process_group is_available "
@@ -49,7 +50,7 @@ _NAMES = {
     ".stores.tcp_store": "TCPStore",
     ".work": "Work",
 }
-_MODULES = "algorithms distributed_c10d nn optim tensor"
+_MODULES = "_composable _functional_collectives algorithms checkpoint device_mesh distributed_c10d fsdp nn optim tensor"
 
 if TYPE_CHECKING:
     from .backend import *
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
     from .data_parallel.grad_bucket import GradBucket as GradBucket
     from .data_parallel.reducer import Reducer as Reducer
     from .debug_level import *
+    from .device_mesh import DeviceMesh as DeviceMesh
+    from .device_mesh import init_device_mesh as init_device_mesh
     from .errors import *
     from .groups import *
     from .object_collectives import *

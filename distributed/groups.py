@@ -32,6 +32,7 @@ __all__ = [
     "get_rank",
     "get_world_size",
     "group_by_name",
+    "group_by_ranks",
     "group_or_default",
     "init_process_group",
     "is_available",
@@ -303,6 +304,19 @@ def group_by_name(name: str) -> ProcessGroup:
     if name not in _state.groups:
         raise LookupError(f"Could not resolve the process group registered under the name {name}")
     return _state.groups[name]
+
+
+def group_by_ranks(ranks: Sequence[int]) -> ProcessGroup:
+    """The first group that was made of these processes of the world, in this order.
+
+    Raises:
+        ValueError: there is none.
+    """
+    wanted = tuple(ranks)
+    for each in _state.groups.values():
+        if each.spec.ranks == wanted:
+            return each
+    raise ValueError(f"there is no process group of ranks {list(wanted)}: make one with new_group")
 
 
 def is_member(group: Group, name: str = "") -> bool:

@@ -7,6 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..runtime.device import device as Device
+from ..runtime.dispatch_key import Functionality, functionality_bit
+from ..runtime.local_dispatch_key_set import local
 from .backend import Backend, BackendConfig
 
 if TYPE_CHECKING:
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from .work import Work
 
 __all__ = ["GroupMember", "GroupSpec", "ProcessGroup", "group"]
+
+_REWRITES = functionality_bit(Functionality.Python) | functionality_bit(Functionality.Functionalize)
+"""The keys that a thread has included while its calls are recorded in a graph, or functionalized."""
 
 
 class GroupSpec(NamedTuple):
@@ -112,6 +117,12 @@ class ProcessGroup:
         Raises:
             RuntimeError: no backend serves it, or the group has been destroyed.
         """
+        if local.included & _REWRITES:
+            from .backends.traced import traced_communicator
+
+            traced = traced_communicator(self)
+            if traced is not None:
+                return traced
         found = self._communicators.get(kind)
         if found is None:
             found = self._communicators[kind] = self._connect(kind)

@@ -23,9 +23,10 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **kwargs: Any) ->
     """Meet the other processes of a program (`torch.distributed.rendezvous`).
 
     Args:
-        url: ``env://`` for the variables MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, or what MPI's launcher says
-            where they are not set; ``tcp://host:port`` for a store that rank 0 serves there; ``file:///path`` for one
-            in a file that all see; ``mpi://`` for MPI's launcher. ``?rank=0&world_size=2`` may follow.
+        url: ``env://`` for the variables MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, or what MPI's launcher or
+            SLURM says where they are not set; ``tcp://host:port`` for a store that rank 0 serves there;
+            ``file:///path`` for one in a file that all see; ``mpi://`` for MPI's launcher.
+            ``?rank=0&world_size=2`` may follow.
         rank: this process's number, where the URL does not say it.
         world_size: the number of processes, where the URL does not say it.
         kwargs: ``timeout``, how long to wait for the others.
@@ -125,25 +126,20 @@ def _by_file(url: str, query: dict[str, str], timeout: timedelta) -> Iterator[Me
 
 
 def _by_environment(url: str, query: dict[str, str], timeout: timedelta) -> Iterator[Meeting]:
-    from .backends.mpi.library import launched
+    from .cluster_environment import cluster_environment
 
-    of_mpi = launched()
-    if of_mpi is not None and not os.environ.get("MASTER_ADDR"):
+    launcher = cluster_environment()
+    if launcher is not None and launcher.starts_mpi and not os.environ.get("MASTER_ADDR"):
         return _by_mpi(url, query, timeout)
-    values = dict(query)
-    for name, variable, place in (("rank", "RANK", 0), ("world_size", "WORLD_SIZE", 1)):
-        if name not in values and os.environ.get(variable):
-            values[name] = os.environ[variable]
-        elif name not in values and of_mpi is not None:
-            values[name] = str(of_mpi[place])
-        elif name not in values:
+    told = {} if launcher is None else launcher.variables()
+    told |= {name: value for name, value in os.environ.items() if value}
+    told |= {name.upper(): value for name, value in query.items()}
+    for variable in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
+        if variable not in told:
             raise _failed("env", f"environment variable {variable} expected, but not set")
-    for variable in ("MASTER_ADDR", "MASTER_PORT"):
-        if not os.environ.get(variable):
-            raise _failed("env", f"environment variable {variable} expected, but not set")
-    rank, size = _checked("env", _number(values, "rank", "env"), _number(values, "world_size", "env"))
-    port = _number({"MASTER_PORT": os.environ["MASTER_PORT"]}, "MASTER_PORT", "env")
-    return iter([(_tcp_store(os.environ["MASTER_ADDR"], port, rank, size, timeout), rank, size)])
+    rank, size = _checked("env", _number(told, "RANK", "env"), _number(told, "WORLD_SIZE", "env"))
+    port = _number(told, "MASTER_PORT", "env")
+    return iter([(_tcp_store(told["MASTER_ADDR"], port, rank, size, timeout), rank, size)])
 
 
 def _by_mpi(url: str, query: dict[str, str], timeout: timedelta) -> Iterator[Meeting]:

@@ -8,6 +8,31 @@ one means of measuring. Imported when `tt.perf` is first used; nothing in the pa
 """
 
 from .costs import Cost, OperatorCost, cost
-from .planning import OperatorPlan, Plan, plan
+from .planning import (
+    DataParallel,
+    DistributedPlan,
+    FullyShard,
+    Interconnect,
+    Link,
+    OperatorPlan,
+    Pipeline,
+    Plan,
+    TensorParallel,
+    plan,
+)
 
-__all__ = ["Cost", "OperatorCost", "OperatorPlan", "Plan", "cost", "plan"]
+__all__ = [
+    "Cost",
+    "DataParallel",
+    "DistributedPlan",
+    "FullyShard",
+    "Interconnect",
+    "Link",
+    "OperatorCost",
+    "OperatorPlan",
+    "Pipeline",
+    "Plan",
+    "TensorParallel",
+    "cost",
+    "plan",
+]

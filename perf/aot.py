@@ -55,15 +55,15 @@ class Outcome:
     passed_over: list[str] = field(default_factory=list)
 
 
-def record(target: int, samples: str, quick: bool) -> dict[str, Any]:
-    """The launches for a target, from a process of its own.
+def record(target: int, samples: str, quick: bool, some: bool) -> dict[str, Any]:
+    """The launches for a target, from a process of its own; `some` says that not all kernels are wanted.
 
     Raises:
         RecordingError: if the process fails; its last words are in the message.
     """
     command = [sys.executable, "-P", "-m", f"{__package__}.ahead_of_time.recording", str(target), samples]
     done = subprocess.run(
-        [*command, "--quick"] if quick else command,
+        [*command, *(["--quick"] if quick else []), *(["--some"] if some else [])],
         env=compiling_environment(),
         capture_output=True,
         text=True,
@@ -110,7 +110,9 @@ def hold(
     started = time.perf_counter()
     outcome = Outcome()
     with ThreadPoolExecutor(max(workers, 1)) as pool:
-        recorded = dict(zip(targets, pool.map(lambda t: record(t, samples, quick), targets), strict=True))
+        recorded = dict(
+            zip(targets, pool.map(lambda t: record(t, samples, quick, bool(kernels)), targets), strict=True)
+        )
     launches: list[dict[str, Any]] = []
     for target, report in recorded.items():
         outcome.triton = report["triton"]

@@ -11,6 +11,7 @@ that folder's `conftest.py`.
 
 import gc
 import importlib.util
+import itertools
 import os
 import random
 import zlib
@@ -49,8 +50,30 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("fresh" if config.getoption("seed") else "fixed")
 
 
-def pytest_collection_finish() -> None:
-    # Tens of thousands of tests are objects that no collection frees and that each would walk through, for 0.5 s.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    gc.disable()  # it would walk through more and more tests, of which none is garbage
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        forget_heap()
+
+
+_finished = itertools.count(1)
+
+
+def pytest_runtest_logfinish() -> None:
+    if not next(_finished) % 200:
+        forget_heap()
+
+
+def forget_heap() -> None:
+    """Keep what lives out of later collections.
+
+    Tests by the ten thousand, and the plans and modules that they leave, are objects which no collection frees and each
+    would walk through, for a second in the end: whatever captures a graph or waits for memory collects.
+    """
     gc.collect()
     gc.freeze()
 

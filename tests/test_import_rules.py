@@ -7,7 +7,7 @@ Inside `dispatch` and `runtime` the order is that of `ROOMS`, lowest first; `UPW
 
 import ast
 from collections.abc import Iterator, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -134,7 +134,7 @@ def statements(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
             yield from statements(getattr(node, field, ()))
 
 
-@lru_cache(maxsize=4)
+@cache
 def import_statements(source: str) -> tuple[ast.Import | ast.ImportFrom, ...]:
     """The imports of `source`, in functions and under TYPE_CHECKING too."""
     return tuple(

@@ -19,8 +19,10 @@ from .kept_dimensions import keep_dimensions
 from .vector_norms import reduce_to_norms
 from .viewed_reductions import reduce_what_is_viewed
 from .views_first import take_views_first
+from .waits import read_after_waits
 
 PASSES: tuple[Callable[[Graph], bool], ...] = (
+    read_after_waits,
     reduce_to_norms,
     take_views_first,
     share_common_subexpressions,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 _BATCHED = functionality_bit(Functionality.Batched)
+_OUT_OF_PLACE = _BATCHED | functionality_bit(Functionality.Python)
 
 
 class _GraphTask(threading.local):
@@ -357,8 +358,8 @@ def accumulate(node: AccumulateGrad, grad: Tensor | None) -> None:
             is_own = grad._version_cell is None and grad._view_base is None and not spec.overlaps
             # What nobody else has and lies as the leaf does, which most gradients do.
             meta.grad = grad if is_own and spec.twin is leaf._spec else _as_own(leaf._spec, grad)
-        elif present._spec.requires_grad or grad._spec.requires_grad or grad._spec.keys & _BATCHED:
-            # A batched gradient may have more examples than what is there.
+        elif present._spec.requires_grad or grad._spec.requires_grad or grad._spec.keys & _OUT_OF_PLACE:
+            # A batched gradient may have more examples than what is there, a distributed one lie otherwise.
             meta.grad = _added(present, grad)
         elif present._spec.layout is not strided and grad._spec.layout is strided:
             meta.grad = grad + present

@@ -216,7 +216,7 @@ def _scaled_dot_product_attention_math(
                 "_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True"
             )
         sizes = (query.shape[-2], key.shape[-2])
-        attn_mask = ops.tril(ops.ones(sizes, dtype=bool_, device=query.device))
+        attn_mask = ops.tril(query.new_ones(sizes, dtype=bool_))
     if attn_mask is None:
         weights = ops.softmax(scores, -1)
     else:

@@ -72,8 +72,7 @@ def value_selecting_reduction_backward(
     """Zeros of `sizes` with the gradient at the selected indices."""
     if not keepdim and len(sizes):
         grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
-    zeros = ops.zeros(tuple(sizes), dtype=grad.dtype, device=grad.device)
-    return ops.scatter(zeros, dim, indices, grad)
+    return ops.scatter(grad.new_zeros(tuple(sizes)), dim, indices, grad)
 
 
 def cummaxmin_backward(grad: Tensor, input: Tensor, indices: Tensor, dim: int) -> Tensor:

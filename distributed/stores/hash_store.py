@@ -118,6 +118,14 @@ class HashStore(Store):
         made._values, made._queues, made._changed = self._values, self._queues, self._changed
         return made
 
+    def clear(self, keep: str) -> None:
+        """Take away all values and queues but those whose keys begin with some text."""
+        with self._changed:
+            for key in [key for key in self._values if not key.startswith(keep)]:
+                del self._values[key]
+            for key in [key for key in self._queues if not key.startswith(keep)]:
+                del self._queues[key]
+
     def _keep(self, key: str, value: bytes) -> None:
         with self._changed:
             self._values[key] = value

@@ -42,6 +42,7 @@ class TCPStoreServer:
         self.listener = _listen(host, port)
         self.port: int = self.listener.getsockname()[1]
         self._connections: set[socket.socket] = set()
+        self._beginning, self._lock = 0, threading.Lock()
         threading.Thread(target=self._accept, name="TCPStore server", daemon=True).start()
 
     def close(self) -> None:
@@ -50,6 +51,16 @@ class TCPStoreServer:
             with contextlib.suppress(OSError):  # the other side was faster
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
+
+    def begin_again(self, keep: str) -> None:
+        """Forget the values, and those that are to be kept once the connections of now break.
+
+        Args:
+            keep: values whose keys begin so stay.
+        """
+        with self._lock:
+            self._beginning += 1
+            self.values.clear(keep)
 
     def _accept(self) -> None:
         while True:
@@ -64,11 +75,11 @@ class TCPStoreServer:
             ).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        watched: dict[str, bytes] = {}
+        watched: dict[str, tuple[int, bytes]] = {}
         try:
             while (fields := receive(connection)) is not None:
                 if fields[:1] == [WATCH] and len(fields) == 3:
-                    watched[fields[1].decode()] = fields[2]
+                    watched[fields[1].decode()] = self._beginning, fields[2]
                     send(connection, [ANSWER])
                 elif fields == [LEAVE]:
                     watched.clear()
@@ -78,8 +89,10 @@ class TCPStoreServer:
         except (OSError, DistNetworkError):
             pass  # a client that is gone, or that speaks something else, gets no answer
         finally:
-            for key, value in watched.items():
-                self.values.compare_set(key, b"", value)  # what the process itself has said stays
+            with self._lock:
+                for key, (beginning, value) in watched.items():
+                    if beginning == self._beginning:
+                        self.values.compare_set(key, b"", value)  # what the process itself has said stays
             self._connections.discard(connection)
             connection.close()
 

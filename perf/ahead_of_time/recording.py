@@ -87,10 +87,13 @@ class Entry(NamedTuple):
     is_tried: bool = False
 
 
-def record(samples: ModuleType, driver: RecordingDriver) -> tuple[list[Entry], list[str]]:
+def record(
+    samples: ModuleType, driver: RecordingDriver, with_candidates: bool = True
+) -> tuple[list[Entry], list[str]]:
     """Every distinct launch of the samples, and what was wrong with the samples themselves.
 
-    Where a kernel has a choice of configurations, the first sample of a dtype that takes one is run with it.
+    Where a kernel has a choice of configurations, the first sample of a dtype that takes one is run with it, unless
+    the candidates of a tuner are not asked for.
     """
     entries: dict[str, Entry] = {}
     faults: list[str] = []
@@ -112,7 +115,7 @@ def record(samples: ModuleType, driver: RecordingDriver) -> tuple[list[Entry], l
         if not driver.launched:
             faults.append(f"sample '{sample.label}' launches nothing")
         _note(entries, driver, version, sample.label, sample.wide)
-        for question, candidate in untried(asked, tried):
+        for question, candidate in untried(asked, tried) if with_candidates else ():
             driver.launched.clear()
             with forced(question, candidate):
                 make_plans_anew()
@@ -208,14 +211,18 @@ def describe(entry: Entry, target: Target) -> dict[str, Any]:
     }
 
 
-def main(capability: int, source: str, only_quick: bool) -> None:
-    """Print the launches for a target, as JSON."""
+def main(capability: int, source: str, only_quick: bool, only_some: bool) -> None:
+    """Print the launches for a target, as JSON.
+
+    Where only some kernels are wanted, what the samples leave out is no fault of theirs. A quick run of some takes no
+    launch that a tuner tries, so that none is tried.
+    """
     target = KNOWN[capability]
     # What was measured on some machine is nothing that ships.
     os.environ["TRITEN_TUNING_STORE"] = "0"
     driver = cuda._driver = RecordingDriver(target)
     samples = load_module(source)
-    entries, faults = record(samples, driver)
+    entries, faults = record(samples, driver, with_candidates=not (only_quick and only_some))
     reached, wide = [], []
     for entry in entries:
         if isinstance(entry.launched, Launched):
@@ -225,10 +232,11 @@ def main(capability: int, source: str, only_quick: bool) -> None:
                 reached.append((entry.request.kernel, own.dtype, shape.tile, shape.warps, shape.stages))
             if entry.wide:
                 wide.append(entry.request.kernel)
-    faults += gaps(target, kernels_in(samples.kernel_files()), reached, wide)
-    launched = {name for entry in entries for name in functions_in(entry.request.constants)}
-    names = (name_of(function) for function in samples.functions())
-    faults += [f"{name}: a function that no sample launches" for name in names if name not in launched]
+    if not only_some:
+        faults += gaps(target, kernels_in(samples.kernel_files()), reached, wide)
+        launched = {name for entry in entries for name in functions_in(entry.request.constants)}
+        names = (name_of(function) for function in samples.functions())
+        faults += [f"{name}: a function that no sample launches" for name in names if name not in launched]
     chosen = list(quick(entries)) if only_quick else entries
     report = {
         "launches": [describe(entry, target) for entry in chosen],
@@ -240,4 +248,4 @@ def main(capability: int, source: str, only_quick: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], "--quick" in sys.argv)
+    main(int(sys.argv[1]), sys.argv[2], "--quick" in sys.argv, "--some" in sys.argv)

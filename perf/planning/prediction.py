@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 from . import host_time, rates, timing
+from .communication.data_sheets import interconnect_of
+from .communication.interconnect import Interconnect
 from .data_sheets import DATA_SHEETS, OF_BANDWIDTH, OF_PEAK, DataSheet
+from .parallel.distributed_plan import DistributedPlan
+from .parallel.mesh import mesh_of
+from .parallel.prediction import predict
+from .parallel.strategies import Strategy, TensorParallel
+from .parallel.timeline_recorder import TimelineRecorder
 from .processor import Processor
-from .recording import RecordedCall, record
+from .recording import RecordedCall, Recording, record
+from .shown import shown_seconds
 
 CPU_NAME = "cpu"
+COLLECTIVES = "_c10d_functional"
+"""The namespace of operators whose time is the interconnect's."""
 
 
 @dataclass
@@ -93,14 +103,10 @@ class Plan:
         ]
         lines.append(f"peak memory {self.peak_bytes:,} bytes, {self.given_bytes:,} of them given")
         lines.append(
-            f"predicted time on {self.device}: {_shown(self.seconds)} "
-            f"({_shown(self.work_seconds)} of work, {_shown(self.overhead_seconds)} of overhead)"
+            f"predicted time on {self.device}: {shown_seconds(self.seconds)} "
+            f"({shown_seconds(self.work_seconds)} of work, {shown_seconds(self.overhead_seconds)} of overhead)"
         )
         return "\n".join([*lines, *self.basis])
-
-
-def _shown(seconds: float) -> str:
-    return f"{seconds:.3f} s" if seconds >= 1 else f"{1e3 * seconds:.3f} ms"
 
 
 class Model(Protocol):
@@ -150,7 +156,42 @@ class Gpu:
         return lines
 
 
-def plan(fn: Callable[..., object], /, *meta_args: Any, device: str = CPU_NAME, **kwargs: Any) -> Plan:
+@overload
+def plan(
+    fn: Callable[..., object],
+    /,
+    *meta_args: Any,
+    device: str = CPU_NAME,
+    mesh: None = None,
+    interconnect: None = None,
+    strategies: None = None,
+    **kwargs: Any,
+) -> Plan: ...
+
+
+@overload
+def plan(
+    fn: Callable[..., object],
+    /,
+    *meta_args: Any,
+    device: str = CPU_NAME,
+    mesh: Any,
+    interconnect: Interconnect | str,
+    strategies: Mapping[str, Strategy | None] | None = None,
+    **kwargs: Any,
+) -> DistributedPlan: ...
+
+
+def plan(
+    fn: Callable[..., object],
+    /,
+    *meta_args: Any,
+    device: str = CPU_NAME,
+    mesh: Any = None,
+    interconnect: Interconnect | str | None = None,
+    strategies: Mapping[str, Strategy | None] | None = None,
+    **kwargs: Any,
+) -> Plan | DistributedPlan:
     """Say what `fn(*meta_args, **kwargs)` will take on a device, without computing it and without the device.
 
     The function runs on Meta tensors as under `tt.perf.cost`: backward passes and steps of optimisers inside it count.
@@ -171,15 +212,27 @@ def plan(fn: Callable[..., object], /, *meta_args: Any, device: str = CPU_NAME, 
       and overhead of each kind of work in the program (operator, dtypes, how operands lie), on small operands, some
       milliseconds for each kind, once in a process.
 
+    With a `mesh`, the plan is of a step on many devices that an `interconnect` joins: bytes and seconds of collectives,
+    what of them is exposed and overlapped, the step's time, scaling efficiency, and memory by rank. `fn` is then what
+    one rank would do alone in one step, and the result a `DistributedPlan`. Nothing communicates. Collectives that `fn`
+    itself calls (``_c10d_functional``) count, too.
+
     Args:
         fn: a function of tensors, or a module.
         meta_args, kwargs: its arguments: tensors of any device, of which nothing is read or changed; modules and
             optimisers, which are copied.
         device: which device.
+        mesh: names and sizes of dimensions, such as ``{"dp": 8, "tp": 4}``, or a DeviceMesh. Ranks of the last
+            dimension follow each other, and nodes hold ranks that follow each other.
+        interconnect: an `Interconnect`, or the name of a machine (``"dgx_h100"``), of a link, or of two joined by
+            ``+`` (``"pcie5+ethernet100"``: nodes of 8 devices); `triten.perf.planning.communication.data_sheets` lists
+            them with their sources.
+        strategies: what dimensions do: `DataParallel`, `FullyShard`, `TensorParallel`, `Pipeline`, or None where the
+            program itself communicates. Left out: by the names ``dp``, ``fsdp`` and ``pp``.
 
     Raises:
-        ValueError: for another device; for a tensor that requires grad and is no argument, as `tt.perf.cost`; for
-            products of a dtype that the GPU does not multiply.
+        ValueError: for another device; for a mesh, an interconnect or a strategy that does not fit; for a tensor that
+            requires grad and is no argument, as `tt.perf.cost`; for products of a dtype that the GPU does not multiply.
         NotImplementedError, RuntimeError: as Meta tensors raise them, for what depends on values, such as `item`.
 
     Example:
@@ -190,6 +243,12 @@ def plan(fn: Callable[..., object], /, *meta_args: Any, device: str = CPU_NAME, 
         (13904, 4008, 6056)
         >>> found.seconds > found.overhead_seconds > 0
         True
+        >>> step = lambda model, x: model(x).sum().backward()
+        >>> many = tt.perf.plan(
+        ...     step, model, tt.empty(8, 16, device="meta"), device="h100", mesh={"dp": 16}, interconnect="dgx_h100"
+        ... )
+        >>> [(row.collective, row.algorithm, row.calls, int(row.bytes)) for row in many.collectives]
+        [('all_reduce', 'hierarchical', 1, 3496)]
     """
     model: Model
     if device == CPU_NAME:
@@ -199,11 +258,40 @@ def plan(fn: Callable[..., object], /, *meta_args: Any, device: str = CPU_NAME, 
     else:
         choices = ", ".join(map(repr, (CPU_NAME, *DATA_SHEETS)))
         raise ValueError(f"plan(): device must be one of {choices}, got {device!r}")
-    recording = record(fn, meta_args, kwargs)
+    if mesh is None:
+        if interconnect is not None or strategies is not None:
+            raise ValueError("plan(): interconnect and strategies need a mesh")
+        recording = record(fn, meta_args, kwargs)
+        return _plan_of(device, model, recording, _seconds_of(model, recording))
+    if interconnect is None:
+        raise ValueError("plan(): mesh needs an interconnect, the name of one or an Interconnect")
+    network = interconnect_of(interconnect) if isinstance(interconnect, str) else interconnect
+    placed = mesh_of(mesh, strategies, network)
+    columns = placed.of(TensorParallel)
+    recorder = TimelineRecorder(columns[1].plan if columns else {})
+    recording = record(fn, meta_args, kwargs, recorder)
+    timeline = recorder.finish()
+    seconds = _seconds_of(model, recording)
+    single = _plan_of(device, model, recording, seconds)
+    node = model.backward_node_seconds() if recording.backward_nodes else 0.0
+    return predict(single, timeline, seconds, node, placed, network, model.basis)
+
+
+def _seconds_of(model: Model, recording: Recording) -> dict[str, tuple[float, float]]:
+    """Seconds of work and of being called, by the key of a call."""
+    return {
+        key: (0.0, 0.0) if call.func.namespace == COLLECTIVES else model.roofline_and_overhead(key, call)
+        for key, call in recording.calls.items()
+    }
+
+
+def _plan_of(
+    device: str, model: Model, recording: Recording, seconds: Mapping[str, tuple[float, float]]
+) -> Plan:
     rows: dict[str, OperatorPlan] = {}
     for key, call in recording.calls.items():
         row = rows.setdefault(call.func.name(), OperatorPlan(call.func.name()))
-        work, overhead = model.roofline_and_overhead(key, call)
+        work, overhead = seconds[key]
         row.calls += call.count
         row.flops += call.count * call.work.flops
         row.bytes += call.count * call.work.bytes

@@ -6,7 +6,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from ...dispatch.autograd.node import Node
 from ...dispatch.autograd.node_observation import Backward, ObservedNodes
@@ -105,7 +105,28 @@ class LivingBytes:
         return forget
 
 
-def record(fn: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Recording:
+class Listener(Protocol):
+    """Whoever is told what a program does while it is recorded, in order."""
+
+    def begin(self, program: object, tensors: Iterable[Tensor]) -> None:
+        """The program, with its arguments, is about to run on these stand-ins."""
+
+    def called(self, key: str, seen: Seen) -> None:
+        """An operator was called; `key` is that of its `RecordedCall`."""
+
+    def node_begins(self, node: Node) -> None:
+        """Backward is about to visit a node."""
+
+    def node_ended(self, node: Node) -> None:
+        """Backward has visited it."""
+
+
+def record(
+    fn: Callable[..., object],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    listener: Listener | None = None,
+) -> Recording:
     """Run a program on Meta tensors. Raises as `tt.perf.cost` does."""
     calls: dict[str, RecordedCall] = {}
     living = LivingBytes()
@@ -113,13 +134,20 @@ def record(fn: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, 
     fn, args, kwargs = copies.of((fn, tuple(args), dict(kwargs)))
     living.see(copies.tensors)
     given = living.now
+    if listener is not None:
+        listener.begin((fn, args, kwargs), copies.tensors)
     thread = threading.get_ident()
     visited = 0
 
     def visit(node: Node, backward: Backward, grads: tuple[Any, ...]) -> Any:
         nonlocal visited
         visited += threading.get_ident() == thread
-        return backward(node, *grads)
+        if listener is None or threading.get_ident() != thread:
+            return backward(node, *grads)
+        listener.node_begins(node)
+        found = backward(node, *grads)
+        listener.node_ended(node)
+        return found
 
     def watch(seen: Seen) -> None:
         nodes.cover()
@@ -131,6 +159,8 @@ def record(fn: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, 
             results = [_frozen(result) for result in seen.results]
             call = calls[key] = RecordedCall(seen.func, arguments, results, seen.work, seen.is_free)
         call.count += 1
+        if listener is not None:
+            listener.called(key, seen)
 
     nodes = ObservedNodes(visit)
     try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import CodeType
 from typing import Any
@@ -88,7 +88,8 @@ class Measurement:
         rivals: dict[str, Rival] = {}
         for library in self._libraries:
             try:
-                rival = self._prepare(workload, library)
+                with self._released(workload):
+                    rival = self._prepare(workload, library)
             except MISSING as error:
                 row = replace(row, note=f"missing in {library.name}: {_first_line(error)}")
             except FAILURES as error:
@@ -109,10 +110,13 @@ class Measurement:
             found = self._cost(workload)
             row = replace(row, bytes=found.bytes, flops=found.flops)
         try:
-            with self._cores.released() if workload.processes else nullcontext():
+            with self._released(workload):
                 return replace(row, samples=self._times(workload, rivals, threads))
         except FAILURES as error:
             return replace(row, note=f"FAILED while timing: {type(error).__name__}: {_first_line(error)}")
+
+    def _released(self, workload: Workload) -> AbstractContextManager[None]:
+        return self._cores.released() if workload.processes else nullcontext()
 
     def _prepare(self, workload: Workload, library: Library) -> Rival | None:
         if workload.prepare is not None:

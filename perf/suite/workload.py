@@ -48,8 +48,8 @@ class Workload:
     NumPy's, over `np`, for NumPy and CuPy. `result` is what is compared, evaluated after the statement; where it is
     empty, the statement's own value. `reset` is run after each time, and timed. `prepare` stands in the place of
     statements for what no statement says; what depends on values is not `counted` on Meta tensors. Times of `host`
-    workloads are the host's on every device. What starts `processes` is measured with the
-    calling thread on all cores, which they inherit.
+    workloads are the host's on every device. What starts `processes` is prepared and measured
+    with the calling thread on all cores, which they inherit.
     """
 
     suite: str

@@ -22,7 +22,8 @@ from triten.compiler.triton.launch_arguments import LaunchArguments
 from triten.compiler.triton.pointwise import block_of, launch_arguments, write_kernel
 from triten.compiler.triton.rows import write_rows_kernel
 from triten.compiler.triton.source_files import module_of
-from triten.perf.ahead_of_time.disassembly import count_instructions, disassemble, resources
+from triten.perf.ahead_of_time.disassembly import count_instructions, disassemble_together
+from triten.runtime.cuda.emulator.images import code_sizes
 from triten.runtime.cuda.triton.compile import compile_kernel
 
 F = tt.nn.functional
@@ -91,7 +92,7 @@ def dropped_norm(a, b, c):
 
 ROWS = (residual_norm, softmax, scores, embedded, dropped_norm)
 REDUCTIONS = (column_sums,)
-found = {}
+found, cubins = {}, {}
 tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 for function in (chain, gated, broadcast, mixed, rotary, dropped, picked, *ROWS, *REDUCTIONS):
     operands = [tt.randn(80, 96, device="cuda") for _ in range(3)]
@@ -122,17 +123,19 @@ for function in (chain, gated, broadcast, mixed, rotary, dropped, picked, *ROWS,
         written = write_kernel(kernel)
         sizes, warps, constants = {"n": written.index_type}, 4, {"BLOCK": block_of(kernel, written)}
         signature |= launch_arguments(kernel).signature
-    compiled = {}
+    found[function.__name__] = [equal, {}]
     for target in (80, 90, 100):
         binary = compile_kernel(
             getattr(module_of(written.text), written.name), {**signature, **sizes},
             constants, frozenset([*names, *sizes]), target,
             {"num_warps": warps, "enable_fp_fusion": False},
         )
-        sass, usage = disassemble(binary.cubin, tools)
-        instructions = count_instructions(sass)
-        compiled[target] = [instructions.spills, max(instructions.widths["LDG"]), resources(usage)["REG"]]
-    found[function.__name__] = [equal, compiled]
+        cubins[function.__name__, target] = binary
+for (name, target), sass in zip(cubins, disassemble_together([each.cubin for each in cubins.values()], tools)):
+    instructions, binary = count_instructions(sass), cubins[name, target]
+    found[name][1][target] = [
+        instructions.spills, max(instructions.widths["LDG"]), code_sizes(binary.cubin, binary.name)[0]
+    ]
 print(json.dumps(found))
 """
 

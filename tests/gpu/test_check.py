@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu_check.cases import FIRST_PASS, all_cases
 from gpu_check.command import KERNELS_CHECK, main, parse
 from gpu_check.first_checks import check_names
 from gpu_check.kernels import entry_kernels
@@ -34,6 +35,17 @@ def test_a_selection_passes_and_its_file_says_so(check: Callable[..., Any]) -> N
     assert run.checks["exp#0/float32/contiguous"]["forms"] == ["functional", "in place", "out=", "backward"]
     assert KERNELS_CHECK not in run.checks, "a selection is no first pass: it need not reach every kernel"
     assert run.output.rstrip().endswith(f"written to {run.path}")
+
+
+def test_every_operator_with_its_gradients(check: Callable[..., Any]) -> None:
+    """On the device as on the CPU, in memory that is poisoned; `test_emulated.py` has a part of it compiled."""
+    run = check("--first-pass", "--only", "#")
+    assert run.status == 0, run.output
+    assert run.section["complete"] is True and run.section["interpreted"] is True
+    assert len(run.checks) == sum(rank == FIRST_PASS for rank, _ in all_cases())
+    assert set(run.section["counts"]) <= {"passed", "refused"}
+    assert run.section["counts"]["passed"] > 1000, run.output
+    assert sum("backward" in answer.get("forms", []) for answer in run.checks.values()) > 300
 
 
 FAULTS = {
@@ -137,7 +149,7 @@ def test_the_runtimes_checks(check: Callable[..., Any]) -> None:
     """Each passes, is not built, or needs a card; those that the interpreter can show do pass."""
     run = check(
         "--only",
-        r"^(launch|driver|allocator|random|cuda|factorisations|optimizers|products|tuning|sizes|sparse): ",
+        r"^(launch|driver|allocator|random|cuda|factorisations|optimizers|products|tuning|sizes|sparse|nccl): ",
     )
     assert run.status == 0, run.output
     statuses = run.statuses()

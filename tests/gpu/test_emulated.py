@@ -1,8 +1,9 @@
-"""The check of a GPU, rehearsed on compiled kernels: every operator once, which reaches every kernel of sm_80.
+"""The check of a GPU, rehearsed on compiled kernels: every operator that has one, which reaches every kernel of sm_80.
 
-It is brief: gradients of a quarter of the operators, half of the dtypes of a check. `make emulate` runs all of them,
-with `EMULATE_ARGS=--first-pass` every operator with its gradients. Of sm_90 those kernels that it has for itself;
-`TRITEN_EMULATE=90 make emulate` runs all.
+It is brief: half of the further rows of an operator, an eighth of the operators that are composed of others and of the
+gradients, half of the dtypes of a check. `test_check.py` runs every operator with its gradients in the interpreter, and
+`make emulate` all on compiled kernels, with `EMULATE_ARGS=--first-pass` every operator once. Of sm_90 those kernels
+that it has for itself; `TRITEN_EMULATE=90 make emulate` runs all.
 """
 
 from collections.abc import Callable
@@ -23,12 +24,12 @@ def emulated(check: Callable[..., Any], pytestconfig: pytest.Config) -> Callable
     return partial(check, *EMULATED, "--seed", seed, interpret=False)
 
 
-def test_every_operator_and_every_kernel(emulated: Callable[..., Any]) -> None:
+def test_every_operator_with_kernels_and_every_kernel(emulated: Callable[..., Any]) -> None:
     run = emulated("--first-pass")
     assert run.status == 0, run.output
     section = run.section
     assert section["complete"] is True and section["device"] == "PTX emulator"
-    assert section["counts"]["passed"] > 1000, run.output
+    assert section["counts"]["passed"] > 500, run.output
     assert run.checks[KERNELS_CHECK]["status"] == "passed"
 
 

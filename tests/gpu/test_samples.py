@@ -6,18 +6,17 @@ import numpy as np
 import pytest
 from gpu_check import first_checks
 from gpu_check.arguments import CARD, SMALL, B, I, T, draw
+from gpu_check.brief import (
+    WITH_KERNELS_OF_GRADIENTS,
+    WITH_KERNELS_OF_ROWS,
+    takes_case,
+    takes_gradients,
+)
 from gpu_check.cases import all_cases, dtypes_of, layouts_of, table
 from gpu_check.first_checks import some_of
-from gpu_check.forms import is_drawn
-from gpu_check.kernels import (
-    WITH_KERNELS_OF_GRADIENTS,
-    entry_kernels,
-    is_compiled,
-    touches_memory,
-    unreached,
-)
+from gpu_check.kernels import entry_kernels, is_compiled, touches_memory, unreached
 from gpu_check.layouts import LAYOUTS, fetch, place_of, poisoned, put
-from gpu_check.operators import all_forms, unsampled
+from gpu_check.operators import all_forms, has_own_kernel, unsampled
 from gpu_check.samples import Sample, all_samples
 
 import triten as tt
@@ -139,13 +138,31 @@ def test_entry_kernels_are_told_from_functions() -> None:
     assert unreached(set(kernels) - {"dense"}) == [f"{kernels['dense']}: dense"]
 
 
-def test_a_brief_run_takes_gradients_of_a_quarter_of_the_operators_and_where_they_have_kernels() -> None:
+def test_a_brief_run_takes_gradients_of_an_eighth_of_the_operators_and_where_they_have_kernels() -> None:
     operators = {sample.operator for sample in all_samples()}
-    taken = [{name for name in operators if is_drawn(name, seed)} for seed in range(24)]
+    taken = [{name for name in operators if takes_gradients(name, seed)} for seed in range(40)]
     assert all(set(WITH_KERNELS_OF_GRADIENTS) <= each for each in taken)
     assert set(WITH_KERNELS_OF_GRADIENTS) <= operators
-    assert all(0.2 < len(each) / len(operators) < 0.3 for each in taken)
+    assert all(0.08 < len(each) / len(operators) < 0.18 for each in taken)
     assert len(set().union(*taken)) > 0.99 * len(operators), "other seeds take the others"
+
+
+def test_a_brief_run_takes_operators_with_kernels_half_of_their_other_rows_and_an_eighth_of_those_composed() -> (
+    None
+):
+    assert has_own_kernel("mm") and has_own_kernel("embedding_renorm"), "this one by its in-place form"
+    assert not has_own_kernel("nanquantile.scalar")
+    cases = {case for rank, case in all_cases() if rank == 0}
+    own = {case for case in cases if has_own_kernel(case.operator)}
+    first, composed = {case for case in own if case.row == 0}, cases - own
+    assert len(first) > 350 and len(own - first) > 70 and len(composed) > 400
+    taken = [{case for case in cases if takes_case(case, seed)} for seed in range(48)]
+    assert all(first <= each for each in taken)
+    rows = [{f"{case.operator}#{case.row}" for case in each} for each in taken]
+    assert all(set(WITH_KERNELS_OF_ROWS) <= each for each in rows)
+    assert all(0.08 < len(each & composed) / len(composed) < 0.18 for each in taken)
+    assert all(0.3 < len(each & own - first) / len(own - first) < 0.7 for each in taken)
+    assert len(set().union(*taken)) > 0.99 * len(cases), "other seeds take the others"
 
 
 def test_a_brief_run_takes_half_of_the_dtypes_of_a_check(monkeypatch: pytest.MonkeyPatch) -> None:

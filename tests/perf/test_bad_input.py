@@ -103,6 +103,7 @@ REFUSED = [
     ("gpu --row-seconds nan", "--row-seconds must be positive, got nan"),
     ("gpu --output folder", "cannot write folder: it is a folder"),
     ("gpu --output cut.json", "--output cut.json is there and no result file"),
+    ("interconnect --ranks 1", "--ranks must be at least 2"),
     ("tune", "arguments are required: -o/--output"),
     ("tune -o table.json", "no CUDA GPU is available here"),
     ("tune -o table.json --rows (", "--rows '(' is no regular expression"),

@@ -254,9 +254,9 @@ def test_products_of_sparse_matrices_take_rows_in_blocks(kind: str, monkeypatch:
     rng = np.random.default_rng(0)
     a, b = (
         tt.from_numpy(rng.standard_normal(size) * (rng.random(size) < 0.5)).float().to("cuda")
-        for size in ((20, 90), (90, 30))
+        for size in ((12, 90), (90, 30))
     )
-    for empty in (0, 7, 8, 18, 19):
+    for empty in (0, 4, 5, 10, 11):
         a[empty] = 0
     x, y = (sparse(kind, each) for each in (a, b))
     blocks: list[int] = []
@@ -264,11 +264,11 @@ def test_products_of_sparse_matrices_take_rows_in_blocks(kind: str, monkeypatch:
     monkeypatch.setattr(sparse_by_sparse, "_block", lambda *given: blocks.append(1) or taken(*given))
     whole = x @ y
     assert len(blocks) == 1
-    for budget, least in ((1, 14), (1500, 8), (5000, 3)):
+    for budget, least in ((1, 7), (1500, 4), (5000, 2)):
         monkeypatch.setattr(sparse_by_sparse, "PRODUCTS", budget)
         blocks.clear()
         made = x @ y
-        assert least <= len(blocks) <= 20
+        assert least <= len(blocks) <= 12
         assert (made.values() == whole.values()).all() and (made.to_dense() == whole.to_dense()).all()
     monkeypatch.setattr(sparse_by_sparse, "PRODUCTS", 0)
     nothing = sparse(kind, tt.zeros(3, 90, device="cuda")) @ y

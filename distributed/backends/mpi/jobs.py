@@ -240,7 +240,8 @@ class Jobs:
         self.sequence = 0
         self._waiting: queue.SimpleQueue[_JobWork | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        self._last: _JobWork | None = None
+        # No more than the event: a communication that has ended keeps no tensors.
+        self._last_end: threading.Event | None = None
         self._thread: threading.Thread | None = None
         self._lost: DistBackendError | None = None
 
@@ -257,7 +258,7 @@ class Jobs:
         if self._lost is not None:
             raise self._refusal(job)
         self.sequence += 1
-        is_alone = self._last is None or self._last.ended.is_set()
+        is_alone = self._last_end is None or self._last_end.is_set()
         if waits and job.is_short and is_alone:
             try:
                 _spin(job.begin(), self, job, self.sequence)
@@ -267,7 +268,8 @@ class Jobs:
                 job.finish()
             return DoneWork(job.results)
         with self._lock:  # gradients of several devices arrive in several threads
-            work = self._last = _JobWork(job, self, self.sequence)
+            work = _JobWork(job, self, self.sequence)
+            self._last_end = work.ended
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=f"MPI {self.spec.name}", daemon=True)
                 self._thread.start()
@@ -323,3 +325,4 @@ class Jobs:
                 work.error = error
             finally:
                 work.ended.set()
+            del work

@@ -12,18 +12,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ...cluster_environment import cluster_environment
 from ...errors import DistBackendError
 from ...stores.store import Store
 from .process_management import process_management
 
 __all__ = ["is_installed", "launched", "start"]
-
-_OF_LAUNCHERS = (
-    ("PMI_RANK", "PMI_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMIX_RANK", "SLURM_NTASKS"),
-)
-"""The variables by which `mpiexec` and `srun` tell a process its number, and how many there are."""
 
 
 def is_installed() -> bool:
@@ -33,10 +27,8 @@ def is_installed() -> bool:
 
 def launched() -> tuple[int, int] | None:
     """This process's number and the number of processes, if an MPI launcher has started it."""
-    for rank, size in _OF_LAUNCHERS:
-        if rank in os.environ and size in os.environ:
-            return int(os.environ[rank]), int(os.environ[size])
-    return None
+    found = cluster_environment()
+    return (found.rank, found.world_size) if found is not None and found.starts_mpi else None
 
 
 def start(store: Store | None, rank: int, size: int) -> Any:

@@ -11,6 +11,7 @@ from . import (
     autograd,
     conv,
     cuda,
+    distributed,
     elementwise,
     end_to_end,
     imports,
@@ -35,6 +36,7 @@ SUITES: dict[str, Callable[[Scale], Iterator[Workload]]] = {
     "autograd": autograd.workloads,
     "allocator": allocator.workloads,
     "end_to_end": end_to_end.workloads,
+    "distributed": distributed.workloads,
     "import": imports.workloads,
 }
 

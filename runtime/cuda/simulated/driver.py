@@ -377,6 +377,10 @@ class SimulatedDriver(Driver, SimulatedCapture):
         self.refuse_on_device(device, f"device {device} is waited for")
         self.scheduler.run_all(self._streams_of(device))
 
+    def run_device(self, device: int) -> None:
+        """Run all work of a device as it would run by itself, whether something is captured or not."""
+        self.scheduler.run_all(self._streams_of(device))
+
     def create_event(self, timing: bool = False, blocking: bool = False, interprocess: bool = False) -> int:
         if timing and interprocess:
             raise RuntimeError("CUDA error: invalid argument: an interprocess event has no timing")

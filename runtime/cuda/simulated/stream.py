@@ -2,13 +2,15 @@
 
 Streams run as late as they may and independently of each other, so that a missing wait shows as a wrong
 result or an illegal access instead of passing by luck. A test can *hold* a stream: nothing of it runs until it is
-released, and who waits for it waits for the thread that is to release it.
+released, and who waits for it waits for the thread that is to release it. Work that waits for another process
+(`Reception`) holds the stream in which it runs, and leaves the others to whoever needs them.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -55,6 +57,20 @@ class Wait:
         """Nothing: it was waited for before the stream came here."""
 
 
+class Reception(ABC):
+    """Work that waits for something from outside of the devices, such as a message of another process."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def is_due(self) -> bool:
+        """Whether what it waits for is there; asks for it where it is not."""
+
+    @abstractmethod
+    def __call__(self) -> None:
+        """Do the work; `Scheduler.wait_outside` waits in it."""
+
+
 class Event:
     """An event, the device whose streams record it, and its latest recording."""
 
@@ -78,41 +94,49 @@ class Scheduler:
         self.patience = patience
         self._released = threading.Condition(self.lock)
         self._waiting: dict[threading.Thread, threading.Thread] = {}
+        self._current: Stream | None = None
+        """The stream whose work runs, while there is one."""
 
     def run(self, stream: Stream, until: EventRecord | None = None) -> None:
         """Run all work of a stream, or all up to a recording, and what that waits for on other streams."""
         with self.lock:
-            while stream.queue and not (until is not None and until.done):
+            while (stream.queue or stream.waits_outside) and not (until is not None and until.done):
                 next_one = _in_the_way(stream)
                 if next_one.releaser is not None:
                     self._await_release(next_one)
                 else:
+                    self._current = next_one
                     next_one.queue.popleft()()
 
     def run_all(self, streams: Sequence[Stream]) -> None:
         """Run all work of several streams, of what is ready always the most urgent."""
         with self.lock:
-            while pending := [stream for stream in streams if stream.queue]:
+            while pending := [stream for stream in streams if not stream.is_idle]:
                 next_one = most_urgent(pending)
                 if next_one is None:
                     next_one = _in_the_way(pending[0])
                 if next_one.releaser is not None:
                     self._await_release(next_one)
                 else:
+                    self._current = next_one
                     next_one.queue.popleft()()
 
-    def poll(self, stream: Stream) -> None:
-        """Let a stream, or what it waits for, make one step unless it is held."""
+    def poll(self, stream: Stream) -> bool:
+        """Let a stream, or what it waits for, make one step unless it is held; whether it made one."""
         with self.lock:
             next_one = _in_the_way(stream)
-            if next_one.queue and next_one.releaser is None:
-                next_one.queue.popleft()()
+            if not next_one.queue or next_one.releaser is not None or not next_one.is_due():
+                return False
+            self._current = next_one
+            next_one.queue.popleft()()
+            return True
 
     def step(self, stream: Stream) -> bool:
         """Run the oldest piece of work, even of a held stream; whether there was one that waits for no other."""
         with self.lock:
             if not stream.is_ready:
                 return False
+            self._current = stream
             stream.queue.popleft()()
             return True
 
@@ -131,13 +155,36 @@ class Scheduler:
             stream.releaser = None
             self._released.notify_all()
 
+    def wait_outside(self, is_over: Callable[[], bool]) -> None:
+        """Wait, in the middle of work, for something from outside of the devices, while other streams may run.
+
+        Args:
+            is_over: whether it has come, or will not; whoever changes that calls `notify`.
+        """
+        with self.lock:
+            stream = self._current
+            assert stream is not None, "wait_outside() is called by work"
+            stream.releaser, stream.waits_outside = threading.current_thread(), True
+            try:
+                while not is_over():
+                    self._released.wait(1.0)
+            finally:
+                stream.releaser, stream.waits_outside = None, False
+                self._current = stream
+                self._released.notify_all()
+
+    def notify(self) -> None:
+        """Have those who wait look again at what they wait for."""
+        with self.lock:
+            self._released.notify_all()
+
     def _await_release(self, stream: Stream) -> None:
         """Wait until a stream is no longer held. Raises RuntimeError once nobody is left who could release it."""
         me = threading.current_thread()
         deadline = time.monotonic() + self.patience
         while (releaser := stream.releaser) is not None:
             self._check_releaser(stream, releaser, me)
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline and not stream.waits_outside:
                 raise _deadlock(stream, f"{releaser.name} has not released it for {self.patience} seconds")
             self._waiting[me] = releaser
             try:
@@ -189,7 +236,16 @@ class Stream:
     While `capture` is set, work is recorded there instead; the queue has what came before.
     """
 
-    __slots__ = ("capture", "device", "handle", "priority", "queue", "releaser", "scheduler")
+    __slots__ = (
+        "capture",
+        "device",
+        "handle",
+        "priority",
+        "queue",
+        "releaser",
+        "scheduler",
+        "waits_outside",
+    )
 
     def __init__(self, device: int, scheduler: Scheduler, handle: int = 0, priority: int = 0) -> None:
         self.device = device
@@ -200,6 +256,8 @@ class Stream:
         self.capture: Capture | None = None
         self.releaser: threading.Thread | None = None
         """The thread that is to release the stream while it is held."""
+        self.waits_outside = False
+        """Whether it is held by its own work, which waits for something from outside, for as long as that takes."""
 
     @property
     def is_legacy(self) -> bool:
@@ -242,8 +300,8 @@ class Stream:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no work is pending."""
-        return not self.queue
+        """Whether no work is pending, and none waits for something from outside."""
+        return not self.queue and not self.waits_outside
 
     @property
     def is_ready(self) -> bool:
@@ -252,6 +310,11 @@ class Stream:
             return False
         head = self.queue[0]
         return not isinstance(head, Wait) or head.record.done
+
+    def is_due(self) -> bool:
+        """Whether the oldest piece of work waits for nothing from outside of the devices."""
+        head = self.queue[0]
+        return not isinstance(head, Reception) or head.is_due()
 
     def run(self, until: EventRecord | None = None) -> None:
         """Run all work, or all up to a recording. A piece leaves the queue even if it fails."""

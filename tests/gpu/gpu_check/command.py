@@ -21,8 +21,9 @@ from typing import Any
 
 from triten.perf.result_file import result_path
 
+from .brief import takes_case
 from .cases import FIRST_PASS, Case, all_cases
-from .first_checks import check_names, is_alone, is_rehearsal
+from .first_checks import check_names, is_alone, is_composed, is_rehearsal
 from .kernels import entry_kernels, unreached
 from .results import Results, load_for_resuming
 from .shards import Answer, Shards, Task, Worker, WorkerDied
@@ -53,7 +54,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--brief",
         action="store_true",
-        help="gradients of a quarter of the operators, some of the dtypes of each check, as the seed draws them",
+        help="operators with kernels of their own, an eighth of the others and of the gradients, half of the further "
+        "rows and of the dtypes of a check, as the seed draws them",
     )
     parser.add_argument("--shard", default="1/1", metavar="I/N", help="the I-th of N parts of the cases")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="go on with what a file has begun")
@@ -95,40 +97,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from .worker import serve
 
         return serve(given.seed, given.card_sizes, given.plant, given.brief)
-    checks, cases = selected(given)
+    try:
+        kept = load_for_resuming(given.resume) if given.resume else None
+    except (ValueError, OSError) as error:
+        print(error, file=sys.stderr)
+        return BAD_USAGE
+    seed = kept["seed"] if kept else given.seed if given.seed is not None else secrets.randbits(31)
+    checks, cases = selected(given, seed)
     if given.list:
         print("\n".join([*checks, *(case.name for _, case in cases)]))
         return 0
     if not checks and not cases:
         print(f"no check and no case matches {given.only!r}", file=sys.stderr)
         return BAD_USAGE
-    try:
-        kept = load_for_resuming(given.resume) if given.resume else None
-    except (ValueError, OSError) as error:
-        print(error, file=sys.stderr)
-        return BAD_USAGE
-    return run(given, checks, cases, kept)
+    return run(given, seed, checks, cases, kept)
 
 
-def selected(given: argparse.Namespace) -> tuple[list[str], list[tuple[int, Case]]]:
+def selected(given: argparse.Namespace, seed: int) -> tuple[list[str], list[tuple[int, Case]]]:
     """The names of the checks and the cases that the command line asks for, in order."""
     wanted = re.compile(given.only)
     dtypes, layouts = (
         [name.strip() for name in text.split(",") if name.strip()] for text in (given.dtypes, given.layouts)
     )
-    checks = [name for name in check_names() if given.part == 1 and wanted.search(name)]
+    checks = [
+        name
+        for name in check_names()
+        if given.part == 1 and wanted.search(name) and not (given.brief and is_composed(name))
+    ]
     cases = [
         (rank, case)
         for number, (rank, case) in enumerate(all_cases(dtypes, layouts))
         if number % given.parts == given.part - 1
         and wanted.search(case.name)
         and (rank == FIRST_PASS or not given.first_pass)
+        and (not given.brief or takes_case(case, seed))
     ]
     return checks, cases
 
 
 def run(
     given: argparse.Namespace,
+    seed: int,
     checks: list[str],
     cases: list[tuple[int, Case]],
     kept: dict[str, Any] | None,
@@ -137,7 +146,6 @@ def run(
     started = time.monotonic()
     if given.interpret:
         os.environ["TRITEN_CUDA"], os.environ["TRITON_INTERPRET"] = "interpret", "1"
-    seed = kept["seed"] if kept else given.seed if given.seed is not None else secrets.randbits(31)
     if given.emulate:
         os.environ["TRITEN_CUDA"] = "emulate"
     if given.standin:

@@ -47,7 +47,7 @@ def whole(x: Any, size: int) -> Any:
     return tt.eye(size, dtype=x.dtype, device=x.device).expand(*x.shape[:-2], size, size)
 
 
-@check("factorisations: LU, QR and singular values multiply to the matrix")
+@check("factorisations: LU, QR and singular values multiply to the matrix", composed=True)
 def products() -> str:
     count = 0
     for what, A in matrices():
@@ -67,7 +67,7 @@ def products() -> str:
     return f"{count} batches"
 
 
-@check("factorisations: Cholesky and eigenvalues multiply to the matrix, solutions solve")
+@check("factorisations: Cholesky and eigenvalues multiply to the matrix, solutions solve", composed=True)
 def squares() -> str:
     count = 0
     for what, A in matrices(square=True):

@@ -19,6 +19,7 @@ NEEDS_A_CARD = "needs a card"
 MODULES = (
     *("launch_checks", "driver_checks", "allocator_checks", "random_checks", "optimizer_checks"),
     *("interface_checks", "factorization_checks", "product_checks", "size_checks", "sparse_checks"),
+    "communication_checks",
 )
 
 BESIDE_OTHERS = (
@@ -30,6 +31,7 @@ BESIDE_OTHERS = (
 Check = Callable[[], str | None]
 _checks: dict[str, Check] = {}
 _modules: dict[str, str] = {}
+_composed: set[str] = set()
 _seed: list[Any] = [0]
 _brief = [False]
 
@@ -47,8 +49,14 @@ class NeedsACard(Exception):
     """The check says something of a card that is not at hand: of any card, a newer one, or a second one."""
 
 
-def check(name: str, *, on_a_card: bool = False) -> Callable[[Check], Check]:
-    """Register a check; `on_a_card` where the interpreter has nothing to show."""
+def check(name: str, *, on_a_card: bool = False, composed: bool = False) -> Callable[[Check], Check]:
+    """Register a check.
+
+    Args:
+        name: what it shows.
+        on_a_card: whether the interpreter has nothing to show.
+        composed: whether it calls no kernel that other checks and operators do not, so that a brief run goes without.
+    """
 
     def register(function: Check) -> Check:
         def run() -> str | None:
@@ -58,6 +66,8 @@ def check(name: str, *, on_a_card: bool = False) -> Callable[[Check], Check]:
 
         _checks[name] = run
         _modules[name] = function.__module__.rpartition(".")[2]
+        if composed:
+            _composed.add(name)
         return function
 
     return register
@@ -68,6 +78,12 @@ def check_names() -> list[str]:
     for module in MODULES:
         importlib.import_module(f".{module}", __package__)
     return list(_checks)
+
+
+def is_composed(name: str) -> bool:
+    """Whether a check calls no kernel that others do not."""
+    check_names()
+    return name in _composed
 
 
 def is_alone(name: str) -> bool:

@@ -11,9 +11,9 @@ import numpy as np
 import triten as tt
 
 from .arguments import DEVICE, DTYPE, SMALL, B, D, I, Sizes, T, draw, map_leaves
+from .brief import takes_gradients
 from .cases import Case, table, terms_of
 from .device_errors import is_fatal, is_missing_library
-from .kernels import WITH_KERNELS_OF_GRADIENTS
 from .layouts import (
     CONTIGUOUS,
     EXPANDED,
@@ -474,12 +474,6 @@ def magnitude(call: Call, dtype: tt.dtype, expected: list[Array]) -> list[Array]
     return found if all(alike) else None
 
 
-def is_drawn(operator: str, seed: int) -> bool:
-    """Whether the gradients of an operator are taken in a brief run: of a quarter, and where they have own kernels."""
-    quarter = np.random.default_rng([seed, zlib.crc32(operator.encode())]).integers(4)
-    return operator in WITH_KERNELS_OF_GRADIENTS or bool(quarter == 0)
-
-
 def run_case(case: Case, seed: int, sizes: Sizes = SMALL, brief: bool = False) -> Outcome:
     """Run every form of a case on the current CUDA device; in a brief run gradients of drawn operators alone."""
     judge = Judge(Call(case, seed, sizes))
@@ -490,7 +484,7 @@ def run_case(case: Case, seed: int, sizes: Sizes = SMALL, brief: bool = False) -
         judge.run_inplace()
     if not judge.outcome.fatal:
         judge.run_out(got)
-    if not judge.outcome.fatal and (not brief or is_drawn(case.operator, seed)):
+    if not judge.outcome.fatal and (not brief or takes_gradients(case.operator, seed)):
         judge.run_backward()
     return judge.finish()
 

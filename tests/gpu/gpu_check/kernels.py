@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from pathlib import Path
 
 import triten as tt
@@ -10,34 +11,30 @@ import triten as tt
 FOLDER = Path(tt.__file__).parent / "triton_kernels"
 
 
+@lru_cache(maxsize=1)
 def entry_kernels() -> dict[str, str]:
     """Kernels that are launched, rather than called by others, with the file that each is in."""
-    functions = {
-        node.name: (path.relative_to(FOLDER).as_posix(), node)
-        for path in sorted(FOLDER.rglob("*.py"))
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef) and is_compiled(node)
-    }
-    called = {
-        call.func.id
-        for _, function in functions.values()
-        for call in ast.walk(function)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
-    } | {
-        partition.elts[0].id
-        for _, function in functions.values()
-        for call in ast.walk(function)
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "gl.warp_specialize"
-        for partition in call.args[0].elts
-    }
-    launched = {
-        call.args[0].id
-        for path in FOLDER.rglob("*.py")
-        for call in ast.walk(ast.parse(path.read_text()))
-        if isinstance(call, ast.Call)
-        and ast.unparse(call.func) == "declare"
-        and isinstance(call.args[0], ast.Name)
-    }
+    functions: dict[str, tuple[str, ast.FunctionDef]] = {}
+    launched: set[str] = set()
+    for path in sorted(FOLDER.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and is_compiled(node):
+                functions[node.name] = path.relative_to(FOLDER).as_posix(), node
+            elif (
+                isinstance(node, ast.Call)
+                and ast.unparse(node.func) == "declare"
+                and isinstance(node.args[0], ast.Name)
+            ):
+                launched.add(node.args[0].id)
+    called: set[str] = set()
+    for _, function in functions.values():
+        for call in ast.walk(function):
+            if not isinstance(call, ast.Call):
+                continue
+            if isinstance(call.func, ast.Name):
+                called.add(call.func.id)
+            elif ast.unparse(call.func) == "gl.warp_specialize":
+                called.update(partition.elts[0].id for partition in call.args[0].elts)
     return {
         name: file
         for name, (file, function) in functions.items()
@@ -77,9 +74,6 @@ WITH_TENSOR_MEMORY = ("attention_tensor_memory", "matmul_tensor_memory")
 """Kernels for devices of compute capability 10.0 and 10.3 alone."""
 WITH_BLOCK_SCALES = ("block_scaled_matmul",)
 """Kernels for devices of compute capability 10.0 and later."""
-
-WITH_KERNELS_OF_GRADIENTS = ("scaled_dot_product_attention", "ctc_loss.IntList")
-"""Operators whose gradients launch kernels that nothing else in a first pass does."""
 
 
 def unreached(reached: set[str], major: int = 9) -> list[str]:

@@ -66,6 +66,12 @@ def all_forms() -> dict[str, Forms]:
     return by_name
 
 
+def has_own_kernel(name: str) -> bool:
+    """Whether an overload, or another form of it, has a kernel for CUDA devices: others are composed of operators."""
+    find = Dispatcher.singleton().find_schema_or_throw
+    return any(tt.DispatchKey.CUDA in find(PREFIX + form).kernels for form in all_forms()[name].schemas)
+
+
 def unsampled(samples: Iterable[Sample]) -> list[str]:
     """Operators, by one overload each, that neither a row reaches nor a reason excuses."""
     by_name = all_forms()

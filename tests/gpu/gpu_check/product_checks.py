@@ -278,7 +278,7 @@ def check_rounded(got: Any, x: np.ndarray, y: np.ndarray, dtype: Any, label: str
 def grouped_products() -> str:
     rng, checked = fresh_numbers(), 0
     total, m, n, k = (72, 40, 48, 64) if is_rehearsal() else (4096, 1024, 768, 2048)
-    for dtype in (tt.bfloat16, tt.float16, tt.float32):
+    for dtype in some_of((tt.bfloat16, tt.float16, tt.float32)):
         (a, x), (b, y) = drawn(rng, dtype, total, k), drawn(rng, dtype, 3, n, k)
         (c, z), (d, w) = drawn(rng, dtype, m, total), drawn(rng, dtype, total, n)
         for ends in ([total // 4, total // 2, total], [5, 5, total - 9]):

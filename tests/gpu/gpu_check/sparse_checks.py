@@ -33,7 +33,7 @@ def near(what: str, found: Any, expected: Any, dtype: tt.dtype) -> None:
 @check("sparse: products with compressed rows, blocks and coordinates agree with dense ones")
 def sparse_products() -> str:
     rng, checked = fresh_numbers(), 0
-    rows, columns, width = (40, 1300, 24) if is_rehearsal() else (3000, 5000, 200)
+    rows, columns, width = (12, 1100, 24) if is_rehearsal() else (3000, 5000, 200)
     for dtype in some_of(DTYPES):
         whole = drawn(rng, dtype, rows, columns, 0.02)
         dense = tt.from_numpy(rng.standard_normal((columns, width)).astype(np.float32)).to(dtype)
@@ -69,7 +69,9 @@ def sampled_products() -> str:
     return "products and gradients"
 
 
-@check("sparse: coordinates are sorted, added up, summed, normalised and joined as on the host")
+@check(
+    "sparse: coordinates are sorted, added up, summed, normalised and joined as on the host", composed=True
+)
 def coordinates() -> str:
     rng = fresh_numbers()
     count, side = (500, 20) if is_rehearsal() else (200_000, 700)

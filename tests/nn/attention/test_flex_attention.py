@@ -186,8 +186,9 @@ def test_a_tensor_of_the_function_has_its_gradient_on_both_devices(device: str) 
 
 
 def test_second_derivatives() -> None:
-    q, k, v = (one[:1, :1].double().requires_grad_() for one in operands("cuda"))
-    mask = document_mask("cuda")
+    sizes = zip(operands("cuda"), (3, 4, 4), strict=True)
+    q, k, v = (one[:1, :1, :length, :2].double().requires_grad_() for one, length in sizes)
+    mask = create_block_mask(lambda b, h, q, kv: q // 2 == kv // 2, 1, 1, 3, 4, device="cuda", BLOCK_SIZE=2)
 
     def attend(q: tt.Tensor, k: tt.Tensor, v: tt.Tensor) -> tt.Tensor:
         return flex_attention(q, k, v, softcap, mask)

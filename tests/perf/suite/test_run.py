@@ -155,7 +155,12 @@ def test_every_row_runs_and_agrees_with_numpy(
     found = read_results(path)
     assert (found.complete, found.rehearsal) == (True, True)
     assert {row.suite for row in found.rows} == set(SUITES)
-    assert [(str(row.key), row.note) for row in found.rows if row.note or not row.samples] == []
+    without_mpi = set() if tt.distributed.is_mpi_available() else {"distributed"}
+    assert [
+        (str(row.key), row.note)
+        for row in found.rows
+        if (row.note or not row.samples) and row.suite not in without_mpi
+    ] == []
     printed = capsys.readouterr()
     assert "threads" in printed.err and "a rehearsal: its times say nothing" in printed.out
 

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -71,11 +72,12 @@ HARMLESS: dict[str, dict[tuple[str, str], str]] = {
 """Faults that change nothing which a kernel could be told by, and why: by target, call and fault."""
 
 
-def planted(target: str) -> list[dict[str, str]]:
-    """What became of each fault on a target."""
+def planted(target: str, turn: int | None = None, always: Sequence[str] = ()) -> list[dict[str, str]]:
+    """What became of each fault on a target; with a turn, of every other one and of those that are always planted."""
+    options = [] if turn is None else ["--turn", str(turn), "--always", *always]
     environment = {k: v for k, v in os.environ.items() if k not in ("TRITON_INTERPRET", "TRITEN_EMULATE")}
     done = subprocess.run(
-        [sys.executable, "-P", str(FOLDER / "plant_faults.py")],
+        [sys.executable, "-P", str(FOLDER / "plant_faults.py"), *options],
         capture_output=True,
         text=True,
         env=environment | {"TRITEN_CUDA": "emulate", "TRITEN_EMULATE": target, "TRITEN_TUNING_STORE": "0"},
@@ -107,11 +109,21 @@ def section(target: str, rows: list[dict[str, str]]) -> str:
         "",
         "| call | fault | found as |",
         "|---|---|---|",
+        *(line(target, row) for row in rows),
     ]
-    for row in rows:
-        how = kind(row["found"]) or f"**not found**: {HARMLESS[target][row['call'], row['fault']]}"
-        lines.append(f"| {row['call']} | {row['fault']} | {how} |")
     return "\n".join(lines) + "\n"
+
+
+def line(target: str, row: dict[str, str]) -> str:
+    """The line of one fault."""
+    how = kind(row["found"]) or f"**not found**: {HARMLESS[target][row['call'], row['fault']]}"
+    return f"| {row['call']} | {row['fault']} | {how} |"
+
+
+def lines_of(target: str) -> list[str]:
+    """The lines of a target's faults as the table has them."""
+    _, _, rest = TABLE.read_text().partition(f"## sm_{target}: ")
+    return [each for each in rest.partition("## sm_")[0].splitlines() if each.startswith("| ")][1:]
 
 
 def written(sections: list[str]) -> str:

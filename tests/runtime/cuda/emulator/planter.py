@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -55,17 +56,22 @@ class Planter:
         self._find_kernel()
         self.text = Text(self.kernel._binary.asm["ptx"], self._traps)
 
-    def faults(self) -> Iterator[tuple[str, str]]:
-        """Each fault, and how it was found; nothing where it was not."""
+    def faults(
+        self, takes: Callable[[int, str], bool] = lambda number, fault: True
+    ) -> Iterator[tuple[str, str]]:
+        """Each fault, and how it was found; nothing where it was not. `takes` chooses by number and name."""
+        number = itertools.count()
         for fault, mutants in self.mutants.items():
             planted: set[str] = set()
             for i, mutate in enumerate(mutants):
                 text = self._mutated(mutate)
                 if text is not None and text not in planted:
                     planted.add(text)
-                    yield f"{fault} {i}", self._with_text(text)
+                    if takes(next(number), name := f"{fault} {i}"):
+                        yield name, self._with_text(text)
         for fault, change in self.launches.items():
-            yield fault, self._with_launch(change)
+            if takes(next(number), fault):
+                yield fault, self._with_launch(change)
 
     def _mutated(self, mutate: Mutant) -> str | None:
         text = mutate(self.text)

@@ -1,0 +1,306 @@
+"""Collectives that give their results, and leave what they are given (`torch.distributed._functional_collectives`).
+
+They have gradients, and graphs hold them. A result may be under way when it is there: it is an
+`AsyncCollectiveTensor`, whose first use waits. A group is a `ProcessGroup`, its name, a mesh of one dimension, a mesh
+and one of its dimensions, or a list of ranks of which there is a group.
+
+Example:
+    >>> import triten as tt
+    >>> from triten import distributed as dist
+    >>> from triten.distributed import _functional_collectives as funcol
+    >>> dist.init_process_group("mpi", store=dist.HashStore(), rank=0, world_size=1)
+    >>> total = funcol.all_reduce(tt.ones(3), "sum", dist.group.WORLD)
+    >>> total * 2
+    tensor([2., 2., 2.])
+    >>> dist.destroy_process_group()
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from ..dispatch.core.op_overload import OpOverload, find_overload
+from ..dispatch.layers.graph.make_graph import innermost_tracer
+from ..dispatch.tensor import Tensor
+from ..runtime.dispatch_key import Functionality, functionality_bit
+from ..runtime.local_dispatch_key_set import local
+from .functional_collectives.async_collective_tensor import AsyncCollectiveTensor
+from .groups import get_rank, group_by_name, group_by_ranks
+from .process_group import ProcessGroup
+
+__all__ = [
+    "AsyncCollectiveTensor",
+    "all_gather_into_tensor_coalesced",
+    "all_gather_single",
+    "all_gather_single_autograd",
+    "all_gather_single_coalesced",
+    "all_gather_tensor",
+    "all_gather_tensor_autograd",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_to_all_single",
+    "all_to_all_single_autograd",
+    "broadcast",
+    "permute_tensor",
+    "reduce_scatter_single",
+    "reduce_scatter_single_autograd",
+    "reduce_scatter_single_coalesced",
+    "reduce_scatter_tensor",
+    "reduce_scatter_tensor_autograd",
+    "reduce_scatter_tensor_coalesced",
+    "wait_tensor",
+]
+
+RANK_TYPES = Any
+"""What stands for a group: see above. A mesh is anything with `ndim` and `get_group`."""
+
+_FUNCTIONALIZE = functionality_bit(Functionality.Functionalize)
+
+
+@cache
+def _operator(name: str) -> OpOverload:
+    return find_overload(f"_c10d_functional::{name}")
+
+
+def _resolve_group(group: RANK_TYPES, tag: str = "") -> ProcessGroup:
+    """The group that something stands for.
+
+    Raises:
+        ValueError: it stands for none.
+        RuntimeError: there is no group of that name.
+    """
+    if isinstance(group, ProcessGroup):
+        return group
+    if isinstance(group, str):
+        try:
+            return group_by_name(group)
+        except LookupError as error:
+            raise RuntimeError(error.args[0]) from None
+    if isinstance(group, list) and group:
+        warnings.warn(
+            "The combination of ranks + tag as process group identifier has been deprecated. Please switch to using "
+            "ProcessGroup, DeviceMesh, or group name instead.",
+            FutureWarning,
+            stacklevel=4,
+        )
+        if isinstance(group[0], list):
+            own = get_rank()
+            group = next((each for each in group if own in each), group[0])
+        return group_by_ranks(group)
+    mesh, dim = group if isinstance(group, tuple) and len(group) == 2 else (group, None)
+    if hasattr(mesh, "get_group") and hasattr(mesh, "ndim") and (dim is None or isinstance(dim, (int, str))):
+        if dim is None and mesh.ndim != 1:
+            raise AssertionError("Only 1D mesh is supported, pass in (DeviceMesh, int) together if mesh > 1D")
+        found: ProcessGroup = mesh.get_group(0 if dim is None else dim)
+        return found
+    if isinstance(group, tuple):
+        raise ValueError(
+            f"Invalid tuple for group must be (DeviceMesh, int). Instead got {tuple(map(type, group))}"
+        )
+    raise ValueError(f"Unsupported group type: {type(group)}, {group}")
+
+
+def _resolve_group_name(group: RANK_TYPES, tag: str = "") -> str:
+    """The name of the group that something stands for."""
+    return _resolve_group(group, tag).group_name
+
+
+def _maybe_wrap_tensor(tensor: Tensor) -> Tensor:
+    """A result as programs get it: one that waits at its first use, or where calls are recorded, waited for."""
+    if local.included & _FUNCTIONALIZE or innermost_tracer() is not None:
+        return wait_tensor(tensor)
+    return tensor if tensor._spec.is_meta else AsyncCollectiveTensor(tensor)
+
+
+def wait_tensor(tensor: Tensor) -> Tensor:
+    """Wait for the communication that writes a tensor, if there is one (`wait_tensor`).
+
+    Args:
+        tensor: a result of a collective, or a view of one.
+
+    Returns:
+        The tensor, whose elements are there now. On CUDA the current stream waits.
+
+    Raises:
+        DistBackendError: the communication failed, or did not end in time.
+    """
+    if isinstance(tensor, AsyncCollectiveTensor):
+        return tensor.wait()
+    waited: Tensor = _operator("wait_tensor")(tensor)
+    return waited
+
+
+def broadcast(self: Tensor, src: int, group: RANK_TYPES, tag: str = "") -> Tensor:
+    """The tensor of one process (`torch.distributed._functional_collectives.broadcast`). It has no derivative.
+
+    Args:
+        self: this process's; all have one shape and dtype.
+        src: that process's number in the group.
+        group: the processes.
+        tag: taken for PyTorch's sake.
+    """
+    return _maybe_wrap_tensor(_operator("broadcast")(self, src, _resolve_group_name(group, tag)))
+
+
+def all_reduce(self: Tensor, reduceOp: str, group: RANK_TYPES, tag: str = "") -> Tensor:
+    """The reduction of all processes' tensors (`torch.distributed._functional_collectives.all_reduce`).
+
+    Args:
+        self: this process's; all have one shape and dtype.
+        reduceOp: ``"sum"``, ``"avg"``, ``"product"``, ``"min"``, ``"max"``, ``"band"``, ``"bor"`` or ``"bxor"``; the
+            first alone has a derivative.
+        group: the processes.
+        tag: taken for PyTorch's sake.
+    """
+    name = _resolve_group_name(group, tag)
+    return _maybe_wrap_tensor(_operator("all_reduce")(self, reduceOp.lower(), name))
+
+
+def all_reduce_coalesced(
+    self: Sequence[Tensor], reduceOp: str, group: RANK_TYPES, tag: str = ""
+) -> list[Tensor]:
+    """`all_reduce` of several tensors, those of a dtype together."""
+    name = _resolve_group_name(group, tag)
+    return [
+        _maybe_wrap_tensor(each)
+        for each in _operator("all_reduce_coalesced")(list(self), reduceOp.lower(), name)
+    ]
+
+
+def all_gather_single(self: Tensor, gather_dim: int, group: RANK_TYPES, tag: str = "") -> Tensor:
+    """The tensors of all processes, joined (`torch.distributed._functional_collectives.all_gather_single`).
+
+    Args:
+        self: this process's; all have one shape and dtype.
+        gather_dim: the dimension along which they are joined.
+        group: the processes.
+        tag: taken for PyTorch's sake.
+    """
+    from .. import cat
+
+    found = _resolve_group(group, tag)
+    size = found.size()
+    gathered = _maybe_wrap_tensor(_operator("all_gather_into_tensor")(self, size, found.group_name))
+    if not gather_dim:
+        return gathered
+    return cat(gathered.chunk(size, 0), gather_dim)
+
+
+def all_gather_single_coalesced(self: Sequence[Tensor], group: RANK_TYPES, tag: str = "") -> list[Tensor]:
+    """`all_gather_single` of several tensors, along their first dimensions."""
+    found = _resolve_group(group, tag)
+    gathered = _operator("all_gather_into_tensor_coalesced")(list(self), found.size(), found.group_name)
+    return [_maybe_wrap_tensor(each) for each in gathered]
+
+
+def _divided(tensor: Tensor, dim: int, size: int, where: str = "") -> Tensor:
+    """A tensor whose parts along a dimension lie one below the other."""
+    from .. import cat
+
+    if tensor.shape[dim] % size:
+        raise AssertionError(
+            f"input dimension {dim} ({tensor.shape[dim]} must be a multiple of group_size {size}{where})"
+        )
+    return cat(tensor.chunk(size, dim)) if dim else tensor
+
+
+def reduce_scatter_single(
+    self: Tensor, reduceOp: str, scatter_dim: int, group: RANK_TYPES, tag: str = ""
+) -> Tensor:
+    """This process's part of the reduction (`torch.distributed._functional_collectives.reduce_scatter_single`).
+
+    Args:
+        self: this process's; all have one shape and dtype.
+        reduceOp: as for `all_reduce`.
+        scatter_dim: the dimension along which the result is divided.
+        group: the processes.
+        tag: taken for PyTorch's sake.
+
+    Raises:
+        AssertionError: the dimension cannot be divided by the number of processes.
+    """
+    found = _resolve_group(group, tag)
+    size = found.size()
+    given = _divided(self, scatter_dim, size)
+    reduced = _operator("reduce_scatter_tensor")(given, reduceOp.lower(), size, found.group_name)
+    return _maybe_wrap_tensor(reduced)
+
+
+def reduce_scatter_single_coalesced(
+    inputs: Sequence[Tensor], reduceOp: str, scatter_dim: Sequence[int], group: RANK_TYPES, tag: str = ""
+) -> list[Tensor]:
+    """`reduce_scatter_single` of several tensors, each along a dimension of its own."""
+    found = _resolve_group(group, tag)
+    size = found.size()
+    if len(scatter_dim) != len(inputs):
+        raise AssertionError(
+            f"Length of scatter_dim ({len(scatter_dim)}) must equal length of inputs ({len(inputs)})"
+        )
+    given = [
+        _divided(tensor, dim, size, f" for tensor at index {place}")
+        for place, (tensor, dim) in enumerate(zip(inputs, scatter_dim, strict=True))
+    ]
+    reduced = _operator("reduce_scatter_tensor_coalesced")(given, reduceOp.lower(), size, found.group_name)
+    return [_maybe_wrap_tensor(each) for each in reduced]
+
+
+def all_to_all_single(
+    self: Tensor,
+    output_split_sizes: Sequence[int] | None,
+    input_split_sizes: Sequence[int] | None,
+    group: RANK_TYPES,
+    tag: str = "",
+) -> Tensor:
+    """What all processes send to this one, joined (`torch.distributed._functional_collectives.all_to_all_single`).
+
+    Args:
+        self: what is sent.
+        output_split_sizes: how many rows come from each process; None, as for the next one, for equal parts.
+        input_split_sizes: how many rows go to each process.
+        group: the processes.
+        tag: taken for PyTorch's sake.
+    """
+    found = _resolve_group(group, tag)
+    if output_split_sizes is None or input_split_sizes is None:
+        if not (output_split_sizes is None and input_split_sizes is None):
+            raise AssertionError(
+                "output_split_sizes and input_split_sizes must either be specified together or both set to None"
+            )
+        output_split_sizes = input_split_sizes = [self.shape[0] // found.size()] * found.size()
+    received = _operator("all_to_all_single")(
+        self, list(output_split_sizes), list(input_split_sizes), found.group_name
+    )
+    return _maybe_wrap_tensor(received)
+
+
+def permute_tensor(self: Tensor, src_dst: Sequence[int], group: RANK_TYPES, tag: str = "") -> Tensor:
+    """Each process's tensor at another one (`torch.distributed._functional_collectives.permute_tensor`).
+
+    Args:
+        self: this process's, whose first dimension goes as a whole; all have one shape and dtype.
+        src_dst: for each process the number of the one that its tensor goes to.
+        group: the processes.
+        tag: taken for PyTorch's sake.
+    """
+    found = _resolve_group(group, tag)
+    rank, rows = found.rank(), self.shape[0]
+    given, received = [0] * found.size(), [0] * found.size()
+    for source, target in enumerate(src_dst):
+        if source == rank:
+            given[target] = rows
+        if target == rank:
+            received[source] = rows
+    return all_to_all_single(self, received, given, found)
+
+
+# Their names before PyTorch 2.13, and those from before all had derivatives.
+all_gather_tensor = all_gather_tensor_autograd = all_gather_single_autograd = all_gather_single
+all_gather_into_tensor_coalesced = all_gather_single_coalesced
+reduce_scatter_tensor = reduce_scatter_tensor_autograd = reduce_scatter_single_autograd = (
+    reduce_scatter_single
+)
+reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+all_to_all_single_autograd = all_to_all_single

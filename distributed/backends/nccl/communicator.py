@@ -1,0 +1,380 @@
+"""A group's collectives and messages by NCCL, of tensors on CUDA devices."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ....dispatch.generated.functions.factories import zeros
+from ....dispatch.tensor import Tensor
+from ....runtime.cuda.device_guard import device_guard
+from ....runtime.cuda.driver import driver
+from ....runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR
+from ....runtime.device import device as Device
+from ...errors import DistBackendError, DistStoreError
+from ...reduce_op import ReduceOp, Reduction
+from ...stores.prefix_store import PrefixStore
+from ...work import Work
+from ..communicator import Communicator
+from .device_communicator import Call, DeviceCommunicator
+from .health import GroupHealth
+from .library import load
+from .reductions import UINT8, Plan, plan
+from .watchdog import WATCHDOG, Watched
+from .work import CoalescedWork, NCCLWork
+
+if TYPE_CHECKING:
+    from ...process_group import GroupSpec, ProcessGroup
+
+__all__ = ["NCCLCommunicator", "connect"]
+
+_ALL = "all ranks to call it"
+
+
+class _Pending(NamedTuple):
+    """What is called at the end of a coalesced block."""
+
+    on: DeviceCommunicator
+    name: str
+    calls: Sequence[Call]
+    tensors: Sequence[Tensor]
+    results: Sequence[Tensor]
+
+
+class _Block(threading.local):
+    """What a thread has called in a coalesced block, and the work of all; None outside of one."""
+
+    pending: list[_Pending] | None = None
+    coalesced: CoalescedWork | None = None
+
+
+class NCCLCommunicator(Communicator):
+    """A group over NCCL (`torch.distributed.ProcessGroupNCCL`).
+
+    NCCL's communicator of a device is made with the first collective on that device, or at once for `device`. Messages
+    have one of their own for each pair of processes, unless there is a `device`. Each has a stream, which waits for
+    what the current stream was given until a call; `Work.wait` has the current stream wait for it. Memory in use there
+    is reused only when that stream is through with it (`Tensor.record_stream`).
+
+    Args:
+        spec: the group, with the device for which the communicator is made now, if it names one.
+
+    Raises:
+        ModuleNotFoundError: CuPy is not installed.
+        RuntimeError: NCCL is not installed.
+        DistBackendError: the processes do not find each other.
+    """
+
+    def __init__(self, spec: GroupSpec) -> None:
+        self.rank, self.size, self.timeout = spec.rank, len(spec.ranks), spec.timeout
+        self._store, self._nccl = PrefixStore("nccl", spec.store), load()
+        self._health = GroupHealth(spec)
+        self._communicators: dict[tuple[str, int], DeviceCommunicator] = {}
+        self._made: dict[str, int] = {}
+        self._sequence = 0
+        self._block = _Block()
+        self._lock = threading.RLock()
+        self._device = _named(spec.device)
+        if self._device is not None:
+            self._of_all(self._device)
+
+    def all_reduce(self, tensor: Tensor, op: Reduction, waits: bool = True) -> Work:
+        how = plan("all_reduce", tensor.dtype, op)
+        given = _scaled(tensor, how)
+        call = _reduction("allReduce", given, tensor, how, tensor.numel())
+        return self._collective("all_reduce", [call], [given, tensor], [tensor])
+
+    def reduce(self, tensor: Tensor, op: Reduction, root: int, waits: bool = True) -> Work:
+        how = plan("reduce", tensor.dtype, op)
+        given = _scaled(tensor, how)
+        call = _reduction("reduce", given, tensor, how, tensor.numel(), root)
+        return self._collective("reduce", [call], [given, tensor], [tensor])
+
+    def broadcast(self, tensor: Tensor, root: int, waits: bool = True) -> Work:
+        address, nbytes = tensor.data_ptr(), tensor.nbytes
+
+        def call(nccl: Any, stream: int) -> None:
+            nccl.broadcast(address, address, nbytes, UINT8, root, stream)
+
+        return self._collective("broadcast", [call], [tensor], [tensor])
+
+    def all_gather(self, output: Tensor, input: Tensor, waits: bool = True) -> Work:
+        given, out, nbytes = input.data_ptr(), output.data_ptr(), input.nbytes
+
+        def call(nccl: Any, stream: int) -> None:
+            nccl.allGather(given, out, nbytes, UINT8, stream)
+
+        return self._collective("all_gather", [call], [output, input], [output])
+
+    def reduce_scatter(self, output: Tensor, input: Tensor, op: Reduction, waits: bool = True) -> Work:
+        how = plan("reduce_scatter", output.dtype, op)
+        given = _scaled(input, how)
+        call = _reduction("reduceScatter", given, output, how, output.numel())
+        return self._collective("reduce_scatter", [call], [given, output], [output])
+
+    def all_to_all(
+        self,
+        output: Tensor,
+        input: Tensor,
+        output_counts: Sequence[int],
+        input_counts: Sequence[int],
+        waits: bool = True,
+    ) -> Work:
+        calls = [
+            *_messages("send", input, input_counts),
+            *_messages("recv", output, output_counts),
+        ]
+        return self._collective("all_to_all", calls, [output, input], [output])
+
+    def gather(self, output: Tensor | None, input: Tensor, root: int, waits: bool = True) -> Work:
+        calls, tensors = _message("send", input.data_ptr(), input.nbytes, root), [input]
+        if output is not None and self.rank == root:
+            calls += _messages("recv", output, [input.numel()] * self.size)
+            tensors.append(output)
+        return self._collective("gather", calls, tensors, tensors[1:])
+
+    def scatter(self, output: Tensor, input: Tensor | None, root: int, waits: bool = True) -> Work:
+        calls, tensors = _message("recv", output.data_ptr(), output.nbytes, root), [output]
+        if input is not None and self.rank == root:
+            calls += _messages("send", input, [output.numel()] * self.size)
+            tensors.append(input)
+        return self._collective("scatter", calls, tensors, tensors[:1])
+
+    def send(self, tensor: Tensor, peer: int, tag: int = 0) -> Work:
+        """As the base class says. NCCL has no tags: messages come in the order in which they are sent."""
+        on, number = self._of_pair(_index(tensor), peer)
+        calls = _message("send", tensor.data_ptr(), tensor.nbytes, number)
+        return self._issue(on, "send", calls, [tensor], [], waits_for=f"rank {peer} to receive")
+
+    def receive(self, tensor: Tensor, peer: int | None, tag: int = 0) -> Work:
+        """As the base class says. NCCL has no tags, and does not receive from any process.
+
+        Raises:
+            ValueError: `peer` is None.
+        """
+        if peer is None:
+            raise ValueError("recv: NCCL needs to be told the rank that sends; it does not receive from any")
+        on, number = self._of_pair(_index(tensor), peer)
+        calls = _message("recv", tensor.data_ptr(), tensor.nbytes, number)
+        waits_for = f"rank {peer} to send"
+        return self._issue(on, "recv", calls, [tensor], [tensor], waits_for=waits_for, source=peer)
+
+    def barrier(self, waits: bool = True) -> Work:
+        """As the base class says; `wait` waits for the device: the group's, or one used before, or the current one."""
+        device = self._device
+        if device is None:
+            used = (each for key, each in self._communicators if not key)
+            device = next(used, driver().current_device())
+        token = zeros(1, device=Device("cuda", device))
+        how = plan("barrier", token.dtype, ReduceOp.SUM)
+        call = _reduction("allReduce", token, token, how, 1)
+        return self._collective("barrier", [call], [token], [], blocks=True)
+
+    @contextmanager
+    def coalescing(self) -> Iterator[None]:
+        """Communications inside of the block are issued together, at its end (``ncclGroupStart``).
+
+        Messages are sent and received at once then, so that two processes may both send first. Whoever waits for one of
+        the communications before has those issued that have been called until then.
+        """
+        block = self._block
+        block.pending = []
+        try:
+            yield
+            self._issue_pending()
+        finally:
+            block.pending = block.coalesced = None
+
+    def _issue_pending(self) -> None:
+        block = self._block
+        work, pending = block.coalesced, block.pending
+        if work is None or pending is None:
+            return
+        block.coalesced, block.pending = None, []
+        works = []
+        for on in dict.fromkeys(each.on for each in pending):
+            here = [each for each in pending if each.on is on]
+            calls = [call for each in here for call in each.calls]
+            tensors = [tensor for each in here for tensor in each.tensors]
+            results = [tensor for each in here for tensor in each.results]
+            name = "+".join(dict.fromkeys(each.name for each in here))
+            works.append(self._work(on, name, calls, tensors, results))
+        work.begin(works)
+
+    def abort(self) -> None:
+        """End it at once: what is under way is lost, and whoever waits for it gets DistBackendError."""
+        self._health.fail(f"{self._health.group} was aborted")
+
+    def close(self) -> None:
+        """End it, once what is under way has ended or its time is over."""
+        for each in self._communicators.values():
+            each.close()
+        self._communicators.clear()
+
+    def _collective(
+        self,
+        name: str,
+        calls: Sequence[Call],
+        tensors: Sequence[Tensor],
+        results: Sequence[Tensor],
+        blocks: bool = False,
+    ) -> Work:
+        return self._issue(self._of_all(_index(tensors[0])), name, calls, tensors, results, blocks=blocks)
+
+    def _issue(
+        self,
+        on: DeviceCommunicator,
+        name: str,
+        calls: Sequence[Call],
+        tensors: Sequence[Tensor],
+        results: Sequence[Tensor],
+        waits_for: str = _ALL,
+        source: int = -1,
+        blocks: bool = False,
+    ) -> Work:
+        block = self._block
+        if block.pending is not None:
+            block.pending.append(_Pending(on, name, calls, tensors, results))
+            if block.coalesced is None:
+                block.coalesced = CoalescedWork(self._issue_pending)
+            return block.coalesced
+        return self._work(on, name, calls, tensors, results, waits_for, source, blocks)
+
+    def _work(
+        self,
+        on: DeviceCommunicator,
+        name: str,
+        calls: Sequence[Call],
+        tensors: Sequence[Tensor],
+        results: Sequence[Tensor],
+        waits_for: str = _ALL,
+        source: int = -1,
+        blocks: bool = False,
+    ) -> NCCLWork:
+        self._health.check(name)
+        try:
+            with self._lock:
+                issued = on.issue(calls)
+                self._sequence += 1
+                sequence = self._sequence
+        except self._nccl.NcclError as error:
+            raise DistBackendError(f"{name}: {self._health.group}: {error}") from error
+        for tensor in tensors:
+            root = tensor._data.root
+            if root.deleter is not None:
+                CUDA_ALLOCATOR.record_stream(root, on.stream.cuda_stream)
+        limit = self.timeout.total_seconds()
+        watched = Watched(name, waits_for, sequence, issued, limit, self._health)
+        if not issued.is_captured:
+            WATCHDOG.watch(watched)
+        return NCCLWork(watched, on.device, results, source, blocks)
+
+    def _of_all(self, device: int) -> DeviceCommunicator:
+        """The communicator of all processes, on a device of this one."""
+        return self._found("", device, self.rank, self.size)
+
+    def _of_pair(self, device: int, peer: int) -> tuple[DeviceCommunicator, int]:
+        """The communicator for messages with a process, and the process's number in it."""
+        if self._device is not None or self._block.pending is not None:
+            return self._of_all(device), peer
+        if peer == self.rank:
+            raise ValueError(
+                f"rank {peer} cannot send to or receive from itself, except in a coalesced block"
+            )
+        low, high = sorted((self.rank, peer))
+        key, number = f"{low}:{high}", int(self.rank > peer)
+        return self._found(key, device, number, 2), 1 - number
+
+    def _found(self, key: str, device: int, rank: int, size: int) -> DeviceCommunicator:
+        found = self._communicators.get((key, device))
+        if found is None:
+            with self._lock:
+                found = self._communicators.get((key, device)) or self._make(key, device, rank, size)
+        return found
+
+    def _make(self, key: str, device: int, rank: int, size: int) -> DeviceCommunicator:
+        """A communicator whose processes find each other by the store."""
+        with device_guard(device) as cuda:
+            if cuda.captures_underway and cuda.is_capturing(cuda.current_stream(device)):
+                raise RuntimeError(
+                    f"NCCL's communicator of {self._health.group} cannot be made in a capture: call a collective of "
+                    "the group once before, or give init_process_group a device_id"
+                )
+        made = self._made.get(key, 0)
+        self._made[key] = made + 1
+        place = f"{key or 'all'}/{made}"
+        try:
+            if rank == 0:
+                self._store.set(place, self._nccl.get_unique_id())
+            unique_id = self._store.get(place)
+            communicator = DeviceCommunicator(self._nccl, unique_id, rank, size, device)
+        except DistStoreError as error:
+            raise DistBackendError(
+                f"{self._health.group} got no id of NCCL's from rank 0: {error}"
+            ) from error
+        except self._nccl.NcclError as error:
+            raise DistBackendError(f"{self._health.group} has no communicator of NCCL's: {error}") from error
+        self._health.add(communicator)
+        self._communicators[key, device] = communicator
+        return communicator
+
+
+def connect(group: ProcessGroup) -> NCCLCommunicator:
+    """The communicator of a group, which each of its processes asks for.
+
+    Raises:
+        ModuleNotFoundError: CuPy is not installed.
+        RuntimeError: NCCL is not installed.
+        DistBackendError: the processes do not find each other.
+    """
+    return NCCLCommunicator(group.spec)
+
+
+def _named(device: Device | None) -> int | None:
+    return device.index if device is not None and device.type == "cuda" else None
+
+
+def _index(tensor: Tensor) -> int:
+    device = tensor.device
+    if device.type != "cuda":
+        raise RuntimeError(f"No backend type associated with device type {device.type}")
+    return device.resolved_index
+
+
+def _scaled(tensor: Tensor, how: Plan) -> Tensor:
+    """What NCCL is to add: the tensor, times the factor if there is one."""
+    if how.factor is None:
+        return tensor
+    return (tensor.detach() * how.factor).detach().to(tensor.dtype)
+
+
+def _reduction(function: str, given: Tensor, out: Tensor, how: Plan, count: int, *root: int) -> Call:
+    sent, received, numbers = given.data_ptr(), out.data_ptr(), count * how.width
+
+    def call(nccl: Any, stream: int) -> None:
+        getattr(nccl, function)(sent, received, numbers, how.datatype, how.operation, *root, stream)
+
+    return call
+
+
+def _message(function: str, address: int, nbytes: int, peer: int) -> list[Call]:
+    """A message; none for no bytes."""
+
+    def call(nccl: Any, stream: int) -> None:
+        getattr(nccl, function)(address, nbytes, UINT8, peer, stream)
+
+    return [call] if nbytes else []
+
+
+def _messages(function: str, tensor: Tensor, counts: Sequence[int]) -> list[Call]:
+    """A message for each process with a part of the tensor, of so many elements."""
+    address, width = tensor.data_ptr(), tensor.element_size()
+    starts = accumulate(counts, initial=0)
+    return [
+        call
+        for peer, (start, count) in enumerate(zip(starts, counts, strict=False))
+        for call in _message(function, address + start * width, count * width, peer)
+    ]

@@ -1,0 +1,385 @@
+"""The surface of `cupy.cuda.nccl`, for simulated devices.
+
+A real device goes on by itself; a stream here runs when something waits for it. So whoever waits for another process
+asks it to send, and a thread there runs the stream in question as far as that, or for what graphs hold all streams of
+the device. Calls of one communicator are matched by their order, messages by that between their two processes, and
+captured ones by the order of the captures and of their replays, as each process has to keep to it under NCCL. Processes
+whose calls do not match get an error, where NCCL would give anything.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .....runtime.cuda.driver import driver as current_driver
+from .....runtime.cuda.simulated.driver import SimulatedDriver
+from .....runtime.cuda.simulated.stream import EventRecord, Reception, Stream
+from . import calls
+from .calls import Call, Parts
+from .mesh import ASK, DATA, Mesh, Message, new_id
+
+__all__ = [
+    "NcclCommunicator",
+    "NcclError",
+    "available",
+    "get_unique_id",
+    "get_version",
+    "groupEnd",
+    "groupStart",
+]
+
+available = True
+ASKING = 0.02
+"""Seconds between two looks for calls that others wait for and that are not made yet."""
+
+
+class NcclError(RuntimeError):
+    """A call failed, or a communicator did."""
+
+
+class Key(NamedTuple):
+    """What calls of different processes are matched by.
+
+    Attributes:
+        series: the two processes of a message, or nothing for a call of all.
+        number: how many there were before in the series.
+        replay: how often it was replayed before; -1 for what is in no graph.
+    """
+
+    series: str
+    number: int
+    replay: int
+
+    def __str__(self) -> str:
+        return f"{self.series}#{self.number}#{self.replay}"
+
+    @staticmethod
+    def parse(text: str) -> Key:
+        """The key of which this is the text."""
+        series, number, replay = text.split("#")
+        return Key(series, int(number), int(replay))
+
+
+class _Group(threading.local):
+    """The calls of this thread's open group."""
+
+    depth = 0
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[NcclCommunicator, Call, str, int]] = []
+
+
+_group = _Group()
+
+
+def get_version() -> int:
+    """The version of NCCL whose semantics this has."""
+    return 22707
+
+
+def get_unique_id() -> bytes:
+    """An id for a new communicator."""
+    return new_id()
+
+
+def groupStart() -> None:
+    """Begin a group: what is called until its end is issued at once."""
+    _group.depth += 1
+
+
+def groupEnd() -> None:
+    """End a group, and issue its calls: all send before any waits."""
+    _group.depth -= 1
+    if _group.depth == 0:
+        made, _group.calls = _group.calls, []
+        _issue(made)
+
+
+def _issue(made: list[tuple[NcclCommunicator, Call, str, int]]) -> None:
+    executions = [(each.execution(call, series, stream), each, stream) for each, call, series, stream in made]
+    for execution, each, stream in executions:
+        each.enqueue_sending(execution, stream)
+    for execution, each, stream in executions:
+        each.stream(stream).enqueue(execution, "work", execution.call.text)
+
+
+class Execution(Reception):
+    """One call on a stream: `send` is its first piece of work, the object itself the second.
+
+    A captured one is executed again by each replay, under a new key.
+    """
+
+    __slots__ = ("call", "communicator", "has_asked", "key", "next_key")
+
+    def __init__(self, communicator: NcclCommunicator, call: Call, next_key: Callable[[], Key]) -> None:
+        self.communicator, self.call, self.next_key = communicator, call, next_key
+        self.key = Key("", -1, -1)
+        self.has_asked = False
+
+    def send(self) -> None:
+        """Send what others get from here."""
+        self.key, self.has_asked = self.next_key(), False
+        communicator = self.communicator
+        for peer, region in self.call.sends:
+            body = calls.read(communicator.driver, region)
+            communicator.mesh.send(peer, Message(DATA, str(self.key), self.call.text, body))
+        if self.call.sends:
+            communicator.note_sent(self.key)
+
+    def is_due(self) -> bool:
+        missing = [] if self.communicator.is_aborted else self._missing()
+        if missing and not self.has_asked:
+            self.has_asked = True
+            for peer in missing:
+                self.communicator.mesh.send(peer, Message(ASK, str(self.key), "", b""))
+        return not missing
+
+    def __call__(self) -> None:
+        communicator = self.communicator
+        if not self.is_due():
+            communicator.driver.scheduler.wait_outside(self._is_over)
+        if self.call.sources and not communicator.is_aborted:  # an aborted kernel ends without a result
+            for region, data in self.call.combine(communicator.take(self.key, self.call)):
+                calls.write(communicator.driver, region, data)
+
+    def _missing(self) -> list[int]:
+        there = self.communicator.arrived(self.key)
+        return [peer for peer in self.call.sources if peer not in there]
+
+    def _is_over(self) -> bool:
+        gone = set(self.communicator.gone)  # looked at first: what a process sends comes before its end
+        missing = self._missing()
+        lost = gone.intersection(missing)
+        if lost and not self.communicator.is_aborted:
+            self.communicator.fail(f"ncclRemoteError: process {min(lost)} is gone, at {self.call.text}")
+        return self.communicator.is_aborted or not missing
+
+
+class NcclCommunicator:
+    """One device's part in a communicator (`ncclComm_t`).
+
+    Args:
+        ndev: the number of processes.
+        commId: the id that one of them has made.
+        rank: this process's number.
+    """
+
+    def __init__(self, ndev: int, commId: bytes, rank: int) -> None:
+        found = current_driver()
+        assert isinstance(found, SimulatedDriver)
+        self.driver = found
+        self._device = found.current_device()
+        self._rank, self._size = rank, ndev
+        self.is_aborted = False
+        self.gone: set[int] = set()
+        self._error: str | None = None
+        self._lock = threading.Lock()
+        self._arrived: dict[Key, dict[int, tuple[str, bytes]]] = {}
+        self._unsent: dict[Key, tuple[Stream, EventRecord] | None] = {}
+        self._issued: dict[str, int] = {}
+        self._captured: dict[str, int] = {}
+        self._replays: dict[tuple[str, int], int] = {}
+        self._asked: queue.SimpleQueue[Key | None] = queue.SimpleQueue()
+        self.mesh = Mesh(commId, rank, ndev, self._deliver)
+        threading.Thread(target=self._answer, name="NCCL progress", daemon=True).start()
+
+    def allReduce(self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, stream: int) -> None:
+        """`ncclAllReduce`."""
+        self._call(calls.all_reduce(*self._place, sendbuf, recvbuf, count, self._kind(datatype), op), stream)
+
+    def reduce(
+        self, sendbuf: int, recvbuf: int, count: int, datatype: int, op: int, root: int, stream: int
+    ) -> None:
+        """`ncclReduce`."""
+        kind = self._kind(datatype)
+        self._call(calls.reduce(*self._place, sendbuf, recvbuf, count, kind, op, self._peer(root)), stream)
+
+    def broadcast(
+        self, sendbuff: int, recvbuff: int, count: int, datatype: int, root: int, stream: int
+    ) -> None:
+        """`ncclBroadcast`."""
+        kind = self._kind(datatype)
+        self._call(calls.broadcast(*self._place, sendbuff, recvbuff, count, kind, self._peer(root)), stream)
+
+    def allGather(self, sendbuf: int, recvbuf: int, count: int, datatype: int, stream: int) -> None:
+        """`ncclAllGather`."""
+        self._call(calls.all_gather(*self._place, sendbuf, recvbuf, count, self._kind(datatype)), stream)
+
+    def reduceScatter(
+        self, sendbuf: int, recvbuf: int, recvcount: int, datatype: int, op: int, stream: int
+    ) -> None:
+        """`ncclReduceScatter`."""
+        kind = self._kind(datatype)
+        self._call(calls.reduce_scatter(*self._place, sendbuf, recvbuf, recvcount, kind, op), stream)
+
+    def send(self, sendbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
+        """`ncclSend`."""
+        call = calls.send(sendbuf, count, self._kind(datatype), self._peer(peer))
+        self._call(call, stream, f"{self._rank}>{peer}")
+
+    def recv(self, recvbuf: int, count: int, datatype: int, peer: int, stream: int) -> None:
+        """`ncclRecv`."""
+        call = calls.receive(recvbuf, count, self._kind(datatype), self._peer(peer))
+        self._call(call, stream, f"{peer}>{self._rank}")
+
+    def check_async_error(self) -> None:
+        """Raise NcclError if the communicator has failed."""
+        if self._error is not None:
+            raise NcclError(self._error)
+
+    def abort(self) -> None:
+        """End the communicator at once; work that waits for others ends without a result.
+
+        What needs to wait for nobody is sent: a device would have done so long before.
+        """
+        for key, place in list(self._unsent.items()):
+            while place is not None and key in self._unsent and self.driver.scheduler.poll(place[0]):
+                pass
+        self.is_aborted = True
+        self._close()
+
+    def destroy(self) -> None:
+        """Send what was issued, and end the communicator."""
+        for place in list(self._unsent.values()):
+            if place is not None:
+                stream, record = place
+                stream.run(record)
+        self._close()
+
+    def device_id(self) -> int:
+        """The device."""
+        return self._device
+
+    def rank_id(self) -> int:
+        """This process's number."""
+        return self._rank
+
+    def size(self) -> int:
+        """The number of processes."""
+        return self._size
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        return self._rank, self._size
+
+    def _kind(self, datatype: int) -> int:
+        if datatype not in calls.DTYPES:
+            raise NcclError(f"ncclInvalidArgument: datatype {datatype}")
+        return datatype
+
+    def _peer(self, peer: int) -> int:
+        if not 0 <= peer < self._size:
+            raise NcclError(f"ncclInvalidArgument: process {peer} of {self._size}")
+        return peer
+
+    def stream(self, handle: int) -> Stream:
+        """A stream of the communicator's device."""
+        return self.driver.stream(handle, self._device)
+
+    def _call(self, call: Call, stream: int, series: str = "") -> None:
+        if self.is_aborted:
+            raise NcclError("ncclInvalidArgument: the communicator was aborted")
+        _group.calls.append((self, call, series, stream))
+        if _group.depth == 0:
+            made, _group.calls = _group.calls, []
+            _issue(made)
+
+    def execution(self, call: Call, series: str, stream: int) -> Execution:
+        """A call in its place among the others of its series; messages are counted at both of their ends."""
+        counted = series if call.sends or not series else f"{series}, received"
+        if self.stream(stream).capture is None:
+            number = self._issued.get(counted, 0)
+            key = Key(series, number, -1)
+            if call.sends:
+                self._unsent[key] = None  # before it counts as issued, for who looks from another thread
+            self._issued[counted] = number + 1
+            return Execution(self, call, lambda: key)
+        number = self._captured.get(counted, 0)
+        self._captured[counted] = number + 1
+        return Execution(self, call, lambda: self._next_replay(series, number, counted))
+
+    def _next_replay(self, series: str, number: int, counted: str) -> Key:
+        replay = self._replays.get((counted, number), 0)
+        self._replays[counted, number] = replay + 1
+        return Key(series, number, replay)
+
+    def enqueue_sending(self, execution: Execution, stream: int) -> None:
+        """Enqueue a call's first piece of work."""
+        on = self.stream(stream)
+        on.enqueue(execution.send, "work", execution.call.text)
+        if on.capture is None and execution.call.sends:
+            record = on.record()
+            assert isinstance(record, EventRecord)
+            self._unsent[execution.next_key()] = on, record
+
+    def note_sent(self, key: Key) -> None:
+        """A call has sent."""
+        self._unsent.pop(key, None)
+
+    def arrived(self, key: Key) -> dict[int, tuple[str, bytes]]:
+        """What has come for a call."""
+        return self._arrived.get(key, {})
+
+    def take(self, key: Key, call: Call) -> Parts:
+        """What has come for a call, all of it. Raises NcclError where others have called something else."""
+        with self._lock:
+            found = self._arrived.pop(key, {})
+        for peer, (text, _) in found.items():
+            if text != call.text:
+                self.fail(f"process {self._rank} called {call.text}, but process {peer} called {text}")
+        self.check_async_error()
+        return {peer: body for peer, (_, body) in found.items()}
+
+    def fail(self, text: str) -> None:
+        """The communicator is of no use any more."""
+        self._error = self._error or text
+
+    def _deliver(self, peer: int, message: Message | None) -> None:
+        if message is None:
+            self.gone.add(peer)
+        elif message.kind == ASK:
+            self._asked.put(Key.parse(message.key))
+            return
+        else:
+            with self._lock:
+                self._arrived.setdefault(Key.parse(message.key), {})[peer] = message.text, message.body
+        self.driver.scheduler.notify()
+
+    def _answer(self) -> None:
+        """Run what others wait for, once it was issued."""
+        asked: set[Key] = set()
+        while True:
+            try:
+                key = self._asked.get(timeout=ASKING if asked else None)
+                if key is None:
+                    return
+                asked.add(key)
+            except queue.Empty:
+                pass
+            try:
+                asked = {key for key in asked if not self._is_sent(key)}
+            except Exception as error:  # whoever waits for the communicator gets it
+                self.fail(f"{type(error).__name__}: {error}")
+                return
+
+    def _is_sent(self, key: Key) -> bool:
+        """Run what is needed for a call to send; whether it has."""
+        if key.replay >= 0:
+            if self._replays.get((key.series, key.number), 0) <= key.replay:
+                self.driver.run_device(self._device)
+            return self._replays.get((key.series, key.number), 0) > key.replay
+        if key not in self._unsent:
+            return self._issued.get(key.series, 0) > key.number
+        place = self._unsent.get(key)
+        if place is not None:
+            stream, record = place
+            stream.run(record)
+        return place is not None
+
+    def _close(self) -> None:
+        self._asked.put(None)
+        self.mesh.close()
+        self.driver.scheduler.notify()

@@ -1,0 +1,196 @@
+"""NCCL's functions as bytes that go to other processes, and what becomes of those that come."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from .....runtime.cuda.simulated.driver import SimulatedDriver
+
+__all__ = [
+    "DTYPES",
+    "Call",
+    "all_gather",
+    "all_reduce",
+    "broadcast",
+    "receive",
+    "reduce",
+    "reduce_scatter",
+    "send",
+]
+
+DTYPES: Mapping[int, np.dtype[Any]] = {
+    number: np.dtype(name)
+    for number, name in enumerate(
+        (
+            np.int8,
+            np.uint8,
+            np.int32,
+            np.uint32,
+            np.int64,
+            np.uint64,
+            np.float16,
+            np.float32,
+            np.float64,
+            ml_dtypes.bfloat16,
+        )
+    )
+}
+"""By NCCL's numbers (`ncclDataType_t`)."""
+SUM, PROD, MAX, MIN, AVG = range(5)
+_FUNCTIONS: Mapping[int, Callable[..., Any]] = {
+    SUM: np.add,
+    PROD: np.multiply,
+    MAX: np.maximum,
+    MIN: np.minimum,
+    AVG: np.add,
+}
+_NAMES = ("sum", "prod", "max", "min", "avg")
+_WIDE = np.dtype(np.float32)
+
+Parts = Mapping[int, bytes]
+"""What came, by the number of the process that sent it."""
+
+
+class Region(NamedTuple):
+    """Bytes of device memory."""
+
+    address: int
+    nbytes: int
+
+    def part(self, number: int, count: int) -> Region:
+        """One of so many parts that are equally long."""
+        size = self.nbytes // count
+        return Region(self.address + number * size, size)
+
+
+class Call(NamedTuple):
+    """A call of one of NCCL's functions.
+
+    Attributes:
+        text: the function and the arguments that all processes have to give alike.
+        sends: what goes to which process, in this order; this one may be among them.
+        sources: the processes from which something comes.
+        combine: what is written, and where, of what came.
+    """
+
+    text: str
+    sends: Sequence[tuple[int, Region]]
+    sources: Sequence[int]
+    combine: Callable[[Parts], Sequence[tuple[Region, bytes]]]
+
+
+def read(driver: SimulatedDriver, region: Region) -> bytes:
+    """Bytes of device memory. Raises RuntimeError where no live block holds them."""
+    if not region.nbytes:
+        return b""
+    driver.check_range("NCCL: read", region.address, region.nbytes)
+    return ctypes.string_at(region.address, region.nbytes)
+
+
+def write(driver: SimulatedDriver, region: Region, data: bytes) -> None:
+    """Put bytes into device memory. Raises RuntimeError where no live block holds them."""
+    if region.nbytes:
+        driver.check_range("NCCL: write", region.address, region.nbytes)
+        ctypes.memmove(region.address, data, region.nbytes)
+        driver.note_written(region.address, region.nbytes)
+
+
+def broadcast(own: int, size: int, sent: int, received: int, count: int, kind: int, root: int) -> Call:
+    """`ncclBroadcast`."""
+    given, target = _region(sent, count, kind), _region(received, count, kind)
+    return Call(
+        f"ncclBroadcast(count={count}, datatype={kind}, root={root})",
+        [(peer, given) for peer in range(size)] if own == root else [],
+        [root],
+        lambda parts: [(target, parts[root])],
+    )
+
+
+def all_gather(own: int, size: int, sent: int, received: int, count: int, kind: int) -> Call:
+    """`ncclAllGather`."""
+    given, target = _region(sent, count, kind), _region(received, count * size, kind)
+    return Call(
+        f"ncclAllGather(count={count}, datatype={kind})",
+        [(peer, given) for peer in range(size)],
+        range(size),
+        lambda parts: [(target.part(peer, size), parts[peer]) for peer in range(size)],
+    )
+
+
+def all_reduce(own: int, size: int, sent: int, received: int, count: int, kind: int, op: int) -> Call:
+    """`ncclAllReduce`. Numbers are added in the order of the processes, in all of them alike."""
+    given, target = _region(sent, count, kind), _region(received, count, kind)
+    return Call(
+        f"ncclAllReduce(count={count}, datatype={kind}, op={_NAMES[op]})",
+        [(peer, given) for peer in range(size)],
+        range(size),
+        lambda parts: [(target, _reduced(parts, kind, op))],
+    )
+
+
+def reduce(own: int, size: int, sent: int, received: int, count: int, kind: int, op: int, root: int) -> Call:
+    """`ncclReduce`."""
+    given, target = _region(sent, count, kind), _region(received, count, kind)
+    return Call(
+        f"ncclReduce(count={count}, datatype={kind}, op={_NAMES[op]}, root={root})",
+        [(root, given)],
+        range(size) if own == root else [],
+        lambda parts: [(target, _reduced(parts, kind, op))] if own == root else [],
+    )
+
+
+def reduce_scatter(own: int, size: int, sent: int, received: int, count: int, kind: int, op: int) -> Call:
+    """`ncclReduceScatter`."""
+    given, target = _region(sent, count * size, kind), _region(received, count, kind)
+    return Call(
+        f"ncclReduceScatter(recvcount={count}, datatype={kind}, op={_NAMES[op]})",
+        [(peer, given.part(peer, size)) for peer in range(size)],
+        range(size),
+        lambda parts: [(target, _reduced(parts, kind, op))],
+    )
+
+
+def send(sent: int, count: int, kind: int, peer: int) -> Call:
+    """`ncclSend`."""
+    return Call(_message(count, kind), [(peer, _region(sent, count, kind))], [], lambda parts: [])
+
+
+def receive(received: int, count: int, kind: int, peer: int) -> Call:
+    """`ncclRecv`."""
+    target = _region(received, count, kind)
+    return Call(_message(count, kind), [], [peer], lambda parts: [(target, parts[peer])])
+
+
+def _message(count: int, kind: int) -> str:
+    return f"a message of {count} elements of datatype {kind}"
+
+
+def _region(address: int, count: int, kind: int) -> Region:
+    return Region(address, count * DTYPES[kind].itemsize)
+
+
+def _reduced(parts: Parts, kind: int, op: int) -> bytes:
+    """The reduction of all parts; of narrow numbers in float32, rounded once."""
+    dtype = DTYPES[kind]
+    computes = _WIDE if dtype.itemsize == 2 else dtype
+    first, *others = (np.frombuffer(parts[peer], dtype).astype(computes) for peer in sorted(parts))
+    with np.errstate(all="ignore"):
+        for other in others:
+            _FUNCTIONS[op](first, other, out=first)
+        if op == AVG:
+            first = _divided(first, len(parts))
+        return first.astype(dtype).tobytes()
+
+
+def _divided(total: np.ndarray[Any, Any], size: int) -> np.ndarray[Any, Any]:
+    """A sum by the number of processes; of integers the whole part."""
+    if total.dtype.kind == "f":
+        quotient: np.ndarray[Any, Any] = total / total.dtype.type(size)
+    else:
+        quotient = np.sign(total) * (np.abs(total) // total.dtype.type(size))
+    return quotient

@@ -1,0 +1,1 @@
+"""States of distributed models and optimizers (`torch.distributed.checkpoint`)."""

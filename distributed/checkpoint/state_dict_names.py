@@ -1,0 +1,40 @@
+"""The names of parameters and buffers as they are without what modules are wrapped in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...compiler.optimized_module import OptimizedModule
+from ...nn.modules.module import Module
+from ...nn.parallel.distributed import DistributedDataParallel
+
+__all__ = ["canonical_name", "named_state"]
+
+WRAPPERS: dict[type[Module], str] = {DistributedDataParallel: "module", OptimizedModule: "_orig_mod"}
+"""Modules that only hold another, and under which name."""
+CHECKPOINT = "_checkpoint_wrapped_module."
+
+
+def canonical_name(model: Module, name: str) -> str:
+    """A dotted name of a parameter, buffer or module without the names that wrappers add."""
+    name = name.replace(CHECKPOINT, "")
+    kept: list[str] = []
+    here: Any = model
+    for part in name.split("."):
+        held = next((own for cls, own in WRAPPERS.items() if isinstance(here, cls)), None)
+        if held is None or part != held:
+            kept.append(part)
+        here = getattr(here, part, None)
+    return ".".join(kept)
+
+
+def named_state(model: Module) -> Iterator[tuple[str, str, Any]]:
+    """The canonical name, the name, and the tensor of each parameter and persistent buffer.
+
+    One that is shared comes once for each of its names.
+    """
+    for prefix, module in model.named_modules():
+        for name, tensor in module._own_state().items():
+            own = f"{prefix}.{name}" if prefix else name
+            yield canonical_name(model, own), own, tensor

@@ -1,0 +1,146 @@
+"""The tensors of states, made whole out of shards, and shards out of whole ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...autograd import no_grad
+from ...dispatch.generated import functions as ops
+from ...dispatch.tensor import Tensor
+from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
+from ..collectives import broadcast
+from ..groups import get_rank, is_initialized
+from ..object_collectives import broadcast_object_list
+from ..tensor import DTensor, Replicate
+
+__all__ = ["broadcast_whole", "gathered", "mapped", "sharded_like"]
+
+
+def mapped(function: Callable[[Tensor], Any], value: Any) -> Any:
+    """Dictionaries and lists with what a function gives in the place of each tensor, in order."""
+    if isinstance(value, Tensor):
+        return function(value)
+    if isinstance(value, dict):
+        made: Any = type(value)() if type(value).__init__ is dict.__init__ else {}
+        made.update((key, mapped(function, each)) for key, each in value.items())
+        if hasattr(value, "_metadata"):
+            made._metadata = value._metadata
+        return made
+    if type(value) in (list, tuple):
+        return type(value)(mapped(function, each) for each in value)
+    return value
+
+
+def gathered(state: Any, full: bool, on_host: bool) -> Any:
+    """A state with whole tensors, on the host, or both.
+
+    Args:
+        state: dictionaries and lists with tensors.
+        full: whether `DTensor`s become whole ones; all processes take part.
+        on_host: whether tensors come to the host; with `full`, in the first process alone, and the others get an empty
+            dictionary.
+    """
+    drops = full and on_host and is_initialized() and get_rank() != 0
+
+    def gather(tensor: Tensor) -> Any:
+        if full and isinstance(tensor, DTensor):
+            whole: Any = tensor.detach()
+            tensor = whole.full_tensor()
+        if drops:
+            return None
+        return tensor.cpu() if on_host else tensor
+
+    if not full and not on_host:
+        return state
+    with no_grad():
+        found = mapped(gather, state)
+    return {} if drops else found
+
+
+def sharded_like(whole: Tensor, like: Any) -> Tensor:
+    """This process's part of a tensor that it has all of, lying as another one does; itself beside a plain tensor."""
+    if not isinstance(like, DTensor) or isinstance(whole, DTensor):
+        return whole
+    mesh = like.device_mesh
+    with no_grad():
+        if not like.is_meta:
+            whole = whole.to(like._local_tensor.device)
+        replicated = DTensor.from_local(whole.detach(), mesh, [Replicate()] * mesh.ndim, run_check=False)
+        part: Any = replicated.redistribute(placements=like.placements)
+        # No view, which would keep the whole one.
+        placed: Tensor = part.clone() if part._local_tensor.numel() != whole.numel() else part
+        return placed
+
+
+class _Sent(NamedTuple):
+    """What stands for a tensor until it is sent."""
+
+    shape: tuple[int, ...]
+    dtype: ScalarType
+
+
+def broadcast_whole(state: Any, device: Device) -> Any:
+    """What the first process has, in every process: dictionaries and lists with tensors, which are sent one by one.
+
+    Args:
+        state: the first process's; those of others are not looked at.
+        device: where the tensors are sent.
+    """
+    return _received(state, _structure(state), device, lambda tensor, path: tensor)
+
+
+def _structure(state: Any) -> Any:
+    """The first process's state without its elements, in every process."""
+    told: list[Any] = [None]
+    if get_rank() == 0:
+        parts: list[Tensor] = []
+        structure = mapped(lambda t: parts.append(t) or _Sent(tuple(t.shape), t.dtype), state)
+        is_whole = not any(isinstance(each, DTensor) for each in parts)
+        # All processes raise, not the first alone.
+        told = [
+            structure if is_whole else TypeError("expected whole tensors to broadcast, but got a DTensor")
+        ]
+    broadcast_object_list(told, src=0)
+    if isinstance(told[0], TypeError):
+        raise told[0]
+    return told[0]
+
+
+def _received(
+    state: Any,
+    structure: Any,
+    device: Device,
+    take: Callable[[Tensor, tuple[Any, ...]], Any],
+    path: tuple[Any, ...] = (),
+) -> Any:
+    """A structure with what `take` makes of each tensor that comes, and where it stands."""
+    if isinstance(structure, _Sent):
+        if get_rank() == 0:
+            given = state
+            for key in path:
+                given = given[key]
+            tensor = given.detach().to(device).contiguous()
+        else:
+            tensor = ops.empty(structure.shape, dtype=structure.dtype, device=device)
+        broadcast(tensor, src=0)
+        return take(tensor, path)
+    if isinstance(structure, dict):
+        return {key: _received(state, each, device, take, (*path, key)) for key, each in structure.items()}
+    if type(structure) in (list, tuple):
+        return type(structure)(
+            _received(state, each, device, take, (*path, place)) for place, each in enumerate(structure)
+        )
+    return structure
+
+
+def broadcast_sharded(state: Any, device: Device, like: Callable[[tuple[Any, ...]], Any]) -> Any:
+    """`broadcast_whole`, of which each process keeps its parts alone.
+
+    Args:
+        state: the first process's.
+        device: where the tensors are sent.
+        like: gives the tensor as which one lies, by the keys that lead to it.
+    """
+    return _received(state, _structure(state), device, lambda tensor, path: sharded_like(tensor, like(path)))

@@ -1,0 +1,178 @@
+"""What a cluster's scheduler, or an MPI launcher, tells a process of its place among the others."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+__all__ = ["ClusterEnvironment", "cluster_environment", "hosts_of"]
+
+FIRST_PORT, PORTS = 15000, 10000
+"""Ports that jobs of SLURM take by their number, below those that systems give to anybody."""
+
+
+@dataclass(frozen=True)
+class ClusterEnvironment:
+    """A process's place.
+
+    Attributes:
+        launcher: what has started it: ``"mpich"`` (Intel MPI and others with Hydra, too), ``"openmpi"``, ``"pmix"`` or
+            ``"slurm"``.
+        rank: its number.
+        world_size: how many processes there are.
+        local_rank: its number on its node; None if nobody says it.
+        local_world_size: how many processes there are on its node; None if nobody says it.
+        master_addr: the node of rank 0, as the scheduler calls it; None if nobody says it.
+        master_port: a port there that follows from the job's number; None without a scheduler.
+        starts_mpi: whether MPI comes together in these processes by what the launcher has prepared.
+    """
+
+    launcher: str
+    rank: int
+    world_size: int
+    local_rank: int | None
+    local_world_size: int | None
+    master_addr: str | None = None
+    master_port: int | None = None
+    starts_mpi: bool = False
+
+    def variables(self) -> dict[str, str]:
+        """The environment variables of torchrun that this place has values for: RANK, LOCAL_RANK, MASTER_ADDR..."""
+        values = {
+            "RANK": self.rank,
+            "WORLD_SIZE": self.world_size,
+            "LOCAL_RANK": self.local_rank,
+            "LOCAL_WORLD_SIZE": self.local_world_size,
+            "MASTER_ADDR": self.master_addr,
+            "MASTER_PORT": self.master_port,
+        }
+        return {name: str(value) for name, value in values.items() if value is not None}
+
+
+_MPI = (
+    ("mpich", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
+    (
+        *("openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        *("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ),
+    ("pmix", "PMIX_RANK", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", ""),
+    ("pmix", "PMIX_RANK", "SLURM_NTASKS", "SLURM_LOCALID", ""),
+)
+"""Launchers of MPI, with the variables by which they tell a process its number, how many there are, and these on its
+node."""
+
+
+def cluster_environment(environment: Mapping[str, str] | None = None) -> ClusterEnvironment | None:
+    """This process's place, by the variables of `mpiexec` or `srun`.
+
+    A process that SLURM runs by itself, as a batch script or in a shell of `salloc`, is none of several.
+
+    Args:
+        environment: the variables; None for this process's.
+
+    Returns:
+        The place; None if no launcher has started the process.
+
+    Raises:
+        ValueError: a variable has no number.
+
+    Example:
+        >>> from triten.distributed.cluster_environment import cluster_environment
+        >>> given = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}
+        >>> cluster_environment(given).variables()
+        {'RANK': '1', 'WORLD_SIZE': '4'}
+    """
+    given = os.environ if environment is None else environment
+    scheduled = _of_slurm(given)
+    for launcher, rank, size, local_rank, local_size in _MPI:
+        if rank in given and size in given:
+            found = ClusterEnvironment(
+                launcher,
+                _number(given, rank),
+                _number(given, size),
+                _number(given, local_rank) if local_rank in given else None,
+                _number(given, local_size) if local_size in given else None,
+                starts_mpi=True,
+            )
+            return found if scheduled is None else _completed(found, scheduled)
+    return scheduled
+
+
+def _completed(found: ClusterEnvironment, scheduled: ClusterEnvironment) -> ClusterEnvironment:
+    """What MPI's launcher says, and what the scheduler says beside."""
+    local_rank, local_size = found.local_rank, found.local_world_size
+    return replace(
+        found,
+        local_rank=scheduled.local_rank if local_rank is None else local_rank,
+        local_world_size=scheduled.local_world_size if local_size is None else local_size,
+        master_addr=scheduled.master_addr,
+        master_port=scheduled.master_port,
+    )
+
+
+def _of_slurm(given: Mapping[str, str]) -> ClusterEnvironment | None:
+    """The place in a step of a job, which `srun` has started."""
+    if "SLURM_PROCID" not in given or "SLURM_STEP_NUM_TASKS" not in given:
+        return None
+    nodes = given.get("SLURM_STEP_NODELIST") or given.get("SLURM_JOB_NODELIST") or ""
+    first = next(hosts_of(nodes), None)
+    job, step = (_number(given, name) if name in given else 0 for name in ("SLURM_JOB_ID", "SLURM_STEP_ID"))
+    node = _number(given, "SLURM_NODEID") if "SLURM_NODEID" in given else 0
+    counts = list(_counts(given.get("SLURM_STEP_TASKS_PER_NODE", "")))
+    return ClusterEnvironment(
+        "slurm",
+        _number(given, "SLURM_PROCID"),
+        _number(given, "SLURM_STEP_NUM_TASKS"),
+        _number(given, "SLURM_LOCALID") if "SLURM_LOCALID" in given else None,
+        counts[node] if node < len(counts) else None,
+        first,
+        None if first is None else FIRST_PORT + (job + step) % PORTS,
+    )
+
+
+def _number(given: Mapping[str, str], name: str) -> int:
+    if not given[name].isdecimal():
+        raise ValueError(f"{name}: expected a number, but the environment has {given[name]!r}")
+    return int(given[name])
+
+
+def _counts(text: str) -> Iterator[int]:
+    """The numbers of ``"2(x3),1"``, which is SLURM for 2, 2, 2, 1."""
+    for count, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
+        yield from [int(count)] * int(times or 1)
+
+
+def hosts_of(nodes: str) -> Iterator[str]:
+    """The hosts of a list as SLURM writes it.
+
+    Args:
+        nodes: names with commas between them, whose numbers may stand in brackets.
+
+    Raises:
+        ValueError: it is no such list.
+
+    Example:
+        >>> from triten.distributed.cluster_environment import hosts_of
+        >>> list(hosts_of("login,node[08-10,12]-ib"))
+        ['login', 'node08-ib', 'node09-ib', 'node10-ib', 'node12-ib']
+    """
+    for name in re.findall(r"(?:[^,\[\]]|\[[^\[\]]*\])+", nodes):
+        yield from _expanded(name.strip(), nodes)
+
+
+def _expanded(name: str, nodes: str) -> Iterator[str]:
+    head, bracket, rest = name.partition("[")
+    if not bracket:
+        yield head
+        return
+    inside, _, tail = rest.partition("]")
+    for span in inside.split(","):
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?", span.strip())
+        if found is None:
+            raise ValueError(f"expected a list of hosts such as node[01-03,7], but got {nodes!r}")
+        first, last = found[1], found[2] or found[1]
+        for number in range(int(first), int(last) + 1):
+            for end in _expanded(tail, nodes):
+                yield f"{head}{number:0{len(first)}d}{end}"

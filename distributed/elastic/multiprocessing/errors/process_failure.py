@@ -1,0 +1,85 @@
+"""A worker that failed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+__all__ = ["NOT_AVAILABLE", "ProcessFailure"]
+
+NOT_AVAILABLE = "<N/A>"
+_NO_TRACEBACK = (
+    "To see the traceback, decorate main() with triten.distributed.elastic.multiprocessing.errors.record"
+)
+
+
+@dataclass
+class ProcessFailure:
+    """How a worker ended, with what it wrote to its error file (`ProcessFailure`).
+
+    Attributes:
+        local_rank: the worker's number on its node.
+        pid: its number with the system.
+        exitcode: its exit code; that of a signal is negative.
+        error_file: its error file; ``"<N/A>"`` if it wrote none.
+        error_file_data: the file's content.
+        message: what went wrong: the file's message, or a line about the signal.
+        timestamp: when, in seconds since 1970.
+    """
+
+    local_rank: int
+    pid: int
+    exitcode: int
+    error_file: str
+    error_file_data: dict[str, Any] = field(init=False)
+    message: str | dict[str, Any] = field(init=False)
+    timestamp: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.error_file_data = {"message": "<NONE>"}
+        self.message, self.timestamp = "", int(time.time())
+        if os.path.isfile(self.error_file):
+            self._read()
+        else:
+            self.error_file = NOT_AVAILABLE
+        if not self.message:
+            self.message = (
+                f"Signal {-self.exitcode} ({self.signal_name()}) received by PID {self.pid}"
+                if self.exitcode < 0
+                else _NO_TRACEBACK
+            )
+
+    def _read(self) -> None:
+        try:
+            with open(self.error_file, encoding="utf-8") as file:
+                self.error_file_data = json.load(file)
+            self.message = self.error_file_data["message"]
+            told = self.message if isinstance(self.message, dict) else self.error_file_data
+            self.timestamp = int(told.get("extraInfo", told).get("timestamp", self.timestamp))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self.message = f"{self.error_file} is no error file: {error!r}"
+
+    def signal_name(self) -> str:
+        """The name of the signal that ended it; ``"<N/A>"`` if none did."""
+        try:
+            return signal.Signals(-self.exitcode).name
+        except ValueError:
+            return NOT_AVAILABLE
+
+    def timestamp_isoformat(self) -> str:
+        """The time as YYYY-MM-DD_HH:MM:SS."""
+        return datetime.fromtimestamp(self.timestamp).isoformat(sep="_")
+
+    def traceback(self) -> str:
+        """The worker's traceback, or its message where there is none."""
+        if isinstance(self.message, str):
+            return self.message
+        return str(
+            self.message.get("extraInfo", {}).get("py_callstack")
+            or self.message.get("message", NOT_AVAILABLE)
+        )

@@ -1,0 +1,26 @@
+"""What goes wrong between agents."""
+
+from __future__ import annotations
+
+__all__ = [
+    "RendezvousClosedError",
+    "RendezvousConnectionError",
+    "RendezvousError",
+    "RendezvousTimeoutError",
+]
+
+
+class RendezvousError(Exception):
+    """Agents did not come together (`RendezvousError`)."""
+
+
+class RendezvousClosedError(RendezvousError):
+    """The job has ended (`RendezvousClosedError`)."""
+
+
+class RendezvousConnectionError(RendezvousError):
+    """The store of the rendezvous is not there, or no longer (`RendezvousConnectionError`)."""
+
+
+class RendezvousTimeoutError(RendezvousError):
+    """Too few nodes came in time (`RendezvousTimeoutError`)."""

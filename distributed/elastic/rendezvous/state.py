@@ -1,0 +1,105 @@
+"""What agents agree on: a value, and how it goes on to the next one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+
+__all__ = ["Node", "RendezvousState"]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node whose agent takes part.
+
+    Attributes:
+        name: the agent's, which no other has.
+        address: by which others reach it.
+        workers: how many workers it starts.
+        role: what these are for.
+        rank: the node's rank if it was given one; otherwise -1.
+        is_host: whether it serves the store.
+    """
+
+    name: str
+    address: str
+    workers: int
+    role: str
+    rank: int = -1
+    is_host: bool = False
+
+
+@dataclass(frozen=True)
+class RendezvousState:
+    """Who takes part, and how far the job is.
+
+    Attributes:
+        round: how often agents have begun to come together before.
+        restarts: how many of these times a failure was the reason.
+        is_settled: whether the round's nodes are settled.
+        participants: they, once settled in the order of their ranks.
+        waiting: the names of those that came later.
+        done: the names of those whose workers have ended well.
+        end: None while the job goes on, ``""`` once it has ended well, otherwise why it has ended.
+        writer: which agent wrote this, and which of its values this is.
+    """
+
+    round: int = 0
+    restarts: int = 0
+    is_settled: bool = False
+    participants: tuple[Node, ...] = ()
+    waiting: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+    end: str | None = None
+    writer: str = ""
+
+    def find(self, name: str) -> int | None:
+        """A node's place among the participants; None if it is not there."""
+        return next((place for place, node in enumerate(self.participants) if node.name == name), None)
+
+    def joined_by(self, node: Node) -> RendezvousState | None:
+        """With one more node, which waits if the round is settled; None where that has to wait for another change."""
+        if self.is_settled:
+            return replace(self, waiting=(*self.waiting, node.name))
+        if node.rank >= 0 and any(other.rank == node.rank for other in self.participants):
+            return None  # an agent that was started anew: the one before is still taken for alive
+        return replace(self, participants=(*self.participants, node))
+
+    def settled(self) -> RendezvousState:
+        """With the nodes that have come: by rank where they have one, otherwise the store's before the others."""
+        order = sorted(self.participants, key=lambda node: (node.rank, not node.is_host))
+        return replace(self, is_settled=True, participants=tuple(order))
+
+    def without(self, names: set[str]) -> RendezvousState:
+        """Without nodes that are gone, in a round that is not settled."""
+        return replace(
+            self,
+            participants=tuple(node for node in self.participants if node.name not in names),
+            waiting=tuple(name for name in self.waiting if name not in names),
+        )
+
+    def next_round(self, by_failure: bool) -> RendezvousState:
+        """With nobody in it."""
+        return RendezvousState(self.round + 1, self.restarts + by_failure)
+
+    def done_by(self, name: str) -> RendezvousState:
+        """With one more node whose workers have ended well; the last one ends the job."""
+        done = (*self.done, name)
+        is_all = len(done) == len(self.participants)
+        return replace(self, done=done, end="" if is_all else None)
+
+    def ended(self, reason: str) -> RendezvousState:
+        """Ended, for a reason."""
+        return replace(self, end=reason)
+
+    def to_bytes(self) -> bytes:
+        """As it is kept in a store."""
+        return json.dumps(asdict(self)).encode()
+
+    @staticmethod
+    def from_bytes(value: bytes) -> RendezvousState:
+        """As it was kept in a store."""
+        found = json.loads(value)
+        nodes = tuple(Node(**node) for node in found.pop("participants"))
+        waiting, done = tuple(found.pop("waiting")), tuple(found.pop("done"))
+        return RendezvousState(participants=nodes, waiting=waiting, done=done, **found)

@@ -1,0 +1,165 @@
+"""Gathering the parameters of a group in one communication."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from ...autograd import no_grad
+from ...dispatch.functions.foreach import _foreach_copy_
+from ...dispatch.generated import functions as ops
+from ...dispatch.tensor import Tensor
+from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
+from ..collectives import all_gather_into_tensor
+from ..process_group import ProcessGroup
+from ..work import Work
+from .communication import AllGather, Lane
+from .freed import Buffer
+from .sharded_parameter import ShardedParameter
+
+__all__ = ["Gathering", "Layout", "begin_gathering"]
+
+ALIGNMENT = 64
+"""Bytes to a multiple of which each whole parameter begins in its buffer."""
+
+
+class Layout(NamedTuple):
+    """Where parameters of one dtype lie, one after the other, in a buffer.
+
+    Attributes:
+        parameters: the parameters.
+        starts: the first element of each.
+        numel: the number of all elements.
+    """
+
+    parameters: tuple[ShardedParameter, ...]
+    starts: tuple[int, ...]
+    numel: int
+
+    @classmethod
+    def of(cls, parameters: Sequence[ShardedParameter], shards: int) -> Layout:
+        """A place for each whole parameter with the padding of so many shards."""
+        starts, at = [], 0
+        for each in parameters:
+            step = max(ALIGNMENT // each.gathered_dtype.itemsize, 1)
+            at = -(-at // step) * step
+            starts.append(at)
+            at += each.gathered_numel * shards
+        return cls(tuple(parameters), tuple(starts), at)
+
+
+class Gathering:
+    """A communication that brings whole parameters, and where they go when it has ended."""
+
+    def __init__(self, lane: Lane, shards: int) -> None:
+        self.lane, self.shards = lane, shards
+        self.parts: list[tuple[list[ShardedParameter], Tensor, Work | None]] = []
+        self.given: list[Tensor] = []
+        self.event: Any = None
+
+    def wait(self) -> None:
+        """Wait for the communication, without taking what it brought."""
+        for *_, work in self.parts:
+            if work is not None:
+                work.wait()
+        self.lane.hand_over(self.event)
+
+    def take(self, buffers: dict[ScalarType, Buffer]) -> None:
+        """Put the whole parameters over what was gathered.
+
+        Args:
+            buffers: a buffer for each dtype.
+        """
+        self.wait()
+        with no_grad():
+            for parameters, gathered, _ in self.parts:
+                layout = Layout.of(parameters, self.shards)
+                content: Tensor = ops.empty(layout.numel, dtype=gathered.dtype, device=gathered.device)
+                _copy_out(gathered.view(self.shards, -1), content, layout)
+                for each, start in zip(parameters, layout.starts, strict=True):
+                    each.whole_over(content.narrow(0, start, each.gathered_numel * self.shards))
+                buffers.setdefault(gathered.dtype, Buffer()).fill(content)
+        self.lane.wait_for_current()
+        self.parts.clear()
+        self.given.clear()
+
+
+def by_dtype(parameters: Sequence[ShardedParameter]) -> dict[ScalarType, list[ShardedParameter]]:
+    """Parameters by the dtype in which they are gathered."""
+    found: dict[ScalarType, list[ShardedParameter]] = {}
+    for each in parameters:
+        found.setdefault(each.gathered_dtype, []).append(each)
+    return found
+
+
+def begin_gathering(
+    parameters: Sequence[ShardedParameter],
+    group: ProcessGroup,
+    device: Device,
+    lane: Lane,
+    communicate: AllGather | None = None,
+    waits: bool = False,
+) -> Gathering:
+    """Begin to gather whole parameters, in one communication for each dtype.
+
+    Args:
+        parameters: the parameters.
+        group: the processes that have the shards.
+        device: where they are gathered.
+        lane: what orders the communication beside the computation.
+        communicate: what gathers, in the place of `all_gather_into_tensor`.
+        waits: whether the caller waits for it at once.
+    """
+    found = Gathering(lane, group.size())
+    with no_grad(), lane:
+        for dtype, several in by_dtype(parameters).items():
+            given = _copy_in(several, dtype, device)
+            found.given.append(given)
+            if group.size() == 1:
+                found.parts.append((several, given, None))
+                continue
+            size = given.numel() * group.size()
+            if communicate is None:
+                output: Tensor = ops.empty(size, dtype=dtype, device=device)
+                work = all_gather_into_tensor(output, given, group, async_op=not waits)
+            else:
+                output = communicate.allocate((size,), dtype=dtype, device=device)
+                work = communicate(output, given, group, async_op=not waits)
+            found.parts.append((several, output, work))
+        found.event = lane.mark()
+    return found
+
+
+def _copy_in(parameters: Sequence[ShardedParameter], dtype: ScalarType, device: Device) -> Tensor:
+    """The shards of this process, one after the other."""
+    given = [each.given for each in parameters]
+    if len(given) == 1 and given[0].dtype == dtype and given[0].device == device:
+        return given[0]
+    line: Tensor = ops.empty(sum(each.numel() for each in given), dtype=dtype, device=device)
+    pieces: Any = ops.split(line, [each.numel() for each in given])
+    _foreach_copy_(list(pieces), given)
+    return line
+
+
+def _copy_out(gathered: Tensor, content: Tensor, layout: Layout) -> None:
+    """Put the shards of each parameter, which lie by processes, one after the other."""
+    shards = gathered.shape[0]
+    targets: list[Tensor] = []
+    sources: list[Tensor] = []
+    at = 0
+    for each, start in zip(layout.parameters, layout.starts, strict=True):
+        part = each.gathered_numel
+        source = gathered.narrow(1, at, part)
+        target = content.narrow(0, start, shards * part)
+        at += part
+        # What is sharded after forward lies as the whole does, along whatever dimension the shards do.
+        if each.dim == 0 or each.after_forward is not None:
+            targets.append(target.view(shards, part))
+            sources.append(source)
+            continue
+        before, after = each.padded_shape[: each.dim], each.padded_shape[each.dim :]
+        targets.append(target.view(prod(before), shards, prod(after)))
+        sources.append(source.unflatten(1, (prod(before), prod(after))).movedim(0, 1))
+    _foreach_copy_(targets, sources)

@@ -1,0 +1,164 @@
+"""How the dimensions of a mesh lie in the list of its ranks: sizes and strides, as of a tensor in memory.
+
+A dimension that was flattened out of several which do not follow each other has several sizes and strides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise, product
+from math import prod
+from typing import Any
+
+__all__ = [
+    "Dimension",
+    "Layout",
+    "contiguous",
+    "flattened",
+    "offsets",
+    "overlaps",
+    "shape_and_ranks",
+    "strides_ascend",
+    "unflattened",
+]
+
+Dimension = tuple[tuple[int, int], ...]
+"""Pairs of size and stride, the outermost first."""
+Layout = tuple[Dimension, ...]
+
+
+def contiguous(shape: Sequence[int]) -> Layout:
+    """The layout of ranks in order.
+
+    Example:
+        >>> from triten.distributed.mesh_layout import contiguous
+        >>> contiguous((2, 4))
+        (((2, 4),), ((4, 1),))
+    """
+    return tuple(((size, prod(shape[place + 1 :])),) for place, size in enumerate(shape))
+
+
+def length(dimension: Dimension) -> int:
+    """How many ranks lie along a dimension."""
+    return prod(size for size, _ in dimension)
+
+
+def offsets(dimensions: Layout) -> list[int]:
+    """The distances from the first rank of all ranks of some dimensions, the last one's fastest.
+
+    Example:
+        >>> from triten.distributed.mesh_layout import offsets
+        >>> offsets((((2, 4),), ((2, 1),)))
+        [0, 1, 4, 5]
+    """
+    pairs = [pair for dimension in dimensions for pair in dimension]
+    return [sum(place) for place in product(*(range(0, size * stride, stride) for size, stride in pairs))]
+
+
+def lines(dimension: Dimension, count: int) -> list[list[int]]:
+    """The places of the ranks of each group along a dimension, of so many ranks in all.
+
+    Example:
+        >>> from triten.distributed.mesh_layout import lines
+        >>> lines(((2, 2),), 4)
+        [[0, 2], [1, 3]]
+    """
+    along = offsets((dimension,))
+    covered: set[int] = set()
+    found = []
+    for start in range(count):
+        if start not in covered:
+            line = [start + offset for offset in along]
+            covered.update(line)
+            found.append(line)
+    return found
+
+
+def coordinate(dimension: Dimension, place: int) -> int:
+    """Where along a dimension the rank is that has a place in the list."""
+    found = 0
+    for size, stride in dimension:
+        found = found * size + place // stride % size
+    return found
+
+
+def flattened(layout: Layout) -> Dimension:
+    """All dimensions as one.
+
+    Example:
+        >>> from triten.distributed.mesh_layout import contiguous, flattened
+        >>> flattened(contiguous((2, 4)))
+        ((8, 1),)
+    """
+    made: list[tuple[int, int]] = []
+    for dimension in layout:
+        for size, stride in dimension:
+            if size == 1:
+                continue
+            if made and made[-1][1] == size * stride:
+                made[-1] = (made[-1][0] * size, stride)
+            else:
+                made.append((size, stride))
+    return tuple(made) or ((1, 1),)
+
+
+def unflattened(dimension: Dimension, sizes: Sequence[int]) -> Layout:
+    """One dimension as several.
+
+    Raises:
+        ValueError: their sizes do not divide it.
+    """
+    left = list(flattened((dimension,)))
+    made: list[Dimension] = []
+    for wanted in reversed(sizes):
+        taken: list[tuple[int, int]] = []
+        while wanted > 1 and left:
+            size, stride = left.pop()
+            if size <= wanted and wanted % size == 0:
+                taken.insert(0, (size, stride))
+                wanted //= size
+            elif size > wanted and size % wanted == 0:
+                taken.insert(0, (wanted, stride))
+                left.append((size // wanted, stride * wanted))
+                wanted = 1
+            else:
+                break
+        if wanted > 1:
+            raise ValueError(
+                f"a mesh dimension of layout {dimension} cannot be unflattened into sizes {tuple(sizes)}"
+            )
+        made.insert(0, tuple(taken) or ((1, 1),))
+    if left and flattened((tuple(left),)) != ((1, 1),):
+        raise ValueError(
+            f"a mesh dimension of layout {dimension} cannot be unflattened into sizes {tuple(sizes)}"
+        )
+    return tuple(made)
+
+
+def overlaps(layout: Layout) -> bool:
+    """Whether two places of a layout are one rank."""
+    pairs = sorted((stride, size) for size, stride in flattened(layout) if size > 1)
+    return any(stride * size > above for (stride, size), (above, _) in pairwise(pairs))
+
+
+def strides_ascend(layout: Layout) -> bool:
+    """Whether the dimensions lie in the order of the list."""
+    strides = [stride for size, stride in flattened(layout) if size > 1]
+    return strides == sorted(strides, reverse=True)
+
+
+def shape_and_ranks(mesh: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape of a mesh, and its ranks in order.
+
+    Args:
+        mesh: nested sequences, an array or a tensor of integers.
+
+    Raises:
+        TypeError: there is something else in it.
+    """
+    import numpy as np
+
+    array = np.asarray(mesh.tolist() if hasattr(mesh, "tolist") else mesh)
+    if array.dtype.kind not in "iu" and array.size:
+        raise TypeError(f"DeviceMesh: expected integers for mesh, but got {mesh!r}")
+    return array.shape, tuple(map(int, array.reshape(-1)))

@@ -1,0 +1,249 @@
+"""An operator's call with distributed tensors: what was decided about it is carried out on this process's parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from sys import getrefcount
+from typing import Any
+
+from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.core.operator_entry import OperatorEntry
+from ...dispatch.tensor import Tensor
+from ...runtime.tensor_impl import TensorImpl
+from .decision import Decision, decide, tensors_of, with_tensors
+from .dtensor import DTensor, Part
+from .placements import REPLICATE, Partial
+from .redistribute import redistribute_local_tensor
+from .rules.table import rule_of
+from .spec import DTensorSpec, TensorMeta
+from .views import check_view, check_writes, tie_views
+
+__all__ = ["call", "dispatch", "implicit_replication"]
+
+MAX_DECISIONS = 1 << 14
+_OWN_REFERENCES = 3
+"""References to a counter of versions that one tensor has: its own, a variable, and the one of who counts."""
+
+_decisions: dict[Any, Decision] = {}
+
+
+class _Implicit:
+    """Whether tensors beside distributed ones are taken for replicated ones."""
+
+    depth = 0
+
+    def __enter__(self) -> None:
+        _Implicit.depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        _Implicit.depth -= 1
+
+
+def implicit_replication() -> _Implicit:
+    """A context in which tensors beside distributed ones are taken for whole ones that each process has.
+
+    Source: torch.distributed.tensor.experimental.implicit_replication.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten import distributed as dist
+        >>> from triten.distributed.tensor import ones
+        >>> from triten.distributed.tensor.experimental import implicit_replication
+        >>> dist.init_process_group("mpi", store=dist.HashStore(), rank=0, world_size=1)
+        >>> with implicit_replication():
+        ...     y = ones(2, 2, device_mesh=dist.init_device_mesh("cpu", (1,))) + tt.ones(2, 2)
+        >>> y.to_local()
+        tensor([[2., 2.],
+                [2., 2.]])
+        >>> dist.destroy_process_group()
+    """
+    return _Implicit()
+
+
+def _key_of(value: Any, name: str, by_value: bool) -> Any:
+    """What calls that look alike have in common of an argument; of floats the class, unless a rule asks for more."""
+    cls = value.__class__
+    if cls is DTensor:
+        return value._data.spec
+    if cls is float and not by_value:
+        return float
+    if isinstance(value, TensorImpl):
+        if isinstance(value, DTensor):
+            return value._dtensor_spec
+        if value._spec.numel != 1 and not _Implicit.depth:
+            raise RuntimeError(
+                f"{name}: got mixed tt.Tensor and DTensor, need to convert all tt.Tensor to DTensor before calling "
+                "distributed operators! distribute_tensor and DTensor.from_local do, and implicit_replication() takes "
+                "them for replicated ones"
+            )
+        return value._spec
+    if cls is tuple or cls is list:
+        return tuple([_key_of(each, name, by_value) for each in value])
+    return (cls, value)
+
+
+def dispatch(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Compute an operator on distributed tensors, with arguments as a caller writes them."""
+    return call(func._entry, func.bind(args, kwargs))
+
+
+def call(op: OperatorEntry, values: Sequence[Any]) -> Any:
+    """Compute an operator on distributed tensors.
+
+    Args:
+        op: the operator.
+        values: all its arguments, in the schema's order.
+
+    Raises:
+        RuntimeError: there is a tensor beside distributed ones, or meshes differ.
+    """
+    rule = rule_of(op.name, op)
+    by_value = rule.by_value
+    key = (op, *[_key_of(each, op.name, by_value) for each in values])
+    decision = _decisions.get(key)
+    if decision is None:
+        if len(_decisions) >= MAX_DECISIONS:
+            _decisions.clear()
+        decision = _decisions[key] = decide(op, rule, values)
+    direct = decision.direct
+    given = tensors_of(values) if direct is None else [values[place] for place in direct]
+    if decision.reduced:
+        for place in decision.reduced:
+            _reduce_in_place(given[place], op.name)
+        return call(op, values)
+    if decision.writes:
+        check_writes(given, decision.writes, op.name)
+    parts = _parts(decision, given)
+    if decision.is_outside:
+        return _outside(decision, given)
+    found = _compute(decision, op, values, parts)
+    for place in decision.copied_back:
+        _copy_back(given[place], parts[place], decision.targets[place])
+    for place in decision.writes:
+        if isinstance(given[place], DTensor) and not given[place]._spec.is_inference:
+            given[place].version_cell()[0] += 1
+    if isinstance(found, tuple | list):
+        made = _wrapped_list(decision, given, found)
+    else:
+        made = _wrapped(decision, given, found, 0)
+    if decision.viewed is not None:
+        tie_views(decision.viewed, decision.sources, given, made)
+    return made
+
+
+def _parts(decision: Decision, given: Sequence[Any]) -> list[Any]:
+    """This process's parts of tensors, as they must lie."""
+    parts = []
+    place = 0
+    for tensor in given:
+        if isinstance(tensor, DTensor):
+            part: Part = tensor._data
+            local = part.tensor
+            if part.base is not None:
+                check_view(tensor, part, decision.call.name)
+        else:
+            local = tensor
+        source = decision.sources[place]
+        if source is not None:
+            local = redistribute_local_tensor(local, source, decision.targets[place])
+        parts.append(local)
+        place += 1  # noqa: SIM113 - on the way of every call
+    return parts
+
+
+def _compute(decision: Decision, op: OperatorEntry, values: Sequence[Any], parts: Sequence[Any]) -> Any:
+    if decision.direct is None:
+        own = with_tensors(values, parts)
+    else:
+        own = list(values)
+        for place, part in zip(decision.direct, parts, strict=True):
+            own[place] = part
+    for place, value in decision.replaced.items():
+        own[place] = value
+    if decision.local is None:
+        return op.call(*own)
+    named = dict(zip([argument.name for argument in op.schema.arguments], own, strict=True))
+    return decision.local(decision.func, named, decision.call, decision.targets)
+
+
+def _copy_back(tensor: Any, part: Tensor, target: DTensorSpec) -> None:
+    tensor._local_tensor.copy_(redistribute_local_tensor(part, target, tensor._dtensor_spec))
+
+
+def _reduce_in_place(tensor: Any, name: str) -> None:
+    """Have a tensor that is to be written to hold what its parts are reduced to.
+
+    Raises:
+        RuntimeError: another tensor shares its memory, and would not see what is written.
+    """
+    cell = tensor._version_cell
+    # A tensor and all that share its memory have one counter of versions.
+    if tensor._data.base is not None or (cell is not None and getrefcount(cell) > _OWN_REFERENCES):
+        raise RuntimeError(
+            f"{name}: in-place operations that require placement changes are not supported: {tensor._dtensor_spec} has "
+            "views, or autograd keeps it"
+        )
+    spec: DTensorSpec = tensor._dtensor_spec
+    whole = spec.placed([REPLICATE if isinstance(each, Partial) else each for each in spec.placements])
+    tensor._data = Part(redistribute_local_tensor(tensor._local_tensor, spec, whole), whole)
+
+
+def _wrapped_list(decision: Decision, given: Sequence[Any], found: Sequence[Any]) -> Any:
+    """Results of parts, those in lists too, as distributed tensors."""
+    made: list[Any] = []
+    at = 0
+    for each in found:
+        if isinstance(each, tuple | list):
+            made.append([_wrapped(decision, given, part, at + place) for place, part in enumerate(each)])
+            at += len(each)
+        else:
+            made.append(_wrapped(decision, given, each, at))
+            at += each is not None
+    return made if found.__class__ is list else tuple(made)  # of named tuples the fields do not matter here
+
+
+def _wrapped(decision: Decision, given: Sequence[Any], value: Any, place: int) -> Any:
+    """A result of parts as a distributed tensor; what is no tensor as it is."""
+    if not isinstance(value, TensorImpl):
+        return value
+    results = decision.results
+    returned = decision.returned[place] if place < len(decision.returned) else None
+    if returned is not None:
+        return given[returned]
+    if results is None:
+        mesh = decision.call.tensors[0].mesh
+        meta = TensorMeta(tuple(value.shape), tuple(value.stride()), value.dtype)
+        return DTensor.of(value, DTensorSpec(mesh, (REPLICATE,) * mesh.ndim, meta, value.device))  # type: ignore[arg-type]
+    spec = results[place]
+    own = value._spec
+    if own.sizes != spec.local_shape or own.device is not spec.device:
+        if tuple(own.sizes) != spec.local_shape:
+            raise RuntimeError(
+                f"{decision.call.name}: expected a part of shape {spec.local_shape} of {spec}, but its rule for "
+                f"{', '.join(map(str, decision.targets))} gave one of {tuple(own.sizes)}"
+            )
+        if own.device != spec.device:
+            spec = results[place] = DTensorSpec(spec.mesh, spec.placements, spec.tensor_meta, own.device)
+    return DTensor.of(value, spec)  # type: ignore[arg-type]
+
+
+def _outside(decision: Decision, given: Sequence[Any]) -> Any:
+    """What an operator gives in a process that is not in the mesh: tensors of which it has nothing.
+
+    Raises:
+        RuntimeError: nothing is known of its results.
+    """
+    specs = decision.results
+    if specs is None:
+        mesh = decision.call.tensors[0].mesh
+        raise RuntimeError(
+            f"{decision.call.name}: cannot be computed in a process outside of the mesh {mesh}"
+        )
+    empty = given[0]._local_tensor if isinstance(given[0], DTensor) else given[0]
+    made = [
+        given[returned]
+        if returned is not None
+        else DTensor.of(empty.new_empty((0,), dtype=spec.tensor_meta.dtype), spec)
+        for spec, returned in zip(specs, decision.returned, strict=True)
+    ]
+    return made[0] if len(made) == 1 else tuple(made)

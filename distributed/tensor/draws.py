@@ -1,0 +1,67 @@
+"""Random numbers of a part: those that the whole tensor would have, drawn where they are needed.
+
+Draws are numbered (`dispatch/structured/meta/draws.py`): element i of a tensor in C order has a Philox counter that
+follows from i. So a process draws a range of elements by setting its generator to the first one's counter. All
+processes need one seed and one offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+from ...dispatch.generated import functions as ops
+from ...dispatch.random import default_generator_of
+from ...dispatch.tensor import Tensor
+from .shards import compute_local_shape_and_global_offset
+from .spec import DTensorSpec
+
+__all__ = ["drawn_part"]
+
+BLOCK = 1 << 22
+"""Elements drawn at a time, of those that a part along another dimension than the first does not need all of."""
+
+Draw = Callable[[Tensor], Tensor]
+"""Gives as many numbers as a tensor has elements."""
+
+
+def drawn_part(draw: Draw, local: Tensor, spec: DTensorSpec, generator: Any = None) -> Tensor:
+    """The random numbers of this process's part of a tensor.
+
+    Args:
+        draw: gives numbers for a tensor of one dimension, from the generator.
+        local: a tensor of the part's dtype and device.
+        spec: what it is a part of.
+        generator: the generator; the device's if nothing is said.
+    """
+    shape, mesh = spec.shape, spec.mesh
+    if local.is_meta:
+        return draw(local)
+    if generator is None:
+        generator = default_generator_of(local.device)
+    first, total = generator.get_offset(), prod(shape)
+    sample = draw(ops.empty(4, dtype=local.dtype, device=local.device))
+    each = generator.get_offset() - first  # counters for four elements
+    part, offset = compute_local_shape_and_global_offset(shape, mesh, spec.placements)
+    made = sample.new_empty(part)
+    if made.numel():
+        row = prod(shape[1:])
+        begin, rows = (offset[0], part[0]) if shape else (0, 1)
+        step = rows if part[1:] == shape[1:] else max(BLOCK // max(row, 1), 1)
+        for start in range(begin, begin + rows, step):
+            count = min(step, begin + rows - start)
+            from_ = start * row
+            skipped = from_ % 4
+            generator.set_offset(first + (from_ - skipped) // 4 * each)
+            numbers = draw(ops.empty(skipped + count * row, dtype=local.dtype, device=local.device))[skipped:]
+            found = numbers.view(count, *shape[1:]) if shape else numbers.view(())
+            for dim in range(1, len(shape)):
+                if part[dim] != shape[dim]:
+                    found = found.narrow(dim, offset[dim], part[dim])
+            if count == rows:
+                made = found.contiguous()
+            else:
+                made.narrow(0, start - begin, count).copy_(found)
+    generator.set_offset(first + -(-total * each // 4))
+    return made

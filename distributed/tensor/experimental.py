@@ -1,0 +1,119 @@
+"""Functions of parts, and tensors beside distributed ones (`torch.distributed.tensor.experimental`)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...dispatch.layers import pytree
+from ...dispatch.tensor import Tensor
+from ..mesh import DeviceMesh
+from .dispatch import implicit_replication
+from .dtensor import DTensor
+from .placements import Placement
+
+__all__ = ["implicit_replication", "local_map"]
+
+Placements = Sequence[Placement] | None
+"""How one tensor lies; None for what is none."""
+
+
+def local_map(
+    func: Callable[..., Any] | None = None,
+    out_placements: Placements | tuple[Placements, ...] = None,
+    in_placements: Sequence[Placements] | None = None,
+    in_grad_placements: Sequence[Placements] | None = None,
+    device_mesh: DeviceMesh | None = None,
+    *,
+    redistribute_inputs: bool = False,
+) -> Callable[..., Any]:
+    """Call a function on the parts of distributed tensors (`torch.distributed.tensor.experimental.local_map`).
+
+    Args:
+        func: takes and gives plain tensors; a decorator is made if nothing is said.
+        out_placements: how its result lies, as a list; for several results a tuple of such lists.
+        in_placements: how each argument must lie; None for any way, or for what is no distributed tensor.
+        in_grad_placements: how the gradients of the parts lie, if otherwise than the arguments.
+        device_mesh: the mesh of the results; that of the first distributed argument if nothing is said.
+        redistribute_inputs: whether arguments that lie otherwise are redistributed.
+
+    Raises:
+        ValueError: an argument lies otherwise than `in_placements` says.
+        AssertionError: there are not as many placements as arguments or results.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten import distributed as dist
+        >>> from triten.distributed.tensor import Shard, ones
+        >>> from triten.distributed.tensor.experimental import local_map
+        >>> dist.init_process_group("mpi", store=dist.HashStore(), rank=0, world_size=1)
+        >>> double = local_map(lambda part: 2 * part, out_placements=[Shard(0)])
+        >>> double(ones(2, device_mesh=dist.init_device_mesh("cpu", (1,)))).to_local()
+        tensor([2., 2.])
+        >>> dist.destroy_process_group()
+    """
+    if func is None:
+        return functools.partial(
+            local_map,
+            out_placements=out_placements,
+            in_placements=in_placements,
+            in_grad_placements=in_grad_placements,
+            device_mesh=device_mesh,
+            redistribute_inputs=redistribute_inputs,
+        )
+    function = func
+
+    @functools.wraps(function)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        flat, structure = pytree.tree_flatten(args)
+        if in_placements is not None and len(in_placements) != len(flat):
+            raise AssertionError(
+                f"in_placements length {len(in_placements)} does not match the number of input args {len(flat)}!"
+            )
+        mesh = device_mesh
+        parts = []
+        for place, argument in enumerate(flat):
+            if isinstance(argument, DTensor):
+                mesh = mesh or argument.device_mesh
+                wanted = None if in_placements is None else in_placements[place]
+                grads = None if in_grad_placements is None else in_grad_placements[place]
+                parts.append(_part(argument, wanted, grads, redistribute_inputs))
+            else:
+                parts.append(argument)
+        found = function(*pytree.tree_unflatten(parts, structure), **kwargs)
+        if not any(isinstance(each, DTensor) for each in flat):
+            return found
+        results, made = pytree.tree_flatten(found)
+        several: Any = out_placements if isinstance(out_placements, tuple) else (out_placements,)
+        if len(several) != len(results):
+            raise AssertionError(
+                f"local_map requires one PlacementType be provided for each output value, received {len(several)} "
+                f"out_placements but {len(results)} is expected!"
+            )
+        placed = [_placed(each, mesh, wanted) for each, wanted in zip(results, several, strict=True)]
+        return pytree.tree_unflatten(placed, made)
+
+    return mapped
+
+
+def _part(argument: DTensor, wanted: Placements, grads: Placements, redistributes: bool) -> Tensor:
+    if wanted is not None and argument.placements != tuple(wanted):
+        if not redistributes:
+            raise ValueError(
+                f"arg {argument} in local_map has a mismatched placements: arg placements is {argument.placements} but "
+                f"the input placements is {tuple(wanted)}! If redistribute_inputs is wanted, set "
+                "redistribute_inputs=True to local_map."
+            )
+        argument = argument.redistribute(placements=wanted)
+    return argument.to_local(grad_placements=grads)
+
+
+def _placed(result: Any, mesh: DeviceMesh | None, wanted: Placements) -> Any:
+    if isinstance(result, Tensor):
+        if isinstance(result, DTensor):
+            raise AssertionError(f"local_map: expected a plain tensor as output, but got {result}")
+        return DTensor.from_local(result, mesh, wanted)
+    if wanted is not None:
+        raise AssertionError(f"Non-tensor output {result} expects None placements but received {wanted}!")
+    return result

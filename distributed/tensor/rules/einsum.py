@@ -1,0 +1,69 @@
+"""Operators whose dimensions have letters: parts along one give parts along it, or sums where the result lacks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..placements import REPLICATE, Partial, Placement, Shard
+from .rule import Invocation, Strategy
+
+__all__ = ["einsum", "lettered"]
+
+SUM = Partial("sum")
+
+
+def lettered(
+    call: Invocation, inputs: Sequence[str], outputs: Sequence[str], whole: str = "", linear: bool = True
+) -> list[Strategy]:
+    """A strategy for each letter.
+
+    Args:
+        call: the operator and its arguments.
+        inputs: a letter for each dimension of each tensor among the arguments.
+        outputs: the same of each result.
+        whole: letters along which nothing can be a part.
+        linear: whether what lacks a letter is a sum over it; else such letters are whole.
+    """
+    found = []
+    for letter in dict.fromkeys("".join(inputs)):
+        if letter in whole or not (linear or all(letter in each for each in outputs)):
+            continue
+        found.append(
+            Strategy(
+                tuple(Shard(each.index(letter)) if letter in each else SUM for each in outputs),
+                tuple(Shard(each.index(letter)) if letter in each else REPLICATE for each in inputs),
+            )
+        )
+    return found
+
+
+def _partials(call: Invocation) -> list[Strategy]:
+    """Linear in each tensor while the others are whole."""
+    found = []
+    for place in range(len(call.tensors)):
+        now = call.current(place)
+        if isinstance(now, Partial) and (now.is_partial("sum") or now.is_partial("avg")):
+            wanted: list[Placement] = [REPLICATE] * len(call.tensors)
+            wanted[place] = now
+            found.append(Strategy((now,) * len(call.results), tuple(wanted)))
+    return found
+
+
+def einsum(equation: str) -> Callable[[Invocation], list[Strategy]]:
+    """The strategies of a product that is linear in each of its tensors.
+
+    Args:
+        equation: as `tt.einsum` has it.
+
+    Example:
+        >>> from triten.distributed.tensor.rules.einsum import einsum
+        >>> from triten.distributed.tensor.rules.rule import Invocation
+        >>> for strategy in einsum("mk,kn->mn")(Invocation("aten::mm", {}, [], [])):
+        ...     print(*strategy.inputs, "->", *strategy.outputs)
+        S(0) R -> S(0)
+        S(1) S(0) -> P(sum)
+        R S(1) -> S(1)
+    """
+    left, _, right = equation.partition("->")
+    inputs, outputs = left.split(","), right.split(",")
+    return lambda call: lettered(call, inputs, outputs) + _partials(call)

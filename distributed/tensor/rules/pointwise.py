@@ -1,0 +1,138 @@
+"""Operators on each element by itself, with broadcasting; linear ones compute on what is left to be reduced."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..placements import REPLICATE, Partial, Placement, Shard
+from .rule import Invocation, Rule, Strategy
+
+__all__ = ["POINTWISE", "RULES", "pointwise", "shards_of_broadcast"]
+
+
+def shards_of_broadcast(shape: Sequence[int], shapes: Sequence[Sequence[int]]) -> list[tuple[Placement, ...]]:
+    """For each dimension of a result, how the tensors that it was broadcast from lie if it is a shard along it."""
+    found = []
+    for dim, size in enumerate(shape):
+        placements: list[Placement] = []
+        for each in shapes:
+            own = dim - (len(shape) - len(each))
+            placements.append(REPLICATE if own < 0 or (each[own] == 1 and size != 1) else Shard(own))
+        found.append(tuple(placements))
+    return found
+
+
+def _reductions(call: Invocation) -> list[Partial]:
+    """The reductions that are left to do to arguments and that commute with sums and factors."""
+    found: list[Partial] = []
+    for place in range(len(call.tensors)):
+        now = call.current(place)
+        if isinstance(now, Partial) and (now.is_partial("sum") or now.is_partial("avg")) and now not in found:
+            found.append(now)
+    return found
+
+
+def _shards(call: Invocation) -> list[Strategy]:
+    results = len(call.results)
+    shape = call.results[0].shape if results else call.tensors[0].shape
+    return [
+        Strategy((Shard(dim),) * results, placements)
+        for dim, placements in enumerate(shards_of_broadcast(shape, [each.shape for each in call.tensors]))
+    ]
+
+
+def pointwise(call: Invocation) -> list[Strategy]:
+    """Shards along a dimension, of what has it."""
+    return _shards(call)
+
+
+def _additive(call: Invocation) -> list[Strategy]:
+    """Linear in all its tensors together."""
+    numbers = any(isinstance(call.get(name), int | float | complex) for name in ("other",))
+    found = [
+        Strategy((partial,) * len(call.results), (partial,) * len(call.tensors))
+        for partial in _reductions(call)
+        if not numbers or partial.is_partial("avg")
+    ]
+    return _shards(call) + found
+
+
+def _partial_in(call: Invocation, places: Sequence[int]) -> list[Strategy]:
+    """Linear in one tensor while the others are whole."""
+    return [
+        Strategy(
+            (partial,) * len(call.results),
+            tuple(partial if place == at else REPLICATE for place in range(len(call.tensors))),
+        )
+        for partial in _reductions(call)
+        for at in places
+        if call.current(at) == partial
+    ]
+
+
+def _multiplicative(call: Invocation) -> list[Strategy]:
+    """Linear in each of its tensors."""
+    return _shards(call) + _partial_in(call, range(len(call.tensors)))
+
+
+def _linear_in_first(call: Invocation) -> list[Strategy]:
+    """Linear in its first tensor."""
+    return _shards(call) + _partial_in(call, (0,))
+
+
+def _converted(call: Invocation) -> list[Strategy]:
+    """A conversion: linear if the numbers stay such."""
+    exact = call.results[0].dtype.is_floating_point or call.results[0].dtype.is_complex
+    return _shards(call) + (_partial_in(call, (0,)) if exact else [])
+
+
+def _unchanged(call: Invocation) -> list[Strategy]:
+    """The same elements, whatever is left to do to them."""
+    now = call.current(0)
+    return [*_shards(call), Strategy((now,) * len(call.results), (now,))]
+
+
+def _made_like(call: Invocation) -> list[Strategy]:
+    """New elements, for which those of the argument do not matter."""
+    now = call.current(0)
+    return _shards(call) + [Strategy((REPLICATE,), (now,))] * isinstance(now, Partial)
+
+
+def _filled(call: Invocation) -> list[Strategy]:
+    """Elements that are written over."""
+    found = _shards(call)
+    return [each for each in found if len(each.inputs) == len(call.tensors)]
+
+
+def _copied(call: Invocation) -> list[Strategy]:
+    """One tensor's elements into another's places."""
+    now = call.current(0)
+    both = [Strategy((now,) * len(call.results), (now, now))] if call.current(1) == now else []
+    return _shards(call) + both
+
+
+POINTWISE = Rule(pointwise)
+_FAMILIES = (
+    (_additive, "add.Tensor add_.Tensor sub.Tensor sub_.Tensor rsub.Tensor"),
+    (_multiplicative, "mul.Tensor mul_.Tensor mul.Scalar mul_.Scalar"),
+    (
+        _linear_in_first,
+        "div.Tensor div_.Tensor div.Scalar div_.Scalar neg neg_ native_dropout_backward threshold_backward "
+        "gelu_backward silu_backward sigmoid_backward tanh_backward leaky_relu_backward elu_backward hardtanh_backward "
+        "hardsigmoid_backward hardswish_backward softplus_backward mish_backward logit_backward",
+    ),
+    (_converted, "_to_copy"),
+    (_unchanged, "alias clone detach detach_ lift_fresh lift_fresh_copy positive zeros_like view_as_real"),
+    (_made_like, "empty_like full_like ones_like"),
+    (_filled, "fill_.Scalar fill_.Tensor"),
+    (_copied, "copy_"),
+    (_unchanged, "zero_"),
+    (
+        pointwise,
+        "masked_fill.Scalar masked_fill.Tensor masked_fill_.Scalar masked_fill_.Tensor where.self where.ScalarOther "
+        "where.ScalarSelf where.Scalar native_dropout_backward clamp clamp_ clamp.Tensor bernoulli_.Tensor "
+        "_conj _neg_view resolve_conj resolve_neg isnan isinf isfinite angle view_as_complex",
+    ),
+)
+RULES = {f"aten::{name}": Rule(strategies) for strategies, names in _FAMILIES for name in names.split()}
+"""The rules of the family. Other operators with the tag `pointwise` have the one of shards."""

@@ -1,0 +1,127 @@
+"""What a rule is, and what it is asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ..placements import REPLICATE, Placement, Shard
+from ..spec import DTensorSpec, TensorMeta
+
+__all__ = ["Group", "Invocation", "Rule", "Strategy"]
+
+
+class Strategy(NamedTuple):
+    """One way of computing an operator on parts: how results lie if arguments lie so, along one mesh dimension.
+
+    Attributes:
+        outputs: a placement for each tensor that is returned.
+        inputs: a placement for each tensor among the arguments; None for one that may lie as it does.
+    """
+
+    outputs: tuple[Placement | None, ...]
+    inputs: tuple[Placement | None, ...]
+
+
+class Invocation:
+    """A call of an operator: its arguments, with specs in the place of tensors.
+
+    Attributes:
+        name: the operator's full name.
+        values: its arguments by name, also those that were left out.
+        tensors: the specs of its tensors, those in lists too, in order.
+        results: shape, strides and dtype of each tensor that it returns.
+        count: how many processes lie along the mesh dimension.
+        divided: for each tensor, how many parts earlier mesh dimensions make of each of its dimensions.
+        results_divided: the same of the results.
+        place: the mesh dimension.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        values: dict[str, Any],
+        tensors: Sequence[DTensorSpec],
+        results: Sequence[TensorMeta],
+    ) -> None:
+        self.name = name
+        self.values = values
+        self.tensors = list(tensors)
+        self.results = list(results)
+        self.count = 1
+        self.place = 0
+        self.divided: list[dict[int, int]] = [{} for _ in tensors]
+        self.results_divided: list[dict[int, int]] = [{} for _ in results]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An argument, or a default where the operator has none of the name."""
+        return self.values.get(name, default)
+
+    def index(self, spec: DTensorSpec) -> int:
+        """The place of a spec among the tensors."""
+        return next(place for place, each in enumerate(self.tensors) if each is spec)
+
+    def current(self, place: int) -> Placement:
+        """How a tensor lies along this mesh dimension now."""
+        return self.tensors[place].placements[self.place]
+
+    def is_even(self, place: int, dim: int) -> bool:
+        """Whether all parts of an argument along a dimension are of one size."""
+        return self._divides(self.tensors[place].shape[dim], self.divided[place].get(dim, 1))
+
+    def is_even_result(self, place: int, dim: int) -> bool:
+        """Whether all parts of a result along a dimension are of one size."""
+        return self._divides(self.results[place].shape[dim], self.results_divided[place].get(dim, 1))
+
+    def _divides(self, size: int, divided: int) -> bool:
+        return size % (divided * self.count) == 0
+
+
+class Group(NamedTuple):
+    """Tensors of a call whose placements depend on each other, and on no others.
+
+    Attributes:
+        outputs: their places among the results.
+        inputs: their places among the arguments' tensors.
+        strategies: for these.
+    """
+
+    outputs: tuple[int, ...]
+    inputs: tuple[int, ...]
+    strategies: Sequence[Strategy]
+
+
+class Rule(NamedTuple):
+    """How an operator computes on parts.
+
+    Attributes:
+        strategies: the ways of one mesh dimension; the first of equal cost is taken.
+        sizes: the argument that is the result's shape, if there is one: a part gets the part's.
+        groups: in the place of `strategies` where there are lists of tensors.
+        by_value: the numbers on which the strategies depend, beside what stands in every key.
+        local: in the place of the operator, what computes a part: it takes the operator, this process's arguments by
+            name, and the invocation and inputs' specs of which they are parts.
+        unscaled: the argument that is written only where gradients are unscaled (``grad_scale``).
+        replicates: whether computing on whole tensors is all that can be done, so that nobody is warned.
+    """
+
+    strategies: Callable[[Invocation], Sequence[Strategy]] | None = None
+    sizes: str | None = None
+    groups: Callable[[Invocation], Sequence[Group]] | None = None
+    by_value: bool = False
+    local: Callable[..., Any] | None = None
+    unscaled: str | None = None
+    replicates: bool = False
+
+
+def replicated(call: Invocation) -> Strategy:
+    """All tensors are whole."""
+    return Strategy((REPLICATE,) * len(call.results), (REPLICATE,) * len(call.tensors))
+
+
+def shard(dim: int | None) -> Placement:
+    """A shard along a dimension; the whole where there is no such dimension."""
+    return REPLICATE if dim is None else Shard(dim)

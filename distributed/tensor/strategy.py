@@ -1,0 +1,112 @@
+"""Which way of computing an operator on parts is taken: the one with the least communication."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .placements import Partial, Placement, Replicate, Shard
+from .rules.rule import Group, Invocation, Rule, Strategy, replicated
+from .spec import DTensorSpec
+
+__all__ = ["IMPOSSIBLE", "choose"]
+
+IMPOSSIBLE = float("inf")
+LATENCY = 1e4
+"""What beginning a communication costs, in bytes that could be sent meanwhile."""
+COPY = 1e-3
+"""What a byte costs that only memory carries."""
+
+
+def transition_cost(now: Placement, wanted: Placement, nbytes: float, count: int) -> float:
+    """What it costs, in bytes sent, that a tensor lies otherwise along a mesh dimension of so many processes."""
+    if now == wanted:
+        return 0.0
+    if count == 1 and not isinstance(wanted, Partial):
+        return COPY
+    if isinstance(now, Replicate):
+        return COPY * nbytes + COPY
+    if isinstance(wanted, Partial):
+        return IMPOSSIBLE
+    sent = nbytes * (count - 1) / count
+    if isinstance(now, Shard):
+        return LATENCY + (sent if isinstance(wanted, Replicate) else sent / count)
+    return LATENCY + (2 * sent if isinstance(wanted, Replicate) else sent)
+
+
+def _nbytes(spec: DTensorSpec, place: int) -> float:
+    """Bytes of what the processes along a mesh dimension share."""
+    total = float(spec.tensor_meta.dtype.itemsize)
+    for size in spec.shape:
+        total *= size
+    for other, placement in enumerate(spec.placements):
+        if other != place and isinstance(placement, Shard):
+            total /= spec.mesh.size(other)
+    return total
+
+
+def _cost(call: Invocation, group: Group, strategy: Strategy, fixed: dict[int, int | None]) -> float:
+    total = 0.0
+    for place, wanted in zip(group.inputs, strategy.inputs, strict=True):
+        if wanted is None:
+            continue
+        spec = call.tensors[place]
+        now = spec.placements[call.place]
+        if place in fixed and now != wanted:
+            return IMPOSSIBLE
+        total += transition_cost(now, wanted, _nbytes(spec, call.place), call.count)
+    for place, made in zip(group.outputs, strategy.outputs, strict=True):
+        for written, result in fixed.items():
+            if result == place and made != call.tensors[written].placements[call.place]:
+                return IMPOSSIBLE
+    return total
+
+
+def choose(
+    call: Invocation, rule: Rule, fixed: dict[int, int | None]
+) -> tuple[list[list[Placement]], list[list[Placement]]] | None:
+    """How an operator's results lie, and how its arguments must.
+
+    Args:
+        call: the operator and its arguments.
+        rule: the operator's.
+        fixed: the tensors that it writes, which must lie as they do, and which result each is.
+
+    Returns:
+        A placement for each mesh dimension, of each result and of each tensor among the arguments; None if there is no
+        way that leaves what is written where it is.
+    """
+    mesh = call.tensors[0].mesh
+    outputs: list[list[Placement]] = [[] for _ in call.results]
+    inputs: list[list[Placement]] = [[] for _ in call.tensors]
+    for place in range(mesh.ndim):
+        call.place, call.count = place, mesh.size(place)
+        for group in _groups(call, rule):
+            best, cost = None, IMPOSSIBLE
+            for strategy in group.strategies:
+                found = _cost(call, group, strategy, fixed)
+                if found < cost:
+                    best, cost = strategy, found
+            if best is None:
+                return None
+            for at, wanted in zip(group.inputs, best.inputs, strict=True):
+                chosen = call.tensors[at].placements[place] if wanted is None else wanted
+                inputs[at].append(chosen)
+                _divide(call.divided[at], chosen, call.count)
+            for at, made in zip(group.outputs, best.outputs, strict=True):
+                if made is not None:
+                    outputs[at].append(made)
+                    _divide(call.results_divided[at], made, call.count)
+    return outputs, inputs
+
+
+def _groups(call: Invocation, rule: Rule) -> Sequence[Group]:
+    if rule.groups is not None:
+        return rule.groups(call)
+    found = [] if rule.strategies is None else list(rule.strategies(call))
+    everything = tuple(range(len(call.results))), tuple(range(len(call.tensors)))
+    return [Group(*everything, [replicated(call), *found])]
+
+
+def _divide(divided: dict[int, int], placement: Placement, count: int) -> None:
+    if isinstance(placement, Shard):
+        divided[placement.dim] = divided.get(placement.dim, 1) * count

@@ -1,0 +1,161 @@
+"""What processes along one dimension of a mesh say to each other so that a tensor lies otherwise.
+
+Each function takes this process's part and gives its new one. Parts are those of `tt.chunk`, and may be of several
+sizes: where a collective wants one size, they are padded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from ...dispatch.generated import functions as ops
+from ...dispatch.tensor import Tensor
+from .. import collectives
+from ..mesh import DeviceMesh
+from .placements import Partial, Placement, Replicate, Shard
+from .shards import shard_range
+
+__all__ = ["change", "counters"]
+
+counters: list[Counter[str]] = []
+"""Each counts the communications that are begun, by the name of the collective."""
+
+
+def _counted(name: str) -> None:
+    for counter in counters:
+        counter[name] += 1
+
+
+def change(
+    local: Tensor, mesh: DeviceMesh, place: int, source: Placement, target: Placement, sizes: Sequence[int]
+) -> Tensor:
+    """A part of a tensor that lies otherwise along one dimension of a mesh.
+
+    Args:
+        local: this process's part.
+        mesh: the processes.
+        place: the dimension of the mesh.
+        source: how the tensor lies along it.
+        target: how it shall lie.
+        sizes: the sizes of what the processes along the dimension share.
+
+    Raises:
+        RuntimeError: there is no such transition.
+    """
+    count, number = mesh.size(place), (mesh.get_coordinate() or ())[place]
+    if isinstance(source, Shard):
+        if isinstance(target, Replicate):
+            return _gathered(local, mesh, place, source.dim, sizes)
+        if isinstance(target, Shard):
+            return _exchanged(local, mesh, place, source.dim, target.dim, sizes)
+    elif isinstance(source, Replicate):
+        if isinstance(target, Shard):
+            size, begin = shard_range(sizes[target.dim], count, number)
+            return local.narrow(target.dim, begin, size).clone(memory_format=_contiguous())
+        if isinstance(target, Partial):
+            return _one_of_many(local, target, number)
+    elif isinstance(source, Partial):
+        if isinstance(target, Replicate):
+            return _reduced(local, mesh, place, source)
+        if isinstance(target, Shard):
+            return _reduced_part(local, mesh, place, source, target.dim, sizes)
+    raise RuntimeError(f"redistribute from {source} to {target} not supported yet")
+
+
+def _contiguous() -> Any:
+    from ... import contiguous_format
+
+    return contiguous_format
+
+
+def _padded(tensor: Tensor, dim: int, size: int) -> Tensor:
+    """A tensor with zeros after its elements along a dimension."""
+    missing = size - int(tensor.shape[dim])
+    if not missing:
+        return tensor
+    shape = list(tensor.shape)
+    shape[dim] = missing
+    return ops.cat([tensor, tensor.new_zeros(shape)], dim)
+
+
+def _gathered(local: Tensor, mesh: DeviceMesh, place: int, dim: int, sizes: Sequence[int]) -> Tensor:
+    count = mesh.size(place)
+    _counted("all_gather_into_tensor")
+    full = -(-sizes[dim] // count)
+    part = _padded(local, dim, full).contiguous()
+    output = part.new_empty((count, *part.shape))
+    collectives.all_gather_into_tensor(output, part, group=mesh.get_group(place))
+    shape = list(part.shape)
+    if dim == 0:
+        shape[0] *= count
+        whole = output.view(shape)
+    else:
+        shape[dim] *= count
+        whole = output.movedim(0, dim).reshape(shape)
+    return whole if shape[dim] == sizes[dim] else whole.narrow(dim, 0, sizes[dim]).contiguous()
+
+
+def _reduced(local: Tensor, mesh: DeviceMesh, place: int, partial: Partial) -> Tensor:
+    _counted("all_reduce")
+    given = partial.before(local)
+    # The reduction writes: not into what somebody else holds.
+    given = given.clone(memory_format=_contiguous()) if given is local else given.contiguous()
+    collectives.all_reduce(given, partial.reduction, group=mesh.get_group(place))
+    result: Tensor = partial.after(given)
+    return result
+
+
+def _reduced_part(
+    local: Tensor, mesh: DeviceMesh, place: int, partial: Partial, dim: int, sizes: Sequence[int]
+) -> Tensor:
+    count, number = mesh.size(place), (mesh.get_coordinate() or ())[place]
+    _counted("reduce_scatter_tensor")
+    full = -(-sizes[dim] // count)
+    given = _padded(partial.before(local), dim, full * count)
+    if dim:
+        shape = list(given.shape)
+        given = given.reshape(*shape[:dim], count, full, *shape[dim + 1 :]).movedim(dim, 0)
+    given = given.contiguous()
+    shape = list(local.shape)
+    shape[dim] = full
+    output = given.new_empty(shape)
+    collectives.reduce_scatter_tensor(output, given, partial.reduction, group=mesh.get_group(place))
+    size, _ = shard_range(sizes[dim], count, number)
+    result: Tensor = partial.after(output)
+    return result if size == full else result.narrow(dim, 0, size).contiguous()
+
+
+def _exchanged(
+    local: Tensor, mesh: DeviceMesh, place: int, source: int, target: int, sizes: Sequence[int]
+) -> Tensor:
+    count, number = mesh.size(place), (mesh.get_coordinate() or ())[place]
+    _counted("all_to_all_single")
+    own_target, _ = shard_range(sizes[target], count, number)
+    ranges = [shard_range(sizes[target], count, rank) for rank in range(count)]
+    pieces = [local.narrow(target, begin, size).reshape(-1) for size, begin in ranges]
+    given = ops.cat(pieces)
+    shapes = []
+    for rank in range(count):
+        shape = [int(size) for size in local.shape]
+        shape[source], shape[target] = shard_range(sizes[source], count, rank)[0], own_target
+        shapes.append(shape)
+    counts = [prod(shape) for shape in shapes]
+    output = local.new_empty(sum(counts))
+    collectives.all_to_all_single(
+        output, given, counts, [int(each.numel()) for each in pieces], group=mesh.get_group(place)
+    )
+    return ops.cat(
+        [each.view(shape) for each, shape in zip(output.split(counts), shapes, strict=True)], source
+    )
+
+
+def _one_of_many(local: Tensor, partial: Partial, number: int) -> Tensor:
+    """What a process gives to a reduction whose result is a tensor that all have."""
+    if partial.reduce_op in ("avg", "max", "min", "band", "bor") and partial.is_partial(partial.reduce_op):
+        return local
+    if partial.reduce_op == "product":
+        return local if number == 0 else ops.ones_like(local)
+    return local if number == 0 else ops.zeros_like(local)

@@ -1,0 +1,118 @@
+"""What a rank holds: parameters, gradients, states, activations, and what communication needs, by the strategies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from .mesh import Mesh
+from .pipeline import held_microbatches
+from .stage import gradient_copies
+from .strategies import FullyShard, Pipeline, TensorParallel
+from .timeline import Lifetime, PlannedParameter, Timeline
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """Bytes of one rank. `activations` and `gradients` are those at the peak, all others stay.
+
+    Attributes:
+        parameters: what the rank keeps of them.
+        gradients: of parameters, at the peak.
+        optimizer_state: of the optimizers that are among the program's arguments.
+        activations: all other results of operators, at the peak.
+        communication: gathered parameters and gradients before they are scattered; buckets that are copies.
+        given: the other arguments: inputs, buffers.
+        peak: the most at once.
+    """
+
+    parameters: int
+    gradients: int
+    optimizer_state: int
+    activations: int
+    communication: int
+    given: int
+    peak: int
+
+    def as_dict(self) -> dict[str, int]:
+        """The bytes by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+
+def memory_of(timeline: Timeline, mesh: Mesh, places: range, stage: int) -> MemoryPlan:
+    """What each rank of a pipeline stage holds; without a pipeline each rank is of stage 0."""
+    shards, columns = mesh.size_of(FullyShard), mesh.size_of(TensorParallel)
+    own = [parameter for parameter in timeline.parameters if parameter.place in places]
+
+    def kept(parameter: PlannedParameter) -> float:
+        return parameter.nbytes / (columns if parameter.divided else 1) / shards
+
+    parameters = sum(map(kept, own))
+    states = sum(
+        parameter.state_bytes / (columns if parameter.divided else 1) / shards + parameter.other_state_bytes
+        for parameter in own
+    )
+    communication = _gathered(timeline, mesh, places)
+    if gradient_copies(mesh):
+        communication += sum(kept(parameter) for parameter in own if parameter.requires_grad)
+    activations, gradients = _peak(timeline, mesh, places, stage)
+    given = timeline.other_given
+    total = parameters + states + activations + gradients + communication + given
+    return MemoryPlan(
+        round(parameters), round(gradients), round(states), round(activations), round(communication), given,
+        round(total),
+    )  # fmt: skip
+
+
+def _gathered(timeline: Timeline, mesh: Mesh, places: range) -> float:
+    """The units gathered at once, and the gradients of the largest unit beyond the rank's own part, at most."""
+    found = mesh.of(FullyShard)
+    if found is None:
+        return 0.0
+    dimension, strategy = found
+    sizes = timeline.divided_parameter_bytes(mesh.size_of(TensorParallel))
+    root = sum(sizes.get(place, 0.0) for place in (0, timeline.last_place) if place in places)
+    units = [sizes.get(place, 0.0) for place in places if place not in (0, timeline.last_place)]
+    window = 1 + strategy.prefetch if strategy.reshard_after_forward else len(units)
+    at_once = max((sum(units[start : start + window]) for start in range(len(units))), default=0.0)
+    return root + at_once + max((*units, root)) * (1 - 1 / dimension.size)
+
+
+def _peak(timeline: Timeline, mesh: Mesh, places: range, stage: int) -> tuple[float, float]:
+    """Activations and gradients when both are most."""
+    shards, columns = mesh.size_of(FullyShard), mesh.size_of(TensorParallel)
+    found = mesh.of(Pipeline)
+    microbatches = found[1].microbatches if found else 1
+    stages = found[0].size if found else 1
+    held = held_microbatches(found[1].schedule, stage, stages, microbatches) if found else 1
+    kept = [lifetime for lifetime in timeline.lifetimes if lifetime.place in places and not lifetime.is_state]
+
+    def share(lifetime: Lifetime) -> float:
+        nbytes = lifetime.nbytes / (columns if lifetime.divided else 1)
+        return nbytes / shards if lifetime.parameter >= 0 else nbytes / microbatches
+
+    # A call's results come, then what it read dies; what becomes a gradient has died as something else before.
+    changes: list[tuple[int, int, float, bool]] = []
+    for lifetime in kept:
+        is_gradient = lifetime.parameter >= 0
+        changes.append((lifetime.birth, 2 if is_gradient else 0, share(lifetime), is_gradient))
+        if lifetime.death is not None:
+            changes.append((lifetime.death, 1, -share(lifetime), is_gradient))
+    changes.sort(key=lambda change: change[:2])
+    backward = timeline.end_of_forward(places)
+    activations = gradients = saved = 0.0
+    best = (0.0, 0.0)
+    most = 0.0
+    for number, _, nbytes, is_gradient in changes:
+        if is_gradient:
+            gradients += nbytes
+        else:
+            activations += nbytes
+            if number < backward:
+                saved = activations
+        most = max(most, activations)
+        if activations + gradients > sum(best):
+            best = activations, gradients
+    if microbatches == 1:
+        return best
+    # From the second microbatch on, all gradients are there.
+    return most + (held - 1) * saved, sum(share(lifetime) for lifetime in kept if lifetime.parameter >= 0)

@@ -1,0 +1,182 @@
+"""From a timeline, the seconds of its calls and a mesh to a `DistributedPlan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..communication.interconnect import Group, Interconnect, Link
+from . import pipeline
+from .distributed_plan import DistributedPlan
+from .memory import memory_of
+from .mesh import Mesh
+from .stage import CollectiveRow, Stage, StageRun, merged
+from .strategies import FullyShard, Pipeline, TensorParallel
+from .timeline import Event, Kind, Phase, Timeline
+
+if TYPE_CHECKING:
+    from ..prediction import Plan
+
+
+class CallSeconds:
+    """Seconds of events: of work, which tensor parallel ranks and microbatches divide, and of being called."""
+
+    def __init__(
+        self, by_key: Mapping[str, tuple[float, float]], node: float, columns: int, microbatches: int
+    ) -> None:
+        self._by_key = by_key
+        self._node = node
+        self._columns = columns
+        self._microbatches = microbatches
+
+    def __call__(self, event: Event) -> float:
+        """What an event takes in one microbatch."""
+        if event.kind is not Kind.CALL:
+            return self._node if event.kind is Kind.NODE else 0.0
+        work, overhead = self._by_key[event.key]
+        return work / (self._columns if event.divided else 1) / self._microbatches + overhead
+
+    def update(self, events: Sequence[Event], share: float) -> float:
+        """What the update of a share of the parameters takes."""
+        calls = [self._by_key[event.key] for event in events if event.kind is Kind.CALL]
+        return sum(work * share + overhead for work, overhead in calls)
+
+
+def predict(
+    single: Plan,
+    timeline: Timeline,
+    by_key: Mapping[str, tuple[float, float]],
+    node: float,
+    mesh: Mesh,
+    interconnect: Interconnect,
+    basis: Callable[[int], Sequence[str]],
+) -> DistributedPlan:
+    """The plan of a recorded program on a mesh; `basis` says of a peak of memory what the device's figures rest on.
+
+    Raises ValueError for a pipeline with more ranks than the program has units.
+    """
+    found = mesh.of(Pipeline)
+    stages, microbatches = (found[0].size, found[1].microbatches) if found else (1, 1)
+    seconds = CallSeconds(by_key, node, mesh.size_of(TensorParallel), microbatches)
+    divided = _divided(timeline, seconds, stages)
+    parts = [Stage(timeline, places, mesh, interconnect, seconds, microbatches) for places in divided]
+    plain = [part.run(reduces_gradients=False) for part in parts]
+    # Without dimensions of averaged gradients both runs are the same.
+    last = [part.run(reduces_gradients=True) for part in parts] if mesh.data_parallel else plain
+    updates = _updates(timeline, seconds, mesh, divided)
+    extra = [full.seconds - other.seconds for full, other in zip(last, plain, strict=True)]
+    messages = [
+        _message_seconds(timeline, places, mesh, interconnect, microbatches) for places in divided[:-1]
+    ]
+    schedule = found[1].schedule if found else "gpipe"
+    run = pipeline.run(
+        schedule, [each.forward for each in plain], [each.backward for each in plain], messages, microbatches
+    )
+    step = run.seconds + max(one + other for one, other in zip(extra, updates, strict=True))
+    slowest = max(range(stages), key=lambda stage: plain[stage].seconds * microbatches + extra[stage])
+    rows = _rows(plain[slowest], last[slowest], microbatches)
+    if found:
+        rows += _messages(timeline, divided, slowest, mesh, interconnect, microbatches)
+    exposed = (microbatches - 1) * plain[slowest].exposed + last[slowest].exposed
+    busy = microbatches * plain[slowest].seconds + extra[slowest] + updates[slowest]
+    communication = sum(row.seconds for row in rows)
+    memory = tuple(memory_of(timeline, mesh, places, stage) for stage, places in enumerate(divided))
+    most = max(plan.peak for plan in memory)
+    return DistributedPlan(
+        single, mesh, tuple(rows), busy - exposed, exposed, max(0.0, communication - exposed),
+        max(0.0, step - busy), step, memory,
+        tuple(tuple(timeline.units[place - 1] for place in places if 0 < place <= len(timeline.units))
+              for places in divided),
+        (*basis(most), *_basis(mesh, interconnect)),
+    )  # fmt: skip
+
+
+def _divided(timeline: Timeline, seconds: CallSeconds, stages: int) -> list[range]:
+    """The places of each stage."""
+    if stages == 1:
+        return [range(timeline.last_place + 1)]
+    by_place = [0.0] * (timeline.last_place + 1)
+    for event in timeline.events:
+        if event.phase is not Phase.UPDATE:
+            by_place[event.place] += seconds(event)
+    units = by_place[1:-1]
+    if units:  # what comes before the units and behind them stays with the first and the last one
+        units[0] += by_place[0]
+        units[-1] += by_place[-1]
+    groups = pipeline.divide(units, stages)
+    found = [range(group.start + 1, group.stop + 1) for group in groups]
+    found[0] = range(found[0].stop)
+    found[-1] = range(found[-1].start, timeline.last_place + 1)
+    return found
+
+
+def _updates(timeline: Timeline, seconds: CallSeconds, mesh: Mesh, divided: Sequence[range]) -> list[float]:
+    events = [event for event in timeline.events if event.phase is Phase.UPDATE]
+    shards = mesh.size_of(FullyShard)
+    columns = mesh.size_of(TensorParallel)
+    total = sum(parameter.nbytes for parameter in timeline.parameters) or 1
+    kept = timeline.divided_parameter_bytes(columns)
+    return [
+        seconds.update(events, sum(kept.get(place, 0.0) for place in places) / total / shards)
+        if timeline.parameters else seconds.update(events, 1.0)
+        for places in divided
+    ]  # fmt: skip
+
+
+def _message_bytes(timeline: Timeline, places: range, microbatches: int) -> float:
+    return timeline.boundaries.get(places.stop - 1, 0) / microbatches
+
+
+def _neighbours(mesh: Mesh, interconnect: Interconnect) -> Group:
+    """Two pipeline ranks that follow each other: on one node where the dimension is inside a node."""
+    found = mesh.of(Pipeline)
+    return Group(1, 2) if found and found[0].group.nodes > 1 else Group(2)
+
+
+def _message_seconds(
+    timeline: Timeline, places: range, mesh: Mesh, interconnect: Interconnect, microbatches: int
+) -> float:
+    nbytes = _message_bytes(timeline, places, microbatches)
+    return interconnect.collective("send", nbytes, _neighbours(mesh, interconnect)).seconds
+
+
+def _messages(
+    timeline: Timeline,
+    divided: Sequence[range],
+    stage: int,
+    mesh: Mesh,
+    interconnect: Interconnect,
+    microbatches: int,
+) -> list[CollectiveRow]:
+    found = mesh.of(Pipeline)
+    assert found is not None
+    row = CollectiveRow(found[0].name, "send", "message")
+    edges = ([divided[stage]] if stage + 1 < len(divided) else []) + ([divided[stage - 1]] if stage else [])
+    for places in edges:  # activations to the next stage, gradients to the one before
+        nbytes = _message_bytes(timeline, places, microbatches)
+        row.calls += microbatches
+        row.bytes += microbatches * nbytes
+        row.sent += microbatches * nbytes
+        row.seconds += microbatches * _message_seconds(timeline, places, mesh, interconnect, microbatches)
+    return [row]
+
+
+def _rows(plain: StageRun, last: StageRun, microbatches: int) -> list[CollectiveRow]:
+    return merged(
+        [*last.rows.values(), *(row for _ in range(microbatches - 1) for row in plain.rows.values())]
+    )
+
+
+def _basis(mesh: Mesh, interconnect: Interconnect) -> list[str]:
+    lines = [f"communication: {_link(interconnect.inside)}, {interconnect.library}; {interconnect.source}"]
+    if mesh.everybody.nodes > 1 and interconnect.between is not None:
+        lines.insert(1, f"between {mesh.everybody.nodes:,} nodes: {_link(interconnect.between)}")
+    if not interconnect.overlaps:
+        lines.append("communication is waited for: the processor that computes carries it out")
+    return lines
+
+
+def _link(link: Link) -> str:
+    return (
+        f"{link.name} ({1e6 * link.latency:.3g} us, {link.bytes_per_second / 1e9:,.4g} GB/s in one direction)"
+    )

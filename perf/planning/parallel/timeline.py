@@ -1,0 +1,156 @@
+"""`Timeline`: the program of one device in order: calls, autograd's nodes, gradients, what its units are."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Phase(enum.Enum):
+    """To what an event belongs. Update: what comes after the last backward pass."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    UPDATE = "update"
+
+
+class Kind(enum.Enum):
+    """What happens."""
+
+    CALL = "a call of an operator"
+    NODE = "a node of autograd"
+    GRADIENT = "a parameter's gradient is there"
+    REDUCE = "a tensor parallel result is all-reduced"
+    COLLECTIVE = "the program's own collective"
+    WAIT = "the program waits for one"
+
+
+UNFINISHED = -1
+"""The number of a gradient to which the pass will add once more."""
+
+
+@dataclass(slots=True)
+class Event:
+    """One event. `place` is the unit that computes: 0 before the first one, behind the last one their number plus 1.
+
+    `divided` says whether tensor parallel ranks divide the work; `number` is a parameter's, or of a result that is
+    waited for; `collective` and `group` are of the program's own collective, and `key` is a call's.
+    """
+
+    kind: Kind
+    place: int = 0
+    divided: bool = False
+    key: str = ""
+    nbytes: int = 0
+    number: int = -1
+    collective: str = ""
+    group: str = ""
+    phase: Phase = Phase.FORWARD
+
+
+@dataclass(slots=True)
+class PlannedParameter:
+    """A parameter: bytes, those of its states in optimizers, its place, whether tensor parallel ranks divide it.
+
+    `state_bytes` are of states as large as the parameter, which are sharded as it is; `other_state_bytes` of others.
+    """
+
+    name: str
+    nbytes: int
+    requires_grad: bool
+    place: int = 0
+    divided: bool = False
+    state_bytes: int = 0
+    other_state_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Lifetime:
+    """Bytes that live from an event to another one (None: to the end); `parameter` where they are its gradient."""
+
+    birth: int
+    nbytes: int
+    place: int
+    divided: bool
+    death: int | None = None
+    parameter: int = -1
+    is_state: bool = False
+
+
+class Boundary(NamedTuple):
+    """What a unit gives to the next one."""
+
+    place: int
+    nbytes: int
+
+
+@dataclass
+class Timeline:
+    """What happened, and what it happened with."""
+
+    events: list[Event] = field(default_factory=list)
+    parameters: list[PlannedParameter] = field(default_factory=list)
+    lifetimes: list[Lifetime] = field(default_factory=list)
+    units: list[str] = field(default_factory=list)
+    boundaries: dict[int, int] = field(default_factory=dict)
+    other_given: int = 0
+
+    @property
+    def last_place(self) -> int:
+        """The place behind the last unit."""
+        return len(self.units) + 1
+
+    def end_of_forward(self, places: range) -> int:
+        """The number of the event at which the first backward pass of these places begins; 0 without one."""
+        for number, event in enumerate(self.events):
+            if event.phase is Phase.BACKWARD and event.place in places:
+                return number
+        return 0
+
+    def divided_parameter_bytes(self, ranks: int) -> Mapping[int, float]:
+        """Bytes of parameters with gradients by place, after tensor parallel ranks have divided them."""
+        found: dict[int, float] = {}
+        for parameter in self.parameters:
+            share = ranks if parameter.divided else 1
+            found[parameter.place] = found.get(parameter.place, 0.0) + parameter.nbytes / share
+        return found
+
+
+def passes_of(sequences: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The backward passes among events of visited nodes, given as (number, sequence): first and last event.
+
+    Within a pass sequences go down, and a pass after another one begins higher; leaves and ends of visits have 0.
+
+    Example:
+        >>> from triten.perf.planning.parallel.timeline import passes_of
+        >>> list(passes_of([(4, 9), (5, 7), (6, 0), (7, 3), (20, 15), (22, 0)]))
+        [(4, 7), (20, 22)]
+    """
+    start, last, lowest = -1, -1, 0
+    for number, sequence in sequences:
+        if start < 0 or (sequence and sequence > lowest):
+            if start >= 0:
+                yield start, last
+            start = number
+        last = number
+        lowest = sequence or lowest
+    if start >= 0:
+        yield start, last
+
+
+def set_phases(events: list[Event], sequences: list[tuple[int, int]]) -> None:
+    """Say of each event to which phase it belongs; of a gradient that a pass adds to several times, the last counts."""
+    end = 0
+    for first, last in passes_of(sequences):
+        end = last + 1
+        seen: set[int] = set()
+        for event in reversed(events[first:end]):
+            event.phase = Phase.BACKWARD
+            if event.kind is Kind.GRADIENT and event.number in seen:
+                event.number = UNFINISHED
+            seen.add(event.number)
+    if sequences:
+        for event in events[end:]:
+            event.phase = Phase.UPDATE
