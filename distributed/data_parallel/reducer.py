@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 SENT_AT_THE_END = 1 << 20
-"""Bytes up to which the last bucket is sent by whoever waits for it: nothing is left that goes on meanwhile."""
+"""Bytes up to which the last bucket is sent by whoever waits, if nothing is sent after it: nothing else goes on."""
 
 
 class Reducer:
@@ -298,7 +298,8 @@ class Reducer:
             return
         if bucket.is_scaled_whole:
             bucket.buffer.mul_(1.0 / self._count_of_processes())
-        if number < len(self.buckets) - 1 or bucket.is_sparse or bucket.buffer.nbytes > SENT_AT_THE_END:
+        is_followed = number < len(self.buckets) - 1 or self.find_unused_parameters
+        if is_followed or bucket.is_sparse or bucket.buffer.nbytes > SENT_AT_THE_END:
             bucket.work = self._reduced(bucket)
 
     def _reduced(self, bucket: Bucket) -> Work:
