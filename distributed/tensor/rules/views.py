@@ -50,7 +50,7 @@ def reshaped(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int
         >>> reshaped((2, 4, 6), (8, 3, 2))
         [([0, 1], [0]), ([2], [1, 2])]
     """
-    found = []
+    found: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(before) and j < len(after):
         left, right = [i], [j]
