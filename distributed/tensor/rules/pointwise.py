@@ -122,7 +122,7 @@ _FAMILIES = (
         "hardsigmoid_backward hardswish_backward softplus_backward mish_backward logit_backward",
     ),
     (_converted, "_to_copy"),
-    (_unchanged, "alias clone detach detach_ lift_fresh lift_fresh_copy positive zeros_like view_as_real"),
+    (_unchanged, "alias clone detach detach_ lift_fresh lift_fresh_copy positive zeros_like"),
     (_made_like, "empty_like full_like ones_like"),
     (_filled, "fill_.Scalar fill_.Tensor"),
     (_copied, "copy_"),
@@ -131,7 +131,7 @@ _FAMILIES = (
         pointwise,
         "masked_fill.Scalar masked_fill.Tensor masked_fill_.Scalar masked_fill_.Tensor where.self where.ScalarOther "
         "where.ScalarSelf where.Scalar native_dropout_backward clamp clamp_ clamp.Tensor bernoulli_.Tensor "
-        "_conj _neg_view resolve_conj resolve_neg isnan isinf isfinite angle view_as_complex",
+        "_conj _neg_view resolve_conj resolve_neg isnan isinf isfinite angle",
     ),
 )
 RULES = {f"aten::{name}": Rule(strategies) for strategies, names in _FAMILIES for name in names.split()}

@@ -290,6 +290,8 @@ RULES = {
     "aten::slice_backward": Rule(_moving(_slice_gradient), sizes="input_sizes", local=_slice_backward),
     "aten::select.int": Rule(_moving(_selected)),
     "aten::select_backward": Rule(_moving(_select_gradient), sizes="input_sizes"),
+    "aten::view_as_real": Rule(_moving(lambda call: _others(call, ()))),
+    "aten::view_as_complex": Rule(_moving(lambda call: _others(call, (call.tensors[0].ndim - 1,)))),
     "aten::_slice_first": Rule(_moving(_first_sliced), local=_slice_first),
     "aten::_select_first": Rule(_moving(_first_selected)),
     "aten::_basic_index": Rule(

@@ -142,6 +142,16 @@ VIEWS: dict[str, Case] = {
     "cat stack": (lambda a, b: (tt.cat([a, b]), tt.cat([a, b], 1), tt.stack([a, b], 1)), [(4, 3), (4, 3)]),
     "flip roll tril": (lambda a: (a.flip(0), a.roll(1, 1), a.tril(), a.triu(1)), [(4, 4)]),
     "repeat pad": (lambda a: (a.repeat(2, 1), F.pad(a, (1, 2))), [(4, 3)]),
+    "index": (
+        lambda a: (
+            a[[0, 2]],
+            a[:, [[1, 0], [2, 1]]],
+            a[[0, 1], :, [2, 0]],
+            a.index_select(1, tt.tensor([1])),
+        ),
+        [(3, 4, 3)],
+    ),
+    "complex": (lambda a: (tt.view_as_complex(a).abs(), tt.view_as_real(tt.complex(a, a))), [(4, 3, 2)]),
     "t clone": (lambda a: a.t().contiguous().clone(), [(4, 3)]),
 }
 LAYERS: dict[str, Case] = {
