@@ -77,7 +77,7 @@ RULES = {
     f"aten::{name}": Rule(groups=_by_parameter, unscaled="grads")
     for name in (
         "_fused_sgd_", "_fused_sgd_.tensor_lr", "_fused_adam_", "_fused_adam_.tensor_lr", "_fused_adamw_",
-        "_fused_adamw_.tensor_lr", "_fused_adagrad_",
+        "_fused_adamw_.tensor_lr",
     )
 }  # fmt: skip
 RULES["aten::_amp_foreach_non_finite_check_and_unscale_"] = Rule(groups=_by_gradient, local=_unscale)

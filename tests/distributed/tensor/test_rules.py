@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 import triten as tt
+from triten.dispatch.core.dispatcher import Dispatcher
 from triten.distributed import DeviceMesh, init_device_mesh
 from triten.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard, distribute_tensor
+from triten.distributed.tensor.rules.table import RULES
 from triten.nn import functional as F
 from triten.tests.distributed.ranks import on_ranks
 
@@ -213,3 +215,8 @@ def test_meshes_of_two_dimensions(rank: int, size: int) -> None:
     for family in FAMILIES.values():
         for name, case in list(family.items())[::2]:
             check(name, case, mesh_of(2, 2), quietly=False)
+
+
+def test_every_rule_is_an_operators() -> None:
+    dispatcher = Dispatcher.singleton()
+    assert [name for name in RULES if dispatcher.find_schema(name) is None] == []
