@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.cuda.stream import current_stream
+from ...errors import DistBackendError
 from ...work import Work
 from .watchdog import WATCHDOG, Watched
 
@@ -116,6 +117,8 @@ class CoalescedWork(Work):
     def wait(self, timeout: timedelta | None = None) -> bool:
         if self._issue is not None:
             self._issue()
+        if self._issue is not None:  # another thread has the block, or an error ended it
+            raise DistBackendError("wait: the communication is issued at the end of its coalesced block")
         for work in self._works:
             work.wait(timeout)
         return True
