@@ -60,7 +60,7 @@ def implicit_replication() -> _Implicit:
     return _Implicit()
 
 
-def _key_of(value: Any, name: str, by_value: bool) -> Any:
+def _key_of(value: Any, name: str, by_value: bool, plain: bool) -> Any:
     """What calls that look alike have in common of an argument; of floats the class, unless a rule asks for more."""
     cls = value.__class__
     if cls is DTensor:
@@ -70,7 +70,7 @@ def _key_of(value: Any, name: str, by_value: bool) -> Any:
     if isinstance(value, TensorImpl):
         if isinstance(value, DTensor):
             return value._dtensor_spec
-        if value._spec.numel != 1 and not _Implicit.depth:
+        if value._spec.numel != 1 and not plain:
             raise RuntimeError(
                 f"{name}: got mixed tt.Tensor and DTensor, need to convert all tt.Tensor to DTensor before calling "
                 "distributed operators! distribute_tensor and DTensor.from_local do, and implicit_replication() takes "
@@ -78,7 +78,7 @@ def _key_of(value: Any, name: str, by_value: bool) -> Any:
             )
         return value._spec
     if cls is tuple or cls is list:
-        return tuple([_key_of(each, name, by_value) for each in value])
+        return tuple([_key_of(each, name, by_value, plain) for each in value])
     return (cls, value)
 
 
@@ -98,8 +98,8 @@ def call(op: OperatorEntry, values: Sequence[Any]) -> Any:
         RuntimeError: there is a tensor beside distributed ones, or meshes differ.
     """
     rule = rule_of(op.name, op)
-    by_value = rule.by_value
-    key = (op, *[_key_of(each, op.name, by_value) for each in values])
+    by_value, plain = rule.by_value, rule.plain or _Implicit.depth > 0
+    key = (op, *[_key_of(each, op.name, by_value, plain) for each in values])
     decision = _decisions.get(key)
     if decision is None:
         if len(_decisions) >= MAX_DECISIONS:

@@ -282,6 +282,19 @@ class DTensor(TensorOfParts):
     def __complex__(self) -> complex:
         return complex(self.full_tensor())
 
+    def as_strided(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: a distributed tensor has no memory of its own to step over.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            "as_strided: not supported for DTensor; to_local() or full_tensor() have memory"
+        )
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
+        raise BufferError("__dlpack__: not supported for DTensor; to_local() or full_tensor() have memory")
+
     def data_ptr(self) -> int:
         """The address of this process's part."""
         return self._local_tensor.data_ptr()

@@ -165,6 +165,10 @@ def test_what_is_refused(world: None) -> None:
         x.redistribute(DeviceMesh("cpu", [0, 1]), [Replicate()])
     with pytest.raises(ValueError, match="expected a reduce_op"):
         Partial("median")
+    with pytest.raises(RuntimeError, match="unsupported placements"):
+        distribute_tensor(tt.ones(4), mesh, [Partial()])
+    with pytest.raises(RuntimeError, match="leaf tensors"):
+        distribute_tensor(tt.ones(4, requires_grad=True) * 2, mesh, [Shard(0)])
     with pytest.raises(ValueError, match="do you want to call `redistribute`"):
         distribute_tensor(x, mesh, [Replicate()])
 

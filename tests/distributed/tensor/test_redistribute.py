@@ -235,3 +235,22 @@ def test_tensors_of_one_value(rank: int, size: int) -> None:
     with pytest.raises(ValueError, match="expected Shard or Replicate"):
         zeros(2, device_mesh=mesh, placements=[Partial()])
     assert dist.is_initialized()
+
+
+@on_ranks(2, cuda="interpret")
+def test_transitions_on_gpus(rank: int, size: int) -> None:
+    mesh = init_device_mesh("cuda", (size,))
+    x = whole(5, 4).to("cuda")
+    placements = [Shard(0), Shard(1), Replicate()]
+    for before, after in product(placements, placements):
+        made = distribute_tensor(x, mesh, [before]).redistribute(placements=[after])
+        assert made.device.type == "cuda" and made.to_local().device.type == "cuda"
+        assert tt.equal(made.full_tensor().cpu(), whole(5, 4)), (before, after)
+    partial = DTensor.from_local(x, mesh, [Partial()])
+    assert tt.equal(partial.redistribute(placements=[Shard(0)]).full_tensor().cpu(), 2 * whole(5, 4))
+    w = distribute_tensor(whole(4, 6).to("cuda"), mesh, [Shard(1)]).requires_grad_()
+    (distribute_tensor(x, mesh, [Replicate()]) @ w).square().sum().backward()
+    plain = whole(4, 6).requires_grad_()
+    (whole(5, 4) @ plain).square().sum().backward()
+    assert plain.grad is not None and w.grad is not None
+    assert tt.allclose(w.grad.full_tensor().cpu(), plain.grad)
