@@ -28,6 +28,8 @@ class Decision:
     Attributes:
         call: what the rule was asked about.
         func: the operator.
+        first: the number of the first distributed tensor.
+        mesh: its mesh.
         direct: the places of the tensors among the arguments; None if there are lists of tensors.
         sources: for each tensor, how it lies, if it must be redistributed; else None.
         targets: for each tensor, how it must lie.
@@ -56,7 +58,10 @@ class Decision:
         self.copied_back: list[int] = []
         self.reduced: list[int] = []
         self.local: Any = None
-        self.is_outside = call.tensors[0].mesh.get_coordinate() is None
+        given = tensors_of(values)
+        self.first = next(place for place, each in enumerate(given) if isinstance(each, DTensor))
+        self.mesh = call.tensors[0].mesh
+        self.is_outside = self.mesh.get_coordinate() is None
 
 
 def tensors_of(values: Sequence[Any]) -> list[Any]:

@@ -107,6 +107,10 @@ def call(op: OperatorEntry, values: Sequence[Any]) -> Any:
         decision = _decisions[key] = decide(op, rule, values)
     direct = decision.direct
     given = tensors_of(values) if direct is None else [values[place] for place in direct]
+    mesh = given[decision.first]._data.spec.mesh
+    if mesh is not decision.mesh and mesh._groups != decision.mesh._groups:
+        # An equal mesh of groups that may be gone by now.
+        decision = _decisions[key] = decide(op, rule, values)
     if decision.reduced:
         for place in decision.reduced:
             _reduce_in_place(given[place], op.name)

@@ -12,9 +12,10 @@ from ...dispatch.layers.python_key import bound_handlers
 from ...dispatch.layers.tensor_of_parts import TensorOfParts
 from ...dispatch.tensor import Tensor
 from ...runtime.grad_mode import is_grad_enabled
+from ...serialization.user_globals import add_safe_globals
 from .. import collectives
 from ..mesh import DeviceMesh, current_mesh
-from .placements import REPLICATE, Partial, Placement, Replicate
+from .placements import REPLICATE, NormPartial, Partial, Placement, Replicate, Shard
 from .redistribute import Redistribute
 from .spec import DTensorSpec, TensorMeta, global_shape_and_stride, normalized_placements
 
@@ -322,6 +323,12 @@ bound_handlers[DTensor] = _call
 
 def _rebuilt(local: Tensor, spec: DTensorSpec, requires_grad: bool) -> DTensor:
     return DTensor(local, spec, requires_grad=requires_grad)
+
+
+# What `tt.load` takes by default once a program knows of distributed tensors.
+add_safe_globals(
+    [_rebuilt, DTensor, DTensorSpec, TensorMeta, DeviceMesh, Shard, Replicate, Partial, NormPartial]
+)
 
 
 def _without_partial(placements: Sequence[Placement]) -> tuple[Placement, ...]:

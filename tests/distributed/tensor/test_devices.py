@@ -234,3 +234,16 @@ def test_pictures(capsys: pytest.CaptureFixture[str]) -> None:
             visualize_sharding(zeros(2, 2, 2, device_mesh=mesh))
     finally:
         dist.destroy_process_group()
+
+
+def test_a_world_that_comes_after_another() -> None:
+    for _ in range(2):
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+        try:
+            mesh = init_device_mesh("cpu", (4,))
+            x = ones(4, 4, device_mesh=mesh, placements=[Shard(0)])
+            found = x.exp() @ x
+            assert found.device_mesh.get_group() is mesh.get_group()
+            assert found.full_tensor().shape == (4, 4)
+        finally:
+            dist.destroy_process_group()

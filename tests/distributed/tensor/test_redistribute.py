@@ -192,7 +192,7 @@ def test_copies_pickles_and_state(rank: int, size: int) -> None:
     buffer.seek(0)
     with tt.no_grad():
         twin.weight.zero_()
-    twin.load_state_dict(tt.load(buffer, weights_only=False))
+    twin.load_state_dict(tt.load(buffer))
     assert tt.equal(twin.weight.to_local(), layer.weight.to_local())
     assert isinstance(twin.weight.to_local(), tt.nn.Parameter)
 
