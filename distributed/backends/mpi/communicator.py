@@ -100,9 +100,8 @@ class MPICommunicator(Communicator):
         arguments = self.mpi.IN_PLACE, total, how.operation(self.mpi)
 
         def block() -> None:
-            is_busy = np.array([_is_busy()], np.int8)
-            meet(lambda: self.comm.Iallreduce(self.mpi.IN_PLACE, is_busy, self.mpi.MAX))
-            if is_busy[0]:
+            # A sum of two is the same however it is computed; that of more must not depend on what else runs.
+            if self.size == 2 and self._is_busy_anywhere():
                 meet(lambda: self.comm.Iallreduce(*arguments))
                 return
             comm, step = self.comm, PIECE // total.itemsize
@@ -212,6 +211,12 @@ class MPICommunicator(Communicator):
             [tensor],
         )
         return self.jobs.message(job, lambda status: int(status.Get_source()))
+
+    def _is_busy_anywhere(self) -> bool:
+        """Whether the machine of some process has more to do than it has processors, as all of them are told."""
+        is_busy = np.array([_is_busy()], np.int8)
+        meet(lambda: self.comm.Iallreduce(self.mpi.IN_PLACE, is_busy, self.mpi.MAX))
+        return bool(is_busy[0])
 
     def barrier(self, waits: bool = True) -> Work:
         job = Job(
