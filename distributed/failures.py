@@ -32,6 +32,7 @@ class Failures:
 
     def __init__(self, store: Store, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
+        self._process = os.getpid()
         self._store = store.clone()
         self._presence = store.presence(self._key(rank), b"is gone, without a word")
         self._hook = sys.excepthook
@@ -97,6 +98,9 @@ class Failures:
     def _say(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
         from .errors import DistError
 
+        if os.getpid() != self._process:  # a fork's end is not this process's, whose connection it shares
+            self._hook(kind, error, trace)
+            return
         sys.stderr.flush()
         prefix = f"[rank{self.rank}]: "
         try:

@@ -131,7 +131,7 @@ class ProcessGroup:
     def _connect(self, kind: str) -> Communicator:
         from .backends.table import connect
 
-        backend = self.backends.device_backend_map.get(kind)
+        backend = self.backends.device_backend_map.get(kind, Backend.FAKE if kind == "meta" else None)
         if backend is None:
             raise RuntimeError(
                 f"No backend type associated with device type {kind}: group {self.spec.name!r} has {self.backends!r}"

@@ -64,7 +64,7 @@ def start(store: Store | None, rank: int, size: int) -> Any:
             MPI.Init_thread()
             MPI.COMM_WORLD.Barrier()
             _remove_names_of_shared_memory()
-            atexit.register(_end_well)
+            atexit.register(_end_well, os.getpid())
     world = MPI.COMM_WORLD
     if size not in (-1, world.size) or rank not in (-1, world.rank):
         raise DistBackendError(
@@ -100,8 +100,13 @@ def _remove_names_of_shared_memory() -> None:
             os.unlink(name)
 
 
-def _end_well() -> None:
-    """End MPI in a process that ends without an error: launchers take one that has not for failed."""
+def _end_well(process: int) -> None:
+    """End MPI in a process that ends without an error: launchers take one that has not for failed.
+
+    A fork of it, which has no MPI, leaves it as it is.
+    """
+    if os.getpid() != process:
+        return
     MPI: Any = sys.modules.get("mpi4py.MPI")
     has_failed = getattr(sys, "last_value", None) is not None
     if MPI is not None and not has_failed and MPI.Is_initialized() and not MPI.Is_finalized():
