@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -181,16 +182,15 @@ def test_sizes_that_differ(rank: int, size: int) -> None:
 
 
 @on_ranks(2)
-def test_groups_beyond_the_communicators_of_mpi(rank: int, size: int) -> None:
-    for number in range(1100):  # MPICH has 2048 communicators, of which a group takes two
+def test_groups_give_their_communicators_back(rank: int, size: int) -> None:
+    for _ in range(3):  # MPICH has 2048 communicators, of which a group takes two
         group = dist.new_group()
-        if number % 100 == 0:
-            x = tt.ones(1 << 13)
-            dist.all_reduce(x, group=group, async_op=True)  # nobody waits for it but the group's end
-            dist.destroy_process_group(group)
-            assert x[0].item() == size
-        else:
-            dist.destroy_process_group(group)
+        made: Any = group.communicator("cpu")
+        x = tt.ones(1 << 13)
+        dist.all_reduce(x, group=group, async_op=True)  # nobody waits for it but the group's end
+        dist.destroy_process_group(group)
+        assert x[0].item() == size
+        assert made.comm == made.mpi.COMM_NULL and made._exchange == made.mpi.COMM_NULL
 
 
 @on_ranks(2)
@@ -268,3 +268,30 @@ def test_groups_that_are_none(rank: int, size: int) -> None:
     x = tt.ones(2, device="meta")
     dist.all_reduce(x)  # says nothing to anybody
     assert x.shape == (2,)
+
+
+@needs_mpi
+def test_a_rank_that_is_killed_while_mpi_starts() -> None:
+    killed = """
+from triten.distributed.backends.mpi import library
+library._initialize = lambda MPI: os.kill(os.getpid(), signal.SIGKILL)
+start()
+"""
+    first, second = run_programs(["start()", killed])
+    assert (first[0], second[0]) == (1, -9)
+    assert (
+        "group '0' (default_pg): rank 0 waited for ranks [0, 1]; rank 1 is gone, without a word" in first[1]
+    )
+
+
+@needs_mpi
+def test_the_end_of_a_group_does_not_wait_for_a_rank_that_is_gone() -> None:
+    first, second = run_programs(
+        [
+            f"start(); {SMALL}; dist.all_reduce(tt.ones(1 << 16), async_op=True); dist.destroy_process_group(); "
+            "print('end')",
+            f"start(); {SMALL}; os.kill(os.getpid(), signal.SIGKILL)",
+        ]
+    )
+    assert second[0] == -9
+    assert first[0] == 0 and "end" in first[1]

@@ -16,7 +16,7 @@ from ...reduce_op import Reduction
 from ...work import Work
 from ..communicator import Communicator
 from .jobs import Job, Jobs, Requests
-from .library import start
+from .library import remove_names_of_shared_memory, start
 from .reductions import plan
 
 if TYPE_CHECKING:
@@ -43,6 +43,16 @@ def connect(group: ProcessGroup) -> MPICommunicator:
     Raises:
         DistBackendError: MPI runs with other processes, or has no communicator left.
     """
+    spec = group.spec
+    name = f"group {spec.name!r} ({spec.description})"
+    try:
+        return spec.failures.watch(lambda: _connect(group), spec.ranks, spec.timeout, name)
+    except BaseException:
+        remove_names_of_shared_memory()  # whoever is gone has not
+        raise
+
+
+def _connect(group: ProcessGroup) -> MPICommunicator:
     spec = group.spec
     mpi = start(spec.store, spec.rank, group.size()) if group.parent is None else start(None, -1, -1)
     try:

@@ -17,7 +17,7 @@ from ...errors import DistBackendError
 from ...stores.store import Store
 from .process_management import process_management
 
-__all__ = ["is_installed", "launched", "start"]
+__all__ = ["is_installed", "launched", "remove_names_of_shared_memory", "start"]
 
 
 def is_installed() -> bool:
@@ -63,7 +63,7 @@ def start(store: Store | None, rank: int, size: int) -> Any:
         else:
             MPI.Init_thread()
             MPI.COMM_WORLD.Barrier()
-            _remove_names_of_shared_memory()
+            remove_names_of_shared_memory()
             atexit.register(_end_well, os.getpid())
     world = MPI.COMM_WORLD
     if size not in (-1, world.size) or rank not in (-1, world.rank):
@@ -83,10 +83,10 @@ def _initialize(MPI: Any) -> None:
     for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):
         communicator.Set_errhandler(MPI.ERRORS_RETURN)  # as mpi4py sets it where it starts MPI
     MPI.COMM_WORLD.Barrier()
-    _remove_names_of_shared_memory()
+    remove_names_of_shared_memory()
 
 
-def _remove_names_of_shared_memory() -> None:
+def remove_names_of_shared_memory() -> None:
     """Have the memory that MPICH shares between processes, all of which have it now, end with them.
 
     MPICH itself takes the name away when it is ended, which waits for all processes, also for those that are gone.
