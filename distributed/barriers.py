@@ -55,11 +55,17 @@ def monitored_barrier(
         wait_all_ranks: whether to name all that are missing, or the first.
 
     Raises:
+        TypeError: `timeout` is no timedelta.
         RuntimeError: some have not come in time; in rank 0 the error names them.
     """
     if not is_member(group, "monitored_barrier"):
         return
     chosen = group_or_default(group)
+    if timeout is not None and not isinstance(timeout, timedelta):
+        raise TypeError(
+            f"monitored_barrier: Expected timeout argument to be of type datetime.timedelta, got {timeout} of "
+            f"{type(timeout).__name__}"
+        )
     spec, store = chosen.spec, chosen.get_group_store()
     limit = (chosen.timeout if timeout is None else timeout).total_seconds()
     chosen.monitored = number = chosen.monitored + 1

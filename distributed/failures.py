@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from .stores.store import Store
 
 __all__ = ["ASK_AFTER", "Failures"]
 
+Result = TypeVar("Result")
 ASK_AFTER = 1.0
 """Seconds that a communication is waited for before the store is asked whether all processes are there, and between two
 questions."""
@@ -32,6 +37,7 @@ class Failures:
 
     def __init__(self, store: Store, rank: int, size: int) -> None:
         self.rank, self.size = rank, size
+        self._process = os.getpid()
         self._store = store.clone()
         self._presence = store.presence(self._key(rank), b"is gone, without a word")
         self._hook = sys.excepthook
@@ -90,6 +96,41 @@ class Failures:
             elsewhere.append(f"not heard of: rank {', '.join(silent)}")
         return "; ".join(elsewhere) or "all ranks wait for it"
 
+    def watch(
+        self, function: Callable[[], Result], ranks: Sequence[int], limit: timedelta, what: str
+    ) -> Result:
+        """Call a function that waits for other processes inside of a library, in a thread, which is left where they are
+        gone.
+
+        Args:
+            function: what is called.
+            ranks: the numbers in the world of those that it waits for.
+            limit: how long it may take.
+            what: its name, for errors.
+
+        Raises:
+            DistBackendError: a process is gone, or the time is over.
+        """
+        from .errors import DistBackendError
+
+        ended: Future[Result] = Future()
+
+        def call() -> None:
+            try:
+                ended.set_result(function())
+            except BaseException as error:  # whoever waits gets it
+                ended.set_exception(error)
+
+        deadline = time.monotonic() + limit.total_seconds()
+        threading.Thread(target=call, name=what, daemon=True).start()
+        gone: str | None = None
+        while not wait([ended], max(min(ASK_AFTER, deadline - time.monotonic()), 0.0)).done:
+            if gone is not None or time.monotonic() >= deadline:
+                why = gone or f"it took longer than {limit.total_seconds():g} s"
+                raise DistBackendError(f"{what}: rank {self.rank} waited for ranks {list(ranks)}; {why}")
+            gone = self.gone(ranks)  # for a while, as what it has sent may be under way
+        return ended.result()
+
     @staticmethod
     def _key(rank: int) -> str:
         return f"gone/{rank}"
@@ -97,6 +138,9 @@ class Failures:
     def _say(self, kind: type[BaseException], error: BaseException, trace: Any) -> None:
         from .errors import DistError
 
+        if os.getpid() != self._process:  # a fork's end is not this process's, whose connection it shares
+            self._hook(kind, error, trace)
+            return
         sys.stderr.flush()
         prefix = f"[rank{self.rank}]: "
         try:

@@ -64,6 +64,7 @@ class _State:
         self.groups: dict[str, ProcessGroup] = {}
         self.made = 0
         self.begun = 0
+        self.local: dict[str, int] = {}
         self.failures: Failures | None = None
 
 
@@ -187,6 +188,7 @@ def init_process_group(
         raise
     _state.failures = failures
     _state.made = 1
+    _state.local = {}
     _state.groups = {spec.name: world}
     GroupMember.WORLD = world
 
@@ -323,12 +325,17 @@ def is_member(group: Group, name: str = "") -> bool:
     """Whether this process is in a group; where it is not and a function's name is given, it says so.
 
     Raises:
-        ValueError: there is no group of all processes.
+        ValueError: there is no group of all processes, or it is no group.
     """
     if group is None or isinstance(group, ProcessGroup):
         if group is None:
             _world()
         return True
+    if group != GroupMember.NON_GROUP_MEMBER:
+        raise ValueError(
+            f"Process group {group} is not initialized in the world group map: expected a ProcessGroup, but got "
+            f"{type(group).__name__}"
+        )
     if name:
         warnings.warn(
             f"Running {name} on global rank {get_rank()} which does not belong to the given group.",
@@ -448,9 +455,11 @@ def new_group(
     limit = _checked_timeout(timeout, backends) if timeout is not None or backend else world.timeout
     if use_local_synchronization:  # the processes that are not in it count no group
         tag = sum((place + 1) * (rank + 1) for place, rank in enumerate(chosen)) + (1 << 14)
-        name = "ranks " + ",".join(map(str, chosen))
-        while name in _state.groups:
-            name += "'"
+        own = "ranks " + ",".join(map(str, chosen))
+        _state.local[own] = number = (
+            _state.local.get(own, 0) + 1
+        )  # a name that was used has values in the store
+        name = f"{own} ({number})"
     else:
         tag, name = _state.made, str(_state.made)
         _state.made += 1

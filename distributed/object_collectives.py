@@ -76,17 +76,17 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Group = None) -> 
     """Put the objects of all processes into a list of each (`torch.distributed.all_gather_object`).
 
     Args:
-        object_list: a place for each process.
+        object_list: a place for each process; what is in more of them stays.
         obj: this process's; it can be pickled.
         group: the processes.
 
     Raises:
-        ValueError: the list has not as many places as the group has processes.
+        ValueError: the list has fewer places than the group has processes.
     """
     if not is_member(group, "all_gather_object"):
         return
     chosen = group_or_default(group)
-    _check_count(object_list, chosen, "object_list", "all_gather_object")
+    _check_room(object_list, chosen, "object_list", "all_gather_object")
     place = _place(chosen)
     memory = _packed(obj, place)
     sizes = _numbers([0] * chosen.size(), place)
@@ -97,6 +97,12 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Group = None) -> 
     all_gather_into_tensor(room, _padded(memory, most), chosen)
     for rank, length in enumerate(lengths):
         object_list[rank] = _unpacked(room[rank * most :], length)
+
+
+def _check_room(values: Sequence[Any], group: ProcessGroup, name: str, function: str) -> None:
+    """Raise ValueError for a list of too few places. What is in more of them stays."""
+    if len(values) < group.size():
+        _check_count(values, group, name, function)
 
 
 def _check_count(values: Sequence[Any], group: ProcessGroup, name: str, function: str) -> None:
@@ -138,7 +144,7 @@ def gather_object(
     if not is_root and object_gather_list:
         raise ValueError("Argument ``object_gather_list`` must NOT be specified on non-destination ranks.")
     if is_root:
-        _check_count(object_gather_list or (), chosen, "object_gather_list", "gather_object")
+        _check_room(object_gather_list or (), chosen, "object_gather_list", "gather_object")
     place = _place(chosen)
     memory = _packed(obj, place)
     sizes = _numbers([0] * chosen.size(), place)

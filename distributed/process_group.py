@@ -66,6 +66,7 @@ class ProcessGroup:
         self.backends = backends
         self.parent = parent
         self.splits = self.monitored = 0
+        self._has_ended = False
         self._communicators: dict[str, Communicator] = {}
         self._by_backend: dict[str, Communicator] = {}
 
@@ -131,7 +132,9 @@ class ProcessGroup:
     def _connect(self, kind: str) -> Communicator:
         from .backends.table import connect
 
-        backend = self.backends.device_backend_map.get(kind)
+        if self._has_ended:
+            raise RuntimeError(f"the process group {self.spec.name!r} has been destroyed")
+        backend = self.backends.device_backend_map.get(kind, Backend.FAKE if kind == "meta" else None)
         if backend is None:
             raise RuntimeError(
                 f"No backend type associated with device type {kind}: group {self.spec.name!r} has {self.backends!r}"
@@ -147,14 +150,11 @@ class ProcessGroup:
         self._communicators.clear()
         for communicator in communicators.values():
             communicator.close()
-        self._connect = self._refuse  # type: ignore[method-assign]
+        self._has_ended = True
 
     def abort(self) -> None:
         """End the group's communication at once."""
         self.shutdown()
-
-    def _refuse(self, kind: str) -> Communicator:
-        raise RuntimeError(f"the process group {self.spec.name!r} has been destroyed")
 
     @property
     def _device_types(self) -> list[Device]:

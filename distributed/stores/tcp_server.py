@@ -6,6 +6,7 @@ import contextlib
 import errno
 import socket
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -19,6 +20,12 @@ ANSWER, FAILED, EMPTY = b"answer", b"failed", b"empty"
 """What an answer begins with."""
 WATCH, LEAVE = b"watch", b"leave"
 """Requests of a connection about itself: to keep a value once it breaks, and to keep none."""
+
+
+CLOSED = (errno.EBADF, errno.EINVAL)
+"""What `accept` says of a listener that has been closed."""
+PAUSE = 0.05
+"""Seconds until connections are taken again where none could be."""
 
 
 def _number(value: int) -> bytes:
@@ -66,20 +73,28 @@ class TCPStoreServer:
         while True:
             try:
                 connection, _ = self.listener.accept()
-            except OSError:
-                return  # closed
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError as error:
+                if self.listener.fileno() < 0 or error.errno in CLOSED:
+                    return
+                time.sleep(PAUSE)  # too many files for now, or a client that is gone again
+                continue
             self._connections.add(connection)
-            threading.Thread(
+            served = threading.Thread(
                 target=self._serve, args=(connection,), name="TCPStore connection", daemon=True
-            ).start()
+            )
+            try:
+                served.start()
+            except RuntimeError:  # too many threads: this client is refused, and others are served on
+                self._connections.discard(connection)
+                connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         watched: dict[str, tuple[int, bytes]] = {}
         try:
             while (fields := receive(connection)) is not None:
                 if fields[:1] == [WATCH] and len(fields) == 3:
-                    watched[fields[1].decode()] = self._beginning, fields[2]
+                    watched[fields[1].decode(errors="replace")] = self._beginning, fields[2]
                     send(connection, [ANSWER])
                 elif fields == [LEAVE]:
                     watched.clear()
@@ -104,7 +119,7 @@ class TCPStoreServer:
             return [EMPTY, str(error).encode()]
         except DistStoreError as error:
             return [FAILED, str(error).encode()]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             return [FAILED, f"not a request: {error}".encode()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -155,8 +156,9 @@ class TCPStore(Store):
     def _ask(self, name: str, *fields: str | bytes) -> list[bytes]:
         """What the master answers. Each thread has a connection, so that none waits for another's value."""
         connection: socket.socket | None = getattr(self._own, "connection", None)
-        if connection is None:
+        if connection is None or self._own.process != os.getpid():  # a fork would read its parent's answers
             connection = self._own.connection = self._connect()
+            self._own.process = os.getpid()
         waits = float(fields[0]) if name in ("get", "wait", "queue_pop") else self._timeout.total_seconds()
         connection.settimeout(waits + GRACE)
         try:

@@ -260,10 +260,22 @@ def test_what_is_refused(rank: int, size: int) -> None:
         dist.all_gather_into_tensor(tt.ones(size + 1), tt.ones(1))
     with pytest.raises(ValueError, match="gather_list"):
         dist.gather(tt.ones(1), [tt.ones(1)] * size if rank else None, dst=0)
-    with pytest.raises(RuntimeError, match="No backend type associated with device type meta"):
-        dist.all_reduce(tt.ones(1, device="meta"))
+    with pytest.raises(RuntimeError, match="No backend type associated with device type cpu"):
+        dist.all_reduce(tt.ones(1), group=dist.new_group(backend="nccl"))
     with pytest.raises(ValueError, match="twice"):
         dist.init_process_group("mpi")
     with pytest.raises(ValueError, match="dense tensor"):
         dist.all_reduce(tt.ones(2).to_sparse())
     dist.barrier()
+
+
+@on_ranks(2)
+def test_lists_with_more_places_than_ranks(rank: int, size: int) -> None:
+    found: list[Any] = [None] * size + ["stays"]
+    dist.all_gather_object(found, {"rank": rank})
+    assert found == [{"rank": 0}, {"rank": 1}, "stays"]
+    found = [None] * size + ["stays"]
+    dist.gather_object(rank, None if rank else found)
+    assert found == ([None, None, "stays"] if rank else [0, 1, "stays"])
+    with pytest.raises(ValueError, match="expected 2 places in object_list"):
+        dist.all_gather_object([None], rank)

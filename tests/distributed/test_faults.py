@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import sys
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -176,3 +179,119 @@ def test_sizes_that_differ(rank: int, size: int) -> None:
         with pytest.raises(dist.DistBackendError, match="MPI refused"):
             dist.recv(tt.ones(2), src=0, group=group)
     dist.barrier()
+
+
+@on_ranks(2)
+def test_groups_give_their_communicators_back(rank: int, size: int) -> None:
+    for _ in range(3):  # MPICH has 2048 communicators, of which a group takes two
+        group = dist.new_group()
+        made: Any = group.communicator("cpu")
+        x = tt.ones(1 << 13)
+        dist.all_reduce(x, group=group, async_op=True)  # nobody waits for it but the group's end
+        dist.destroy_process_group(group)
+        assert x[0].item() == size
+        assert made.comm == made.mpi.COMM_NULL and made._exchange == made.mpi.COMM_NULL
+
+
+@on_ranks(2)
+def test_a_message_whose_work_nobody_keeps(rank: int, size: int) -> None:
+    count = 1 << 16  # more than MPI takes at once
+    if rank == 0:
+        for number in range(8):
+            dist.isend(tt.full((count,), float(number)), 1)
+        dist.barrier()
+        assert [tt.full((count,), -1.0)[0].item() for _ in range(16)] == [
+            -1.0
+        ] * 16  # would take freed memory
+        dist.barrier()
+    else:
+        dist.barrier()
+        x = tt.empty(count)
+        dist.barrier()
+        for number in range(8):
+            dist.recv(x, 0)
+            assert (x == number).all()
+
+
+@on_ranks(2)
+def test_parts_for_oneself_that_do_not_match(rank: int, size: int) -> None:
+    with pytest.raises(ValueError, match=f"rank {rank} sends itself 2 elements and expects 1"):
+        dist.all_to_all_single(tt.zeros(2), tt.zeros(4))
+    out = tt.zeros(2)
+    dist.all_to_all_single(out, tt.full((2,), float(rank)))
+    assert out.tolist() == [0.0, 1.0]
+
+
+@on_ranks(2)
+def test_a_local_group_made_again_meets_again(rank: int, size: int) -> None:
+    limit = timedelta(seconds=60)
+    names = []
+    for _ in range(2):
+        group = dist.new_group([0, 1], use_local_synchronization=True, timeout=limit)
+        dist.monitored_barrier(group)
+        names.append(group.group_name)
+        dist.destroy_process_group(group)
+    assert names[0] != names[1]  # the values of the first in the store are none of the second's
+
+
+@on_ranks(2)
+def test_a_fork_has_a_connection_of_its_own(rank: int, size: int) -> None:
+    group = dist.new_group()
+    store = group.get_group_store()
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            store.set(f"fork {rank}", "there")
+            sys.excepthook(KeyError, KeyError("cabbage"), None)  # its end is not its parent's
+            os.write(write, store.get(f"fork {rank}"))
+        finally:
+            os._exit(0)
+    assert os.read(read, 5) == b"there"
+    os.close(read)
+    os.close(write)
+    os.waitpid(child, 0)
+    assert store.get(f"fork {rank}") == b"there"
+    dist.barrier(group)
+    assert group.spec.failures.gone(range(size)) is None
+
+
+@on_ranks(2)
+def test_groups_that_are_none(rank: int, size: int) -> None:
+    for group in ("x", 3):
+        with pytest.raises(ValueError, match="is not initialized in the world group map"):
+            dist.all_reduce(tt.ones(1), group=group)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="expected a ProcessGroup, but got"):
+            dist.barrier(group)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"datetime.timedelta, got 3 of int"):
+        dist.monitored_barrier(timeout=3)  # type: ignore[arg-type]
+    x = tt.ones(2, device="meta")
+    dist.all_reduce(x)  # says nothing to anybody
+    assert x.shape == (2,)
+
+
+@needs_mpi
+def test_a_rank_that_is_killed_while_mpi_starts() -> None:
+    killed = """
+from triten.distributed.backends.mpi import library
+library._initialize = lambda MPI: os.kill(os.getpid(), signal.SIGKILL)
+start()
+"""
+    first, second = run_programs(["start()", killed])
+    assert (first[0], second[0]) == (1, -9)
+    assert (
+        "group '0' (default_pg): rank 0 waited for ranks [0, 1]; rank 1 is gone, without a word" in first[1]
+    )
+
+
+@needs_mpi
+def test_the_end_of_a_group_does_not_wait_for_a_rank_that_is_gone() -> None:
+    first, second = run_programs(
+        [
+            f"start(); {SMALL}; dist.all_reduce(tt.ones(1 << 16), async_op=True); dist.destroy_process_group(); "
+            "print('end')",
+            f"start(); {SMALL}; os.kill(os.getpid(), signal.SIGKILL)",
+        ]
+    )
+    assert second[0] == -9
+    assert first[0] == 0 and "end" in first[1]

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....dispatch.tensor import Tensor
+from ...errors import DistBackendError
 from ...reduce_op import Reduction
 from ...work import Work
 from ..communicator import Communicator
 from .jobs import Job, Jobs, Requests, meet
-from .library import start
+from .library import remove_names_of_shared_memory, start
 from .reductions import plan
 
 if TYPE_CHECKING:
@@ -44,17 +45,38 @@ def connect(group: ProcessGroup) -> MPICommunicator:
     """The communicator of a group, which each of its processes asks for.
 
     Raises:
-        DistBackendError: MPI runs with other processes.
+        DistBackendError: MPI runs with other processes, or has no communicator left.
     """
     spec = group.spec
+    name = f"group {spec.name!r} ({spec.description})"
+    try:
+        return spec.failures.watch(lambda: _connect(group), spec.ranks, spec.timeout, name)
+    except BaseException:
+        remove_names_of_shared_memory()  # whoever is gone has not
+        raise
+
+
+def _connect(group: ProcessGroup) -> MPICommunicator:
+    spec = group.spec
+    mpi = start(spec.store, spec.rank, group.size()) if group.parent is None else start(None, -1, -1)
+    try:
+        return MPICommunicator(mpi, _communicator(mpi, group), spec)
+    except mpi.Exception as error:
+        raise DistBackendError(
+            f"rank {spec.rank} of {len(spec.ranks)} could not join group {spec.name!r}: MPI refused: {error}"
+        ) from error
+
+
+def _communicator(mpi: Any, group: ProcessGroup) -> Any:
     if group.parent is None:
-        mpi = start(spec.store, spec.rank, group.size())
-        communicator = mpi.COMM_WORLD.Dup()
-    else:
-        mpi = start(None, -1, -1)
-        members = mpi.COMM_WORLD.Get_group().Incl(list(spec.ranks))
-        communicator = mpi.COMM_WORLD.Create_group(members, spec.tag % MOST_TAGS)
-    return MPICommunicator(mpi, communicator, spec)
+        return mpi.COMM_WORLD.Dup()
+    world = mpi.COMM_WORLD.Get_group()
+    members = world.Incl(list(group.spec.ranks))
+    try:
+        return mpi.COMM_WORLD.Create_group(members, group.spec.tag % MOST_TAGS)
+    finally:
+        members.Free()
+        world.Free()
 
 
 def _bytes(tensor: Tensor) -> Array:
@@ -154,6 +176,12 @@ class MPICommunicator(Communicator):
             _parts(_bytes(input), input_counts, width),
         )
 
+        if output_counts[self.rank] != input_counts[self.rank]:  # before MPI has any of the memory
+            raise ValueError(
+                f"all_to_all: rank {self.rank} sends itself {input_counts[self.rank]} elements and expects "
+                f"{output_counts[self.rank]}"
+            )
+
         def begin() -> list[Any]:
             comm, rank = self._exchange, self.rank
             others = [(rank + step) % self.size for step in range(1, self.size)]
@@ -166,7 +194,7 @@ class MPICommunicator(Communicator):
         job = Job(
             "all_to_all",
             lambda: Requests(self.mpi, begin()),
-            lambda: self.mpi.Request.Waitall(begin()),
+            lambda: Requests(self.mpi, begin()).wait_or_keep(output),
             None,
             "all ranks to call it",
             self._everybody,
@@ -231,7 +259,9 @@ class MPICommunicator(Communicator):
         return self.jobs.do(job, waits)
 
     def close(self) -> None:
-        self.jobs.close()
+        if self.jobs.close():
+            for each in (self._exchange, self.comm):  # MPI has only some 2,000
+                each.Free()
 
     def _all(
         self,

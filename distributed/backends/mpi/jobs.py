@@ -7,10 +7,12 @@ blocking call in the group's thread, which leaves Python to the program: so grad
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -66,11 +68,39 @@ class Requests:
     """
 
     def __init__(self, mpi: Any, requests: list[Any]) -> None:
-        self._all, self._requests = mpi.Request.Testall, requests
+        self._all, self._wait = mpi.Request.Testall, mpi.Request.Waitall
+        self._requests = requests
 
-    def Test(self, status: Any) -> bool:
+    def Test(self, status: Any = None) -> bool:
         """Whether all have ended."""
         return bool(self._all(self._requests))
+
+    def wait_or_keep(self, memory: Any) -> None:
+        """Wait for all; where one fails, have the memory of the others stay as long as they may use it."""
+        try:
+            self._wait(self._requests)
+        except Exception:
+            keep(self, memory)
+            raise
+
+
+_kept: list[tuple[Any, Any]] = []
+"""Communications that nobody waits for any more, and whose memory MPI still reads or writes."""
+_kept_lock = threading.Lock()
+
+
+def keep(request: Any, memory: Any) -> None:
+    """Have what holds the memory of a communication, such as its job, stay until MPI is through with it."""
+    _kept.append((request, memory))
+
+
+def _release() -> None:
+    """Let go of what MPI is through with."""
+    with _kept_lock:
+        for each in tuple(_kept):
+            with contextlib.suppress(Exception):  # MPI refuses it again, as whoever waited was told
+                if each[0].Test():
+                    _kept.remove(each)
 
 
 class _JobWork(Work):
@@ -110,6 +140,10 @@ class _MessageWork(Work):
         super().__init__(job.results)
         self.job, self.jobs, self.request, self.source = job, jobs, request, source
         self.sender = -1
+
+    def __del__(self) -> None:
+        if self.request is not None:
+            keep(self.request, self.job)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         if self.request is not None:
@@ -183,17 +217,22 @@ def _spin(request: Any, jobs: Jobs, job: Job, sequence: int, timeout: timedelta 
         DistBackendError: it does not come in time, or somebody that it waits for is gone.
     """
     status = jobs.mpi.Status()
-    if _has_ended(request, status):
-        return status
-    patience = _Patience(jobs, job, sequence, timeout)
-    question = time.monotonic() + patience.next_question()
-    for nap in _naps():
-        time.sleep(nap)
-        if request.Test(status):
+    try:
+        if _has_ended(request, status):
             return status
-        if time.monotonic() > question:
-            patience.ask()
-            question = time.monotonic() + patience.next_question()
+        patience = _Patience(jobs, job, sequence, timeout)
+        question = time.monotonic() + patience.next_question()
+        for nap in _naps():
+            time.sleep(nap)
+            if request.Test(status):
+                break
+            if time.monotonic() > question:
+                patience.ask()
+                question = time.monotonic() + patience.next_question()
+    except BaseException:  # an interrupt, too
+        keep(request, job)
+        raise
+    return status
 
 
 def _has_ended(request: Any, status: Any) -> bool:
@@ -242,6 +281,7 @@ class Jobs:
         self._lock = threading.Lock()
         # No more than the event: a communication that has ended keeps no tensors.
         self._last_end: threading.Event | None = None
+        self._last: weakref.ref[_JobWork] | None = None
         self._thread: threading.Thread | None = None
         self._lost: DistBackendError | None = None
 
@@ -269,7 +309,7 @@ class Jobs:
             return DoneWork(job.results)
         with self._lock:  # gradients of several devices arrive in several threads
             work = _JobWork(job, self, self.sequence)
-            self._last_end = work.ended
+            self._last_end, self._last = work.ended, weakref.ref(work)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=f"MPI {self.spec.name}", daemon=True)
                 self._thread.start()
@@ -284,6 +324,8 @@ class Jobs:
         """
         if self._lost is not None:
             raise self._refusal(job)
+        if _kept:
+            _release()
         try:
             return _MessageWork(job, self, job.begin(), source)
         except self.mpi.Exception as error:
@@ -294,13 +336,22 @@ class Jobs:
         self._lost = DistBackendError(f"{job.name}: {self._who()} {why}")
         return self._lost
 
-    def close(self) -> None:
-        """End the thread, after what it has to do."""
-        if self._thread is not None:
+    def close(self) -> bool:
+        """End the thread, after what it has to do, which is waited for as whoever began it would.
+
+        Returns:
+            Whether all has ended that was begun.
+        """
+        thread, self._thread = self._thread, None
+        if thread is not None:
             self._waiting.put(None)
+            last = None if self._last is None else self._last()
+            if self._lost is None and last is not None:
+                with contextlib.suppress(Exception):  # whoever waits for it gets it
+                    last.wait()
             if self._lost is None:
-                self._thread.join()
-            self._thread = None
+                thread.join()
+        return self._lost is None
 
     def _who(self) -> str:
         spec = self.spec

@@ -17,7 +17,7 @@ from ...errors import DistBackendError
 from ...stores.store import Store
 from .process_management import process_management
 
-__all__ = ["is_installed", "launched", "start"]
+__all__ = ["is_installed", "launched", "remove_names_of_shared_memory", "start"]
 
 
 def is_installed() -> bool:
@@ -63,8 +63,8 @@ def start(store: Store | None, rank: int, size: int) -> Any:
         else:
             MPI.Init_thread()
             MPI.COMM_WORLD.Barrier()
-            _remove_names_of_shared_memory()
-            atexit.register(_end_well)
+            remove_names_of_shared_memory()
+            atexit.register(_end_well, os.getpid())
     world = MPI.COMM_WORLD
     if size not in (-1, world.size) or rank not in (-1, world.rank):
         raise DistBackendError(
@@ -83,10 +83,10 @@ def _initialize(MPI: Any) -> None:
     for communicator in (MPI.COMM_WORLD, MPI.COMM_SELF):
         communicator.Set_errhandler(MPI.ERRORS_RETURN)  # as mpi4py sets it where it starts MPI
     MPI.COMM_WORLD.Barrier()
-    _remove_names_of_shared_memory()
+    remove_names_of_shared_memory()
 
 
-def _remove_names_of_shared_memory() -> None:
+def remove_names_of_shared_memory() -> None:
     """Have the memory that MPICH shares between processes, all of which have it now, end with them.
 
     MPICH itself takes the name away when it is ended, which waits for all processes, also for those that are gone.
@@ -100,8 +100,13 @@ def _remove_names_of_shared_memory() -> None:
             os.unlink(name)
 
 
-def _end_well() -> None:
-    """End MPI in a process that ends without an error: launchers take one that has not for failed."""
+def _end_well(process: int) -> None:
+    """End MPI in a process that ends without an error: launchers take one that has not for failed.
+
+    A fork of it, which has no MPI, leaves it as it is.
+    """
+    if os.getpid() != process:
+        return
     MPI: Any = sys.modules.get("mpi4py.MPI")
     has_failed = getattr(sys, "last_value", None) is not None
     if MPI is not None and not has_failed and MPI.Is_initialized() and not MPI.Is_finalized():
