@@ -44,7 +44,7 @@ def wrapped(error: BaseException) -> WrappedException:
 
     summary = traceback.StackSummary.from_list(
         [
-            (each.filename, each.lineno, each.name, each.line)
+            (each.filename, each.lineno or 0, each.name, each.line)
             for each in traceback.extract_tb(error.__traceback__)
         ]
     )

@@ -119,7 +119,7 @@ def write_entries(file: IO[bytes], path: str, entries: Sequence[Entry]) -> list[
     return [infos[number] for number in range(len(entries))]
 
 
-def _bytes_of(entry: Entry) -> memoryview:
+def _bytes_of(entry: Entry) -> memoryview[int]:
     data = entry.data()
     if isinstance(data, Tensor):
         if (data.dtype, tuple(data.shape)) != (entry.dtype, entry.sizes):
@@ -130,7 +130,7 @@ def _bytes_of(entry: Entry) -> memoryview:
         array = np.ascontiguousarray(
             data.detach().resolve_conj().resolve_neg().cpu().contiguous().host_array()
         )
-        data = array.reshape(-1).view(np.uint8).data if array.size else b""
+        return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
     return memoryview(data)
 
 

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from ...dispatch.layers.tensor_of_parts import TensorOfParts
 from ...dispatch.tensor import Tensor
 
 __all__ = ["staged"]
@@ -17,11 +18,10 @@ def staged(value: Any) -> Any:
     Dicts, lists and tuples are followed; other objects are copied as `copy.deepcopy` does.
     """
     if isinstance(value, Tensor):
-        if hasattr(value, "like") and hasattr(value, "__create_chunk_list__"):
-            # A tensor of parts: its part is copied.
-            return value.detach().like([staged(each) for each in value.parts])
-        copied = value.detach().to("cpu", copy=True)
-        return copied
+        if isinstance(value, TensorOfParts):
+            held: Any = value.detach()
+            return held.like([staged(each) for each in held.parts])
+        return value.detach().to("cpu", copy=True)
     if isinstance(value, Mapping):
         return {key: staged(each) for key, each in value.items()}
     if type(value) in (list, tuple):
