@@ -25,8 +25,6 @@ class _Failure:
 def _tried(step: Callable[[], Any]) -> Any:
     try:
         return step()
-    except CheckpointException:
-        raise
     except Exception as error:
         # The others wait for this process: it goes on, and all of them raise.
         return _Failure(error)

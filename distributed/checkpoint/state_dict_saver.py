@@ -63,6 +63,7 @@ def save(
     """
     writer = _writer(storage_writer, checkpoint_id)
     coordination = Coordination(process_group, is_initialized() and not no_dist)
+    writer.reset(checkpoint_id)
     return _save(_states(state_dict), writer, planner or DefaultSavePlanner(), coordination)
 
 
@@ -75,7 +76,6 @@ def _writer(
         if not FileSystemWriter.validate_checkpoint_id(checkpoint_id):
             raise ValueError(f"save: `checkpoint_id` is expected to be a folder, but got {checkpoint_id!r}")
         storage_writer = FileSystemWriter(checkpoint_id)
-    storage_writer.reset(checkpoint_id)
     return storage_writer
 
 
@@ -171,4 +171,11 @@ def async_save(
     chosen = _group_of_saves(process_group) if is_distributed else None
     coordination = Coordination(chosen, is_distributed)
     copied = staged(_states(state_dict))
-    return _threads.submit(_save, copied, writer, planner or DefaultSavePlanner(), coordination)
+    chosen_planner = planner or DefaultSavePlanner()
+
+    def save_in_thread() -> Metadata:
+        # Here, and not before: a save in the thread may still use the writer.
+        writer.reset(checkpoint_id)
+        return _save(copied, writer, chosen_planner, coordination)
+
+    return _threads.submit(save_in_thread)

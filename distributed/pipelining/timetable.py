@@ -51,10 +51,10 @@ def timetable(orders: Sequence[Sequence[Action]], rank_of: Mapping[int, int]) ->
         if not any(step):
             waiting = [order[place] for place, order in zip(at, orders, strict=True) if place < len(order)]
             raise ValueError(f"the schedule cannot go on: {waiting} wait for what none of them computes")
-        for rank, action in enumerate(step):
-            if action is not None:
+        for rank, taken in enumerate(step):
+            if taken is not None:
                 at[rank] += 1
-                done.add(action)
+                done.add(taken)
         table.append(step)
     return table
 

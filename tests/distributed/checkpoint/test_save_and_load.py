@@ -287,6 +287,21 @@ def test_async_save_takes_the_values_of_the_call(tmp_path: Path) -> None:
     assert saved.result().state_dict_metadata.keys() == {"x", "n"}
     dcp.load(state := {"x": x, "n": 0}, checkpoint_id=tmp_path)
     assert x.tolist() == [1, 1, 1] and state["n"] == [1]
+    writer = dcp.FileSystemWriter(tmp_path)
+    several = [
+        dcp.async_save(
+            {"x": tt.full((3,), float(number))}, checkpoint_id=tmp_path / str(number), storage_writer=writer
+        )
+        for number in range(3)
+    ]
+    for number, each in enumerate(several):
+        each.result()
+        dcp.load(
+            state,
+            checkpoint_id=tmp_path / str(number),
+            planner=dcp.DefaultLoadPlanner(allow_partial_load=True),
+        )
+        assert x.tolist() == [number] * 3
     failed = dcp.async_save({"x": x}, storage_writer=dcp.FileSystemWriter(tmp_path, overwrite=False))
     with pytest.raises(dcp.CheckpointException, match="already exists"):
         failed.result()
