@@ -16,6 +16,7 @@ import numpy as np
 
 import triten as tt
 from triten.distributed.backends.nccl.communicator import NCCLCommunicator
+from triten.distributed.errors import DistBackendError
 from triten.distributed.failures import Failures
 from triten.distributed.process_group import GroupSpec
 from triten.distributed.reduce_op import PremultipliedSum, ReduceOp
@@ -253,6 +254,11 @@ def coalesced_communications_are_one_work(c: NCCLCommunicator) -> None:
     third.wait()
     for tensor in tensors:
         same(tensor, folded(c, ReduceOp.SUM, tensor.dtype))
+    with raises(KeyError, "lost"), c.coalescing():
+        given_up = c.all_reduce(tensors[0], ReduceOp.SUM)
+        raise KeyError("lost")
+    with raises(DistBackendError, "issued at the end of its coalesced block"):
+        given_up.wait()
     assert first.result()[1] is tensors[1]
 
 

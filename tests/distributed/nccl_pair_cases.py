@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -166,6 +167,31 @@ def the_functions_of_the_module(c: NCCLCommunicator) -> None:
     dist.all_gather_object(objects, {"rank": c.rank})
     assert objects == [{"rank": 0}, {"rank": 1}]
     dist.barrier()
+
+
+@case
+def threads_communicate_in_groups_of_their_own(c: NCCLCommunicator) -> None:
+    others = [Another() for _ in range(2)]
+    found: list[tt.Tensor | None] = [None, None]
+
+    def repeat(place: int) -> None:
+        # On one stream each group's collectives would wait for the other's, in an order of each rank's own.
+        with tt.cuda.stream(tt.cuda.Stream()):
+            x = numbers(c.rank, tt.int64).cuda()
+            with others[place].communicator.coalescing():
+                for _ in range(3):
+                    others[place].communicator.all_reduce(x, ReduceOp.SUM).wait()
+            found[place] = x.cpu()
+
+    threads = [threading.Thread(target=repeat, args=(place,)) for place in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    for other, x in zip(others, found, strict=True):
+        assert x is not None
+        same(x, folded(c, ReduceOp.SUM, tt.int64) * 4)
+        dist.destroy_process_group(other.group)
 
 
 @case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -43,6 +44,13 @@ class _Pending(NamedTuple):
     results: Sequence[Tensor]
 
 
+class _Block(threading.local):
+    """What a thread has called in a coalesced block, and the work of all; None outside of one."""
+
+    pending: list[_Pending] | None = None
+    coalesced: CoalescedWork | None = None
+
+
 class NCCLCommunicator(Communicator):
     """A group over NCCL (`torch.distributed.ProcessGroupNCCL`).
 
@@ -67,8 +75,8 @@ class NCCLCommunicator(Communicator):
         self._communicators: dict[tuple[str, int], DeviceCommunicator] = {}
         self._made: dict[str, int] = {}
         self._sequence = 0
-        self._pending: list[_Pending] | None = None
-        self._coalesced: CoalescedWork | None = None
+        self._block = _Block()
+        self._lock = threading.RLock()
         self._device = _named(spec.device)
         if self._device is not None:
             self._of_all(self._device)
@@ -172,18 +180,20 @@ class NCCLCommunicator(Communicator):
         Messages are sent and received at once then, so that two processes may both send first. Whoever waits for one of
         the communications before has those issued that have been called until then.
         """
-        self._pending = []
+        block = self._block
+        block.pending = []
         try:
             yield
             self._issue_pending()
         finally:
-            self._pending = None
+            block.pending = block.coalesced = None
 
     def _issue_pending(self) -> None:
-        work, self._coalesced = self._coalesced, None
-        if work is None or self._pending is None:
+        block = self._block
+        work, pending = block.coalesced, block.pending
+        if work is None or pending is None:
             return
-        pending, self._pending = self._pending, []
+        block.coalesced, block.pending = None, []
         works = []
         for on in dict.fromkeys(each.on for each in pending):
             here = [each for each in pending if each.on is on]
@@ -225,11 +235,12 @@ class NCCLCommunicator(Communicator):
         source: int = -1,
         blocks: bool = False,
     ) -> Work:
-        if self._pending is not None:
-            self._pending.append(_Pending(on, name, calls, tensors, results))
-            if self._coalesced is None:
-                self._coalesced = CoalescedWork(self._issue_pending)
-            return self._coalesced
+        block = self._block
+        if block.pending is not None:
+            block.pending.append(_Pending(on, name, calls, tensors, results))
+            if block.coalesced is None:
+                block.coalesced = CoalescedWork(self._issue_pending)
+            return block.coalesced
         return self._work(on, name, calls, tensors, results, waits_for, source, blocks)
 
     def _work(
@@ -245,28 +256,29 @@ class NCCLCommunicator(Communicator):
     ) -> NCCLWork:
         self._health.check(name)
         try:
-            issued = on.issue(calls)
+            with self._lock:
+                issued = on.issue(calls)
+                self._sequence += 1
+                sequence = self._sequence
         except self._nccl.NcclError as error:
             raise DistBackendError(f"{name}: {self._health.group}: {error}") from error
         for tensor in tensors:
             root = tensor._data.root
             if root.deleter is not None:
                 CUDA_ALLOCATOR.record_stream(root, on.stream.cuda_stream)
-        self._sequence += 1
         limit = self.timeout.total_seconds()
-        watched = Watched(name, waits_for, self._sequence, issued, limit, self._health)
+        watched = Watched(name, waits_for, sequence, issued, limit, self._health)
         if not issued.is_captured:
             WATCHDOG.watch(watched)
         return NCCLWork(watched, on.device, results, source, blocks)
 
     def _of_all(self, device: int) -> DeviceCommunicator:
         """The communicator of all processes, on a device of this one."""
-        found = self._communicators.get(("", device))
-        return found if found is not None else self._make("", device, self.rank, self.size)
+        return self._found("", device, self.rank, self.size)
 
     def _of_pair(self, device: int, peer: int) -> tuple[DeviceCommunicator, int]:
         """The communicator for messages with a process, and the process's number in it."""
-        if self._device is not None or self._pending is not None:
+        if self._device is not None or self._block.pending is not None:
             return self._of_all(device), peer
         if peer == self.rank:
             raise ValueError(
@@ -274,8 +286,14 @@ class NCCLCommunicator(Communicator):
             )
         low, high = sorted((self.rank, peer))
         key, number = f"{low}:{high}", int(self.rank > peer)
+        return self._found(key, device, number, 2), 1 - number
+
+    def _found(self, key: str, device: int, rank: int, size: int) -> DeviceCommunicator:
         found = self._communicators.get((key, device))
-        return found if found is not None else self._make(key, device, number, 2), 1 - number
+        if found is None:
+            with self._lock:
+                found = self._communicators.get((key, device)) or self._make(key, device, rank, size)
+        return found
 
     def _make(self, key: str, device: int, rank: int, size: int) -> DeviceCommunicator:
         """A communicator whose processes find each other by the store."""

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.cuda.stream import current_stream
+from ...errors import DistBackendError
 from ...work import Work
 from .watchdog import WATCHDOG, Watched
 
@@ -73,7 +74,10 @@ class NCCLWork(Work):
 
     def get_future(self) -> Any:
         from ....futures import Future
+        from ...work_future import WorkFuture, are_completed_by_waiters
 
+        if are_completed_by_waiters():  # by the stream, as whoever waits goes on there
+            return WorkFuture(self.result, self.is_completed)
         future: Any = Future()
 
         def fill() -> None:
@@ -116,6 +120,8 @@ class CoalescedWork(Work):
     def wait(self, timeout: timedelta | None = None) -> bool:
         if self._issue is not None:
             self._issue()
+        if self._issue is not None:  # another thread has the block, or an error ended it
+            raise DistBackendError("wait: the communication is issued at the end of its coalesced block")
         for work in self._works:
             work.wait(timeout)
         return True

@@ -17,12 +17,16 @@ PROGRAM = "(program)"
 
 @dataclass(frozen=True)
 class Dimension:
-    """One dimension: its name, its number of ranks, its strategy (None: the program itself communicates), its group."""
+    """One dimension: its name, its number of ranks, its strategy (None: the program itself communicates), its group.
+
+    `group_name` is that of a DeviceMesh's process group, by which a program names it.
+    """
 
     name: str
     size: int
     strategy: Strategy | None
     group: Group
+    group_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,10 +63,10 @@ class Mesh:
         return found[0].size if found else 1
 
     def group_of(self, name: str) -> tuple[str, Group]:
-        """The dimension of that name, or all ranks."""
+        """The dimension of that name, or whose process group has it; or all ranks."""
         for dimension in self.dimensions:
-            if dimension.name == name:
-                return name, dimension.group
+            if name and name in (dimension.name, dimension.group_name):
+                return dimension.name, dimension.group
         return PROGRAM, self.everybody
 
     def coordinate(self, rank: int, name: str) -> int:
@@ -99,7 +103,9 @@ def mesh_of(mesh: Any, strategies: Mapping[str, Strategy | None] | None, interco
             )
         stride = math.prod(sizes[later] for later in names[number + 1 :])
         group = interconnect.group(range(0, stride * sizes[name], stride))
-        dimensions.append(Dimension(name, sizes[name], given.get(name, DEFAULTS.get(name)), group))
+        process_group = "" if isinstance(mesh, Mapping) else str(mesh.get_group(name).group_name)
+        strategy = given.get(name, DEFAULTS.get(name))
+        dimensions.append(Dimension(name, sizes[name], strategy, group, process_group))
     for kind in (FullyShard, TensorParallel, Pipeline):
         several = [dimension.name for dimension in dimensions if isinstance(dimension.strategy, kind)]
         if len(several) > 1:

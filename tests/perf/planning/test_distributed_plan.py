@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -325,6 +326,9 @@ class FakeDeviceMesh:
     mesh_dim_names = ("dp", "pp")
     mesh = tt.arange(4).view(2, 2)
 
+    def get_group(self, name: str) -> Any:
+        return SimpleNamespace(group_name=f"mesh_{name}")
+
 
 def test_a_device_mesh_gives_names_and_sizes() -> None:
     found = mesh_of(FakeDeviceMesh(), None, NETWORK)
@@ -332,6 +336,8 @@ def test_a_device_mesh_gives_names_and_sizes() -> None:
         ("dp", 2, DataParallel),
         ("pp", 2, Pipeline),
     ]
+    assert found.group_of("mesh_pp") == found.group_of("pp") == ("pp", found.dimensions[1].group)
+    assert found.group_of("others") == ("(program)", found.everybody)
 
 
 def refused(message: str, call: Callable[[], object]) -> None:
