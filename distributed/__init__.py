@@ -50,7 +50,10 @@ _NAMES = {
     ".stores.tcp_store": "TCPStore",
     ".work": "Work",
 }
-_MODULES = "_composable _functional_collectives algorithms checkpoint device_mesh distributed_c10d fsdp nn optim tensor"
+_MODULES = (
+    "_composable _functional_collectives algorithms checkpoint device_mesh distributed_c10d fsdp nn optim "
+    "pipelining tensor"
+)
 
 if TYPE_CHECKING:
     from .backend import *

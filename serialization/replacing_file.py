@@ -19,11 +19,12 @@ MAX_LINKS = 40
 
 
 @contextmanager
-def replacing(path: str) -> Iterator[IO[bytes]]:
+def replacing(path: str, sync: bool = True) -> Iterator[IO[bytes]]:
     """A block that writes a file, which then has the path; upon an error the path is as it was.
 
     Permissions and, where it is allowed, the owner of an existing file are kept, and symbolic links are followed. What
     is no regular file, such as a pipe, is written to directly, and so is a file in a folder that takes no other.
+    Without `sync` the bytes need not be on the disk when the file has the path: a loss of power can lose them.
     """
     try:
         old = os.stat(path)
@@ -54,13 +55,15 @@ def replacing(path: str) -> Iterator[IO[bytes]]:
                 _keep_owner_and_mode(descriptor, old)
             yield file
             file.flush()
-            os.fsync(descriptor)
+            if sync:
+                os.fsync(descriptor)
         os.replace(temporary, target)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
-    _sync_folder(folder)
+    if sync:
+        _sync_folder(folder)
 
 
 def _of_process(path: str) -> bool:

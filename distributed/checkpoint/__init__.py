@@ -1,1 +1,56 @@
-"""States of distributed models and optimizers (`torch.distributed.checkpoint`)."""
+"""`tt.distributed.checkpoint`: states that all processes save together, each its own shards
+(`torch.distributed.checkpoint`).
+
+`save` and `load` agree on a plan and carry it out: `planner` says what plans are made of, `default_planner` makes them
+of a state, flattened by `nested_dict`, with `save_plans` and `read_items`; `coordination` runs their steps in all
+processes, and has an error of one raised in each. `storage` is what they write to: `filesystem_writer`,
+`filesystem_reader`, whose files are those of `shard_file` and `metadata_file`; `pytorch_metadata` reads PyTorch's.
+`state_dict` gives states of models and optimizers by names that do not depend on how they are distributed.
+"""
+
+from typing import TYPE_CHECKING
+
+from ...runtime.lazy_import import lazy_names as _lazy_names
+
+_NAMES = {
+    ".api": "CheckpointException",
+    ".default_planner": "DefaultLoadPlanner DefaultSavePlanner",
+    ".filesystem_reader": "FileSystemReader",
+    ".filesystem_writer": "FileSystemWriter",
+    ".metadata": "BytesStorageMetadata ChunkStorageMetadata Metadata MetadataIndex StorageMeta TensorProperties "
+    "TensorStorageMetadata",
+    ".planner": "LoadPlan LoadPlanner ReadItem SavePlan SavePlanner WriteItem",
+    ".state_dict_loader": "load",
+    ".state_dict_saver": "async_save save",
+    ".stateful": "Stateful",
+    ".storage": "StorageReader StorageWriter",
+}
+_MODULES = "api default_planner filesystem format_utils metadata planner state_dict state_dict_loader state_dict_saver"
+
+if TYPE_CHECKING:
+    from .api import CheckpointException as CheckpointException
+    from .default_planner import DefaultLoadPlanner as DefaultLoadPlanner
+    from .default_planner import DefaultSavePlanner as DefaultSavePlanner
+    from .filesystem_reader import FileSystemReader as FileSystemReader
+    from .filesystem_writer import FileSystemWriter as FileSystemWriter
+    from .metadata import BytesStorageMetadata as BytesStorageMetadata
+    from .metadata import ChunkStorageMetadata as ChunkStorageMetadata
+    from .metadata import Metadata as Metadata
+    from .metadata import MetadataIndex as MetadataIndex
+    from .metadata import StorageMeta as StorageMeta
+    from .metadata import TensorProperties as TensorProperties
+    from .metadata import TensorStorageMetadata as TensorStorageMetadata
+    from .planner import LoadPlan as LoadPlan
+    from .planner import LoadPlanner as LoadPlanner
+    from .planner import ReadItem as ReadItem
+    from .planner import SavePlan as SavePlan
+    from .planner import SavePlanner as SavePlanner
+    from .planner import WriteItem as WriteItem
+    from .state_dict_loader import load as load
+    from .state_dict_saver import async_save as async_save
+    from .state_dict_saver import save as save
+    from .stateful import Stateful as Stateful
+    from .storage import StorageReader as StorageReader
+    from .storage import StorageWriter as StorageWriter
+
+__getattr__, __dir__, __all__ = _lazy_names(__name__, _NAMES, _MODULES.split())

@@ -243,6 +243,32 @@ class DTensor(TensorOfParts):
         leaf = self._local_tensor
         return _rebuilt, (leaf, self._dtensor_spec, self.requires_grad), vars(self) or None
 
+    def __create_chunk_list__(self) -> list[Any]:
+        """The box of this process's part, as checkpoints ask for it (`checkpoint.shards`)."""
+        from ...runtime.size import Size
+        from ..checkpoint.metadata import ChunkStorageMetadata
+        from .shards import compute_local_shape_and_global_offset
+
+        if any(isinstance(each, Partial) for each in self.placements):
+            raise ValueError(
+                f"a checkpoint has no parts of sums: redistribute the DTensor first, which lies as {self.placements}"
+            )
+        if self.device_mesh.get_coordinate() is None:
+            return []
+        sizes, offsets = compute_local_shape_and_global_offset(self.shape, self.device_mesh, self.placements)
+        if 0 in sizes and 0 not in self.shape:
+            return []
+        return [ChunkStorageMetadata(Size(offsets), Size(sizes))]
+
+    def __get_tensor_shard__(self, index: Any) -> Tensor:
+        """The memory of this process's part."""
+        here = [chunk.offsets for chunk in self.__create_chunk_list__()]
+        if index.offset is not None and index.offset not in here:
+            raise ValueError(
+                f"'{index.fqn}': no shard in this process begins at {tuple(index.offset)}, but {here}"
+            )
+        return self._local_tensor
+
     def __tensor_flatten__(self) -> tuple[list[str], Any]:
         return ["_local_tensor"], (self._dtensor_spec, self.requires_grad)
 

@@ -1,0 +1,149 @@
+"""Checkpoints in folders, read: `FileSystemReader` (`torch.distributed.checkpoint.filesystem`)."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from ... import serialization
+from ...dispatch.tensor import Tensor
+from ...futures import Future
+from . import metadata_file
+from .metadata import Metadata, MetadataIndex, TensorStorageMetadata
+from .planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem
+from .shard_file import StorageInfo, read_box, read_bytes
+from .storage import CheckpointId, StorageReader
+
+__all__ = ["FileSystemReader"]
+
+METADATA = ".metadata"
+
+
+class FileSystemReader(StorageReader):
+    """Reads a checkpoint from a folder that all processes see (`torch.distributed.checkpoint.FileSystemReader`).
+
+    Of a file of `FileSystemWriter`'s the needed parts are read, and held against their checksums. Folders that
+    PyTorch wrote are read, too: nothing in them is executed, and of their tensors whole chunks are read.
+
+    Args:
+        path: the folder.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.metadata: Metadata | None = None
+
+    @property
+    def checkpoint_id(self) -> Path:
+        """The folder."""
+        return self.path
+
+    def reset(self, checkpoint_id: CheckpointId = None) -> None:
+        """A load begins, from another folder if one is given."""
+        self.metadata = None
+        if checkpoint_id is not None:
+            self.path = Path(checkpoint_id)
+
+    def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
+        """What the checkpoint has.
+
+        Raises:
+            FileNotFoundError: there is none in the folder; a save that did not end leaves none.
+            RuntimeError: ``.metadata`` is damaged.
+            UnpicklingError: ``.metadata`` is PyTorch's, and has more than it writes.
+        """
+        path = self.path / METADATA
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                error.errno,
+                f"load: there is no checkpoint in {self.path}, or the save did not end",
+                str(path),
+            ) from None
+        if metadata_file.is_ours(data):
+            return metadata_file.loads(data, str(path))
+        from .pytorch_metadata import loads
+
+        return loads(data)
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        """What was read."""
+        self.metadata = metadata
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        """What this process reads."""
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        """What each process reads."""
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        """Read this process's items, those of a file after each other.
+
+        Raises:
+            FileNotFoundError: a file is missing.
+            RuntimeError: one is damaged.
+        """
+        files: dict[str, list[ReadItem]] = defaultdict(list)
+        for item in plan.items:
+            files[self._info(item.storage_index).relative_path].append(item)
+        for items in files.values():
+            for item in sorted(items, key=lambda each: self._info(each.storage_index).offset):
+                self._read(item, planner)
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    def _info(self, index: MetadataIndex) -> StorageInfo:
+        assert self.metadata is not None
+        info: StorageInfo | None = self.metadata.storage_data.get(index)
+        if info is None:
+            raise RuntimeError(f"load: the checkpoint in {self.path} does not say where {index} is")
+        return info
+
+    def _read(self, item: ReadItem, planner: LoadPlanner) -> None:
+        info = self._info(item.storage_index)
+        if item.type == LoadItemType.BYTE_IO:
+            planner.load_bytes(item, BytesIO(read_bytes(str(self.path), info)))
+            return
+        target = planner.resolve_tensor(item)
+        box = self._box(item, info)
+        if box.shape != target.shape:
+            raise ValueError(
+                f"load: '{item.storage_index.fqn}' has a box of shape {list(box.shape)}, expected {list(target.shape)}"
+            )
+        target.copy_(box)
+        planner.commit_tensor(item, target)
+
+    def _box(self, item: ReadItem, info: StorageInfo) -> Tensor:
+        assert self.metadata is not None
+        index = item.storage_index
+        saved = self.metadata.state_dict_metadata[index.fqn]
+        assert isinstance(saved, TensorStorageMetadata)
+        if info.checksums is None:
+            return self._box_of_archive(item, info)
+        chunk = next(each for each in saved.chunks if each.offsets == index.offset)
+        return read_box(
+            str(self.path), info, saved.properties.dtype, chunk.sizes, item.storage_offsets, item.lengths
+        )
+
+    def _box_of_archive(self, item: ReadItem, info: StorageInfo) -> Tensor:
+        """A part of a chunk that PyTorch wrote, which is a file of `torch.save`'s inside the file."""
+        tensor = serialization.load(BytesIO(read_bytes(str(self.path), info)), map_location="cpu")
+        if not isinstance(tensor, Tensor):
+            raise RuntimeError(f"load: '{item.storage_index.fqn}' is no tensor in {info.relative_path}")
+        for dim, (begin, size) in enumerate(zip(item.storage_offsets, item.lengths, strict=True)):
+            tensor = tensor.narrow(dim, begin, size)
+        return tensor.detach()
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """Whether it is a path, and no URL."""
+        return "://" not in str(checkpoint_id)

@@ -1,0 +1,201 @@
+"""The file ``.metadata`` of a checkpoint: JSON, which holds no code, with a checksum of its own.
+
+    {"format": "triten.distributed.checkpoint", "version": 1, "checksum": ..., "content": {
+        "tensors": {NAME: {"dtype": "float32", "size": [4, 2], "requires_grad": false,
+            "chunks": [{"offsets": [0, 0], "sizes": [2, 2],
+                        "file": ..., "offset": ..., "length": ..., "block": ..., "crc32": [...]}]}},
+        "objects": {NAME: {"file": ..., "offset": ..., "length": ..., "block": ..., "crc32": [...]}},
+        "paths": {NAME: ["model", "weight"]}, "save_id": ...}}
+
+The checksum is the CRC-32 of the content as this module writes it, without spaces.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from ...runtime import scalar_type
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.size import Size
+from .metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    StorageMeta,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from .shard_file import StorageInfo
+
+__all__ = ["dumps", "is_ours", "loads"]
+
+FORMAT = "triten.distributed.checkpoint"
+VERSION = 1
+
+
+def dumps(metadata: Metadata) -> bytes:
+    """The file's bytes.
+
+    Raises:
+        TypeError: the planner's data are no keys by name.
+    """
+    tensors: dict[str, Any] = {}
+    objects: dict[str, Any] = {}
+    for name, value in metadata.state_dict_metadata.items():
+        if isinstance(value, BytesStorageMetadata):
+            objects[name] = _place(metadata.storage_data[MetadataIndex(name)])
+            continue
+        tensors[name] = {
+            "dtype": value.properties.dtype.name,
+            "size": list(value.size),
+            "requires_grad": value.properties.requires_grad,
+            "chunks": [
+                {"offsets": list(chunk.offsets), "sizes": list(chunk.sizes)}
+                | _place(metadata.storage_data[MetadataIndex(name, chunk.offsets)])
+                for chunk in value.chunks
+            ],
+        }
+    content = {
+        "tensors": tensors,
+        "objects": objects,
+        "paths": _checked_paths(metadata.planner_data),
+        "save_id": None if metadata.storage_meta is None else metadata.storage_meta.save_id,
+    }
+    whole = {"format": FORMAT, "version": VERSION, "checksum": _checksum(content), "content": content}
+    return _text(whole)
+
+
+def _place(info: StorageInfo) -> dict[str, Any]:
+    checksums = list(info.checksums or ())
+    return {"file": info.relative_path, "offset": info.offset, "length": info.length, "block": info.block} | {
+        "crc32": checksums
+    }
+
+
+def _checked_paths(planner_data: Any) -> dict[str, list[str | int]] | None:
+    if planner_data is None:
+        return None
+    paths = {name: list(path) for name, path in dict(planner_data).items()}
+    for name, path in paths.items():
+        if type(name) is not str or any(type(key) not in (str, int) for key in path):
+            raise TypeError(
+                f"save: the planner's data are expected to be keys by name, got {name!r}: {path!r}"
+            )
+    return paths
+
+
+def _text(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _checksum(content: Any) -> int:
+    return zlib.crc32(_text(content))
+
+
+def is_ours(data: bytes) -> bool:
+    """Whether bytes begin as those of such a file."""
+    return data.lstrip()[:1] == b"{"
+
+
+def loads(data: bytes, path: str) -> Metadata:
+    """What a file says.
+
+    Args:
+        data: its bytes, which anybody may have written.
+        path: its name, for errors.
+
+    Raises:
+        RuntimeError: it is damaged, or of a later version.
+    """
+    try:
+        whole = json.loads(data)
+        if whole["format"] != FORMAT:
+            raise ValueError(f"format {whole['format']!r}")
+        version, content = whole["version"], whole["content"]
+        if version == VERSION and whole["checksum"] != _checksum(content):
+            raise ValueError("its checksum is another one")
+        if version != VERSION:
+            raise RuntimeError(f"load: {path} has version {version!r} of the format, expected {VERSION}")
+        return _metadata(content)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise RuntimeError(f"load: the file {path} is damaged: {type(error).__name__}: {error}") from error
+
+
+def _metadata(content: Mapping[str, Any]) -> Metadata:
+    found: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
+    storage: dict[MetadataIndex, StorageInfo] = {}
+    for name, value in content["tensors"].items():
+        size = _sizes(value["size"])
+        chunks = []
+        for place, each in enumerate(value["chunks"]):
+            chunk = ChunkStorageMetadata(_sizes(each["offsets"]), _sizes(each["sizes"]))
+            if not len(size) == len(chunk.offsets) == len(chunk.sizes):
+                raise ValueError(f"'{name}' has a chunk of other dimensions")
+            chunks.append(chunk)
+            storage[MetadataIndex(name, chunk.offsets, place)] = _info(each)
+        if sum(prod(chunk.sizes) for chunk in chunks) != prod(size):
+            raise ValueError(f"the chunks of '{name}' have not as many elements as it has")
+        properties = TensorProperties(dtype_of(value["dtype"]), requires_grad=bool(value["requires_grad"]))
+        found[name] = TensorStorageMetadata(properties, size, chunks)
+    for name, value in content["objects"].items():
+        found[name] = BytesStorageMetadata()
+        storage[MetadataIndex(name)] = _info(value)
+    paths = content["paths"]
+    planner_data = None if paths is None else {name: _path(name, keys) for name, keys in paths.items()}
+    meta = StorageMeta(save_id=content["save_id"])
+    return Metadata(found, planner_data, storage, meta, str(VERSION))
+
+
+def _path(name: str, keys: Any) -> tuple[str | int, ...]:
+    if (
+        not keys
+        or type(keys) is not list
+        or any(type(key) not in (str, int) for key in keys)
+        or type(keys[0]) is int
+    ):
+        raise ValueError(f"the keys of '{name}' are {keys!r}")
+    if any(type(key) is int and not 0 <= key < LONGEST_LIST for key in keys):
+        raise ValueError(f"the keys of '{name}' are {keys!r}")
+    return tuple(keys)
+
+
+LONGEST_LIST = 1 << 20
+"""Of a state: a number in a path is a list that is made."""
+
+
+def dtype_of(name: str) -> ScalarType:
+    """The dtype of a name. Raises ValueError if there is none."""
+    for each in (*scalar_type.ALL, *scalar_type.registered):
+        if each.name == name:
+            return each
+    raise ValueError(f"no dtype is {name!r}")
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError(f"a size or offset is {value!r}")
+    return value
+
+
+def _sizes(values: Any) -> Size:
+    return Size([_number(value) for value in values])
+
+
+def _info(value: Mapping[str, Any]) -> StorageInfo:
+    length, checksums = _number(value["length"]), tuple(_number(each) for each in value["crc32"])
+    block = _number(value["block"])
+    if block == 0 or len(checksums) != -(-length // block):
+        raise ValueError(f"{length} bytes have {len(checksums)} checksums")
+    return StorageInfo(file_name(value["file"]), _number(value["offset"]), length, checksums, block)
+
+
+def file_name(value: Any) -> str:
+    """A name in the checkpoint's folder. Raises ValueError for one that leads out of it."""
+    if type(value) is not str or value in ("", ".", "..") or any(each in value for each in "/\\\0:"):
+        raise ValueError(f"a file's name is {value!r}")
+    return value

@@ -1,0 +1,101 @@
+"""Nested states as flat ones with dotted names, and back.
+
+Dicts are followed, and lists that have dicts or tensors in them. All else is one object. Empty dicts leave nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+from ...dispatch.tensor import Tensor
+
+__all__ = ["flatten_state_dict", "set_element", "unflatten_state_dict"]
+
+Path = tuple[Any, ...]
+
+
+def _is_followed(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(isinstance(each, Tensor) or _is_followed(each) for each in value)
+    return isinstance(value, Mapping)
+
+
+def _leaves(path: Path, value: Any) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _leaves((*path, key), each)
+    elif _is_followed(value):
+        for number, each in enumerate(value):
+            yield from _leaves((*path, number), each)
+    else:
+        yield path, value
+
+
+def flatten_state_dict(state_dict: Mapping[Any, Any]) -> tuple[dict[str, Any], dict[str, Path]]:
+    """A state without nesting, and for each name the keys that lead to it.
+
+    Args:
+        state_dict: dicts and lists of tensors and objects.
+
+    Raises:
+        ValueError: two values have the same dotted name.
+
+    Example:
+        >>> from triten.distributed.checkpoint.nested_dict import flatten_state_dict
+        >>> flatten_state_dict({"model": {"bias": 1}, "step": 2})
+        ({'model.bias': 1, 'step': 2}, {'model.bias': ('model', 'bias'), 'step': ('step',)})
+    """
+    flat: dict[str, Any] = {}
+    paths: dict[str, Path] = {}
+    for path, value in _leaves((), state_dict):
+        name = ".".join(map(str, path))
+        if name in flat:
+            raise ValueError(f"duplicated flatten key {name}: {paths[name]} and {path}")
+        flat[name], paths[name] = value, path
+    return flat, paths
+
+
+def set_element(root: dict[Any, Any], path: Path, value: Any) -> None:
+    """Put a value to where keys lead; dicts, and lists for numbers, are made on the way.
+
+    Example:
+        >>> from triten.distributed.checkpoint.nested_dict import set_element
+        >>> state = {}
+        >>> set_element(state, ("layers", 1, "bias"), 3); state
+        {'layers': [None, {'bias': 3}]}
+    """
+    at: Any = root
+    for key, following in pairwise(path):
+        made: Any = [] if type(following) is int else {}
+        if isinstance(at, list):
+            at += [None] * (key + 1 - len(at))
+            at[key] = made if at[key] is None else at[key]
+            at = at[key]
+        else:
+            at = at.setdefault(key, made)
+    if isinstance(at, list):
+        at += [None] * (path[-1] + 1 - len(at))
+    at[path[-1]] = value
+
+
+def unflatten_state_dict(flat: Mapping[str, Any], paths: Mapping[str, Path]) -> dict[Any, Any]:
+    """The nested state of a flat one."""
+    nested: dict[Any, Any] = {}
+    for name, value in flat.items():
+        set_element(nested, paths[name], value)
+    return nested
+
+
+def stored_paths(paths: Mapping[str, Path], state_dict: Mapping[Any, Any]) -> dict[str, Path]:
+    """The paths as a checkpoint has them: places in lists are numbers, keys of dicts are strings."""
+    found = {}
+    for name, path in paths.items():
+        at: Any = state_dict
+        stored: list[Any] = []
+        for key in path:
+            stored.append(key if isinstance(at, list) else str(key))
+            at = at[key]
+        found[name] = tuple(stored)
+    return found

@@ -1,0 +1,185 @@
+"""Plans of what is written and read, and who makes them (`torch.distributed.checkpoint.planner`)."""
+
+from __future__ import annotations
+
+import io
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum, auto
+from math import prod
+from typing import Any
+
+from ...dispatch.tensor import Tensor
+from ...runtime.size import Size
+from .metadata import ChunkStorageMetadata, Metadata, MetadataIndex, StorageMeta, TensorProperties
+
+__all__ = [
+    "BytesIOWriteData",
+    "LoadItemType",
+    "LoadPlan",
+    "LoadPlanner",
+    "ReadItem",
+    "SavePlan",
+    "SavePlanner",
+    "TensorWriteData",
+    "WriteItem",
+    "WriteItemType",
+]
+
+
+class WriteItemType(Enum):
+    """What is written: a whole tensor, a part of one, or an object's bytes."""
+
+    TENSOR = auto()
+    SHARD = auto()
+    BYTE_IO = auto()
+
+
+class LoadItemType(Enum):
+    """What is read: a box of a tensor, or an object's bytes."""
+
+    TENSOR = auto()
+    BYTE_IO = auto()
+
+
+@dataclass(frozen=True)
+class BytesIOWriteData:
+    """How many bytes an object has, as far as that is known."""
+
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class TensorWriteData:
+    """A chunk, and the tensor that it is a part of."""
+
+    chunk: ChunkStorageMetadata
+    properties: TensorProperties
+    size: Size
+
+
+@dataclass(frozen=True)
+class WriteItem:
+    """Something to write (`torch.distributed.checkpoint.WriteItem`)."""
+
+    index: MetadataIndex
+    type: WriteItemType
+    bytes_io_data: BytesIOWriteData | None = None
+    tensor_data: TensorWriteData | None = None
+
+    def tensor_storage_size(self) -> int | None:
+        """The bytes of a chunk; None for an object."""
+        if self.tensor_data is None:
+            return None
+        return prod(self.tensor_data.chunk.sizes) * self.tensor_data.properties.dtype.itemsize
+
+
+@dataclass(frozen=True)
+class ReadItem:
+    """Something to read (`torch.distributed.checkpoint.ReadItem`).
+
+    Attributes:
+        type: what it is.
+        dest_index: the shard of the state that it is put into.
+        dest_offsets: where in that shard.
+        storage_index: the chunk of the checkpoint that it is taken from.
+        storage_offsets: where in that chunk.
+        lengths: the sizes of the box.
+    """
+
+    type: LoadItemType
+    dest_index: MetadataIndex
+    dest_offsets: Size
+    storage_index: MetadataIndex
+    storage_offsets: Size
+    lengths: Size
+
+
+@dataclass(frozen=True)
+class SavePlan:
+    """What a process writes (`torch.distributed.checkpoint.SavePlan`)."""
+
+    items: list[WriteItem]
+    storage_data: Any = None
+    planner_data: Any = None
+    usable: bool = True
+
+
+@dataclass
+class LoadPlan:
+    """What a process reads (`torch.distributed.checkpoint.LoadPlan`)."""
+
+    items: list[ReadItem]
+    storage_data: Any = None
+    planner_data: Any = None
+
+
+class SavePlanner(ABC):
+    """Who plans a save (`torch.distributed.checkpoint.SavePlanner`).
+
+    `set_up_planner` and `create_local_plan` are called in each process, `create_global_plan` in the one that decides,
+    `finish_plan` in each, and then `resolve_data` for each item.
+    """
+
+    @abstractmethod
+    def set_up_planner(
+        self,
+        state_dict: dict[str, Any],
+        storage_meta: StorageMeta | None = None,
+        is_coordinator: bool = False,
+    ) -> None:
+        """Take the state that is to be saved."""
+
+    @abstractmethod
+    def create_local_plan(self) -> SavePlan:
+        """What this process could write."""
+
+    @abstractmethod
+    def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
+        """What each process writes, of what all could, and what the checkpoint has then."""
+
+    @abstractmethod
+    def finish_plan(self, new_plan: SavePlan) -> SavePlan:
+        """Take what was decided."""
+
+    @abstractmethod
+    def resolve_data(self, write_item: WriteItem) -> Tensor | io.BytesIO:
+        """The tensor or the bytes of an item."""
+
+
+class LoadPlanner(ABC):
+    """Who plans a load (`torch.distributed.checkpoint.LoadPlanner`).
+
+    `set_up_planner` and `create_local_plan` are called in each process, `create_global_plan` in the one that decides,
+    `finish_plan` in each, and then, for each item, `load_bytes`, or `resolve_tensor` and `commit_tensor`.
+    """
+
+    @abstractmethod
+    def set_up_planner(
+        self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False
+    ) -> None:
+        """Take the state that is to be filled, and what the checkpoint has."""
+
+    @abstractmethod
+    def create_local_plan(self) -> LoadPlan:
+        """What this process reads."""
+
+    @abstractmethod
+    def create_global_plan(self, global_plan: list[LoadPlan]) -> list[LoadPlan]:
+        """What each process reads, of what all said."""
+
+    @abstractmethod
+    def finish_plan(self, central_plan: LoadPlan) -> LoadPlan:
+        """Take what was decided."""
+
+    @abstractmethod
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        """Put an object into the state."""
+
+    @abstractmethod
+    def resolve_tensor(self, read_item: ReadItem) -> Tensor:
+        """The memory that a box is put into."""
+
+    @abstractmethod
+    def commit_tensor(self, read_item: ReadItem, tensor: Tensor) -> None:
+        """The box is there."""

@@ -1,0 +1,179 @@
+"""The ``.metadata`` of a checkpoint that PyTorch wrote: a pickle, read without executing what it says.
+
+Its classes become records here, which nothing but attributes can be done to; what they say is checked afterwards.
+Chunks that were written with extensions, such as compression, are refused.
+"""
+
+from __future__ import annotations
+
+from pickle import UnpicklingError
+from typing import Any
+
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.size import Size
+from ...serialization.limits import Limits
+from ...serialization.rebuild import Load
+from ...serialization.restricted_unpickler import RestrictedUnpickler
+from .metadata import (
+    BytesStorageMetadata,
+    ChunkStorageMetadata,
+    Metadata,
+    MetadataIndex,
+    StorageMeta,
+    TensorProperties,
+    TensorStorageMetadata,
+)
+from .metadata_file import LONGEST_LIST, file_name
+from .shard_file import StorageInfo
+
+__all__ = ["loads"]
+
+
+class _Record:
+    """An object of the pickle: its class's name, and the state that it was given."""
+
+    kind = ""
+
+    def __init__(self, *args: Any) -> None:
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An attribute."""
+        if type(self.state) is not dict:
+            raise UnpicklingError(f"load: a {self.kind} of PyTorch's metadata has no attributes")
+        return self.state.get(name, default)
+
+
+def _record(kind: str) -> type[_Record]:
+    return type(kind, (_Record,), {"kind": kind})
+
+
+_MODULE = "torch.distributed.checkpoint.metadata"
+_KINDS = {
+    kind: _record(kind)
+    for kind in (
+        "BytesStorageMetadata",
+        "ChunkStorageMetadata",
+        "Metadata",
+        "MetadataIndex",
+        "StorageMeta",
+        "TensorProperties",
+        "TensorStorageMetadata",
+        "_MEM_FORMAT_ENCODING",
+    )
+}
+_INFO = _record("_StorageInfo")
+_PATH = _record("PosixPath")
+_ALLOWED: dict[str, Any] = {
+    **{f"{_MODULE}.{kind}": found for kind, found in _KINDS.items()},
+    "torch.distributed.checkpoint.filesystem._StorageInfo": _INFO,
+    "pathlib.PosixPath": _PATH,
+    "pathlib.WindowsPath": _PATH,
+    "pathlib._local.PosixPath": _PATH,
+    "pathlib._local.WindowsPath": _PATH,
+}
+
+
+def loads(data: bytes) -> Metadata:
+    """What such a file says.
+
+    Raises:
+        UnpicklingError: it has more than PyTorch writes, or is malformed.
+    """
+
+    def refuse(persistent_id: Any) -> Any:
+        raise UnpicklingError("load: the metadata of a checkpoint has no storages")
+
+    state = Load(Limits(len(data), 0), list(_ALLOWED.values()), False)
+    try:
+        root = RestrictedUnpickler(data, state, _ALLOWED, refuse).read()
+    except EOFError as error:
+        raise UnpicklingError("load: .metadata is neither JSON nor a pickle that is whole") from error
+    _expect(root, "Metadata")
+    found: dict[str, TensorStorageMetadata | BytesStorageMetadata] = {}
+    for name, value in _dict(root.get("state_dict_metadata"), "state_dict_metadata").items():
+        kind = getattr(value, "kind", "")
+        if type(name) is not str:
+            raise UnpicklingError(f"load: a name in PyTorch's metadata is {name!r}")
+        found[name] = BytesStorageMetadata() if kind == "BytesStorageMetadata" else _tensor(value)
+    storage = {
+        _index(index): _info(info) for index, info in _dict(root.get("storage_data"), "storage_data").items()
+    }
+    meta = root.get("storage_meta")
+    save_id = None if meta is None else _expect(meta, "StorageMeta").get("save_id")
+    paths = root.get("planner_data")
+    planner_data = (
+        None if paths is None else {name: _path(each) for name, each in _dict(paths, "planner_data").items()}
+    )
+    return Metadata(found, planner_data, storage, StorageMeta(save_id=save_id), root.get("version"))
+
+
+def _expect(value: Any, kind: str) -> _Record:
+    if not isinstance(value, _Record) or value.kind != kind:
+        raise UnpicklingError(
+            f"load: PyTorch's metadata has a {type(value).__name__} where a {kind} is expected"
+        )
+    return value
+
+
+def _dict(value: Any, name: str) -> dict[Any, Any]:
+    if type(value) is not dict:
+        raise UnpicklingError(f"load: '{name}' of PyTorch's metadata is no dict, but {type(value).__name__}")
+    return value
+
+
+def _sizes(value: Any) -> Size:
+    if not isinstance(value, (tuple, list)) or any(type(each) is not int or each < 0 for each in value):
+        raise UnpicklingError(f"load: sizes in PyTorch's metadata are {value!r}")
+    return Size(value)
+
+
+def _tensor(value: Any) -> TensorStorageMetadata:
+    record = _expect(value, "TensorStorageMetadata")
+    properties = _expect(record.get("properties"), "TensorProperties").state
+    if type(properties) is not tuple or not properties or not isinstance(properties[0], ScalarType):
+        raise UnpicklingError(f"load: properties of a tensor in PyTorch's metadata are {properties!r}")
+    size = _sizes(record.get("size"))
+    chunks = []
+    for each in record.get("chunks") or ():
+        chunk = _expect(each, "ChunkStorageMetadata")
+        chunks.append(ChunkStorageMetadata(_sizes(chunk.get("offsets")), _sizes(chunk.get("sizes"))))
+        if not len(size) == len(chunks[-1].offsets) == len(chunks[-1].sizes):
+            raise UnpicklingError("load: a chunk in PyTorch's metadata has other dimensions than its tensor")
+    return TensorStorageMetadata(
+        TensorProperties(properties[0], requires_grad=properties[2] is True), size, chunks
+    )
+
+
+def _index(value: Any) -> MetadataIndex:
+    record = _expect(value, "MetadataIndex")
+    offset = record.get("offset")
+    return MetadataIndex(str(record.get("fqn")), None if offset is None else _sizes(offset))
+
+
+def _info(value: Any) -> StorageInfo:
+    record = _expect(value, "_StorageInfo")
+    if record.get("transform_descriptors"):
+        raise UnpicklingError(
+            f"load: chunks were written with {record.get('transform_descriptors')!r}, which is not supported"
+        )
+    try:
+        name = file_name(record.get("relative_path"))
+    except ValueError as error:
+        raise UnpicklingError(f"load: PyTorch's metadata: {error}") from None
+    offset, length = _sizes((record.get("offset"), record.get("length")))
+    return StorageInfo(name, offset, length)
+
+
+def _path(value: Any) -> tuple[Any, ...]:
+    keys = value if type(value) is tuple else ()
+    if (
+        not keys
+        or type(keys[0]) is not str
+        or any(type(key) is not str and not (type(key) is int and 0 <= key < LONGEST_LIST) for key in keys)
+    ):
+        raise UnpicklingError(f"load: keys in PyTorch's metadata are {value!r}")
+    return keys

@@ -1,0 +1,74 @@
+"""The parts of a tensor that this process has, whatever kind of tensor it is.
+
+A tensor of which each process has a part says so by two methods, which `DTensor` has:
+
+- ``__create_chunk_list__()`` gives the boxes that are here, as `ChunkStorageMetadata`;
+- ``__get_tensor_shard__(index)`` gives the memory of the one that a `MetadataIndex` names.
+
+Its `shape` is the whole one's. The names are those of PyTorch's protocol ``_Checkpointable``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.tensor import Tensor
+from ...runtime.layout import strided
+from ...runtime.size import Size
+from .metadata import ChunkStorageMetadata, MetadataIndex, TensorProperties
+from .planner import BytesIOWriteData, TensorWriteData, WriteItem, WriteItemType
+
+__all__ = ["create_chunk_list", "create_write_items", "find_shard", "has_chunks"]
+
+
+def _is_sharded(value: Any) -> bool:
+    return hasattr(value, "__create_chunk_list__")
+
+
+def has_chunks(value: Any) -> bool:
+    """Whether a value is saved as chunks: a tensor of plain elements. Sparse and quantized ones are objects."""
+    return isinstance(value, Tensor) and (
+        _is_sharded(value) or (value.layout is strided and not value.is_quantized and not value.is_nested)
+    )
+
+
+def create_chunk_list(tensor: Tensor) -> list[ChunkStorageMetadata]:
+    """The boxes of a tensor that are in this process."""
+    if _is_sharded(tensor):
+        chunks: list[ChunkStorageMetadata] = tensor.__create_chunk_list__()  # type: ignore[attr-defined]
+        return chunks
+    return [ChunkStorageMetadata(Size([0] * tensor.ndim), Size(tensor.shape))]
+
+
+def find_shard(tensor: Tensor, index: MetadataIndex) -> Tensor:
+    """The memory of a box. Raises ValueError if it is not in this process."""
+    if _is_sharded(tensor):
+        shard: Tensor = tensor.__get_tensor_shard__(index)  # type: ignore[attr-defined]
+        return shard.detach()
+    if index.offset is not None and any(index.offset):
+        raise ValueError(
+            f"'{index.fqn}': the tensor has no shard at {tuple(index.offset)}, it is whole in this process"
+        )
+    return tensor.detach()
+
+
+def create_write_items(fqn: str, value: Any) -> list[WriteItem]:
+    """What is to be written of a value that is in this process.
+
+    Raises:
+        ValueError: it is a Meta tensor, which has no elements.
+    """
+    if not has_chunks(value):
+        return [WriteItem(MetadataIndex(fqn), WriteItemType.BYTE_IO, bytes_io_data=BytesIOWriteData(0))]
+    if value.is_meta:
+        raise ValueError(f"save: '{fqn}' is a Meta tensor, which has no elements")
+    properties = TensorProperties.create_from_tensor(value)
+    kind = WriteItemType.SHARD if _is_sharded(value) else WriteItemType.TENSOR
+    return [
+        WriteItem(
+            MetadataIndex(fqn, chunk.offsets),
+            kind,
+            tensor_data=TensorWriteData(chunk, properties, Size(value.shape)),
+        )
+        for chunk in create_chunk_list(value)
+    ]

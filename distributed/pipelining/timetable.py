@@ -1,0 +1,75 @@
+"""When each rank of a pipeline can carry its actions out, and what is sent then.
+
+Time is counted in steps of one action for each rank. Every rank computes the same table; after a step it exchanges with
+the others what was computed in it. So two ranks agree on the order of their messages, whatever the orders of actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .actions import Action, Computation
+
+__all__ = ["Timetable", "timetable"]
+
+Timetable = list[list[Action | None]]
+"""For each step each rank's action; None where it has to wait."""
+
+
+def timetable(orders: Sequence[Sequence[Action]], rank_of: Mapping[int, int]) -> Timetable:
+    """The steps in which ranks carry out their actions, each as soon as it can.
+
+    Args:
+        orders: each rank's actions.
+        rank_of: the rank of each stage.
+
+    Raises:
+        ValueError: actions wait for each other, or for one that is missing, or are another rank's.
+
+    Example:
+        >>> from triten.distributed.pipelining.actions import gpipe_order
+        >>> from triten.distributed.pipelining.timetable import timetable
+        >>> for step in timetable([gpipe_order(rank, 1) for rank in range(2)], {0: 0, 1: 1}): print(step)
+        [0F0, None]
+        [None, 1F0]
+        [None, 1B0]
+        [0B0, None]
+    """
+    for rank, order in enumerate(orders):
+        for action in order:
+            if rank_of.get(action.stage) != rank:
+                raise ValueError(f"rank {rank} has no stage {action.stage}, which is in its order: {action}")
+    last = len(rank_of) - 1
+    done: set[Action] = set()
+    at = [0] * len(orders)
+    table: Timetable = []
+    while any(place < len(order) for place, order in zip(at, orders, strict=True)):
+        step = [
+            order[place] if place < len(order) and needs(order[place], last) <= done else None
+            for place, order in zip(at, orders, strict=True)
+        ]
+        if not any(step):
+            waiting = [order[place] for place, order in zip(at, orders, strict=True) if place < len(order)]
+            raise ValueError(f"the schedule cannot go on: {waiting} wait for what none of them computes")
+        for rank, taken in enumerate(step):
+            if taken is not None:
+                at[rank] += 1
+                done.add(taken)
+        table.append(step)
+    return table
+
+
+def needs(action: Action, last: int) -> set[Action]:
+    """What must have been computed before an action; `last` is the number of the last stage."""
+    stage, computation, microbatch = action
+    if computation is Computation.FORWARD:
+        return {Action(stage - 1, computation, microbatch)} if stage else set()
+    found = {Action(stage, Computation.FORWARD, microbatch)}
+    return found if stage == last else found | {Action(stage + 1, computation, microbatch)}
+
+
+def receiver(action: Action, last: int) -> int | None:
+    """The stage that gets what an action computes; None if none does."""
+    if action.computation is Computation.FORWARD:
+        return action.stage + 1 if action.stage < last else None
+    return action.stage - 1 if action.stage else None
