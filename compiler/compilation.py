@@ -17,7 +17,7 @@ from ..dispatch.layers.pytree import tree_flatten, tree_unflatten
 from ..dispatch.tensor import blank_tensor
 from ..nn.modules.parameter import Parameter
 from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
-from ..runtime.storage import root_of
+from ..runtime.storage import FOLLOWERS, root_of
 from ..runtime.tensor_impl import TensorImpl
 from .backends import Backend, boxed, compile_graph, compiling_kernels, interpreted
 from .capture.recording import Recording
@@ -120,6 +120,9 @@ def without_history(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence
             known = seen[place]
             if known is None or known[0]() is not tensor or known[1]._data is not tensor._data:
                 known = seen[place] = (weakref.ref(tensor), bare(tensor))
+                followers = vars(tensor).get(FOLLOWERS)
+                if followers is not None:
+                    followers.append(weakref.ref(known[1]))
             filled[place] = known[1]
         return filled
 

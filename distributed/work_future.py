@@ -16,7 +16,7 @@ from typing import Any
 from ..futures import Future
 from .work import Work
 
-__all__ = ["WorkFuture", "completed_by_waiters", "future_of"]
+__all__ = ["WorkFuture", "are_completed_by_waiters", "completed_by_waiters", "future_of"]
 
 
 class _ByWaiters(threading.local):
@@ -34,6 +34,11 @@ def completed_by_waiters() -> Iterator[None]:
         yield
     finally:
         _by_waiters.holds = before
+
+
+def are_completed_by_waiters() -> bool:
+    """Whether this thread is inside of `completed_by_waiters`."""
+    return _by_waiters.holds
 
 
 class WorkFuture(Future[Any]):

@@ -28,6 +28,10 @@ _storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictiona
 shared_roots: dict[int, Any] = {}
 """The blocks of memory shared with other processes, by the identity of the root that lies in each."""
 
+FOLLOWERS = "_followers"
+"""An attribute of tensors whose memory comes and goes: a list, to which whoever keeps another tensor over it for longer
+than a call adds a weak reference to that one."""
+
 
 def root_of(data: Any) -> Any:
     """The array or pointer that owns the bytes: what NumPy or `DataPtr.offset_by` made the view of."""

@@ -46,7 +46,7 @@ class Arrivals:
                 node = edge[0]
                 if node.__class__ is AccumulateGrad:
                     if node.hooks is not None:
-                        counts[node] = counts.get(node, 0) + 1  # type: ignore[index, arg-type]
+                        counts[node] = counts.get(node, 0) + 1
                 elif node not in seen:
                     seen.add(node)
                     pending.append(node.next_edges)

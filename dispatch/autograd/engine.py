@@ -150,7 +150,7 @@ def _run(
             if root.__class__ is AccumulateGrad and root.hooks is not None and needed is None:
                 if arrivals is None:
                     arrivals = Arrivals(roots, _added, _run_leaf)
-                arrivals.arrive(root, grad)  # type: ignore[arg-type]
+                arrivals.arrive(root, grad)
             else:
                 _send(buffers, heap, root, number, grad)
         if not heap:

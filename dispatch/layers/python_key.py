@@ -168,6 +168,10 @@ dispatch_rules: dict[tuple[str, type], Callable[..., Any]] = {}
 """What is called for an operator instead of a class's or a mode's handler (`tt.library.register_tensor_dispatch`)."""
 
 
+bound_handlers: dict[type, Callable[[OperatorEntry, list[Any]], Any]] = {}
+"""What is called instead of the handler of a class of this package's: with the operator and all its arguments."""
+
+
 def _ask(asker: Any, op: OperatorEntry, func: OpOverload, types: Any, args: Any, kwargs: Any) -> Any:
     """What a class or a mode makes of a call."""
     if dispatch_rules:
@@ -184,8 +188,14 @@ def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]
     """
     values = list(stack)
     stack.clear()
-    func = OpOverload(op)
     types = handling_types(values)
+    if not _stack.modes and len(types) == 1 and not dispatch_rules:
+        handler = bound_handlers.get(types[0])
+        if handler is not None:
+            result = handler(op, values)
+            stack.extend((result,) if len(op.schema.returns) == 1 else result or ())
+            return
+    func = OpOverload(op)
     args, kwargs = split_arguments(op, values)
     if _stack.modes:
         mode = _stack.modes[-1]

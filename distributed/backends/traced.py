@@ -40,20 +40,22 @@ class _TracedWork(Work):
 
     Args:
         tensor: what is written.
-        received: what the operator gave, to be copied there, where that is another tensor.
+        received: what the operator gives, if that is another tensor. It is copied there when it is waited for, since
+            what is made of a tensor that is written reads it at once.
     """
 
     def __init__(self, tensor: Tensor, received: Tensor | None = None) -> None:
         super().__init__([tensor])
         self._received = received
-        self._is_waited_for = False
+        # What is functionalized is waited for where it is written.
+        self._is_waited_for = received is None and bool(local.included & _FUNCTIONALIZE)
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         if not self._is_waited_for:
             tensor, received = self._results[0], self._received
             waited = Ops()._c10d_functional.wait_tensor(tensor if received is None else received)
             if received is not None:
-                tensor.view(-1).copy_(waited)
+                tensor.copy_(waited.view(tensor.shape))
             self._is_waited_for = True
         return True
 
@@ -74,23 +76,29 @@ class TracedCommunicator(Communicator):
         self._operators: Any = Ops()._c10d_functional
 
     def all_reduce(self, tensor: Tensor, op: Reduction, waits: bool = True) -> Work:
+        if not waits:
+            return _TracedWork(tensor, self._operators.all_reduce(tensor, _name(op), self._name))
         self._operators.all_reduce_(tensor, _name(op), self._name)
         return _TracedWork(tensor)
 
     def broadcast(self, tensor: Tensor, root: int, waits: bool = True) -> Work:
+        if not waits:
+            return _TracedWork(tensor, self._operators.broadcast(tensor, root, self._name))
         self._operators.broadcast_(tensor, root, self._name)
         return _TracedWork(tensor)
 
     def all_gather(self, output: Tensor, input: Tensor, waits: bool = True) -> Work:
-        self._operators.all_gather_into_tensor_out(
-            input.reshape(-1), self.size, self._name, out=output.view(-1)
-        )
+        arguments = input.reshape(-1), self.size, self._name
+        if not waits:
+            return _TracedWork(output, self._operators.all_gather_into_tensor(*arguments))
+        self._operators.all_gather_into_tensor_out(*arguments, out=output.view(-1))
         return _TracedWork(output)
 
     def reduce_scatter(self, output: Tensor, input: Tensor, op: Reduction, waits: bool = True) -> Work:
-        self._operators.reduce_scatter_tensor_out(
-            input.reshape(-1), _name(op), self.size, self._name, out=output.view(-1)
-        )
+        arguments = input.reshape(-1), _name(op), self.size, self._name
+        if not waits:
+            return _TracedWork(output, self._operators.reduce_scatter_tensor(*arguments))
+        self._operators.reduce_scatter_tensor_out(*arguments, out=output.view(-1))
         return _TracedWork(output)
 
     def all_to_all(

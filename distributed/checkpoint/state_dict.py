@@ -37,7 +37,7 @@ class StateDictOptions:
     """What states are like (`torch.distributed.checkpoint.state_dict.StateDictOptions`).
 
     Attributes:
-        full_state_dict: whether tensors are whole ones, and no `DTensor`s.
+        full_state_dict: whether tensors are whole ones, and none is a `DTensor`.
         cpu_offload: whether they are on the host; of whole ones the first process alone gets a state, the others an
             empty one.
         ignore_frozen_params: whether parameters that require no gradient are left out.

@@ -96,7 +96,12 @@ def _structure(state: Any) -> Any:
     told: list[Any] = [None]
     if get_rank() == 0:
         parts: list[Tensor] = []
-        structure = mapped(lambda t: parts.append(t) or _Sent(tuple(t.shape), t.dtype), state)
+
+        def told_of(tensor: Tensor) -> _Sent:
+            parts.append(tensor)
+            return _Sent(tuple(tensor.shape), tensor.dtype)
+
+        structure = mapped(told_of, state)
         is_whole = not any(isinstance(each, DTensor) for each in parts)
         # All processes raise, not the first alone.
         told = [

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ...dispatch.tensor import Tensor
     from ...runtime.scalar_type import dtype as ScalarType
 
-__all__ = ["NO_LIMIT", "Bucket", "compute_bucket_assignment_by_size"]
+__all__ = ["NO_LIMIT", "Bucket", "compute_bucket_assignment_by_size", "is_same_memory"]
 
 NO_LIMIT = 1 << 62
 """A bucket's limit in bytes that no bucket reaches."""
@@ -129,3 +129,49 @@ class Bucket:
                 views.append(flat[at - start : at - start + each.numel()].view(each.shape))
             at += each.numel()
         return views
+
+    def zeros(self) -> Tensor:
+        """Gradients of zeros, as `buffer` has them."""
+        from ... import sparse_coo_tensor, zeros_like
+
+        if not self.is_sparse:
+            return zeros_like(self.buffer)
+        param = self.params[0].detach()
+        indices = param.new_empty((1, 0)).long()
+        return sparse_coo_tensor(indices, param.new_empty((0, *param.shape[1:])), param.shape)
+
+    def give(self, place: int, view: Tensor, as_view: bool) -> None:
+        """Have a parameter's gradient be an average.
+
+        Args:
+            place: the parameter's.
+            view: the average, a part of `buffer` or of what a hook gave.
+            as_view: whether the gradient is a part of `buffer`.
+
+        Raises:
+            RuntimeError: it should be one, but is another tensor.
+        """
+        param = self.params[place]
+        grad = param.grad
+        if not as_view:
+            if grad is None:
+                param.grad = view.clone()
+            else:
+                (grad.detach() if grad.requires_grad else grad).copy_(view)
+            return
+        own = self.views[place]
+        if view is not own:
+            own.copy_(view)
+        if grad is None:
+            param.grad = own
+        elif not is_same_memory(grad, own):
+            raise RuntimeError(
+                "Detected at least one parameter gradient is not the expected DDP bucket view with "
+                "gradient_as_bucket_view=True. This may happen (for example) if multiple allreduce hooks were "
+                "registered onto the same parameter. If you hit this error, please file an issue with a minimal repro."
+            )
+
+
+def is_same_memory(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are the same elements."""
+    return one is other or (one.numel() == other.numel() and one.data_ptr() == other.data_ptr())

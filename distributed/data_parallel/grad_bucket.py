@@ -19,6 +19,20 @@ class GradBucket:
         index: its number.
         count: how many there are.
         buffer: other gradients in the place of its own.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten import distributed as dist
+        >>> dist.init_process_group("mpi", store=dist.HashStore(), rank=0, world_size=1)
+        >>> def clipped(state, bucket):
+        ...     total = dist.all_reduce(bucket.buffer().clamp_(-1, 1), async_op=True)
+        ...     return total.get_future()
+        >>> model = tt.nn.parallel.DistributedDataParallel(tt.nn.Linear(1, 1))
+        >>> model.register_comm_hook(None, clipped)
+        >>> model(tt.full((1,), 5.0)).backward()
+        >>> model.module.weight.grad
+        tensor([[1.]])
+        >>> dist.destroy_process_group()
     """
 
     __slots__ = ("_bucket", "_buffer", "_count", "_index")

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from ...autograd import no_grad
 from ...dispatch.autograd.graph import know_tasks, queue_callback
-from ...dispatch.autograd.node import AccumulateGrad, Edge, Node
+from ...dispatch.autograd.node import Edge
 from ...runtime.layout import strided
 from ..collectives import all_reduce, broadcast
 from ..work import DoneWork, Work
 from ..work_future import completed_by_waiters
-from .buckets import Bucket, compute_bucket_assignment_by_size
+from .buckets import Bucket, compute_bucket_assignment_by_size, is_same_memory
 from .grad_bucket import GradBucket
 from .reduction_errors import marked_twice, unfinished
 from .sparse_gradients import all_reduce_sparse
+from .unused_parameters import leaves_below
 
 if TYPE_CHECKING:
     from ...dispatch.tensor import Tensor
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 __all__ = ["Reducer"]
 
 logger = logging.getLogger(__name__)
+
+
+SENT_AT_THE_END = 1 << 20
+"""Bytes up to which the last bucket is sent by whoever waits, if nothing is sent after it: nothing else goes on."""
 
 
 class Reducer:
@@ -162,7 +167,7 @@ class Reducer:
         """
         if not self._expects_hooks:
             return
-        reached = _leaves_below(edges)
+        reached = leaves_below(edges)
         for index, param in enumerate(self.params):
             if id(param) not in reached and not self._ready[index]:
                 self._mark_ready(index)
@@ -226,7 +231,7 @@ class Reducer:
             view.zero_()
             return
         is_divided = self.hook is None and not bucket.is_scaled_whole
-        if grad is view or (self.gradient_as_bucket_view and _is_same_memory(grad, view)):
+        if grad is view or (self.gradient_as_bucket_view and is_same_memory(grad, view)):
             if is_divided:
                 view.mul_(1.0 / self._count_of_processes())
             return
@@ -293,7 +298,9 @@ class Reducer:
             return
         if bucket.is_scaled_whole:
             bucket.buffer.mul_(1.0 / self._count_of_processes())
-        bucket.work = self._reduced(bucket)
+        is_followed = number < len(self.buckets) - 1 or self.find_unused_parameters
+        if is_followed or bucket.is_sparse or bucket.buffer.nbytes > SENT_AT_THE_END:
+            bucket.work = self._reduced(bucket)
 
     def _reduced(self, bucket: Bucket) -> Work:
         if bucket.is_sparse:
@@ -338,8 +345,11 @@ class Reducer:
             bucket.future = None
             result = value[0] if isinstance(value, list | tuple) else value
         else:
-            bucket.work.wait()
-            bucket.work = None
+            if bucket.work is None:
+                all_reduce(bucket.buffer, group=self.process_group)
+            else:
+                bucket.work.wait()
+                bucket.work = None
             result = bucket.buffer
         if bucket.is_sparse:
             bucket.params[0].grad = result
@@ -351,27 +361,7 @@ class Reducer:
         for place, (index, view) in enumerate(zip(bucket.indices, views, strict=True)):
             if watches and not self._used[index] and self._is_unused_everywhere(index):
                 continue
-            param = bucket.params[place]
-            grad = param.grad
-            if as_view:
-                own = bucket.views[place]
-                if view is not own:
-                    own.copy_(view)
-                if grad is None:
-                    param.grad = own
-                elif not _is_same_memory(grad, own):
-                    raise RuntimeError(
-                        "Detected at least one parameter gradient is not the expected DDP bucket view with "
-                        "gradient_as_bucket_view=True. This may happen (for example) if multiple allreduce hooks were "
-                        "registered onto the same parameter. If you hit this error, please file an issue with a "
-                        "minimal repro."
-                    )
-            elif grad is None:
-                param.grad = view.clone()
-            elif grad.requires_grad:
-                param.grad.detach().copy_(view)
-            else:
-                grad.copy_(view)
+            bucket.give(place, view, as_view)
 
     def _is_unused_everywhere(self, index: int) -> bool:
         if self._used_work is not None:
@@ -420,10 +410,9 @@ class Reducer:
         self.ensure_prior_reduction_finished()
         from ... import tensor
 
+        has_host = "cpu" in self.process_group.backends.device_backend_map
         with no_grad():
-            order = tensor(self._order)
-            device = self.params[0].device
-            order = order.to(device)
+            order = tensor(self._order, device="cpu" if has_host else self.params[0].device)
             broadcast(order, group=self.process_group, group_src=0)
             numbers = order.tolist()
         indices, _ = compute_bucket_assignment_by_size(
@@ -456,21 +445,8 @@ class Reducer:
 
     def _get_zeros_like_grad_buckets(self) -> list[GradBucket]:
         """Buckets of zeros, for a process without inputs."""
-        from ... import sparse_coo_tensor, zeros_like
-
-        found = []
-        for number, bucket in enumerate(self.buckets):
-            if bucket.is_sparse:
-                param = bucket.params[0]
-                empty = sparse_coo_tensor(
-                    param.new_empty((1, 0)).long(),
-                    param.detach().new_empty((0, *param.shape[1:])),
-                    param.shape,
-                )
-                found.append(GradBucket(bucket, number, len(self.buckets), empty))
-            else:
-                found.append(GradBucket(bucket, number, len(self.buckets), zeros_like(bucket.buffer)))
-        return found
+        count = len(self.buckets)
+        return [GradBucket(each, number, count, each.zeros()) for number, each in enumerate(self.buckets)]
 
     def _run_comm_hook(self, grad_bucket: GradBucket) -> Any:
         """Reduce a bucket; what this returns is to be waited for."""
@@ -520,24 +496,3 @@ class Reducer:
     def _update_process_group(self, new_process_group: ProcessGroup) -> None:
         """Average over other processes from now on."""
         self.process_group, self._size = new_process_group, new_process_group.size()
-
-
-def _is_same_memory(one: Tensor, other: Tensor) -> bool:
-    return one is other or (one.numel() == other.numel() and one.data_ptr() == other.data_ptr())
-
-
-def _leaves_below(edges: Sequence[Edge]) -> set[int]:
-    """The identities of the leaves to which gradients go."""
-    found: set[int] = set()
-    seen: set[Node] = set()
-    pending = [edge[0] for edge in edges]
-    while pending:
-        node = pending.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node.__class__ is AccumulateGrad:
-            found.add(id(node.leaf()))  # type: ignore[attr-defined]
-        else:
-            pending += [edge[0] for edge in node.next_edges if edge is not None]
-    return found

@@ -12,7 +12,7 @@ from ...runtime.lazy_import import lazy_names as _lazy_names
 
 _NAMES = {
     ".communication": "AllGather ReduceScatter",
-    ".fsdp_module": "FSDPModule UnshardHandle register_fsdp_forward_method",
+    ".fsdp_module": "FSDPModule UnshardHandle register_fsdp_forward_method share_comm_ctx",
     ".fully_sharded_data_parallel": "FullyShardedDataParallel",
     ".policies": "CPUOffloadPolicy MixedPrecisionPolicy OffloadPolicy",
     ".sharding": "fully_shard",
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .fsdp_module import FSDPModule as FSDPModule
     from .fsdp_module import UnshardHandle as UnshardHandle
     from .fsdp_module import register_fsdp_forward_method as register_fsdp_forward_method
+    from .fsdp_module import share_comm_ctx as share_comm_ctx
     from .fully_sharded_data_parallel import FullyShardedDataParallel as FullyShardedDataParallel
     from .policies import CPUOffloadPolicy as CPUOffloadPolicy
     from .policies import MixedPrecisionPolicy as MixedPrecisionPolicy

@@ -15,7 +15,7 @@ from ...dispatch.autograd.function import FunctionCtx
 from ...dispatch.autograd.node import Node, edge_of
 from ...dispatch.layers.tensor_of_parts import TensorOfParts
 from ...dispatch.tensor import Tensor
-from ...runtime.storage import address_of, root_of, storage_of, view_at
+from ...runtime.storage import FOLLOWERS, address_of, root_of, storage_of, view_at
 from ...runtime.tensor_impl import TensorImpl
 
 __all__ = ["Buffer", "is_freed"]
@@ -134,6 +134,11 @@ class Buffer:
                 self._views[id(view)] = weakref.ref(view), address_of(data) - start
         for tensor in tensors:
             tensor._data = FREED
+            for reference in vars(tensor).get(FOLLOWERS, ()):
+                follower = reference()
+                if follower is not None:
+                    follower._data = FREED
+            vars(tensor)[FOLLOWERS] = []
         for number, (reference, _) in [*self._views.items()]:
             found = reference()
             if found is None:

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from ...dispatch.tensor import Tensor
     from ...nn.modules.module import Module
 
-__all__ = ["FSDPModule", "UnshardHandle", "become_fsdp_module", "register_fsdp_forward_method"]
+__all__ = [
+    "FSDPModule",
+    "UnshardHandle",
+    "become_fsdp_module",
+    "register_fsdp_forward_method",
+    "share_comm_ctx",
+]
 
 
 class UnshardHandle:
@@ -252,6 +258,26 @@ def become_fsdp_module(module: Module) -> None:
     if cls not in _classes:
         _classes[cls] = type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__})
     module.__class__ = _classes[cls]
+
+
+def share_comm_ctx(modules: Sequence[FSDPModule]) -> None:
+    """Have several root modules share their order of communications (`torch.distributed.fsdp.share_comm_ctx`).
+
+    Stages of a pipeline in one process do: then their streams, and the memory for what is under way, are those of one.
+
+    Args:
+        modules: the roots.
+
+    Raises:
+        ValueError: one is no `FSDPModule`.
+    """
+    states = _states_of(modules)
+    for state in states[1:]:
+        below = [state, *state.program.states]
+        for each in below:
+            each.communications = states[0].communications
+            if each.group is not None:
+                each.group.communications = states[0].communications
 
 
 def register_fsdp_forward_method(module: Module, method_name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...dispatch.autograd.graph import know_tasks, queue_callback
+from ...dispatch.autograd.graph import current_task, know_tasks, queue_callback
 from ...dispatch.tensor import Tensor
 from ...runtime.device import device as Device
 from ...runtime.grad_mode import is_grad_enabled
@@ -158,7 +158,16 @@ class ModuleState:
         return tensor if tensor.device == self.device else tensor.to(self.device)
 
     def pre_forward(self, module: Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """The hook before forward."""
+        """The hook before forward.
+
+        Raises:
+            RuntimeError: the last backward raised.
+        """
+        if self.program.ends_backward and current_task() is None:
+            raise RuntimeError(
+                "the last backward through modules of fully_shard did not end: call reset_iter_state() on the root "
+                "module, which discards gradients that are not reduced"
+            )
         if self.now is Pass.PRE_BACKWARD:
             # Something below computes again in backward, which has gathered the parameters, or else must now.
             if self.group is not None:

@@ -185,13 +185,18 @@ class ParameterGroup:
         Args:
             waits: whether `wait_for_unshard` is called next.
         """
-        if self._gathering is not None or self.is_unsharded or not self.parameters:
+        if self._gathering is not None or not self.parameters:
             return
+        if self.is_unsharded:
+            if self.now is not Pass.FORWARD or not any(each.is_stale for each in self.parameters):
+                return
+            self.shard()  # the optimizer has stepped since a forward that kept them
         if self.now is Pass.PRE_BACKWARD and not self.unshards_in_backward:
             return
         is_partly = self.state is ShardedState.SHARDED_POST_FORWARD and self.after_forward is not None
         sharding: Any = self.after_forward if is_partly else self.sharding
-        if is_partly:
+        if is_partly or self.now not in (Pass.FORWARD, Pass.PRE_BACKWARD):
+            # What is given was computed after the root's forward began, or outside of any.
             self.communications.lanes.gathers.wait_for_current()
         self._gathering = begin_gathering(
             self.parameters,
@@ -263,10 +268,12 @@ class ParameterGroup:
     def post_forward(self, output: Any) -> None:
         """Shard the parameters, and note when the forward ended."""
         if current_task() is None:
-            self.reshard(tensors_of(output) if is_grad_enabled() else ())
-            order = self.communications.forward_order
-            self._order.append(len(order))
-            order.append(self)
+            records = is_grad_enabled()
+            self.reshard(tensors_of(output) if records else ())
+            if records:
+                order = self.communications.forward_order
+                self._order.append(len(order))
+                order.append(self)
         self.now = Pass.IDLE
 
     def pre_backward(self, prefetches: bool) -> None:
@@ -281,9 +288,10 @@ class ParameterGroup:
         self.unshard(waits=not self.unshards_async)
         self.wait_for_unshard()
         if prefetches and self._order:
-            place = self._order.pop()
-            if place > 0:
-                self.communications.forward_order[place - 1].prefetch(Pass.PRE_BACKWARD)
+            place, order = self._order.pop(), self.communications.forward_order
+            # Another root's backward, whose order this is too, may have cleared it.
+            if 0 < place < len(order) and order[place] is self:
+                order[place - 1].prefetch(Pass.PRE_BACKWARD)
 
     def prefetch(self, now: Pass) -> None:
         """Begin to gather the parameters for a pass that is to come."""

@@ -15,6 +15,7 @@ from ...nn.modules.parameter import Parameter
 from ...runtime.device import device as Device
 from ...runtime.layout import strided
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.storage import FOLLOWERS
 from ..device_mesh import DeviceMesh
 from ..tensor import DTensor, Replicate, Shard
 from ..tensor.spec import DTensorSpec, TensorMeta
@@ -62,7 +63,6 @@ class ShardedParameter:
         parameter: the parameter.
         place: where it is.
         sharding: among whom it is sharded.
-        after_forward: among whom between forward and backward, if it is.
         device: where it is computed with.
         shard_placement_fn: says along which dimension.
         offload_policy: where the shard lies.
@@ -89,12 +89,15 @@ class ShardedParameter:
         self.pins = self.offloads and offload_policy.pin_memory and device.type == "cuda"  # type: ignore[attr-defined]
         self.name = place.name
         self.dtype = parameter.dtype
+        self.policy = MixedPrecisionPolicy()
         self.param_dtype: ScalarType | None = None
         self.reduce_dtype: ScalarType | None = None
         self.unsharded: Parameter | None = None
         self.line: Tensor | None = None
         self.accumulated_grad: Tensor | None = None
         self.after_forward: Tensor | None = None
+        self._seen: Tensor | None = None
+        self._gathered: tuple[int, int] | None = None
         self.original_id = id(parameter)
         self._check(parameter)
         self.dim = self._dimension(parameter, shard_placement_fn)
@@ -198,17 +201,18 @@ class ShardedParameter:
             TypeError: what the module has is no DTensor.
             ValueError: it is another process's shard, or of another size.
         """
-        own = self.place.module._parameters.get(self.place.name)
+        own: Any = self.place.module._parameters.get(self.place.name)
         if own is None or own is self.unsharded:
             return
-        if not isinstance(own, DTensor):
+        is_distributed: bool = isinstance(own, DTensor)
+        if not is_distributed:
             raise TypeError(
                 f"fully_shard: expected a DTensor as parameter {self.name!r}, but got {type(own).__name__}"
             )
         if own is not self.sharded:
-            self.sharded = own  # type: ignore[assignment]
+            self.sharded = own
             self.place.put(self.sharded)
-        self.dtype = self.sharded.dtype
+        self.choose_dtypes(self.policy)
         local = self.local
         if tuple(local.shape) != self.sharded_shape:
             raise ValueError(
@@ -228,14 +232,17 @@ class ShardedParameter:
             if self.sharded_shape == self.padded_shape and local.is_contiguous():
                 self.padded = local.view(-1)
                 return
-            self.sharded._local_tensor = self._take(self._padded(local.detach()))  # type: ignore[attr-defined]
+            sharded: Any = self.sharded
+            sharded._local_tensor = self._take(self._padded(local.detach()))
 
     def choose_dtypes(self, policy: MixedPrecisionPolicy) -> None:
         """Settle in which dtypes the parameter is gathered and its gradient reduced; None for what they have anyway."""
-        self.dtype = self.sharded.dtype
+        self.policy, self.dtype = policy, self.sharded.dtype
         computed, reduced = policy.param_dtype, policy.reduce_dtype
         self.reduce_dtype = None if reduced == computed else reduced
         self.param_dtype = None if computed == self.dtype or not self.dtype.is_floating_point else computed
+        if self.unsharded is not None and self.unsharded.dtype != self.gathered_dtype:
+            self.unsharded = None
 
     @property
     def gathered_dtype(self) -> ScalarType:
@@ -249,6 +256,13 @@ class ShardedParameter:
             content: all elements of the parameter with the padding of shards, in one line.
         """
         self.line = content
+        values = self._values()
+        if self.unsharded is not None and self._gathered != values:
+            # A graph that was recorded with the values before cannot go on with these.
+            for tensor in (self.unsharded, self.bytes):
+                if tensor is not None:
+                    tensor.bump_version()
+        self._gathered = values
         numel = prod(self.shape)
         piece = content.narrow(0, 0, numel).view(self.shape)
         if self.unsharded is None:
@@ -260,10 +274,20 @@ class ShardedParameter:
                     whole, DTensorSpec(self.inner.mesh, self.inner.placements, meta, piece.device)
                 )
             self.unsharded = Parameter(whole, self.sharded.requires_grad)
+            vars(self.unsharded)[FOLLOWERS] = []
         else:
             own: Any = self.bytes
             own._data = piece._data
         return self.unsharded
+
+    def _values(self) -> tuple[int, int]:
+        """What changes, in all processes, when a program writes to the DTensor or exchanges it."""
+        return id(self.sharded), self.sharded._version
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the shard has changed since the whole was gathered."""
+        return self._gathered != self._values()
 
     @property
     def bytes(self) -> Tensor | None:
@@ -278,7 +302,14 @@ class ShardedParameter:
     @property
     def given(self) -> Tensor:
         """The elements that this process gives when the whole is gathered."""
-        return self.padded if self.after_forward is None else self.after_forward
+        if self.after_forward is not None:
+            return self.after_forward
+        # A module below may have been converted, or given another parameter.
+        own: Any = self.place.module._parameters.get(self.place.name)
+        if own is not self.sharded or self.local is not self._seen:
+            self.reset()
+            self._seen = self.local
+        return self.padded
 
     # States
 
@@ -336,7 +367,7 @@ class ShardedParameter:
         if grad is None and self.unsharded is not None:
             grad, self.unsharded.grad = self.unsharded.grad, None
             if grad is None and zero_where_none and self.unsharded.requires_grad:
-                return ops.zeros(self.shape, dtype=self.gathered_dtype, device=self.device)  # type: ignore[no-any-return]
+                return ops.zeros(self.shape, dtype=self.gathered_dtype, device=self.device)
         if isinstance(grad, DTensor):
             assert self.inner is not None
             with no_grad():

@@ -14,7 +14,7 @@ from . import kernels, meta
 from .derivatives import formula_of
 from .schemas import SCHEMAS
 
-TAGS = frozenset({Tag.pt2_compliant_tag, Tag.maybe_aliasing_or_mutating, Tag.cudagraph_unsafe})
+TAGS = frozenset({Tag.pt2_compliant_tag, Tag.maybe_aliasing_or_mutating})
 """Graphs leave communications in their order, and none of them out: other processes wait for each."""
 
 

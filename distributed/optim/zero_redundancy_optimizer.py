@@ -99,7 +99,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         self._trainable = [each.requires_grad for each in self._all_params]
         self.parameters_as_bucket_view = parameters_as_bucket_view
         self.optim: Optimizer = optimizer_class(
-            self._partition_parameters()[self.rank],  # type: ignore[call-arg]
+            self._partition_parameters()[self.rank],
             **defaults,
         )
         # What the optimizer's class adds to groups is in ours, too.
@@ -164,7 +164,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     # A step.
 
-    def step(self, closure: Callable[[], float] | None = None, **kwargs: Any) -> Any:
+    def step(self, closure: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
         """Step this process's parameters, and get the others.
 
         Args:

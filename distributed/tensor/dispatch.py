@@ -1,33 +1,30 @@
-"""What an operator does with distributed tensors: a decision, made once for arguments that look alike, and its call."""
+"""An operator's call with distributed tensors: what was decided about it is carried out on this process's parts."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
 
-from ...autograd import no_grad
 from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.core.operator_entry import OperatorEntry
 from ...dispatch.tensor import Tensor
-from ...runtime.device import device as Device
 from ...runtime.tensor_impl import TensorImpl
+from .decision import Decision, decide, tensors_of, with_tensors
 from .dtensor import DTensor, Part
-from .placements import REPLICATE, Partial, Placement
+from .placements import REPLICATE, Partial
 from .redistribute import redistribute_local_tensor
-from .rules.rule import Invocation, Rule
 from .rules.table import rule_of
 from .spec import DTensorSpec, TensorMeta
-from .strategy import choose
 from .views import check_view, check_writes, tie_views
 
-__all__ = ["dispatch", "implicit_replication"]
+__all__ = ["call", "dispatch", "implicit_replication"]
 
 MAX_DECISIONS = 1 << 14
 _OWN_REFERENCES = 3
 """References to a counter of versions that one tensor has: its own, a variable, and the one of who counts."""
+
 _decisions: dict[Any, Decision] = {}
-_warned: set[str] = set()
 
 
 class _Implicit:
@@ -63,322 +60,118 @@ def implicit_replication() -> _Implicit:
     return _Implicit()
 
 
-class Decision:
-    """What is done for one call and all that look like it.
-
-    Attributes:
-        sources: for each tensor among the arguments, how it lies, if it must be redistributed; else None.
-        targets: how it must lie.
-        replaced: arguments that a part needs in the place of the call's.
-        results: how each result lies; None where that is known only afterwards.
-        viewed: for each result, which of the arguments' tensors it is a view of, if it is one.
-        writes: the tensors that are written.
-        returned: for each result, which of the arguments' tensors it is, if it is one.
-        written: the tensors to be written back after, since the operator wrote to redistributed ones.
-        reduced: the tensors that are written and must be reduced before.
-        local: what computes a part in the place of the operator.
-        call: what the rule was asked about.
-    """
-
-    def __init__(self, call: Invocation) -> None:
-        self.call = call
-        self.sources: list[DTensorSpec | None] = []
-        self.targets: list[DTensorSpec] = []
-        self.replaced: dict[str, Any] = {}
-        self.results: list[DTensorSpec] | None = None
-        self.returned: list[int | None] = []
-        self.viewed: list[int | None] | None = None
-        self.writes: list[int] = []
-        self.written: list[int] = []
-        self.reduced: list[int] = []
-        self.local: Any = None
-
-
-def _key(value: Any, by_value: bool) -> Any:
-    if isinstance(value, DTensor):
-        return value._dtensor_spec
-    if isinstance(value, TensorImpl):
-        return value._spec
-    if value.__class__ is tuple or value.__class__ is list:
-        return tuple([_key(each, by_value) for each in value])
-    if value.__class__ is float and not by_value:
+def _key_of(value: Any, name: str, by_value: bool, plain: bool) -> Any:
+    """What calls that look alike have in common of an argument; of floats the class, unless a rule asks for more."""
+    cls = value.__class__
+    if cls is DTensor:
+        return value._data.spec
+    if cls is float and not by_value:
         return float
-    return (value.__class__, value)
+    if isinstance(value, TensorImpl):
+        if isinstance(value, DTensor):
+            return value._dtensor_spec
+        if value._spec.numel != 1 and not plain:
+            raise RuntimeError(
+                f"{name}: got mixed tt.Tensor and DTensor, need to convert all tt.Tensor to DTensor before calling "
+                "distributed operators! distribute_tensor and DTensor.from_local do, and implicit_replication() takes "
+                "them for replicated ones"
+            )
+        return value._spec
+    if cls is tuple or cls is list:
+        return tuple([_key_of(each, name, by_value, plain) for each in value])
+    return (cls, value)
 
 
 def dispatch(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Compute an operator on distributed tensors, with arguments as a caller writes them."""
+    return call(func._entry, func.bind(args, kwargs))
+
+
+def call(op: OperatorEntry, values: Sequence[Any]) -> Any:
     """Compute an operator on distributed tensors.
+
+    Args:
+        op: the operator.
+        values: all its arguments, in the schema's order.
 
     Raises:
         RuntimeError: there is a tensor beside distributed ones, or meshes differ.
     """
-    name = func._entry.name
-    rule = rule_of(name, func)
-    by_value = rule.by_value
-    key: Any = (name, *[_key(each, by_value) for each in args])
-    if kwargs:
-        key = (key, *[(each, _key(value, by_value)) for each, value in kwargs.items()])
+    rule = rule_of(op.name, op)
+    by_value, plain = rule.by_value, rule.plain or _Implicit.depth > 0
+    key = (op, *[_key_of(each, op.name, by_value, plain) for each in values])
     decision = _decisions.get(key)
     if decision is None:
         if len(_decisions) >= MAX_DECISIONS:
             _decisions.clear()
-        decision = _decisions[key] = _decide(func, rule, args, kwargs)
-    return _carry_out(decision, func, args, kwargs)
-
-
-def _flat(values: Sequence[Any]) -> list[Any]:
-    """The tensors among arguments, those in lists too."""
-    found = []
-    for value in values:
-        if isinstance(value, TensorImpl):
-            found.append(value)
-        elif value.__class__ is tuple or value.__class__ is list:
-            found.extend([each for each in value if isinstance(each, TensorImpl)])
-    return found
-
-
-def _with_tensors(values: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
-    """Arguments with others in the place of their tensors."""
-    given = iter(tensors)
-    made: list[Any] = []
-    for value in values:
-        if isinstance(value, TensorImpl):
-            made.append(next(given))
-        elif value.__class__ is tuple or value.__class__ is list:
-            made.append([next(given) if isinstance(each, TensorImpl) else each for each in value])
-        else:
-            made.append(value)
+        decision = _decisions[key] = decide(op, rule, values)
+    direct = decision.direct
+    given = tensors_of(values) if direct is None else [values[place] for place in direct]
+    mesh = given[decision.first]._data.spec.mesh
+    if mesh is not decision.mesh and mesh._groups != decision.mesh._groups:
+        # An equal mesh of groups that may be gone by now.
+        decision = _decisions[key] = decide(op, rule, values)
+    if decision.reduced:
+        for place in decision.reduced:
+            _reduce_in_place(given[place], op.name)
+        return call(op, values)
+    if decision.writes:
+        check_writes(given, decision.writes, op.name)
+    parts = _parts(decision, given)
+    if decision.is_outside:
+        return _outside(decision, given)
+    found = _compute(decision, op, values, parts)
+    for place in decision.copied_back:
+        _copy_back(given[place], parts[place], decision.targets[place])
+    for place in decision.writes:
+        if isinstance(given[place], DTensor) and not given[place]._spec.is_inference:
+            given[place].version_cell()[0] += 1
+    if isinstance(found, tuple | list):
+        made = _wrapped_list(decision, given, found)
+    else:
+        made = _wrapped(decision, given, found, 0)
+    if decision.viewed is not None:
+        tie_views(decision.viewed, decision.sources, given, made)
     return made
 
 
-def _spec_of(tensor: Any, mesh: Any, name: str) -> DTensorSpec:
-    """The spec of an argument's tensor; a plain one that is but a number, or is said to be replicated, is whole."""
-    if isinstance(tensor, DTensor):
-        return tensor._dtensor_spec
-    if tensor.numel() == 1 or _Implicit.depth:
-        meta = TensorMeta(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
-        return DTensorSpec(mesh, (REPLICATE,) * mesh.ndim, meta, tensor.device)
-    raise RuntimeError(
-        f"{name}: got mixed tt.Tensor and DTensor, need to convert all tt.Tensor to DTensor before calling "
-        "distributed operators! Please see docs/distributed_tensors.md, or use implicit_replication()."
-    )
-
-
-def _decide(func: OpOverload, rule: Rule, args: Sequence[Any], kwargs: dict[str, Any]) -> Decision:
-    schema = func._entry.schema
-    name = func._entry.name
-    given = _flat([*args, *kwargs.values()])
-    mesh = next(each for each in given if isinstance(each, DTensor)).device_mesh
-    specs = [_spec_of(each, mesh, name) for each in given]
-    for spec in specs:
-        if spec.mesh != mesh:
-            raise RuntimeError(f"{name}: expected all DTensors on one mesh, but got {mesh} and {spec.mesh}")
-    values = _by_name(
-        schema,
-        _with_tensors(args, specs),
-        dict(zip(kwargs, _with_tensors(list(kwargs.values()), specs[len(_flat(args)) :]), strict=True)),
-    )
-    results = _infer(func, args, kwargs)
-    call = Invocation(name, values, specs, results or [])
-    decision = Decision(call)
-    decision.returned, fixed = _writes(schema, rule, args, kwargs, len(results or []))
-    decision.writes = list(fixed)
-    decision.viewed = _views(schema, args, kwargs, len(results or []))
-    chosen = (
-        None
-        if results is None or (rule.strategies is None and rule.groups is None)
-        else choose(call, rule, fixed)
-    )
-    if chosen is None:
-        return _replicate(decision, rule, fixed)
-    outputs, inputs = chosen
-    decision.targets = [spec.placed(wanted) for spec, wanted in zip(specs, inputs, strict=True)]
-    decision.sources = [
-        spec if spec.placements != target.placements else None
-        for spec, target in zip(specs, decision.targets, strict=True)
-    ]
-    decision.results = [
-        DTensorSpec(mesh, placements, meta, specs[0].device)
-        for placements, meta in zip(outputs, call.results, strict=True)
-    ]
-    if rule.sizes is not None:
-        decision.replaced[rule.sizes] = decision.results[0].local_shape
-    decision.local = rule.local
-    return decision
-
-
-def _replicate(decision: Decision, rule: Rule, fixed: dict[int, int | None]) -> Decision:
-    """Compute on whole tensors; what is written is taken apart again."""
-    call = decision.call
-    decision.reduced = [
-        place for place in fixed if any(isinstance(each, Partial) for each in call.tensors[place].placements)
-    ]
-    if decision.reduced:
-        return decision
-    whole: tuple[Placement, ...] = (REPLICATE,) * call.tensors[0].mesh.ndim
-    decision.targets = [spec.placed(whole) for spec in call.tensors]
-    decision.sources = [spec if not spec.is_replicated() else None for spec in call.tensors]
-    if (
-        not rule.replicates
-        and call.name not in _warned
-        and any(each is not None for each in decision.sources)
-        and call.tensors[0].mesh.size() > 1
-    ):
-        _warned.add(call.name)
-        warnings.warn(
-            f"{call.name} has no rule for distributed tensors that lie so ({', '.join(map(str, call.tensors))}): all "
-            "its tensors are replicated",
-            stacklevel=5,
-        )
-    decision.written = [place for place in fixed if decision.sources[place] is not None]
-    return decision
-
-
-def _by_name(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
-    from ...dispatch.schema.type_check import default_value
-
-    values = {
-        argument.name: default_value(argument) if argument.has_default else None
-        for argument in schema.arguments
-    }
-    values.update(zip([argument.name for argument in schema.arguments], args, strict=False))
-    values.update(kwargs)
-    return values
-
-
-def _writes(
-    schema: Any, rule: Rule, args: Sequence[Any], kwargs: dict[str, Any], results: int
-) -> tuple[list[int | None], dict[int, int | None]]:
-    """For each result which tensor of the arguments it is, and for each that is written which result it is."""
-    by_alias: dict[str, list[int]] = {}
-    written: dict[int, int | None] = {}
-    at = 0
-    positional = dict(zip([argument.name for argument in schema.arguments], args, strict=False))
-    for argument in schema.arguments:
-        if argument.name not in positional and argument.name not in kwargs:
-            continue
-        count = len(_flat([positional.get(argument.name, kwargs.get(argument.name))]))
-        alias = argument.alias_info
-        if (
-            alias is not None
-            and alias.is_write
-            and (argument.name != rule.unscaled or kwargs.get("grad_scale") is not None)
-        ):
-            places = list(range(at, at + count))
-            written.update(dict.fromkeys(places))
-            for each in alias.before_set:
-                by_alias[each] = places
-        at += count
-    returned: list[int | None] = [None] * results
-    for place, result in enumerate(schema.returns):
-        alias = result.alias_info
-        if alias is not None and alias.is_write and place < results:
-            for each in alias.before_set:
-                for found in by_alias.get(each, ())[:1]:
-                    returned[place], written[found] = found, place
-    return returned, written
-
-
-def _views(schema: Any, args: Sequence[Any], kwargs: dict[str, Any], results: int) -> list[int | None] | None:
-    """For each result which tensor of the arguments it is a view of; None if no result is one."""
-    bases: dict[str, int] = {}
-    at = 0
-    values = {**dict(zip([argument.name for argument in schema.arguments], args, strict=False)), **kwargs}
-    for argument in schema.arguments:
-        alias = argument.alias_info
-        if alias is not None and not alias.is_write:
-            bases.update(dict.fromkeys(alias.before_set, at))
-        at += len(_flat([values.get(argument.name)]))
-    found: list[int | None] = []
-    for result in schema.returns:
-        alias = result.alias_info
-        names = () if alias is None or alias.is_write else alias.before_set
-        found.append(next((bases[name] for name in names if name in bases), None))
-    if len(found) == 1:
-        found *= results  # a list of views
-    return found if any(each is not None for each in found) else None
-
-
-def _infer(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> list[TensorMeta] | None:
-    """Shape, strides and dtype of the tensors that an operator returns; None where only its kernel knows them."""
-    from ... import empty_strided
-
-    def meta(value: Any) -> Any:
-        if isinstance(value, TensorImpl):
-            return empty_strided(value._spec.sizes, value._spec.strides, dtype=value.dtype, device="meta")
-        if value.__class__ is tuple or value.__class__ is list:
-            return [meta(each) for each in value]
-        if isinstance(value, Device):
-            return Device("meta")
-        return value
-
-    try:
-        with no_grad():
-            found = func(
-                *[meta(each) for each in args], **{name: meta(value) for name, value in kwargs.items()}
-            )
-    except (NotImplementedError, RuntimeError) as error:
-        if isinstance(error, NotImplementedError) or "Meta" in str(error) or "meta" in str(error):
-            return None
-        raise
-    several = found if isinstance(found, tuple | list) else (found,)
-    flat = [each for value in several for each in (value if isinstance(value, tuple | list) else (value,))]
-    flat = [each for each in flat if each is not None]
-    if not all(isinstance(each, TensorImpl) for each in flat):
-        return None
-    return [TensorMeta(tuple(each.shape), tuple(each.stride()), each.dtype) for each in flat]
-
-
-def _carry_out(decision: Decision, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    given = _flat([*args, *kwargs.values()]) if kwargs else _flat(args)
-    if decision.reduced:
-        for place in decision.reduced:
-            _reduce_in_place(given[place], func._entry.name)
-        return dispatch(func, args, kwargs)
-    locals_ = []
-    if decision.writes:
-        check_writes(given, decision.writes, func._entry.name)
-    for tensor, source, target in zip(given, decision.sources, decision.targets, strict=True):
+def _parts(decision: Decision, given: Sequence[Any]) -> list[Any]:
+    """This process's parts of tensors, as they must lie."""
+    parts = []
+    place = 0
+    for tensor in given:
         if isinstance(tensor, DTensor):
             part: Part = tensor._data
             local = part.tensor
             if part.base is not None:
-                check_view(tensor, part, func._entry.name)
+                check_view(tensor, part, decision.call.name)
         else:
             local = tensor
+        source = decision.sources[place]
         if source is not None:
-            local = redistribute_local_tensor(local, source, target)
-        locals_.append(local)
-    mesh = decision.call.tensors[0].mesh
-    if mesh.get_coordinate() is None:
-        return _outside(decision, given)
-    if decision.local is not None or decision.replaced:
-        values = _by_name(func._entry.schema, _with_tensors(args, locals_), {})
-        if kwargs:
-            begin = len(_flat(args))
-            values.update(zip(kwargs, _with_tensors(list(kwargs.values()), locals_[begin:]), strict=True))
-        values.update(decision.replaced)
-        if decision.local is not None:
-            found = decision.local(func, values, decision.call, decision.targets)
-        else:
-            found = _call_by_name(func, values)
-    elif kwargs:
-        begin = len(_flat(args))
-        named = dict(zip(kwargs, _with_tensors(list(kwargs.values()), locals_[begin:]), strict=True))
-        found = func(*_with_tensors(args, locals_), **named)
+            local = redistribute_local_tensor(local, source, decision.targets[place])
+        parts.append(local)
+        place += 1  # noqa: SIM113 - on the way of every call
+    return parts
+
+
+def _compute(decision: Decision, op: OperatorEntry, values: Sequence[Any], parts: Sequence[Any]) -> Any:
+    if decision.direct is None:
+        own = with_tensors(values, parts)
     else:
-        found = func(*_with_tensors(args, locals_))
-    for place in decision.written:
-        tensor, target, source = given[place], decision.targets[place], decision.sources[place]
-        assert source is not None
-        tensor._local_tensor.copy_(redistribute_local_tensor(locals_[place], target, source))
-    for place in decision.writes:
-        if isinstance(given[place], DTensor) and not given[place]._spec.is_inference:
-            given[place].version_cell()[0] += 1
-    made = _wrapped(decision, given, found)
-    if decision.viewed is not None:
-        tie_views(decision.viewed, decision.sources, given, made)
-    return made
+        own = list(values)
+        for place, part in zip(decision.direct, parts, strict=True):
+            own[place] = part
+    for place, value in decision.replaced.items():
+        own[place] = value
+    if decision.local is None:
+        return op.call(*own)
+    named = dict(zip([argument.name for argument in op.schema.arguments], own, strict=True))
+    return decision.local(decision.func, named, decision.call, decision.targets)
+
+
+def _copy_back(tensor: Any, part: Tensor, target: DTensorSpec) -> None:
+    tensor._local_tensor.copy_(redistribute_local_tensor(part, target, tensor._dtensor_spec))
 
 
 def _reduce_in_place(tensor: Any, name: str) -> None:
@@ -389,80 +182,72 @@ def _reduce_in_place(tensor: Any, name: str) -> None:
     """
     cell = tensor._version_cell
     # A tensor and all that share its memory have one counter of versions.
-    if tensor._view_base is not None or (cell is not None and getrefcount(cell) > _OWN_REFERENCES):
+    if tensor._data.base is not None or (cell is not None and getrefcount(cell) > _OWN_REFERENCES):
         raise RuntimeError(
             f"{name}: in-place operations that require placement changes are not supported: {tensor._dtensor_spec} has "
             "views, or autograd keeps it"
         )
     spec: DTensorSpec = tensor._dtensor_spec
     whole = spec.placed([REPLICATE if isinstance(each, Partial) else each for each in spec.placements])
-    local = redistribute_local_tensor(tensor._local_tensor, spec, whole)
-    tensor._data = Part(local, whole)
+    tensor._data = Part(redistribute_local_tensor(tensor._local_tensor, spec, whole), whole)
 
 
-def _call_by_name(func: OpOverload, values: dict[str, Any]) -> Any:
-    arguments = func._entry.schema.arguments
-    positional = [values[each.name] for each in arguments if not each.kwarg_only]
-    named = {each.name: values[each.name] for each in arguments if each.kwarg_only}
-    return func(*positional, **named)
+def _wrapped_list(decision: Decision, given: Sequence[Any], found: Sequence[Any]) -> Any:
+    """Results of parts, those in lists too, as distributed tensors."""
+    made: list[Any] = []
+    at = 0
+    for each in found:
+        if isinstance(each, tuple | list):
+            made.append([_wrapped(decision, given, part, at + place) for place, part in enumerate(each)])
+            at += len(each)
+        else:
+            made.append(_wrapped(decision, given, each, at))
+            at += each is not None
+    return made if found.__class__ is list else tuple(made)  # of named tuples the fields do not matter here
 
 
-def _wrapped(decision: Decision, given: Sequence[Any], found: Any) -> Any:
-    """What an operator gave for parts as distributed tensors."""
-    results = decision.results
-    if isinstance(found, tuple | list):  # named tuples, too
-        made: list[Any] = []
-        at = 0
-        for each in found:
-            if isinstance(each, tuple | list):
-                made.append([_one(decision, given, part, at + place) for place, part in enumerate(each)])
-                at += len(each)
-            else:
-                made.append(_one(decision, given, each, at))
-                at += each is not None
-        return type(found)(made) if type(found) in (tuple, list) else tuple(made)
-    if results is not None and decision.returned[0:1] != [0] and isinstance(found, TensorImpl):
-        returned = decision.returned[0]
-        return given[returned] if returned is not None else _placed(found, results[0], decision)
-    return _one(decision, given, found, 0)
-
-
-def _one(decision: Decision, given: Sequence[Any], value: Any, place: int) -> Any:
+def _wrapped(decision: Decision, given: Sequence[Any], value: Any, place: int) -> Any:
+    """A result of parts as a distributed tensor; what is no tensor as it is."""
     if not isinstance(value, TensorImpl):
         return value
+    results = decision.results
     returned = decision.returned[place] if place < len(decision.returned) else None
     if returned is not None:
         return given[returned]
-    if decision.results is not None:
-        return _placed(value, decision.results[place], decision)
-    mesh = decision.call.tensors[0].mesh
-    meta = TensorMeta(tuple(value.shape), tuple(value.stride()), value.dtype)
-    return DTensor.of(value, DTensorSpec(mesh, (REPLICATE,) * mesh.ndim, meta, value.device))
-
-
-def _placed(local: Any, spec: DTensorSpec, decision: Decision) -> Any:
-    if local._spec.sizes != spec.local_shape or local._spec.device != spec.device:
-        if tuple(local.shape) != spec.local_shape:
+    if results is None:
+        mesh = decision.call.tensors[0].mesh
+        meta = TensorMeta(tuple(value.shape), tuple(value.stride()), value.dtype)
+        return DTensor.of(value, DTensorSpec(mesh, (REPLICATE,) * mesh.ndim, meta, value.device))  # type: ignore[arg-type]
+    spec = results[place]
+    own = value._spec
+    if own.sizes != spec.local_shape or own.device is not spec.device:
+        if tuple(own.sizes) != spec.local_shape:
             raise RuntimeError(
                 f"{decision.call.name}: expected a part of shape {spec.local_shape} of {spec}, but its rule for "
-                f"{', '.join(map(str, decision.targets))} gave one of {tuple(local.shape)}"
+                f"{', '.join(map(str, decision.targets))} gave one of {tuple(own.sizes)}"
             )
-        spec = DTensorSpec(spec.mesh, spec.placements, spec.tensor_meta, local.device)
-    return DTensor.of(local, spec)
+        if own.device != spec.device:
+            spec = results[place] = DTensorSpec(spec.mesh, spec.placements, spec.tensor_meta, own.device)
+    return DTensor.of(value, spec)  # type: ignore[arg-type]
 
 
 def _outside(decision: Decision, given: Sequence[Any]) -> Any:
-    """What an operator gives in a process that is not in the mesh: tensors of which it has nothing."""
-    call = decision.call
+    """What an operator gives in a process that is not in the mesh: tensors of which it has nothing.
+
+    Raises:
+        RuntimeError: nothing is known of its results.
+    """
     specs = decision.results
     if specs is None:
+        mesh = decision.call.tensors[0].mesh
         raise RuntimeError(
-            f"{call.name}: cannot be computed in a process outside of the mesh {call.tensors[0].mesh}"
+            f"{decision.call.name}: cannot be computed in a process outside of the mesh {mesh}"
         )
+    empty = given[0]._local_tensor if isinstance(given[0], DTensor) else given[0]
     made = [
         given[returned]
         if returned is not None
-        else DTensor.of(Tensor.new_empty(given[0]._local_tensor, (0,), dtype=spec.tensor_meta.dtype), spec)
+        else DTensor.of(empty.new_empty((0,), dtype=spec.tensor_meta.dtype), spec)
         for spec, returned in zip(specs, decision.returned, strict=True)
     ]
     return made[0] if len(made) == 1 else tuple(made)

@@ -37,8 +37,8 @@ def distribute_tensor(
             which must all be the same, and are not sent.
 
     Raises:
-        RuntimeError: the tensor has a history, or is a `DTensor` that lies otherwise.
-        ValueError: there are not as many placements as dimensions of the mesh, or a `Partial` one of parts.
+        RuntimeError: the tensor has a history, or a placement is `Partial`.
+        ValueError: it is a `DTensor` that lies otherwise, or there are not as many placements as mesh dimensions.
 
     Example:
         >>> import triten as tt
@@ -69,6 +69,11 @@ def distribute_tensor(
                 "do you want to call `redistribute` instead?"
             )
         return tensor
+    for place, placement in enumerate(chosen):
+        if isinstance(placement, Partial):
+            raise RuntimeError(
+                f"Trying to distribute tensor with unsupported placements {placement} on device mesh dimension {place}!"
+            )
     requires_grad = tensor.requires_grad
     with no_grad():
         local = tensor.detach()
@@ -80,8 +85,6 @@ def distribute_tensor(
         part = redistribute_local_tensor(local, source, spec)
         if mesh.get_coordinate() is None:
             part = local.new_empty(0)
-        elif part.data_ptr() == tensor.data_ptr() and not local.is_meta:
-            part = part.clone() if any(isinstance(each, Partial) for each in chosen) else part
     return DTensor(part.contiguous(), spec, requires_grad=requires_grad)
 
 
@@ -140,5 +143,5 @@ def distribute_module(
         module.register_forward_pre_hook(lambda own, inputs: input_fn(own, inputs, mesh))
     if output_fn is not None:
         module.register_forward_hook(lambda own, inputs, output: output_fn(own, output, mesh))
-    module._distribute_module_applied = True  # type: ignore[assignment]
+    module._distribute_module_applied = True
     return module

@@ -7,12 +7,15 @@ from typing import Any
 
 from ...autograd import Function
 from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.core.operator_entry import OperatorEntry
+from ...dispatch.layers.python_key import bound_handlers
 from ...dispatch.layers.tensor_of_parts import TensorOfParts
 from ...dispatch.tensor import Tensor
 from ...runtime.grad_mode import is_grad_enabled
+from ...serialization.user_globals import add_safe_globals
 from .. import collectives
 from ..mesh import DeviceMesh, current_mesh
-from .placements import REPLICATE, Partial, Placement, Replicate
+from .placements import REPLICATE, NormPartial, Partial, Placement, Replicate, Shard
 from .redistribute import Redistribute
 from .spec import DTensorSpec, TensorMeta, global_shape_and_stride, normalized_placements
 
@@ -72,9 +75,11 @@ class DTensor(TensorOfParts):
     SETTINGS = ("_dtensor_spec",)
 
     @staticmethod
-    def __new__(cls, local_tensor: Tensor, spec: DTensorSpec, *, requires_grad: bool = False) -> Any:
-        made = cls.of(local_tensor, spec)
-        return made.requires_grad_() if requires_grad else made
+    def __new__(cls, local_tensor: Tensor, spec: DTensorSpec, *, requires_grad: bool = False) -> DTensor:
+        made: DTensor = cls.of(local_tensor, spec)
+        if requires_grad:
+            made.requires_grad_()
+        return made
 
     @classmethod
     def of(cls, local_tensor: Tensor, spec: DTensorSpec) -> Any:
@@ -179,7 +184,7 @@ class DTensor(TensorOfParts):
             result = self._local_tensor
         if getattr(self, "_is_param", False):
             result = result.view_as(result) if result is self._local_tensor else result
-            result._is_param = True
+            result._is_param = True  # type: ignore[attr-defined]  # as `Parameter` knows it
         return result
 
     def redistribute(
@@ -278,6 +283,19 @@ class DTensor(TensorOfParts):
     def __complex__(self) -> complex:
         return complex(self.full_tensor())
 
+    def as_strided(self, *args: Any, **kwargs: Any) -> Any:
+        """Refused: a distributed tensor has no memory of its own to step over.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            "as_strided: not supported for DTensor; to_local() or full_tensor() have memory"
+        )
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
+        raise BufferError("__dlpack__: not supported for DTensor; to_local() or full_tensor() have memory")
+
     def data_ptr(self) -> int:
         """The address of this process's part."""
         return self._local_tensor.data_ptr()
@@ -293,8 +311,24 @@ class DTensor(TensorOfParts):
         return dispatch(func, args, kwargs or {})
 
 
+def _call(op: OperatorEntry, values: list[Any]) -> Any:
+    from .dispatch import call
+
+    bound_handlers[DTensor] = call  # from now on
+    return call(op, values)
+
+
+bound_handlers[DTensor] = _call
+
+
 def _rebuilt(local: Tensor, spec: DTensorSpec, requires_grad: bool) -> DTensor:
     return DTensor(local, spec, requires_grad=requires_grad)
+
+
+# What `tt.load` takes by default once a program knows of distributed tensors.
+add_safe_globals(
+    [_rebuilt, DTensor, DTensorSpec, TensorMeta, DeviceMesh, Shard, Replicate, Partial, NormPartial]
+)
 
 
 def _without_partial(placements: Sequence[Placement]) -> tuple[Placement, ...]:

@@ -21,8 +21,6 @@ def transition_cost(now: Placement, wanted: Placement, nbytes: float, count: int
     """What it costs, in bytes sent, that a tensor lies otherwise along a mesh dimension of so many processes."""
     if now == wanted:
         return 0.0
-    if count == 1 and not isinstance(wanted, Partial):
-        return COPY
     if isinstance(now, Replicate):
         return COPY * nbytes + COPY
     if isinstance(wanted, Partial):
@@ -46,6 +44,7 @@ def _nbytes(spec: DTensorSpec, place: int) -> float:
 
 def _cost(call: Invocation, group: Group, strategy: Strategy, fixed: dict[int, int | None]) -> float:
     total = 0.0
+    count = max(call.count, 2)  # one process decides as several do
     for place, wanted in zip(group.inputs, strategy.inputs, strict=True):
         if wanted is None:
             continue
@@ -53,7 +52,7 @@ def _cost(call: Invocation, group: Group, strategy: Strategy, fixed: dict[int, i
         now = spec.placements[call.place]
         if place in fixed and now != wanted:
             return IMPOSSIBLE
-        total += transition_cost(now, wanted, _nbytes(spec, call.place), call.count)
+        total += transition_cost(now, wanted, _nbytes(spec, call.place), count)
     for place, made in zip(group.outputs, strategy.outputs, strict=True):
         for written, result in fixed.items():
             if result == place and made != call.tensors[written].placements[call.place]:

@@ -29,7 +29,7 @@ _NAMESPACES = (
     "triten.utils.data triten.utils.checkpoint triten.utils.hooks triten.utils._pytree triten.utils.benchmark "
     "triten.utils.flop_counter triten.utils.module_tracker triten.utils.weak triten.utils.data.datapipes.iter "
     "triten.utils.data.datapipes.map triten.multiprocessing triten.jit triten.hub triten.masked triten.nested "
-    "triten.onnx triten.perf triten.triton_kernels triten.dispatch"
+    "triten.onnx triten.perf triten.triton_kernels triten.distributed triten.distributed.tensor triten.dispatch"
 )
 NAMESPACES = _NAMESPACES.split()
 

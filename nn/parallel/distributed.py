@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from typing import Any, NoReturn
+from typing import Any
 
-from ...autograd import no_grad
 from ...dispatch.layers.pytree import tree_flatten, tree_unflatten
 from ...dispatch.tensor import Tensor
-from ...distributed.algorithms.join import Join, Joinable, JoinHook
-from ...distributed.collectives import all_reduce
+from ...distributed.algorithms.join import Join, _JoinConfig
 from ...distributed.data_parallel.buckets import NO_LIMIT, compute_bucket_assignment_by_size
-from ...distributed.data_parallel.grad_bucket import GradBucket
 from ...distributed.data_parallel.module_states import (
-    broadcast_coalesced,
     sync_module_states,
     verify_param_shape_across_processes,
 )
 from ...distributed.data_parallel.reducer import Reducer
 from ...distributed.groups import group_or_default
 from ...distributed.process_group import ProcessGroup
-from ...distributed.reduce_op import ReduceOp
 from ...runtime.device import device as Device
 from ...runtime.grad_mode import is_grad_enabled
 from ..modules.module import Module
 from ..modules.sparse import Embedding, EmbeddingBag
 from ..parameter import UninitializedParameter
+from .communication_hook import check_comm_hook
 from .delayed_reduction import DelayedReduction
-from .distributed_join import DDPJoinHook
+from .distributed_join import JoinableModule
 from .graph_sink import DDPSink
 from .low_precision import LowPrecision
 from .low_precision import _MixedPrecision as _MixedPrecision
 from .scatter_gather import gather, moved, scatter_kwargs
+from .synced_buffers import SyncedBuffers
 
 __all__ = ["DistributedDataParallel"]
 
@@ -46,7 +42,7 @@ FIRST_BUCKET_BYTES = 1 << 20
 BROADCAST_BUCKET_BYTES = 250 << 20
 
 
-class DistributedDataParallel(Module, Joinable):
+class DistributedDataParallel(SyncedBuffers, JoinableModule, Module):
     """A module whose gradients are averaged over processes (`torch.nn.parallel.DistributedDataParallel`).
 
     Each process makes the same module and calls it with inputs of its own. Parameters and buffers become those of
@@ -117,7 +113,7 @@ class DistributedDataParallel(Module, Joinable):
         forward_sync_buffers: bool | None = None,
     ) -> None:
         Module.__init__(self)
-        self._join_config = _disabled_join()
+        self._join_config = _JoinConfig.construct_disabled_join_config()
         if (delay_all_reduce_named_params is None) != (param_to_hook_all_reduce is None):
             raise ValueError(
                 "delay_all_reduce_named_params and param_to_hook_all_reduce need to be set at the same time."
@@ -265,24 +261,6 @@ class DistributedDataParallel(Module, Joinable):
         several = list(found.values())
         return [each[0] for each in several], [each[1] for each in several], [each[2] for each in several]
 
-    def _assign_modules_buffers(self) -> None:
-        named = [
-            (name, buffer)
-            for name, buffer in self.module.named_buffers()
-            if name not in self.parameters_to_ignore
-        ]
-        self.named_module_buffers = dict(named)
-        self.modules_buffers = [buffer for _, buffer in named]
-
-    @property
-    def broadcast_buffers(self) -> bool:
-        """Whether buffers are sent before each forward."""
-        return self.forward_sync_buffers
-
-    @broadcast_buffers.setter
-    def broadcast_buffers(self, value: bool) -> None:
-        self.forward_sync_buffers = value
-
     # Copies and pickles.
 
     def _check_default_group(self) -> None:
@@ -300,9 +278,9 @@ class DistributedDataParallel(Module, Joinable):
         state["broadcast_buffers"] = self.forward_sync_buffers
         return state
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.process_group = group_or_default(None)
-        super().__setstate__(state)  # type: ignore[no-untyped-call, unused-ignore]
+        super().__setstate__(state)
         self.__dict__.setdefault("require_forward_param_sync", True)
         self.__dict__.setdefault("require_backward_grad_sync", True)
         self.__dict__.setdefault("forward_sync_buffers", self.__dict__.pop("broadcast_buffers", True))
@@ -399,106 +377,6 @@ class DistributedDataParallel(Module, Joinable):
                 leaves[place] = tensor
         return tree_unflatten(leaves, spec)
 
-    # Buffers.
-
-    def will_sync_module_buffers(self) -> bool:
-        """Whether the next forward sends buffers."""
-        return self.require_forward_param_sync and self.forward_sync_buffers and len(self.modules_buffers) > 0
-
-    def _syncs_buffers(self, after: bool) -> bool:
-        if not self.will_sync_module_buffers():
-            return False
-        return after == (self._buffer_hook is not None and self._buffer_hook[2])
-
-    def _sync_buffers(self) -> None:
-        root = self._find_common_rank(self.process_group.rank(), True) if self._join_config.enable else 0
-        self._assign_modules_buffers()
-        self._sync_module_buffers(root)
-
-    def _sync_module_buffers(self, root: int) -> None:
-        if self._buffer_hook is None:
-            with no_grad():
-                # Backward may hold buffers: as in PyTorch, their versions stay.
-                buffers = [each.data for each in self.modules_buffers]
-                broadcast_coalesced(self.process_group, buffers, self.broadcast_bucket_size, root)
-            return
-        state, hook, _ = self._buffer_hook
-        futures = hook(state, self.named_module_buffers)
-        if futures is not None:
-            self.reducer._install_post_backward_futures(futures)
-
-    def _register_buffer_comm_hook(
-        self, state: Any, hook: Callable[..., Any], comm_hook_location: object = None
-    ) -> None:
-        """Have a function make buffers equal: called with `state` and a dict of buffers, it may return futures.
-
-        Args:
-            state: for the function.
-            hook: the function.
-            comm_hook_location: ``"PRE_FORWARD"`` for a call before forward, or PyTorch's constant of this name.
-        """
-        if not callable(hook):
-            raise AssertionError(f"hook must be callable, got {type(hook).__name__}")
-        name = getattr(comm_hook_location, "name", comm_hook_location)
-        self._buffer_hook = state, hook, name != "PRE_FORWARD"
-
-    # Processes with different numbers of batches.
-
-    def _check_global_requires_backward_grad_sync(self, is_joined_rank: bool) -> bool:
-        """Tell those without batches whether this process's backward sends; for one of them, whether any does."""
-        from ... import full
-
-        value = 1.0 if not is_joined_rank and self.require_backward_grad_sync else 0.0
-        flag = full((1,), value, device=self.device)
-        all_reduce(flag, group=self.process_group)
-        return bool(flag.item())
-
-    def _find_common_rank(self, input_rank: int, rank_cond: bool) -> int:
-        """The highest number among the processes that say that they may be the source."""
-        from ... import tensor
-
-        rank = tensor([input_rank if rank_cond else -1], device=self.device)
-        all_reduce(rank, ReduceOp.MAX, self.process_group)
-        found = int(rank.item())
-        if found == -1:
-            raise ValueError("BUG! Expected rank_cond to be true for at least one process.")
-        return found
-
-    def join(
-        self,
-        divide_by_initial_world_size: bool = True,
-        enable: bool = True,
-        throw_on_early_termination: bool = False,
-    ) -> Join:
-        """Inside, processes may have different numbers of batches (`tt.distributed.algorithms.Join`).
-
-        Args:
-            divide_by_initial_world_size: whether sums are divided by the number of all processes, or of those
-                that still have batches.
-            enable: False if all are known to have as many.
-            throw_on_early_termination: whether to raise in all processes as soon as one is without batches.
-        """
-        return Join(
-            [self],
-            enable,
-            throw_on_early_termination,
-            divide_by_initial_world_size=divide_by_initial_world_size,
-        )
-
-    def join_hook(self, **kwargs: Any) -> JoinHook:
-        """What this does in a process without batches."""
-        return DDPJoinHook(self, kwargs.get("divide_by_initial_world_size", True))
-
-    @property
-    def join_device(self) -> Device:
-        """Where the module is."""
-        return self.device
-
-    @property
-    def join_process_group(self) -> Any:
-        """The processes."""
-        return self.process_group
-
     # Hooks, and what programs ask.
 
     def register_comm_hook(self, state: object, hook: Callable[..., Any]) -> None:
@@ -526,7 +404,7 @@ class DistributedDataParallel(Module, Joinable):
             tensor([[3.]])
             >>> dist.destroy_process_group()
         """
-        _check_comm_hook(hook)
+        check_comm_hook(hook)
         self.reducer.register_comm_hook(state, hook)
         self._comm_hooks.append((hook, state))
 
@@ -577,7 +455,7 @@ class DistributedDataParallel(Module, Joinable):
     ) -> None:
         """Leave parameters and buffers of a module to each process, by their full names."""
         names = list(params_and_buffers_to_ignore)
-        module._ddp_params_and_buffers_to_ignore = names  # type: ignore[assignment]
+        module._ddp_params_and_buffers_to_ignore = names
         for name, each in [*module.named_parameters(), *module.named_buffers()]:
             if name in names:
                 each._ddp_ignored = True  # type: ignore[attr-defined]
@@ -591,35 +469,5 @@ class DistributedDataParallel(Module, Joinable):
         return gather(outputs, output_device, dim=self.dim)
 
 
-def _disabled_join() -> Any:
-    from ...distributed.algorithms.join import _JoinConfig
-
-    return _JoinConfig.construct_disabled_join_config()
-
-
 def _index(device: int | Device | str) -> int:
     return device if isinstance(device, int) else Device(device).index or 0
-
-
-def _check_comm_hook(hook: Any) -> None:
-    """Raise TypeError or ValueError for what cannot be a communication hook."""
-    if not callable(hook):
-        raise TypeError("Communication hook must be callable.")
-    signature = inspect.signature(hook)
-    bucket = signature.parameters.get("bucket")
-    if bucket is not None and not _is_declared(bucket.annotation, GradBucket, "GradBucket"):
-        _refuse_hook("bucket annotation should be dist.GradBucket")
-    from ...futures import Future
-
-    if not _is_declared(signature.return_annotation, Future[Tensor], "Future[Tensor]"):
-        _refuse_hook("return annotation should be torch.futures.Future[torch.Tensor]")
-
-
-def _is_declared(annotation: Any, expected: Any, name: str) -> bool:
-    if annotation in (inspect.Signature.empty, expected, Any, "Any"):
-        return True
-    return isinstance(annotation, str) and annotation.replace("tt.", "").endswith(name)
-
-
-def _refuse_hook(why: str) -> NoReturn:
-    raise ValueError(f"Communication hook: {why}.")

@@ -1,17 +1,20 @@
-"""What a `DistributedDataParallel` does in a process whose batches are used up."""
+"""A `DistributedDataParallel` in processes with different numbers of batches."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from ...distributed.algorithms.join import JoinHook
+from ...distributed.algorithms.join import Join, Joinable, JoinHook
 from ...distributed.collectives import all_reduce
 from ...distributed.data_parallel.module_states import sync_module_states
+from ...distributed.reduce_op import ReduceOp
 
 if TYPE_CHECKING:
+    from ...distributed.process_group import ProcessGroup
+    from ...runtime.device import device as Device
     from .distributed import DistributedDataParallel
 
-__all__ = ["DDPJoinHook"]
+__all__ = ["DDPJoinHook", "JoinableModule"]
 
 
 class DDPJoinHook(JoinHook):
@@ -37,6 +40,9 @@ class DDPJoinHook(JoinHook):
         ddp.require_forward_param_sync = ddp._check_global_requires_backward_grad_sync(is_joined_rank=True)
         if not ddp.require_forward_param_sync:
             return
+        if ddp.static_graph and reducer._is_first_static:  # whose first backward says first what it has used
+            all_reduce(reducer._get_local_used_map(), group=ddp.process_group)
+            reducer._is_first_static = False
         sent = [reducer._run_comm_hook(bucket) for bucket in reducer._get_zeros_like_grad_buckets()]
         if ddp.find_unused_parameters and not ddp.static_graph:
             all_reduce(reducer._get_local_used_map(), group=ddp.process_group)
@@ -56,3 +62,68 @@ class DDPJoinHook(JoinHook):
             ddp.parameters_to_ignore,
             ddp.forward_sync_buffers,
         )
+
+
+class JoinableModule(Joinable):
+    """The part of a `DistributedDataParallel` that has to do with `join`."""
+
+    device: Device
+    process_group: ProcessGroup
+    require_backward_grad_sync: bool
+
+    def _check_global_requires_backward_grad_sync(self, is_joined_rank: bool) -> bool:
+        """Tell those without batches whether this process's backward sends; for one of them, whether any does."""
+        from ... import full
+
+        value = 1.0 if not is_joined_rank and self.require_backward_grad_sync else 0.0
+        flag = full((1,), value, device=self.device)
+        all_reduce(flag, group=self.process_group)
+        return bool(flag.item())
+
+    def _find_common_rank(self, input_rank: int, rank_cond: bool) -> int:
+        """The highest number among the processes that say that they may be the source."""
+        from ... import tensor
+
+        rank = tensor([input_rank if rank_cond else -1], device=self.device)
+        all_reduce(rank, ReduceOp.MAX, self.process_group)
+        found = int(rank.item())
+        if found == -1:
+            raise ValueError("BUG! Expected rank_cond to be true for at least one process.")
+        return found
+
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> Join:
+        """Inside, processes may have different numbers of batches (`tt.distributed.algorithms.Join`).
+
+        Args:
+            divide_by_initial_world_size: whether sums are divided by the number of all processes, or of those
+                that still have batches.
+            enable: False if all are known to have as many.
+            throw_on_early_termination: whether to raise in all processes as soon as one is without batches.
+        """
+        return Join(
+            [self],
+            enable,
+            throw_on_early_termination,
+            divide_by_initial_world_size=divide_by_initial_world_size,
+        )
+
+    def join_hook(self, **kwargs: Any) -> JoinHook:
+        """What this does in a process without batches."""
+        return DDPJoinHook(
+            cast("DistributedDataParallel", self), kwargs.get("divide_by_initial_world_size", True)
+        )
+
+    @property
+    def join_device(self) -> Device:
+        """Where the module is."""
+        return self.device
+
+    @property
+    def join_process_group(self) -> Any:
+        """The processes."""
+        return self.process_group

@@ -8,12 +8,15 @@ import traceback
 from importlib import import_module
 from multiprocessing.connection import Client
 
+from triten import cuda
 from triten import distributed as dist
 
 
 def main() -> None:
     dist.init_process_group("cpu:mpi,cuda:nccl", init_method="mpi://")
     rank, size = dist.get_rank(), dist.get_world_size()
+    if os.environ.get("TRITEN_CUDA") == "interpret":  # a GPU for each, whatever test is the first to use one
+        cuda.set_device(rank % cuda.device_count())
     with Client(sys.argv[1], authkey=bytes.fromhex(os.environ.pop("RANKS_AUTHKEY"))) as parent:
         parent.send(rank)
         while True:

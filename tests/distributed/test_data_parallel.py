@@ -382,6 +382,31 @@ def test_processes_with_different_numbers_of_batches(rank: int, size: int) -> No
 
 
 @on_ranks(2)
+def test_options_change_nothing_for_processes_without_batches(rank: int, size: int) -> None:
+    results = []
+    for options in (
+        {},
+        {"find_unused_parameters": True},
+        {"static_graph": True},
+        {"gradient_as_bucket_view": True, "bucket_cap_mb": 0.00001},
+    ):
+        tt.manual_seed(0)
+        model = DDP(nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)), **options)  # type: ignore[arg-type]
+        optimizer = tt.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+        with model.join():
+            for step in range(4 * rank):  # process 0 has none
+                optimizer.zero_grad()
+                if step % 2:
+                    with model.no_sync():
+                        model(tt.randn(4, 3)).square().sum().backward()
+                model(tt.randn(4, 3)).square().mean().backward()
+                optimizer.step()
+        results.append([each.detach().clone() for each in [*model.parameters(), *model.buffers()]])
+    for other in results[1:]:
+        tt.testing.assert_close(other, results[0])
+
+
+@on_ranks(2)
 def test_create_graph_is_warned_of(rank: int, size: int) -> None:
     model = DDP(nn.Linear(1, 1))
     with pytest.warns(UserWarning, match="create_graph=True"):

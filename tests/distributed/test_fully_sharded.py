@@ -109,7 +109,7 @@ OPTIMIZERS = {
 
 @on_ranks(2)
 def test_training_is_that_of_one_process(rank: int, size: int) -> None:
-    for name, reshards in itertools.product(OPTIMIZERS, (None, True, False)):
+    for name, reshards in (("SGD", None), ("AdamW", True), ("AdamW", False)):
         model = sharded(made(), mesh_of(size), reshard_after_forward=reshards)
         reference = made()
         data = batches(5)
@@ -409,6 +409,9 @@ def test_other_ways_in_and_out(rank: int, size: int) -> None:
     tt.testing.assert_close(model.blocks[0].up.weight, reference.blocks[0].up.weight)
     model.blocks[0].reshard()
     assert model.blocks[0].up.weight.placements
+    model.double()
+    reference.double()
+    tt.testing.assert_close(model(x.double()), reference(x.double()))
 
 
 @on_ranks(4)

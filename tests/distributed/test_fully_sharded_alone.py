@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,14 +13,18 @@ import pytest
 import triten as tt
 from triten import distributed as dist
 from triten import nn
+from triten.distributed.backends.fake import FakeStore
 from triten.distributed.fsdp import (
+    AllGather,
     CPUOffloadPolicy,
     FSDPModule,
     MixedPrecisionPolicy,
     fully_shard,
     register_fsdp_forward_method,
+    share_comm_ctx,
 )
-from triten.distributed.fsdp.freed import is_freed
+from triten.distributed.fsdp.freed import Buffer, is_freed
+from triten.runtime.storage import root_of
 from triten.utils.checkpoint import checkpoint
 
 
@@ -108,6 +114,80 @@ def test_freed_parameters_raise_and_come_back() -> None:
     assert_same_grads(model, reference)
 
 
+class Attention(nn.Module):
+    """Much of what saves views of its parameters."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.qkv, self.out = nn.RMSNorm(4), nn.Linear(4, 12), nn.Linear(4, 4)
+        self.table = nn.Parameter(tt.randn(4, 4))
+
+    def forward(self, x: tt.Tensor) -> tt.Tensor:
+        q, k, v = self.qkv(self.norm(x)).view(1, -1, 2, 6).transpose(1, 2).chunk(3, -1)
+        y = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(-1, 4)
+        return self.out(y) + x @ self.table.t() + tt.einsum("bi,ij->bj", x, self.table)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_no_graph_keeps_the_memory(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    roots: list[weakref.ref[Any]] = []
+    fill = Buffer.fill
+
+    def noted(self: Buffer, content: tt.Tensor) -> None:
+        roots.append(weakref.ref(root_of(content._data)))
+        fill(self, content)
+
+    monkeypatch.setattr(Buffer, "fill", noted)
+    tt.manual_seed(0)
+    reference: Any = nn.Sequential(Attention(), nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4), nn.GELU()))
+    model = copy.deepcopy(reference)
+    mesh = dist.init_device_mesh("cpu", (1,))
+    for layer in model:
+        if compiled:
+            layer.forward = tt.compile(layer.forward)
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    x = tt.randn(3, 4)
+    for first in (True, False):
+        roots.clear()
+        loss = model(x).square().mean()
+        if first:
+            gc.collect()  # compiling leaves cycles
+        assert [root() is None for root in roots] == [True] * 2
+        loss.backward()
+        assert [root() is None for root in roots] == [True] * 4
+        reference(x).square().mean().backward()
+        assert_same_grads(model, reference)
+
+
+def test_communication_of_ones_own() -> None:
+    class Gather(AllGather):
+        calls = 0
+
+        def allocate(self, size: Any, *, dtype: Any, device: Any) -> tt.Tensor:
+            return tt.empty(*size, dtype=dtype, device=device)
+
+        def __call__(self, output_tensor: Any, input_tensor: Any, group: Any, async_op: bool = False) -> None:
+            Gather.calls += 1
+            output_tensor.view(group.size(), -1).copy_(input_tensor.expand(group.size(), -1))
+
+    dist.destroy_process_group()
+    dist.init_process_group("fake", store=FakeStore(), rank=1, world_size=8)
+    layer = nn.Linear(4, 5)
+    fully_shard(layer, mesh=dist.init_device_mesh("cpu", (8,)), reshard_after_forward=True)
+    assert layer.weight.to_local().shape == (1, 4) and layer.weight.shape == (5, 4)
+    layer.set_custom_all_gather(Gather())
+    layer.set_unshard_in_backward(False)
+    layer._get_fsdp_state().chooses_reshard = False
+    with pytest.raises(RuntimeError, match="fully_shard freed it after forward"):
+        layer(tt.ones(2, 4, requires_grad=True)).sum().backward()
+    assert Gather.calls == 1
+    layer.reset_iter_state()
+    layer.set_unshard_in_backward(True)
+    layer(tt.ones(2, 4)).sum().backward()
+    assert Gather.calls == 3 and layer.weight.grad.to_local().shape == (1, 4)
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_with_checkpoints_around_and_inside(reentrant: bool) -> None:
     model, reference = pair()
@@ -182,6 +262,37 @@ def test_recovery_after_an_error() -> None:
         model[0].reset_iter_state()
 
 
+def test_the_backward_after_one_that_raised() -> None:
+    model, reference = pair()
+    x = tt.ones(1, 4)
+    handle = model[2].register_full_backward_pre_hook(lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model(x).sum().backward()
+    handle.remove()
+    with pytest.raises(RuntimeError, match=r"did not end: call reset_iter_state\(\)"):
+        model(x)
+    model.reset_iter_state()
+    model.zero_grad()
+    model(x).sum().backward()
+    reference(x).sum().backward()
+    assert_same_grads(model, reference)
+
+
+def test_roots_that_share_their_order() -> None:
+    first, reference = pair()
+    second, _ = pair()
+    share_comm_ctx([first, second])
+    assert first._get_fsdp_state().communications is second._get_fsdp_state().communications
+    x = tt.ones(1, 4)
+    losses = [model(x).sum() for model in (first, second)]
+    reference(x).sum().backward()
+    for model, loss in zip((first, second), losses, strict=True):
+        loss.backward()
+        assert_same_grads(model, reference)
+    with pytest.raises(ValueError, match="Expected FSDPModule"):
+        share_comm_ctx([reference])
+
+
 def test_casts_and_offloading() -> None:
     model, _ = pair(
         mp_policy=MixedPrecisionPolicy(tt.float64, output_dtype=tt.float16, cast_forward_inputs=False),
@@ -223,3 +334,42 @@ def test_conversion_moves_the_shards() -> None:
     assert {p.dtype for p in model.parameters()} == {tt.float64}
     x = tt.ones(1, 4, dtype=tt.float64)
     tt.testing.assert_close(model(x), reference.double()(x))
+
+
+def test_parameters_that_a_program_exchanges() -> None:
+    model, reference = pair()
+    x = tt.ones(1, 4)
+    model(x)
+    model.reshard()
+    for each in (model[2][0], reference[2][0]):
+        each._apply(lambda t: t.detach().clone() * 2)  # below what is sharded
+    tt.testing.assert_close(model(x), reference(x))
+    with tt.no_grad():
+        model[2][0].weight = nn.Parameter(model[2][0].weight.detach() * 2)
+        reference[2][0].weight.mul_(2)
+    tt.testing.assert_close(model(x), reference(x))
+    model[2][0].weight = nn.Parameter(tt.ones(6, 6))
+    with pytest.raises(TypeError, match=r"expected a DTensor as parameter '2\.0\.weight', but got Parameter"):
+        model(x)
+
+
+def test_steps_between_forwards_that_keep_the_whole() -> None:
+    model, reference = pair(reshard_after_forward=False)
+    optimizers = [tt.optim.SGD(each.parameters(), lr=0.1) for each in (model, reference)]
+    x = tt.ones(1, 4)
+    for each, optimizer in zip((model, reference), optimizers, strict=True):
+        each(x).sum().backward()
+        with tt.no_grad():
+            each(x)  # the whole parameters stay
+        optimizer.step()
+    tt.testing.assert_close(model(x), reference(x))
+    loss = model(x).sum()
+    with tt.no_grad():
+        model.reshard()
+        for layer in (model[0], model[2], model[3]):
+            layer.reshard()
+            for parameter in layer.parameters():
+                parameter.add_(1)
+    model(x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()

@@ -270,6 +270,27 @@ def several(x: tt.Tensor) -> Any:
     return exchanged
 
 
+def of_parts(x: tt.Tensor) -> Any:
+    copied = x.clone()
+    dist.all_reduce(copied[1:])
+    work = dist.broadcast(copied[:1], 1, async_op=True)
+    tt.ops._c10d_functional.all_reduce_(copied[3:, :2], "max", "0")
+    dist.all_gather_into_tensor(copied[1:3], x[3:4])
+    assert work is not None
+    work.wait()
+    tt.ops._c10d_functional.wait_tensor(copied)
+    return copied * 2
+
+
+def across_a_break(x: tt.Tensor) -> Any:
+    double = x * 2
+    work = dist.all_reduce(double, async_op=True)
+    dist.barrier()
+    assert work is not None
+    work.wait()
+    return double + 1
+
+
 def functional(x: tt.Tensor) -> Any:
     reduced = funcol.all_reduce(x.sin(), "sum", dist.group.WORLD)
     return (funcol.all_gather_single(reduced.exp(), 1, "0") * 2).sum()
@@ -283,7 +304,7 @@ def refused(x: tt.Tensor) -> Any:
 
 @on_ranks(2)
 def test_graphs_hold_communication(rank: int, size: int) -> None:
-    for function in (in_place, overlapped, several, functional, refused):
+    for function in (in_place, overlapped, several, of_parts, functional, refused, across_a_break):
         compiled = tt.compile(function)
         for rows in (4, 30_000):
             x = of_rank(rank, (rows, 3))
@@ -295,7 +316,7 @@ def test_graphs_hold_communication(rank: int, size: int) -> None:
     functional(y).backward()
     assert x.grad is not None and y.grad is not None
     tt.testing.assert_close(x.grad, y.grad)
-    for function in (in_place, overlapped, several):
+    for function in (in_place, overlapped, several, of_parts):
         traced = tt.func.make_graph(function)(of_rank(rank))
         again = of_rank(rank) + 1
         for one, other in zip(flat(traced(again)), flat(function(again)), strict=True):

@@ -67,7 +67,8 @@ def test_in_graphs_of_cuda(rank: int, size: int) -> None:
         dist.all_reduce(double)
         return double.exp() + x
 
-    compiled = tt.compile(step)
-    for value in range(2):
-        y = tt.full((4,), rank + 0.25 * value, device="cuda")
-        assert tt.equal(compiled(y), step(y))
+    for mode in (None, "reduce-overhead"):
+        compiled = tt.compile(step, mode=mode)
+        for value in range(4):
+            y = tt.full((4,), rank + 0.25 * value, device="cuda")
+            assert tt.equal(compiled(y), step(y))

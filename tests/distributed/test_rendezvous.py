@@ -163,24 +163,25 @@ def test_a_node_that_comes_later_is_taken_in_while_there_is_room(agents) -> None
     (alone,) = come_together(agents, first)
     assert len(alone.nodes) == 1 and first.is_current(alone)
 
-    def take_in(other: RendezvousHandler, info: RendezvousInfo) -> RendezvousInfo:
-        """What the first node agrees on once another one is in it, which may come after several last calls."""
-        while other.node not in info.nodes:
-            until(lambda info=info: not first.is_current(info))
-            (info,) = come_together(agents, first)
+    def meet(own: RendezvousHandler, other: RendezvousHandler, info: RendezvousInfo | None) -> RendezvousInfo:
+        """What a node agrees on once another one is in it, which may come after several last calls of either."""
+        while info is None or other.node not in info.nodes:
+            if info is not None:
+                until(lambda info=info: not own.is_current(info))
+            info = own.next_rendezvous()
         return info
 
     second, third = start(agents, *[elastic(1, 2, port)] * 2)
-    joins = agents.submit(second.next_rendezvous)
-    both = take_in(second, alone)
+    joins = agents.submit(meet, second, first, None)
+    both = meet(first, second, alone)
     assert both.nodes == joins.result(LIMIT).nodes and both.restarts == 0
 
-    waits = agents.submit(third.next_rendezvous)
+    waits = agents.submit(meet, third, first, None)
     with pytest.raises(TimeoutError):
         waits.result(0.3)
     assert first.is_current(both)
     second.leave()
-    again = take_in(third, both)
+    again = meet(first, third, both)
     assert again.nodes == waits.result(LIMIT).nodes and second.node not in again.nodes
     close(agents, second, third, first)
 

@@ -24,6 +24,18 @@ _SPECIAL = {
 }
 """Functional forms that do not have the writing form's name."""
 
+_COLLECTIVES = frozenset(
+    f"_c10d_functional::{name}"
+    for name in (
+        "all_reduce",
+        "all_reduce_coalesced",
+        "all_gather_into_tensor",
+        "reduce_scatter_tensor",
+        "broadcast",
+    )
+)
+"""Functional forms whose results are still being written when they are there."""
+
 _names: dict[str, str | None] = {}
 Dispatcher.singleton().on_change.append(_names.clear)
 
@@ -110,3 +122,11 @@ def returned(schema: FunctionSchema, values: Sequence[Any], outs: Sequence[Any])
             )
         )
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def settled(functional: OperatorEntry, results: Any) -> Any:
+    """What a functional form gave, which may be read at once: other tensors are made of it before the program waits."""
+    if functional.name not in _COLLECTIVES:
+        return results
+    wait = Dispatcher.singleton().find_schema_or_throw("_c10d_functional::wait_tensor")
+    return [wait.call(each) for each in results] if isinstance(results, list | tuple) else wait.call(results)

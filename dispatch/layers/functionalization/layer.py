@@ -31,7 +31,7 @@ from ...schema import FunctionSchema
 from ...tensor import Tensor, blank_tensor
 from ..python_key import without_modes
 from ..pytree import tree_map
-from .form import functional_arguments, functional_form, returned
+from .form import functional_arguments, functional_form, returned, settled
 from .storage import FunctionalData, FunctionalStorage, Step, forward, fresh_root
 
 FUNCTIONALIZE = BY_NAME["Functionalize"]
@@ -422,7 +422,7 @@ class Layer:
             if functional.origin_of(FUNCTIONALIZE, functional.kernels) is IMPLICIT:
                 results = self._values([self._composed(functional, op, values)])[0]
             else:
-                results = functional.call(*arguments)
+                results = settled(functional, functional.call(*arguments))
             outs = results if isinstance(results, list | tuple) else (results,)
             if len(targets) == 1 and len(functional.schema.returns) == 1:
                 outs = (results,)  # a list in the place of a tensor is the one result too

@@ -61,5 +61,6 @@ def post_localSGD_hook(state: PostLocalSGDState, bucket: GradBucket) -> Future[T
         future.set_result(buffer)
         return future
     if state.subgroup is None:
-        state.subgroup, _ = new_subgroups()
-    return future_of_average(group_or_default(state.subgroup), buffer)
+        own, _ = new_subgroups()
+        state.subgroup = group_or_default(own)
+    return future_of_average(state.subgroup, buffer)

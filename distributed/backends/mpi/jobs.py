@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,10 +25,14 @@ if TYPE_CHECKING:
     from ....dispatch.tensor import Tensor
     from ...process_group import GroupSpec
 
-__all__ = ["Job", "Jobs", "Requests"]
+__all__ = ["Job", "Jobs", "Requests", "meet"]
 
 SPINS = 200
-"""How often to ask for the end of a short communication before other threads and processes get the core in between."""
+"""How often to ask for the end of a communication at once, as fast as can be."""
+YIELDS = 100
+"""How often to ask after that while others get the core in between; then there are naps."""
+NAPS = 2e-5, 1e-3
+"""Seconds of a nap at first, and at most: where processes share cores, those that are waited for need them."""
 
 
 class Job(NamedTuple):
@@ -213,22 +217,52 @@ def _spin(request: Any, jobs: Jobs, job: Job, sequence: int, timeout: timedelta 
         DistBackendError: it does not come in time, or somebody that it waits for is gone.
     """
     status = jobs.mpi.Status()
-    test = request.Test
     try:
-        for _ in range(SPINS):
-            if test(status):
-                return status
+        if _has_ended(request, status):
+            return status
         patience = _Patience(jobs, job, sequence, timeout)
         question = time.monotonic() + patience.next_question()
-        while not test(status):
-            os.sched_yield()
+        for nap in _naps():
+            time.sleep(nap)
+            if request.Test(status):
+                return status
             if time.monotonic() > question:
                 patience.ask()
                 question = time.monotonic() + patience.next_question()
     except BaseException:  # an interrupt, too
         keep(request, job)
         raise
-    return status
+
+
+def _has_ended(request: Any, status: Any) -> bool:
+    """Ask for a while whether a communication has ended."""
+    test = request.Test
+    for _ in range(SPINS):
+        if test(status):
+            return True
+    for _ in range(YIELDS):
+        os.sched_yield()
+        if test(status):
+            return True
+    return False
+
+
+def _naps() -> Iterator[float]:
+    """Seconds of naps, each an eighth of what has been waited."""
+    nap, longest = NAPS
+    while True:
+        yield nap
+        nap = min(nap * 1.125, longest)
+
+
+def meet(begin: Callable[[], Any]) -> None:
+    """Wait for a communication, and leave the core to others meanwhile: a call of MPI that blocks would take it."""
+    request = begin()
+    if not _has_ended(request, None):
+        for nap in _naps():
+            time.sleep(nap)
+            if request.Test():
+                return
 
 
 class Jobs:

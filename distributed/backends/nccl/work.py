@@ -74,7 +74,10 @@ class NCCLWork(Work):
 
     def get_future(self) -> Any:
         from ....futures import Future
+        from ...work_future import WorkFuture, are_completed_by_waiters
 
+        if are_completed_by_waiters():  # by the stream, as whoever waits goes on there
+            return WorkFuture(self.result, self.is_completed)
         future: Any = Future()
 
         def fill() -> None:

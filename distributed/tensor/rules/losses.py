@@ -101,9 +101,6 @@ RULES = {
     "aten::nll_loss_forward": Rule(_nll, local=_nll_forward),
     "aten::nll_loss_backward": Rule(_nll_gradient, local=_nll_backward),
     **{f"aten::{name}": Rule(_elementwise) for name in _FORWARD.split()},
-    **{
-        f"aten::{name}_backward": Rule(_elementwise_gradient, local=_elementwise_backward)
-        for name in _FORWARD.split()
-    },
+    "aten::mse_loss_backward": Rule(_elementwise_gradient, local=_elementwise_backward),
 }
 """The rules of the family."""

@@ -1,15 +1,18 @@
-"""Optimizers that take lists: each parameter, with its gradient and states, by itself."""
+"""Optimizers that take lists: each parameter, with its gradient and states, by itself; and gradients' scales."""
 
 from __future__ import annotations
 
-from ..placements import REPLICATE, Shard
+from typing import Any
+
+from ..placements import REPLICATE, Partial, Shard
+from ..transitions import change
 from .rule import Group, Invocation, Rule, Strategy
 
 __all__ = ["RULES"]
 
 
 def _by_parameter(call: Invocation) -> list[Group]:
-    lists = [value for value in call.values.values() if isinstance(value, list) and value]
+    lists = [value for value in call.values.values() if isinstance(value, tuple) and value]
     parameters = call["self"]
     groups = []
     taken: set[int] = set()
@@ -42,11 +45,40 @@ def _place(call: Invocation, spec: object, taken: set[int]) -> int:
     raise AssertionError("a list has a tensor that the call has not")
 
 
+def _by_gradient(call: Invocation) -> list[Group]:
+    """Each gradient by itself; what all share is whole."""
+    count = len(call["self"])
+    groups = [
+        Group(
+            (),
+            (place,),
+            [
+                Strategy((), (REPLICATE,)),
+                *[Strategy((), (Shard(dim),)) for dim in range(call.tensors[place].ndim)],
+            ],
+        )
+        for place in range(count)
+    ]
+    rest = tuple(range(count, len(call.tensors)))
+    return [*groups, Group((), rest, [Strategy((), (REPLICATE,) * len(rest))])]
+
+
+def _unscale(func: Any, values: dict[str, Any], call: Invocation, targets: Any) -> None:
+    """Unscale the parts, and tell all processes if one has found a number that is not finite."""
+    func(values["self"], values["found_inf"], values["inv_scale"])
+    mesh = targets[0].mesh
+    for place in range(mesh.ndim):
+        if any(isinstance(each.placements[place], Shard) for each in targets):
+            found = values["found_inf"]
+            found.copy_(change(found, mesh, place, Partial("max"), REPLICATE, ()))
+
+
 RULES = {
     f"aten::{name}": Rule(groups=_by_parameter, unscaled="grads")
     for name in (
         "_fused_sgd_", "_fused_sgd_.tensor_lr", "_fused_adam_", "_fused_adam_.tensor_lr", "_fused_adamw_",
-        "_fused_adamw_.tensor_lr", "_fused_adagrad_",
+        "_fused_adamw_.tensor_lr",
     )
 }  # fmt: skip
+RULES["aten::_amp_foreach_non_finite_check_and_unscale_"] = Rule(groups=_by_gradient, local=_unscale)
 """The rules of the family."""

@@ -118,11 +118,11 @@ _FAMILIES = (
     (
         _linear_in_first,
         "div.Tensor div_.Tensor div.Scalar div_.Scalar neg neg_ native_dropout_backward threshold_backward "
-        "gelu_backward silu_backward sigmoid_backward tanh_backward leaky_relu_backward elu_backward hardtanh_backward "
-        "hardsigmoid_backward hardswish_backward softplus_backward mish_backward logit_backward",
+        "gelu_backward silu_backward sigmoid_backward tanh_backward leaky_relu_backward "
+        "softplus_backward logit_backward",
     ),
     (_converted, "_to_copy"),
-    (_unchanged, "alias clone detach detach_ lift_fresh lift_fresh_copy positive zeros_like view_as_real"),
+    (_unchanged, "alias clone detach lift_fresh_copy positive zeros_like"),
     (_made_like, "empty_like full_like ones_like"),
     (_filled, "fill_.Scalar fill_.Tensor"),
     (_copied, "copy_"),
@@ -130,8 +130,8 @@ _FAMILIES = (
     (
         pointwise,
         "masked_fill.Scalar masked_fill.Tensor masked_fill_.Scalar masked_fill_.Tensor where.self where.ScalarOther "
-        "where.ScalarSelf where.Scalar native_dropout_backward clamp clamp_ clamp.Tensor bernoulli_.Tensor "
-        "_conj _neg_view resolve_conj resolve_neg isnan isinf isfinite angle view_as_complex",
+        "where.ScalarSelf where.Scalar clamp clamp_ clamp.Tensor "
+        "resolve_conj resolve_neg isnan isinf isfinite angle",
     ),
 )
 RULES = {f"aten::{name}": Rule(strategies) for strategies, names in _FAMILIES for name in names.split()}

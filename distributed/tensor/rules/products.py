@@ -60,22 +60,35 @@ def _convolution_weight(call: Invocation) -> list[Strategy]:
 
 def _attention(call: Invocation) -> list[Strategy]:
     """Along the batch, and along the heads."""
-    heads = call.tensors[0].shape[1]
-    equal = all(each.ndim < 2 or each.shape[1] == heads for each in call.tensors)
+    if call.get("dropout_p", 0.0):
+        return []
+    mask = call.get("attn_mask") or call.get("attn_bias")
+    if mask is not None and (call.get("grad_input_mask") or (False,))[-1]:
+        return []  # the mask's gradient is a sum over what it was broadcast to
+    heads = [place for place, each in enumerate(call.tensors) if each.ndim >= 3 and each is not mask]
     found = []
     for dim in (0, 1):
-        if dim == 1 and (not equal or not call.is_even(0, 1)):
+        if dim == 1 and not all(call.is_even(place, 1) for place in heads):
             continue
-        shards = []
-        for each in call.tensors:
-            broadcast = each.ndim <= dim or each.shape[dim] != call.tensors[0].shape[dim]
-            shards.append(REPLICATE if broadcast else Shard(dim))
-        results = tuple(Shard(dim) if len(each.shape) > dim else REPLICATE for each in call.results)
+        shards: list[Placement] = [
+            Shard(dim) if place in heads else REPLICATE for place in range(len(call.tensors))
+        ]
+        if mask is not None:  # broadcast to (batch, heads, queries, keys)
+            own = dim - (4 - mask.ndim)
+            if own >= 0 and mask.shape[own] != 1:
+                shards[call.index(mask)] = Shard(own)
+        results = tuple(Shard(dim) if len(each.shape) >= 3 else REPLICATE for each in call.results)
         found.append(Strategy(results, tuple(shards)))
-    dropout = call.get("dropout_p", 0.0)
-    return [] if dropout else found
+    return found
 
 
+_ATTENTION = (
+    "_scaled_dot_product_attention_math",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_efficient_attention_backward",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention_for_cpu_backward",
+)
 RULES = {
     "aten::mm": Rule(einsum("mk,kn->mn")),
     "aten::bmm": Rule(einsum("bmk,bkn->bmn")),
@@ -87,8 +100,6 @@ RULES = {
     "aten::convolution": Rule(_convolution),
     "aten::convolution_backward_input": Rule(_convolution_input, sizes="input_size"),
     "aten::convolution_backward_weight": Rule(_convolution_weight, sizes="weight_size"),
-    "aten::_scaled_dot_product_flash_attention_for_cpu": Rule(_attention, by_value=True),
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": Rule(_attention, by_value=True),
-    "aten::_scaled_dot_product_attention_math": Rule(_attention, by_value=True),
+    **{f"aten::{name}": Rule(_attention, by_value=True) for name in _ATTENTION},
 }
 """The rules of the family."""

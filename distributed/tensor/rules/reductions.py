@@ -93,7 +93,7 @@ _FAMILIES = (
     (Rule(_reduction(_extreme("min"))), "min amin"),
     (Rule(_reduction(_logical("bor"))), "any any.dim any.dims"),
     (Rule(_reduction(_logical("band"))), "all all.dim all.dims"),
-    (Rule(_reduction(_norm), by_value=True), "linalg_vector_norm norm.Scalar norm.ScalarOpt_dim"),
+    (Rule(_reduction(_norm), by_value=True), "linalg_vector_norm"),
     (
         Rule(_reduction(_nothing)),
         "argmax argmin max.dim min.dim var.dim var.correction std.dim std.correction var_mean.correction median.dim "

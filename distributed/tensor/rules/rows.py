@@ -58,9 +58,57 @@ def _index_select(call: Invocation) -> list[Strategy]:
     return found
 
 
+def _indices(call: Invocation) -> dict[int, Any]:
+    """The indexed dimensions and their indices; none if there are bools, of which only the elements tell how many."""
+    given = {dim: each for dim, each in enumerate(call["indices"]) if each is not None}
+    return {} if any(each.tensor_meta.dtype.itemsize == 1 for each in given.values()) else given
+
+
+def _kept_dims(call: Invocation, given: dict[int, Any]) -> tuple[list[tuple[int, int]], int]:
+    """The dimensions without an index and where the indexed tensor has them; and where it has those of the indices."""
+    width = max(each.ndim for each in given.values())
+    first = min(given) if list(given) == list(range(min(given), max(given) + 1)) else 0
+    kept = [dim for dim in range(call.tensors[0].ndim) if dim not in given]
+    return [(dim, place + width * (place >= first)) for place, dim in enumerate(kept)], first
+
+
+def _indexed(call: Invocation) -> list[Strategy]:
+    """Along dimensions without an index, and along those of the index, if there is one."""
+    given = _indices(call)
+    if not given:
+        return []
+    kept, first = _kept_dims(call, given)
+    rest = (REPLICATE,) * len(given)
+    found = [Strategy((Shard(after),), (Shard(dim), *rest)) for dim, after in kept]
+    if len(given) == 1:
+        (index,) = given.values()
+        found += [Strategy((Shard(first + dim),), (REPLICATE, Shard(dim))) for dim in range(index.ndim)]
+    return found
+
+
+def _put(call: Invocation) -> list[Strategy]:
+    """Along dimensions without an index."""
+    given = _indices(call)
+    if not given:
+        return []
+    kept, _ = _kept_dims(call, given)
+    rest = (REPLICATE,) * len(given)
+    values = call["values"]
+    missing = call.tensors[0].ndim - len(given) + max(each.ndim for each in given.values()) - values.ndim
+    found = []
+    for dim, after in kept:
+        own = after - missing
+        broadcast = own < 0 or values.shape[own] != call.tensors[0].shape[dim]
+        found.append(Strategy((Shard(dim),), (Shard(dim), *rest, REPLICATE if broadcast else Shard(own))))
+    return found
+
+
 RULES = {
     "aten::embedding": Rule(_embedding, local=_look_up),
     "aten::embedding_dense_backward": Rule(_embedding_gradient),
-    "aten::index_select": Rule(_index_select),
+    "aten::index_select": Rule(_index_select, plain=True),
+    "aten::index.Tensor": Rule(_indexed, plain=True),
+    "aten::index_put": Rule(_put, plain=True),
+    "aten::index_put_": Rule(_put, plain=True),
 }
 """The rules of the family."""

@@ -105,6 +105,7 @@ class Rule(NamedTuple):
         local: in the place of the operator, what computes a part: it takes the operator, this process's arguments by
             name, and the invocation and inputs' specs of which they are parts.
         unscaled: the argument that is written only where gradients are unscaled (``grad_scale``).
+        plain: whether tensors beside distributed ones are taken for replicated ones, as indices are.
         replicates: whether computing on whole tensors is all that can be done, so that nobody is warned.
     """
 
@@ -114,6 +115,7 @@ class Rule(NamedTuple):
     by_value: bool = False
     local: Callable[..., Any] | None = None
     unscaled: str | None = None
+    plain: bool = False
     replicates: bool = False
 
 

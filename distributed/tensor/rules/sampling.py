@@ -49,6 +49,9 @@ _IN_PLACE = "uniform_ normal_ log_normal_ cauchy_ exponential_ geometric_ random
 _IN_PLACE += "bernoulli_.float"
 _LIKE = "bernoulli.p rand_like randn_like randint_like randint_like.low_dtype"
 RULES = {
+    # Each element has a probability of its own, or slope: drawn whole, though they are pointwise.
+    "aten::bernoulli_.Tensor": Rule(),
+    "aten::rrelu": Rule(),
     "aten::native_dropout": Rule(pointwise, local=_dropout, by_value=True),
     **{f"aten::{name}": Rule(pointwise, local=_in_place) for name in _IN_PLACE.split()},
     **{f"aten::{name}": Rule(pointwise, local=_like) for name in _LIKE.split()},

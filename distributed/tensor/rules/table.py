@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from ....dispatch.core.op_overload import OpOverload
-from . import losses, normalization, optimizers, pointwise, products, reductions, rows, sampling, views
+from ....dispatch.core.operator_entry import OperatorEntry
+from . import (
+    losses,
+    normalization,
+    optimizers,
+    pointwise,
+    pooling,
+    products,
+    reductions,
+    rows,
+    sampling,
+    views,
+)
 from .rule import Rule
 
 __all__ = ["RULES", "rule_of"]
 
 NO_RULE = Rule()
 RULES: dict[str, Rule] = {}
-for _family in (losses, normalization, optimizers, pointwise, products, reductions, rows, sampling, views):
+for _family in (
+    losses,
+    normalization,
+    optimizers,
+    pointwise,
+    pooling,
+    products,
+    reductions,
+    rows,
+    sampling,
+    views,
+):
     RULES.update(_family.RULES)
 
 
-def rule_of(name: str, func: OpOverload) -> Rule:
+def rule_of(name: str, op: OperatorEntry) -> Rule:
     """The rule of an operator; one that replicates where it has none."""
     found = RULES.get(name)
     if found is None:
-        found = pointwise.POINTWISE if "pointwise" in func._entry.tags else NO_RULE
+        found = pointwise.POINTWISE if "pointwise" in op.tags else NO_RULE
         RULES[name] = found
     return found

@@ -21,7 +21,7 @@ def _moving(pairs_of: Callable[[Invocation], Pairs]) -> Callable[[Invocation], l
     def strategies(call: Invocation) -> list[Strategy]:
         rest: tuple[Placement, ...] = (REPLICATE,) * (len(call.tensors) - 1)
         results = len(call.results)
-        found = [
+        found: list[Strategy] = [
             Strategy((Shard(after),) * results, (Shard(before), *rest)) for before, after in pairs_of(call)
         ]
         now = call.current(0)
@@ -50,7 +50,7 @@ def reshaped(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int
         >>> reshaped((2, 4, 6), (8, 3, 2))
         [([0, 1], [0]), ([2], [1, 2])]
     """
-    found = []
+    found: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(before) and j < len(after):
         left, right = [i], [j]
@@ -290,6 +290,8 @@ RULES = {
     "aten::slice_backward": Rule(_moving(_slice_gradient), sizes="input_sizes", local=_slice_backward),
     "aten::select.int": Rule(_moving(_selected)),
     "aten::select_backward": Rule(_moving(_select_gradient), sizes="input_sizes"),
+    "aten::view_as_real": Rule(_moving(lambda call: _others(call, ()))),
+    "aten::view_as_complex": Rule(_moving(lambda call: _others(call, (call.tensors[0].ndim - 1,)))),
     "aten::_slice_first": Rule(_moving(_first_sliced), local=_slice_first),
     "aten::_select_first": Rule(_moving(_first_selected)),
     "aten::_basic_index": Rule(

@@ -54,6 +54,24 @@ def test_a_layer_of_columns_and_one_of_rows(world: None, kind: str) -> None:
         assert weight.grad.to_local().shape == shape and weight.grad.to_local().device.type == kind
 
 
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "meta"])
+def test_heads_of_attention(world: None, kind: str) -> None:
+    mesh = init_device_mesh(kind, (2, 2))
+    layout = [Shard(0), Shard(1)]
+    q, k, v = (zeros(2, 4, 3, 16, device_mesh=mesh, placements=layout, requires_grad=True) for _ in range(3))
+    mask = zeros(2, 1, 3, 3, device_mesh=mesh, placements=[Shard(0), Replicate()])
+    with CommDebugMode() as mode, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for found in (
+            F.scaled_dot_product_attention(q, k, v, is_causal=True),
+            F.scaled_dot_product_attention(q, k, v, attn_mask=mask),
+        ):
+            assert found.placements == tuple(layout) and found.to_local().shape == (1, 2, 3, 16)
+            found.backward(zeros(2, 4, 3, 16, device_mesh=mesh, placements=layout))
+    assert mode.get_total_counts() == 0
+    assert isinstance(q.grad, DTensor) and q.grad.placements == tuple(layout)
+
+
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_numbers_of_a_mesh_of_one_process(alone: None, kind: str) -> None:
     mesh = init_device_mesh(kind, (1,))
@@ -147,6 +165,10 @@ def test_what_is_refused(world: None) -> None:
         x.redistribute(DeviceMesh("cpu", [0, 1]), [Replicate()])
     with pytest.raises(ValueError, match="expected a reduce_op"):
         Partial("median")
+    with pytest.raises(RuntimeError, match="unsupported placements"):
+        distribute_tensor(tt.ones(4), mesh, [Partial()])
+    with pytest.raises(RuntimeError, match="leaf tensors"):
+        distribute_tensor(tt.ones(4, requires_grad=True) * 2, mesh, [Shard(0)])
     with pytest.raises(ValueError, match="do you want to call `redistribute`"):
         distribute_tensor(x, mesh, [Replicate()])
 
@@ -212,3 +234,16 @@ def test_pictures(capsys: pytest.CaptureFixture[str]) -> None:
             visualize_sharding(zeros(2, 2, 2, device_mesh=mesh))
     finally:
         dist.destroy_process_group()
+
+
+def test_a_world_that_comes_after_another() -> None:
+    for _ in range(2):
+        dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=4)
+        try:
+            mesh = init_device_mesh("cpu", (4,))
+            x = ones(4, 4, device_mesh=mesh, placements=[Shard(0)])
+            found = x.exp() @ x
+            assert found.device_mesh.get_group() is mesh.get_group()
+            assert found.full_tensor().shape == (4, 4)
+        finally:
+            dist.destroy_process_group()

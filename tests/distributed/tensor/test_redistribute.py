@@ -192,7 +192,7 @@ def test_copies_pickles_and_state(rank: int, size: int) -> None:
     buffer.seek(0)
     with tt.no_grad():
         twin.weight.zero_()
-    twin.load_state_dict(tt.load(buffer, weights_only=False))
+    twin.load_state_dict(tt.load(buffer))
     assert tt.equal(twin.weight.to_local(), layer.weight.to_local())
     assert isinstance(twin.weight.to_local(), tt.nn.Parameter)
 
@@ -235,3 +235,22 @@ def test_tensors_of_one_value(rank: int, size: int) -> None:
     with pytest.raises(ValueError, match="expected Shard or Replicate"):
         zeros(2, device_mesh=mesh, placements=[Partial()])
     assert dist.is_initialized()
+
+
+@on_ranks(2, cuda="interpret")
+def test_transitions_on_gpus(rank: int, size: int) -> None:
+    mesh = init_device_mesh("cuda", (size,))
+    x = whole(5, 4).to("cuda")
+    placements = [Shard(0), Shard(1), Replicate()]
+    for before, after in product(placements, placements):
+        made = distribute_tensor(x, mesh, [before]).redistribute(placements=[after])
+        assert made.device.type == "cuda" and made.to_local().device.type == "cuda"
+        assert tt.equal(made.full_tensor().cpu(), whole(5, 4)), (before, after)
+    partial = DTensor.from_local(x, mesh, [Partial()])
+    assert tt.equal(partial.redistribute(placements=[Shard(0)]).full_tensor().cpu(), 2 * whole(5, 4))
+    w = distribute_tensor(whole(4, 6).to("cuda"), mesh, [Shard(1)]).requires_grad_()
+    (distribute_tensor(x, mesh, [Replicate()]) @ w).square().sum().backward()
+    plain = whole(4, 6).requires_grad_()
+    (whole(5, 4) @ plain).square().sum().backward()
+    assert plain.grad is not None and w.grad is not None
+    assert tt.allclose(w.grad.full_tensor().cpu(), plain.grad)

@@ -147,3 +147,46 @@ def test_clipping(rank: int, size: int) -> None:
         found: Any = nn.utils.clip_grad_norm_([own], 1.0, order)
         assert tt.allclose(found.full_tensor(), expected)
         assert tt.allclose(own.grad.full_tensor(), plain.grad)
+
+
+@on_ranks(2)
+def test_scaled_gradients(rank: int, size: int) -> None:
+    mesh = init_device_mesh("cpu", (size,))
+    weight = nn.Parameter(distribute_tensor(_numbers(4, 3), mesh, [Shard(0)]))
+    optimizer = tt.optim.SGD([weight], lr=1.0)
+    scaler = tt.amp.GradScaler("cpu", init_scale=4.0)
+    for infinite in (False, True):
+        before = weight.full_tensor().clone()
+        optimizer.zero_grad()
+        factor = distribute_tensor(_numbers(4, 3), mesh, [Shard(0)])
+        scaler.scale((weight * factor).sum()).backward()
+        if infinite and rank == 1:
+            weight.grad.to_local().fill_(float("inf"))  # type: ignore[union-attr]
+        scaler.step(optimizer)
+        scaler.update()
+        expected = before if infinite else before - _numbers(4, 3)
+        assert tt.allclose(weight.full_tensor(), expected)
+        assert scaler.get_scale() == (2.0 if infinite else 4.0)
+
+
+@on_ranks(2)
+def test_modules_on_meta_get_the_numbers_of_whole_ones(rank: int, size: int) -> None:
+    mesh = init_device_mesh("cpu", (size,))
+
+    def rows(name: str, module: nn.Module, mesh: Any) -> None:
+        for key, parameter in list(module._parameters.items()):
+            assert parameter is not None
+            made = distribute_tensor(parameter.detach(), mesh, [Shard(0)])
+            module.register_parameter(key, nn.Parameter(made))
+
+    with tt.device("meta"):
+        layer = nn.Linear(5, 3)
+    distribute_module(layer, mesh, rows).to_empty(device="cpu")
+    tt.manual_seed(0)
+    layer.reset_parameters()
+    tt.manual_seed(0)
+    expected = nn.Linear(5, 3)
+    assert isinstance(layer.weight, nn.Parameter) and layer.weight.to_local().shape == (2 - rank, 5)
+    assert tt.equal(layer.weight.full_tensor(), expected.weight)
+    assert tt.equal(layer.bias.full_tensor(), expected.bias)
+    assert layer.double().weight.dtype == tt.float64

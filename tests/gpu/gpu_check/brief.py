@@ -19,10 +19,10 @@ operator with kernels, and of an operator that is composed."""
 WITH_KERNELS_OF_GRADIENTS = ("scaled_dot_product_attention", "ctc_loss.IntList")
 """Operators whose gradients launch kernels that nothing else in a first pass does."""
 WITH_KERNELS_OF_ROWS = (
-    *("scaled_dot_product_attention#0", "embedding_bag#0"),
+    *("scaled_dot_product_attention#0", "ctc_loss.IntList#0", "embedding_bag#0"),
     *("multinomial#1", "pow.Tensor_Scalar#1"),
 )
-"""Rows that launch kernels which nothing else in a first pass does."""
+"""Rows that launch kernels, or whose gradients do, which nothing else in a first pass does."""
 
 
 def is_drawn(name: str, seed: int, count: int) -> bool:

@@ -1,0 +1,26 @@
+"""Which parameters a backward will not reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...dispatch.autograd.node import AccumulateGrad, Edge, Node
+
+__all__ = ["leaves_below"]
+
+
+def leaves_below(edges: Sequence[Edge]) -> set[int]:
+    """The identities of the leaves to which gradients go."""
+    found: set[int] = set()
+    seen: set[Node] = set()
+    pending = [edge[0] for edge in edges]
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.__class__ is AccumulateGrad:
+            found.add(id(node.leaf()))
+        else:
+            pending += [edge[0] for edge in node.next_edges if edge is not None]
+    return found

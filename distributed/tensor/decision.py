@@ -1,0 +1,235 @@
+"""What is decided once about calls that look alike: how arguments must lie, and how results do."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from ...autograd import no_grad
+from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.core.operator_entry import OperatorEntry
+from ...runtime.device import device as Device
+from ...runtime.tensor_impl import TensorImpl
+from .dtensor import DTensor
+from .placements import REPLICATE, Partial, Placement
+from .rules.rule import Invocation, Rule
+from .spec import DTensorSpec, TensorMeta
+from .strategy import choose
+
+__all__ = ["Decision", "decide", "tensors_of"]
+
+_warned: set[str] = set()
+
+
+class Decision:
+    """What is done for one call and all that look like it. Tensors have numbers, those in lists too.
+
+    Attributes:
+        call: what the rule was asked about.
+        func: the operator.
+        first: the number of the first distributed tensor.
+        mesh: its mesh.
+        direct: the places of the tensors among the arguments; None if there are lists of tensors.
+        sources: for each tensor, how it lies, if it must be redistributed; else None.
+        targets: for each tensor, how it must lie.
+        replaced: arguments, by place, that a part needs in the place of the call's.
+        results: for each result, how it lies; None where that is known only afterwards.
+        returned: for each result, which tensor it is, if it is one of the arguments.
+        viewed: for each result, which tensor it is a view of, if it is one; None where no result is.
+        writes: the tensors that are written.
+        copied_back: those of them that had to be redistributed, to which what was written is copied.
+        reduced: the tensors that must be reduced before they can be written; then nothing else is decided.
+        local: what computes a part in the place of the operator.
+    """
+
+    def __init__(self, call: Invocation, func: OpOverload, values: Sequence[Any]) -> None:
+        self.call = call
+        self.func = func
+        places = [place for place, value in enumerate(values) if isinstance(value, TensorImpl)]
+        self.direct: tuple[int, ...] | None = tuple(places) if len(places) == len(call.tensors) else None
+        self.sources: list[DTensorSpec | None] = []
+        self.targets: list[DTensorSpec] = []
+        self.replaced: dict[int, Any] = {}
+        self.results: list[DTensorSpec] | None = None
+        self.returned: list[int | None] = []
+        self.viewed: list[int | None] | None = None
+        self.writes: list[int] = []
+        self.copied_back: list[int] = []
+        self.reduced: list[int] = []
+        self.local: Any = None
+        given = tensors_of(values)
+        self.first = next(place for place, each in enumerate(given) if isinstance(each, DTensor))
+        self.mesh = call.tensors[0].mesh
+        self.is_outside = self.mesh.get_coordinate() is None
+
+
+def tensors_of(values: Sequence[Any]) -> list[Any]:
+    """The tensors among arguments, those in lists too."""
+    found = []
+    for value in values:
+        if isinstance(value, TensorImpl):
+            found.append(value)
+        elif value.__class__ is tuple or value.__class__ is list:
+            found.extend([each for each in value if isinstance(each, TensorImpl)])
+    return found
+
+
+def with_tensors(values: Sequence[Any], tensors: Sequence[Any]) -> list[Any]:
+    """Arguments with others in the place of their tensors."""
+    given = iter(tensors)
+    made: list[Any] = []
+    for value in values:
+        if isinstance(value, TensorImpl):
+            made.append(next(given))
+        elif value.__class__ is tuple or value.__class__ is list:
+            made.append(tuple([next(given) if isinstance(each, TensorImpl) else each for each in value]))
+        else:
+            made.append(value)
+    return made
+
+
+def _spec_of(tensor: Any, mesh: Any) -> DTensorSpec:
+    """The spec of an argument's tensor; a plain one is whole."""
+    if isinstance(tensor, DTensor):
+        return tensor._dtensor_spec
+    meta = TensorMeta(tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype)
+    return DTensorSpec(mesh, (REPLICATE,) * mesh.ndim, meta, tensor.device)
+
+
+def decide(op: OperatorEntry, rule: Rule, values: Sequence[Any]) -> Decision:
+    """Decide about a call.
+
+    Args:
+        op: the operator.
+        rule: its rule.
+        values: all its arguments, in the schema's order.
+
+    Raises:
+        RuntimeError: its tensors are on several meshes.
+    """
+    given = tensors_of(values)
+    mesh = next(each for each in given if isinstance(each, DTensor)).device_mesh
+    specs = [_spec_of(each, mesh) for each in given]
+    for spec in specs:
+        if spec.mesh != mesh:
+            raise RuntimeError(
+                f"{op.name}: expected all DTensors on one mesh, but got {mesh} and {spec.mesh}"
+            )
+    names = [argument.name for argument in op.schema.arguments]
+    results = _infer(op, values)
+    call = Invocation(
+        op.name, dict(zip(names, with_tensors(values, specs), strict=True)), specs, results or []
+    )
+    decision = Decision(call, OpOverload(op), values)
+    fixed = _read_aliases(decision, op, rule, values)
+    chosen = None
+    if results is not None and (rule.strategies is not None or rule.groups is not None):
+        chosen = choose(call, rule, fixed)
+    if chosen is None:
+        return _replicate(decision, rule)
+    outputs, inputs = chosen
+    decision.targets = [spec.placed(wanted) for spec, wanted in zip(specs, inputs, strict=True)]
+    decision.sources = [
+        spec if spec.placements != target.placements else None
+        for spec, target in zip(specs, decision.targets, strict=True)
+    ]
+    decision.results = [
+        DTensorSpec(mesh, placements, meta, specs[0].device)
+        for placements, meta in zip(outputs, call.results, strict=True)
+    ]
+    if rule.sizes is not None:
+        decision.replaced[names.index(rule.sizes)] = decision.results[0].local_shape
+    decision.local = rule.local
+    return decision
+
+
+def _replicate(decision: Decision, rule: Rule) -> Decision:
+    """Compute on whole tensors; what is written is taken apart again."""
+    call = decision.call
+    decision.reduced = [
+        place
+        for place in decision.writes
+        if any(isinstance(each, Partial) for each in call.tensors[place].placements)
+    ]
+    if decision.reduced:
+        return decision
+    mesh = call.tensors[0].mesh
+    whole: tuple[Placement, ...] = (REPLICATE,) * mesh.ndim
+    decision.targets = [spec.placed(whole) for spec in call.tensors]
+    decision.sources = [spec if not spec.is_replicated() else None for spec in call.tensors]
+    decision.copied_back = [place for place in decision.writes if decision.sources[place] is not None]
+    sends = mesh.size() > 1 and any(each is not None for each in decision.sources)
+    if sends and not rule.replicates and call.name not in _warned:
+        _warned.add(call.name)
+        warnings.warn(
+            f"{call.name} has no rule for distributed tensors that lie so ({', '.join(map(str, call.tensors))}): all "
+            "its tensors are replicated",
+            stacklevel=6,
+        )
+    return decision
+
+
+def _read_aliases(
+    decision: Decision, op: OperatorEntry, rule: Rule, values: Sequence[Any]
+) -> dict[int, int | None]:
+    """Say which results are arguments or views; gives the tensors that are written, and which result each is."""
+    count = len(decision.call.results)
+    places: dict[str, list[int]] = {}
+    written: dict[int, int | None] = {}
+    at = 0
+    for argument, value in zip(op.schema.arguments, values, strict=True):
+        own = list(range(at, at + len(tensors_of([value]))))
+        at += len(own)
+        alias = argument.alias_info
+        if alias is None:
+            continue
+        places.update(dict.fromkeys(alias.before_set, own))
+        if alias.is_write and (argument.name != rule.unscaled or decision.call.get("grad_scale") is not None):
+            written.update(dict.fromkeys(own))
+    decision.returned = [None] * count
+    viewed: list[int | None] = [None] * count
+    for place, result in enumerate(op.schema.returns):
+        alias = result.alias_info
+        found = (
+            next((places[name][0] for name in alias.before_set if places.get(name)), None) if alias else None
+        )
+        if found is None or alias is None or place >= count:
+            continue
+        if alias.is_write:
+            decision.returned[place], written[found] = found, place
+        elif len(op.schema.returns) == 1:
+            viewed = [found] * count  # of a list of views all
+        else:
+            viewed[place] = found
+    decision.viewed = viewed if any(each is not None for each in viewed) else None
+    decision.writes = list(written)
+    return written
+
+
+def _infer(op: OperatorEntry, values: Sequence[Any]) -> list[TensorMeta] | None:
+    """Shape, strides and dtype of the tensors that an operator returns; None where only its kernel knows them."""
+    from ... import empty_strided
+
+    def meta(value: Any) -> Any:
+        if isinstance(value, TensorImpl):
+            return empty_strided(value._spec.sizes, value._spec.strides, dtype=value.dtype, device="meta")
+        if value.__class__ is tuple or value.__class__ is list:
+            return tuple([meta(each) for each in value])
+        return Device("meta") if isinstance(value, Device) else value
+
+    try:
+        with no_grad():
+            found = op.call(*[meta(each) for each in values])
+    except NotImplementedError:
+        return None
+    except RuntimeError as error:
+        if "meta" in str(error).lower():
+            return None
+        raise
+    several = found if isinstance(found, tuple | list) else (found,)
+    flat = [each for value in several for each in (value if isinstance(value, tuple | list) else (value,))]
+    flat = [each for each in flat if each is not None]
+    if not all(isinstance(each, TensorImpl) for each in flat):
+        return None
+    return [TensorMeta(tuple(each.shape), tuple(each.stride()), each.dtype) for each in flat]
