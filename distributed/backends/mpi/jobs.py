@@ -225,14 +225,13 @@ def _spin(request: Any, jobs: Jobs, job: Job, sequence: int, timeout: timedelta 
         for nap in _naps():
             time.sleep(nap)
             if request.Test(status):
-                break
+                return status
             if time.monotonic() > question:
                 patience.ask()
                 question = time.monotonic() + patience.next_question()
     except BaseException:  # an interrupt, too
         keep(request, job)
         raise
-    return status
 
 
 def _has_ended(request: Any, status: Any) -> bool:
