@@ -1,4 +1,6 @@
-"""Classes and functions that the user allows files to name (`add_safe_globals`)."""
+"""Classes and functions that the user allows files to name (`add_safe_globals`), and those of this package that are
+known once their modules are imported.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,8 @@ from typing import Any
 
 _allowed: dict[str, tuple[Any, Any]] = {}
 """The user's: by the full name the object, and the entry as it was given."""
+_of_package: dict[str, Any] = {}
+"""Those of modules of this package, which the user neither sees nor forgets."""
 
 
 def _named(entry: Any) -> tuple[str, Any]:
@@ -25,9 +29,14 @@ def _named(entry: Any) -> tuple[str, Any]:
     return name, found
 
 
+def allow_of_package(*found: Any) -> None:
+    """Have `load` take classes and functions of a module that is imported with its first use."""
+    _of_package.update(map(_named, found))
+
+
 def allowed_by_user() -> dict[str, Any]:
-    """The objects that `add_safe_globals` added, by their full names."""
-    return {name: found for name, (found, _) in _allowed.items()}
+    """The objects that `add_safe_globals` and `allow_of_package` added, by their full names."""
+    return _of_package | {name: found for name, (found, _) in _allowed.items()}
 
 
 def add_safe_globals(safe_globals: list[Any]) -> None:

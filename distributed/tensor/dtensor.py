@@ -12,7 +12,7 @@ from ...dispatch.layers.python_key import bound_handlers
 from ...dispatch.layers.tensor_of_parts import TensorOfParts
 from ...dispatch.tensor import Tensor
 from ...runtime.grad_mode import is_grad_enabled
-from ...serialization.user_globals import add_safe_globals
+from ...serialization.user_globals import allow_of_package
 from .. import collectives
 from ..mesh import DeviceMesh, current_mesh
 from .placements import REPLICATE, NormPartial, Partial, Placement, Replicate, Shard
@@ -352,8 +352,8 @@ def _rebuilt(local: Tensor, spec: DTensorSpec, requires_grad: bool) -> DTensor:
 
 
 # What `tt.load` takes by default once a program knows of distributed tensors.
-add_safe_globals(
-    [_rebuilt, DTensor, DTensorSpec, TensorMeta, DeviceMesh, Shard, Replicate, Partial, NormPartial]
+allow_of_package(
+    _rebuilt, DTensor, DTensorSpec, TensorMeta, DeviceMesh, Shard, Replicate, Partial, NormPartial
 )
 
 
