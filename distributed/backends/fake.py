@@ -88,4 +88,4 @@ class FakeCommunicator(Communicator):
         return DoneWork()
 
     def close(self) -> None:
-        pass
+        pass  # nothing was opened

@@ -133,7 +133,7 @@ class TracedCommunicator(Communicator):
         _refuse("barrier")
 
     def close(self) -> None:
-        pass
+        pass  # the group's own communicator is ended by the group
 
 
 def _name(op: Reduction) -> str:

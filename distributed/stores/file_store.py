@@ -6,6 +6,7 @@ import fcntl
 import os
 import struct
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,6 +22,8 @@ POLL = 0.01
 """Seconds between two looks into the file."""
 _HEAD = struct.Struct("!cII")
 _SET, _DELETE, _PUSH, _POP = b"s", b"d", b"p", b"q"
+LEFT = "__left__"
+"""The key under which objects that are no longer used are counted."""
 
 _Found = TypeVar("_Found")
 
@@ -29,17 +32,20 @@ class FileStore(Store):
     """Values in a file that processes share, each written to its end (`torch.distributed.FileStore`).
 
     Args:
-        file_name: the path. The file is made where it is missing; one that is left over from another run has its
-            values still.
-        world_size: the number of processes; -1 for any. The last of that many that are through takes the file away.
+        file_name: the path. The file is made where it is missing; one that is left over from a run that was cut off
+            has its values still, and must be taken away first.
+        world_size: the number of processes; -1 for any. Once that many objects are no longer used, or their processes
+            have ended, the last one takes the file away.
         timeout: how long to wait for values.
 
     Example:
-        >>> import tempfile, triten as tt
-        >>> place = tempfile.NamedTemporaryFile()
-        >>> tt.distributed.FileStore(place.name, 2).set("key", "value")
-        >>> tt.distributed.FileStore(place.name, 2).get("key")
+        >>> import os, tempfile, triten as tt
+        >>> path = os.path.join(tempfile.mkdtemp(), "store")
+        >>> tt.distributed.FileStore(path, 2).set("key", "value")
+        >>> tt.distributed.FileStore(path, 2).get("key")
         b'value'
+        >>> os.path.exists(path)
+        False
     """
 
     def __init__(self, file_name: str, world_size: int = -1, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
@@ -49,7 +55,9 @@ class FileStore(Store):
         self._values = HashStore()
         self._read = 0
         with self._file():
-            pass
+            pass  # which makes it
+        if world_size > 0:
+            weakref.finalize(self, _leave, self.path, world_size, os.getpid())
 
     def set(self, key: str, value: str | bytes) -> None:
         with self._file() as write:
@@ -119,7 +127,7 @@ class FileStore(Store):
             return self._values.queue_len(key)
 
     def clone(self) -> FileStore:
-        return FileStore(self.path, self.world_size, self._timeout)
+        return FileStore(self.path, timeout=self._timeout)
 
     def _poll(self, find: Callable[[], _Found | None], seconds: float, what: str) -> _Found:
         limit = time.monotonic() + seconds
@@ -172,3 +180,11 @@ class FileStore(Store):
             self._values.queue_pop(key)
         else:
             raise DistStoreError(f"FileStore: {self.path} is no file of a store")
+
+
+def _leave(path: str, world_size: int, process: int) -> None:
+    """Count an object that is no longer used; the last one takes the file away."""
+    if os.getpid() != process or not os.path.exists(path):
+        return  # a fork's copy, which nobody has counted; or somebody else has taken it
+    if FileStore(path).add(LEFT, 1) == world_size:
+        os.unlink(path)

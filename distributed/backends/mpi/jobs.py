@@ -1,8 +1,8 @@
 """Communications one after the other: at once where they are short, in a thread where they take long or are waited for
 later.
 
-MPI moves data only inside of its own functions. Short ones are asked for again and again by whoever waits. Others are a
-blocking call in the group's thread, which leaves Python to the program: so gradients travel while others are computed.
+MPI moves data only inside of its own functions. Short ones are asked for again and again by whoever waits. Others run
+in the group's thread, which leaves Python to the program: so gradients travel while others are computed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _release() -> None:
     """Let go of what MPI is through with."""
     with _kept_lock:
         for each in tuple(_kept):
-            with contextlib.suppress(Exception):  # MPI refuses it again, as whoever waited was told
+            with contextlib.suppress(RuntimeError):  # MPI's: it refuses it again, as whoever waited was told
                 if each[0].Test():
                     _kept.remove(each)
 

@@ -358,7 +358,7 @@ class NcclCommunicator:
                     return
                 asked.add(key)
             except queue.Empty:
-                pass
+                pass  # time to look again at what was asked for before
             try:
                 asked = {key for key in asked if not self._is_sent(key)}
             except Exception as error:  # whoever waits for the communicator gets it
