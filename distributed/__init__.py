@@ -1,8 +1,8 @@
 """`tt.distributed`: programs of several processes (`torch.distributed`).
 
-`init_process_group` makes the group of all processes, which find each other by a store (`stores`). `groups` has that
-and smaller groups; `collectives`, `object_collectives`, `point_to_point` and `barriers` are what they say to each
-other, and `backends` does it: MPI among processors, NCCL among GPUs.
+`init_process_group` makes the group of all processes, which find each other by a store (`stores`): `world` has it, and
+`subgroups` makes smaller ones, of which `groups` is asked. `collectives`, `object_collectives`, `point_to_point` and
+`barriers` are what processes say to each other; `backends` does it: MPI among processors, NCCL among GPUs.
 
 Example:
     >>> import triten as tt
@@ -32,9 +32,8 @@ _NAMES = {
     ".debug_level": "DebugLevel get_debug_level set_debug_level set_debug_level_from_env",
     ".device_mesh": "DeviceMesh init_device_mesh",
     ".errors": "DistBackendError DistError DistNetworkError DistStoreError QueueEmptyError",
-    ".groups": "NOT_INITIALIZED destroy_process_group get_backend get_backend_config get_global_rank get_group_rank "
-    "get_node_local_rank get_pg_count get_process_group_ranks get_rank get_world_size init_process_group is_available "
-    "is_initialized is_torchelastic_launched new_group new_subgroups new_subgroups_by_enumeration split_group",
+    ".groups": "NOT_INITIALIZED get_backend get_backend_config get_global_rank get_group_rank get_node_local_rank "
+    "get_pg_count get_process_group_ranks get_rank get_world_size is_available is_initialized is_torchelastic_launched",
     ".object_collectives": "all_gather_object broadcast_object_list gather_object recv_object_list scatter_object_list "
     "send_object_list",
     ".options": "AllToAllOptions AllreduceCoalescedOptions AllreduceOptions BarrierOptions BroadcastOptions "
@@ -48,7 +47,9 @@ _NAMES = {
     ".stores.prefix_store": "PrefixStore",
     ".stores.store": "Store",
     ".stores.tcp_store": "TCPStore",
+    ".subgroups": "new_group new_subgroups new_subgroups_by_enumeration split_group",
     ".work": "Work",
+    ".world": "destroy_process_group init_process_group",
 }
 _MODULES = (
     "_composable _functional_collectives algorithms checkpoint device_mesh distributed_c10d fsdp nn optim "
@@ -81,7 +82,9 @@ if TYPE_CHECKING:
     from .stores.prefix_store import PrefixStore as PrefixStore
     from .stores.store import Store as Store
     from .stores.tcp_store import TCPStore as TCPStore
+    from .subgroups import *
     from .work import Work as Work
+    from .world import *
 
 __getattr__, __dir__, __all__ = _lazy_names(__name__, _NAMES, _MODULES.split())
 __all__ += ["GroupMember", "group"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, ClassVar, NamedTuple
 
 __all__ = [
@@ -17,6 +18,10 @@ __all__ = [
     "is_ucc_available",
     "is_xccl_available",
 ]
+
+
+DEFAULT_TIMEOUT = timedelta(minutes=30)
+NCCL_TIMEOUT = timedelta(minutes=10)
 
 
 class _Plugin(NamedTuple):
@@ -201,3 +206,15 @@ def is_backend_available(backend: str) -> bool:
     if name in asked:
         return asked[name]()
     return name in Backend.backend_capability
+
+
+def timeout_or_default(timeout: timedelta | None, backends: BackendConfig) -> timedelta:
+    """How long communication may take: as is said, or as these backends have it. Raises TypeError for no timedelta."""
+    if timeout is None:
+        names = set(backends.device_backend_map.values())
+        return NCCL_TIMEOUT if names == {Backend.NCCL} else DEFAULT_TIMEOUT
+    if not isinstance(timeout, timedelta):
+        raise TypeError(
+            f"Expected timeout argument to be of type datetime.timedelta, got {timeout} of {type(timeout).__name__}"
+        )
+    return timeout

@@ -1,6 +1,7 @@
 """The names of `torch.distributed.distributed_c10d`, which programs import from there."""
 
 from .backend import *
+from .backend import DEFAULT_TIMEOUT as default_pg_timeout
 from .barriers import *
 from .coalescing import all_gather_coalesced as all_gather_coalesced
 from .coalescing import all_reduce_coalesced as all_reduce_coalesced
@@ -9,7 +10,6 @@ from .collectives import *
 from .debug_level import *
 from .errors import *
 from .groups import *
-from .groups import DEFAULT_TIMEOUT as default_pg_timeout
 from .groups import group_by_name as _resolve_process_group
 from .groups import group_or_default as _get_default_group
 from .object_collectives import *
@@ -24,7 +24,9 @@ from .reduce_op import supports_complex as supports_complex
 from .rendezvous import rendezvous as rendezvous
 from .stores.prefix_store import PrefixStore as PrefixStore
 from .stores.store import Store as Store
+from .subgroups import *
 from .work import Work as Work
+from .world import *
 
 __all__ = [
     "GroupMember",

@@ -11,12 +11,12 @@ from .groups import (
     get_rank,
     get_world_size,
     group_or_default,
-    init_process_group,
     is_initialized,
-    new_group,
 )
 from .mesh_layout import Layout
 from .process_group import ProcessGroup
+from .subgroups import new_group
+from .world import init_process_group
 
 __all__ = ["backends_of_dimensions", "make_groups", "set_up_world"]
 

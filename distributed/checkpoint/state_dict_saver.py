@@ -8,8 +8,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..groups import Group, group_or_default, is_initialized, new_group
+from ..groups import Group, group_or_default, is_initialized
 from ..process_group import ProcessGroup
+from ..subgroups import new_group
 from .coordination import Coordination
 from .default_planner import DefaultSavePlanner
 from .filesystem_writer import FileSystemWriter

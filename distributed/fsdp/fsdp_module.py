@@ -8,7 +8,8 @@ from types import MethodType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from ...autograd import no_grad
-from ..groups import get_process_group_ranks, new_group
+from ..groups import get_process_group_ranks
+from ..subgroups import new_group
 from .communication import AllGather, ReduceScatter
 from .module_state import ModuleState, state_of
 from .parameter_group import ParameterGroup

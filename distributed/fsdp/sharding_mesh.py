@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import device as Device
-from ..groups import get_world_size, init_process_group, is_initialized
+from ..groups import get_world_size, is_initialized
 from ..process_group import ProcessGroup
+from ..world import init_process_group
 
 if TYPE_CHECKING:
     from ..device_mesh import DeviceMesh

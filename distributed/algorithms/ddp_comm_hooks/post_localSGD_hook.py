@@ -6,8 +6,9 @@ from __future__ import annotations
 from ....dispatch.tensor import Tensor
 from ....futures import Future
 from ...data_parallel.grad_bucket import GradBucket
-from ...groups import group_or_default, new_subgroups
+from ...groups import group_or_default
 from ...process_group import ProcessGroup
+from ...subgroups import new_subgroups
 from .default_hooks import future_of_average
 
 __all__ = ["PostLocalSGDState", "post_localSGD_hook"]
