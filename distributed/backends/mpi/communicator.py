@@ -28,8 +28,8 @@ __all__ = ["MPICommunicator", "connect"]
 SHORT = 1 << 18
 """Bytes up to which a communication does not block inside of MPI, but is asked for its end."""
 SHORT_REDUCTION = 1 << 23
-"""The same of `all_reduce`, for which pieces that fit the cache pay beyond. Where a machine has more to do than it has
-processors, or processes share some, none blocks: 20 MB of gradients cost a processor 8 ms then, in place of 23."""
+"""The same of `all_reduce`, for which pieces that fit the cache pay beyond. Where a program computes meanwhile, or
+processes share processors, none blocks: 20 MB of gradients cost a processor 8 ms then, in place of 23."""
 MOST_TAGS = 1 << 15
 """The tags that every MPI has."""
 PIECE = 1 << 21
@@ -122,8 +122,8 @@ class MPICommunicator(Communicator):
         arguments = self.mpi.IN_PLACE, total, how.operation(self.mpi)
 
         def block() -> None:
-            # A sum of two is the same however it is computed; that of more must not depend on what else runs.
-            if self.size == 2 and self._is_busy_anywhere():
+            # A sum of two is the same however it is computed; that of more must not depend on who waits.
+            if self.size == 2 and self._computes_meanwhile(waits):
                 meet(lambda: self.comm.Iallreduce(*arguments))
                 return
             comm, step = self.comm, PIECE // total.itemsize
@@ -240,11 +240,11 @@ class MPICommunicator(Communicator):
         )
         return self.jobs.message(job, lambda status: int(status.Get_source()))
 
-    def _is_busy_anywhere(self) -> bool:
-        """Whether the machine of some process has more to do than it has processors, as all of them are told."""
-        is_busy = np.array([_is_busy()], np.int8)
-        meet(lambda: self.comm.Iallreduce(self.mpi.IN_PLACE, is_busy, self.mpi.MAX))
-        return bool(is_busy[0])
+    def _computes_meanwhile(self, waits: bool) -> bool:
+        """Whether some process computes while it communicates, as all of them are told."""
+        computes = np.array([not waits], np.int8)
+        meet(lambda: self.comm.Iallreduce(self.mpi.IN_PLACE, computes, self.mpi.MAX))
+        return bool(computes[0])
 
     def barrier(self, waits: bool = True) -> Work:
         job = Job(
@@ -311,11 +311,6 @@ def _is_crowded(mpi: Any, communicator: Any) -> bool:
     crowded = here.size > len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else False
     here.Free()
     return bool(communicator.allreduce(crowded, mpi.LOR))
-
-
-def _is_busy() -> bool:
-    """Whether more wants to run on this machine than it has processors for."""
-    return hasattr(os, "getloadavg") and os.getloadavg()[0] > (os.cpu_count() or 1)
 
 
 def _waited(begin: Callable[[], Any]) -> Callable[[], Any]:
