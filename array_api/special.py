@@ -7,7 +7,7 @@ same, and computes what it does not find on the host, where tensors on CUDA are 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import special as _special
 from ..dispatch.generated.functions import full as _full
@@ -83,15 +83,19 @@ __all__ = [
 ]
 
 
-def _with_numbers(function: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Any, Any], Tensor]:
+def _with_numbers(
+    function: Callable[[Tensor, Tensor], Tensor],
+) -> Callable[[Tensor | float, Tensor | float], Tensor]:
     """A function of two tensors, of which one may be a Python number."""
 
-    def of_both(x: Any, y: Any, /) -> Tensor:
-        if not isinstance(x, _Tensor) and isinstance(y, _Tensor):
-            x = _full((), x, dtype=y.dtype, device=y.device)
-        elif not isinstance(y, _Tensor) and isinstance(x, _Tensor):
-            y = _full((), y, dtype=x.dtype, device=x.device)
-        return function(x, y)
+    def of_both(x: Tensor | float, y: Tensor | float, /) -> Tensor:
+        if isinstance(x, _Tensor):
+            return function(x, y if isinstance(y, _Tensor) else _full((), y, dtype=x.dtype, device=x.device))
+        if isinstance(y, _Tensor):
+            return function(_full((), x, dtype=y.dtype, device=y.device), y)
+        raise TypeError(
+            f"{function.__name__}: expected a tensor for x or y, but got {type(x).__name__} and {type(y).__name__}"
+        )
 
     of_both.__name__ = of_both.__qualname__ = function.__name__
     of_both.__doc__ = f"`tt.special.{function.__name__}`, where one of the arguments may be a number."

@@ -95,9 +95,22 @@ def check_group_rank(group: ProcessGroup, rank: int, name: str, function: str) -
 
 
 def group_rank_of(
-    group: ProcessGroup, global_rank: int | None, group_rank: int | None, name: str, function: str
+    group: ProcessGroup,
+    global_rank: int | None,
+    group_rank: int | None,
+    name: str,
+    function: str,
+    default: int | None = None,
 ) -> int:
     """A number in a group, of one in it or one in the world.
+
+    Args:
+        group: the group.
+        global_rank: a number in the world.
+        group_rank: a number in the group.
+        name: the argument's, for errors.
+        function: the function's, for errors.
+        default: the number in the world if neither is given.
 
     Raises:
         ValueError: both are given or none, or the group has no such process.
@@ -106,6 +119,8 @@ def group_rank_of(
         if global_rank is not None:
             raise ValueError(f"{function}: Can't specify both group_{name} and {name}")
         return check_group_rank(group, group_rank, f"group_{name}", function)
+    if global_rank is None:
+        global_rank = default
     if global_rank is None:
         raise ValueError(f"{function}: Must specify {name} or group_{name}")
     return get_group_rank(group, global_rank)

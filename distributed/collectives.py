@@ -266,7 +266,7 @@ def gather(
     if not is_member(group, "gather"):
         return None
     chosen = group_or_default(group)
-    root = group_rank_of(chosen, 0 if dst is None and group_dst is None else dst, group_dst, "dst", "gather")
+    root = group_rank_of(chosen, dst, group_dst, "dst", "gather", default=0)
     communicator = chosen.communicator(tensor.device.type)
     if chosen.rank() != root:
         if outputs:
@@ -309,7 +309,7 @@ def scatter(
     if not is_member(group, "scatter"):
         return None
     chosen = group_or_default(group)
-    root = group_rank_of(chosen, 0 if src is None and group_src is None else src, group_src, "src", "scatter")
+    root = group_rank_of(chosen, src, group_src, "src", "scatter", default=0)
     communicator = chosen.communicator(tensor.device.type)
     line = None
     if chosen.rank() == root:

@@ -66,6 +66,13 @@ def _room(size: int, place: Device) -> Tensor:
     return zeros(size, dtype=uint8, device=place)
 
 
+def _joined(packed: Sequence[Tensor], place: Device) -> Tensor:
+    """The bytes of several objects one after the other."""
+    from .. import cat
+
+    return cat([_room(0, place), *packed])
+
+
 def _padded(memory: Tensor, size: int) -> Tensor:
     room = _room(size, memory.device)
     room[: memory.numel()] = memory
@@ -135,9 +142,7 @@ def gather_object(
     if not is_member(group, "gather_object"):
         return
     chosen = group_or_default(group)
-    if dst is None and group_dst is None:
-        dst = 0
-    root = group_rank_of(chosen, dst, group_dst, "dst", "gather_object")
+    root = group_rank_of(chosen, dst, group_dst, "dst", "gather_object", default=0)
     is_root = chosen.rank() == root
     if is_root and not object_gather_list:
         raise ValueError("Argument ``object_gather_list`` must be specified on destination rank.")
@@ -177,20 +182,14 @@ def broadcast_object_list(
     if not is_member(group, "broadcast_object_list"):
         return
     chosen = group_or_default(group)
-    if src is None and group_src is None:
-        src = 0
-    root = group_rank_of(chosen, src, group_src, "src", "broadcast_object_list")
+    root = group_rank_of(chosen, src, group_src, "src", "broadcast_object_list", default=0)
     place = _place(chosen, device)
     is_root = chosen.rank() == root
     packed = [_packed(each, place) for each in object_list] if is_root else []
     sizes = _numbers([each.numel() for each in packed] if is_root else [0] * len(object_list), place)
     broadcast(sizes, group=chosen, group_src=root)
     lengths = sizes.tolist()
-    line = _room(sum(lengths), place)
-    at = 0
-    for each in packed:
-        line[at : at + each.numel()] = each
-        at += each.numel()
+    line = _joined(packed, place) if is_root else _room(sum(lengths), place)
     broadcast(line, group=chosen, group_src=root)
     if not is_root:
         _unpack_all(object_list, line, lengths)
@@ -227,9 +226,7 @@ def scatter_object_list(
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
     chosen = group_or_default(group)
-    if src is None and group_src is None:
-        src = 0
-    root = group_rank_of(chosen, src, group_src, "src", "scatter_object_list")
+    root = group_rank_of(chosen, src, group_src, "src", "scatter_object_list", default=0)
     place = _place(chosen)
     is_root = chosen.rank() == root
     packed: list[Tensor] = []
@@ -271,12 +268,7 @@ def send_object_list(
     place = _place(chosen, device)
     packed = [_packed(each, place) for each in object_list]
     send(_numbers([each.numel() for each in packed], place), dst, chosen, 0, group_dst)
-    line = _room(sum(each.numel() for each in packed), place)
-    at = 0
-    for each in packed:
-        line[at : at + each.numel()] = each
-        at += each.numel()
-    send(line, dst, chosen, 0, group_dst)
+    send(_joined(packed, place), dst, chosen, 0, group_dst)
 
 
 def recv_object_list(

@@ -6,9 +6,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Sequence
 from typing import Any
 
 from ...dispatch.tensor import Tensor
@@ -16,7 +14,7 @@ from ..errors import DistBackendError
 from ..process_group import GroupSpec
 from ..reduce_op import PremultipliedSum, Reduction
 from ..work import Work
-from .communicator import Communicator
+from .communicator import Communicator, WrappingCommunicator
 
 __all__ = ["CheckedCommunicator"]
 
@@ -24,7 +22,7 @@ POLL = 0.001
 """Seconds between two looks for what others call."""
 
 
-class CheckedCommunicator(Communicator):
+class CheckedCommunicator(WrappingCommunicator):
     """A communicator whose processes first tell each other, in the group's store, what they call.
 
     Args:
@@ -34,19 +32,10 @@ class CheckedCommunicator(Communicator):
     """
 
     def __init__(self, inner: Communicator, spec: GroupSpec, kind: str) -> None:
-        self.inner, self.spec = inner, spec
-        self.rank, self.size = inner.rank, inner.size
+        super().__init__(inner)
+        self.spec = spec
         self._place = f"calls/{kind}"
         self._count = 0
-
-    @property
-    def timeout(self) -> timedelta:
-        """How long a communication may take."""
-        return self.inner.timeout
-
-    @timeout.setter
-    def timeout(self, value: timedelta) -> None:
-        self.inner.timeout = value
 
     def _compare(self, name: str, *tensors: Tensor | None, **said: Any) -> None:
         """Wait until all have said what they call.
@@ -138,11 +127,6 @@ class CheckedCommunicator(Communicator):
     def barrier(self, waits: bool = True) -> Work:
         self._compare("barrier")
         return self.inner.barrier(waits)
-
-    @contextmanager
-    def coalescing(self) -> Iterator[None]:
-        with self.inner.coalescing():
-            yield
 
     def close(self) -> None:
         self.inner.close()

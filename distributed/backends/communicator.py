@@ -11,7 +11,7 @@ from ...dispatch.tensor import Tensor
 from ..reduce_op import Reduction
 from ..work import Work
 
-__all__ = ["Communicator"]
+__all__ = ["Communicator", "WrappingCommunicator"]
 
 
 class Communicator(abc.ABC):
@@ -91,3 +91,29 @@ class Communicator(abc.ABC):
     @abc.abstractmethod
     def close(self) -> None:
         """End it. What is under way is lost."""
+
+
+class WrappingCommunicator(Communicator):
+    """A communicator over another one, of the same processes, whose time limit is its own.
+
+    Args:
+        inner: what communicates.
+    """
+
+    def __init__(self, inner: Communicator) -> None:
+        self.inner = inner
+        self.rank, self.size = inner.rank, inner.size
+
+    @property
+    def timeout(self) -> timedelta:  # an attribute of others
+        """How long a communication may take."""
+        return self.inner.timeout
+
+    @timeout.setter
+    def timeout(self, value: timedelta) -> None:
+        self.inner.timeout = value
+
+    @contextmanager
+    def coalescing(self) -> Iterator[None]:
+        with self.inner.coalescing():
+            yield
