@@ -17,10 +17,13 @@ def meet(spec: GroupSpec, name: str) -> None:
     """Wait until all processes of a group have come.
 
     Raises:
-        DistStoreError: some have not within the group's time limit.
+        DistStoreError: some have not within the group's time limit, or one has come twice.
     """
     store, size = spec.store, len(spec.ranks)
-    store.set(f"came/{spec.rank}", b"")
+    if store.add(f"came/{spec.rank}", 1) > 1:
+        raise DistStoreError(
+            f"{name}: another process has come as rank {spec.rank} of {size} to group {spec.name!r} before"
+        )
     if store.add("came", 1) == size:
         store.set("all came", b"")
     deadline = time.monotonic() + spec.timeout.total_seconds()
