@@ -15,7 +15,7 @@ not known.
         in_means        whether geometric means count it: not if it meets ever-new shapes
         summary         object by library: median, low_quartile, high_quartile, interquartile_range
         ratios          object by peer: ratio, low, high
-        bytes_per_second, flops_per_second, limit, of_limit, sure       as in the result file
+        bytes_per_second, flops_per_second, limit, of_limit       as in the result file
         intensity       operations for each byte
         accepted_peer   which peer `excess` is held to; null for a bar of seconds
         excess          the ratio over the bar's, where there is no bar over 1: above 1 it takes longer than accepted
@@ -242,7 +242,9 @@ def _changes(results: Sequence[Result], keys: Sequence[RowKey], threshold: float
         base, new = (
             replace(results[file], rows=[timed[file][key] for key in changed]) for file in (first, last)
         )
-        for each in compare_results(base, new, threshold=threshold, confidence=new.confidence):
+        for each in compare_results(
+            base, new, threshold=threshold, confidence=new.confidence, compared=len(keys)
+        ):
             if not each.ratio.contains(1.0):
                 record = {
                     "row": indices[each.key], "base_file": first, "new_file": last, "base_seconds": each.base_seconds,

@@ -119,7 +119,7 @@ def _worst(data: dict[str, Any]) -> str:
                 f"{ratio['ratio']:.2f} / {escaped(peer)}" if ratio else "",
                 accepted,
                 f"{row['excess']:.2f}",
-                escaped(row["verdict"] + (", unsure" if row["sure"] is False else "")),
+                escaped(row["verdict"]),
             ]
         )
     heads = ["row", "us", "ratio", "accepted", "times accepted", "verdict"]

@@ -6,7 +6,7 @@ const text = (head, value) => ({ head, value, sort: value });
 const numeric = (head, value, shown = number) => ({ head, value: (row) => shown(value(row)), sort: value, number: true });
 const verdict = {
   head: "verdict",
-  value: (row) => (row.sure === false ? `${row.verdict}, unsure` : row.verdict),
+  value: (row) => row.verdict,
   sort: (row) => row.verdict,
   tone: (row) => (row.verdict === "met" ? "good" : /^(MISSED|WRONG|FAILED)/.test(row.verdict) ? "bad" : null),
 };
@@ -69,11 +69,11 @@ function showTable(place, caption, columns, records) {
 }
 
 function showHeadline(rows, peers) {
-  const barred = rows.filter((row) => row.verdict === "met" || row.verdict === "MISSED");
+  const barred = rows.filter((row) => ["met", "MISSED", "unsure"].includes(row.verdict));
   const met = barred.filter((row) => row.verdict === "met").length;
   const failed = rows.filter((row) => /^(WRONG|FAILED)/.test(row.note)).length;
   const timed = rows.filter((row) => row.summary[OURS]).length;
-  const unsure = barred.filter((row) => row.sure === false).length;
+  const unsure = barred.filter((row) => row.verdict === "unsure").length;
   const bars = unsure ? `bars met (${unsure} unsure)` : "bars met";
   const entries = [["rows timed", `${timed} of ${rows.length}`], [bars, `${met} of ${barred.length}`]];
   for (const peer of peers) {

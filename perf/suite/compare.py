@@ -1,13 +1,13 @@
 """Compare two result files, or two commits, row by row: what became faster or slower, and what cannot be told apart.
 
-A ratio is triten's time in NEW over its time in BASE, with a confidence interval. Where the samples of the two files
-were taken in turn (`--git` does so), it is the median of the ratios of samples that were taken side by side, with its
-order-statistic interval. Otherwise it is the ratio of the medians, with a percentile bootstrap interval: that knows the
-spread within each run, not what differs between two runs of the same program, for which `--threshold` allows.
-`--relative-to PEER` compares triten's time over the peer's of the same round instead, so that a machine that was
-slower meanwhile does not pass for a slower triten. A row is slower or faster only if its interval does not contain 1,
-else it is "not distinguishable". The confidence is each row's: of a hundred rows that do not differ some are told apart
-by chance, which is why a row counts as a regression only past the threshold.
+A ratio is triten's time in NEW over its time in BASE, as a trimmed mean of logarithms with a confidence interval: of
+the ratios of samples that were taken side by side, where the two files' samples were taken in turn (`--git` does so),
+else of either side's samples (Yuen's test). That knows the spread of the samples, which of a run by several processes
+holds what differs from process to process; of a single process it does not, for which `--threshold` allows.
+`--relative-to PEER` compares triten's time over the peer's of the same round instead, so that a machine that was slower
+meanwhile does not pass for a slower triten. A row is slower or faster only if its interval does not contain 1, else it
+is "not distinguishable". The confidence is that of all rows together: where nothing differs, it is how likely no row is
+told apart (the more rows, the wider each interval: Bonferroni).
 
 Exit status 1: a row is slower by more than the threshold; 2: a file is no result, or the files have no row in common.
 """
@@ -21,10 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..refusal import require_positive, require_writable_folder
-from .confidence import Interval, bootstrap_ratio_interval, paired_ratio_interval
+from .confidence import Interval, trimmed_paired_interval, trimmed_ratio_interval
 from .display import number
 from .git_runs import TURNS, GitError, measure_commits
-from .results import CONFIDENCE, OURS, Result, ResultFileError, Row, RowKey, read_results
+from .results import CONFIDENCE, MET, MISSED, OURS, Result, ResultFileError, Row, RowKey, read_results
 from .run import chosen
 from .workload import Scale
 
@@ -63,12 +63,15 @@ def compare_results(
     *,
     threshold: float = THRESHOLD,
     confidence: float = CONFIDENCE,
+    compared: int | None = None,
     relative_to: str = "",
 ) -> list[Comparison]:
     """What both results have, in the order of `new`. Rows that were not timed on both sides are left out.
 
     Args:
         threshold: by how large a share of the time a row may become slower.
+        confidence: of all rows together.
+        compared: of how many rows these are a choice; default: they are all.
         relative_to: a peer by whose time, of the same round, both are divided first.
 
     Example:
@@ -83,22 +86,45 @@ def compare_results(
     """
     in_turn = base.pairing is not None and base.pairing == new.pairing
     earlier = base.by_key
-    found = []
+    pairs = []
     for row in new.rows:
         before = earlier.get(row.key)
         if before is None:
             continue
         old, now = _times(before, relative_to), _times(row, relative_to)
-        if not old or not now:
-            continue
+        if old and now:
+            pairs.append((before, row, old, now))
+    of_each = 1 - (1 - confidence) / max(compared or 0, len(pairs), 1)
+    found = []
+    for before, row, old, now in pairs:
         paired = in_turn and len(old) == len(now)
-        interval = (paired_ratio_interval if paired else bootstrap_ratio_interval)(now, old, confidence)
+        interval = (trimmed_paired_interval if paired else trimmed_ratio_interval)(now, old, of_each)
         summaries = before.summary(), row.summary()
         assert summaries[0] is not None and summaries[1] is not None
-        found.append(
-            Comparison(row.key, summaries[0].median, summaries[1].median, interval, threshold)
-        )  # fmt: skip
+        found.append(Comparison(row.key, summaries[0].median, summaries[1].median, interval, threshold))
     return found
+
+
+def contradictions(base: Result, new: Result) -> list[RowKey]:
+    """Rows that one file says meet their bar for sure, and the other that they miss it for sure.
+
+    Example:
+        >>> from triten.perf.suite.compare import contradictions
+        >>> from triten.perf.suite.results import Bar, Result, Row
+        >>> def of(seconds):
+        ...     samples = {"triten": [seconds] * 7}
+        ...     row = Row("s", "add", "a + b", "1", "float32", "cpu", samples=samples, bar=Bar(None, 2.0))
+        ...     return Result({}, {}, {}, rows=[row])
+        >>> len(contradictions(of(1.0), of(1.5))), len(contradictions(of(1.0), of(3.0)))
+        (0, 1)
+    """
+    earlier = base.by_key
+    return [
+        row.key
+        for row in new.rows
+        if row.key in earlier
+        and {earlier[row.key].verdict_at(base.confidence), row.verdict_at(new.confidence)} == {MET, MISSED}
+    ]
 
 
 def _times(row: Row, relative_to: str) -> list[float]:
@@ -124,8 +150,12 @@ def format_comparisons(found: Sequence[Comparison], base: Result, new: Result) -
     mean = math.exp(math.fsum(math.log(each.ratio.estimate) for each in found) / len(found))
     said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     lines += ["", f"{len(found)} rows: {said}; geometric mean of the ratios {mean:.3f}"]
-    chance = len(found) * (1 - new.confidence)
-    lines.append(f"of rows that do not differ, up to {chance:.1f} of {len(found)} are told apart by chance")
+    lines.append(f"where nothing differs, no row is told apart with a probability of {new.confidence:.0%}")
+    against = contradictions(base, new)
+    barred = sum(row.bar is not None and row.key in base.by_key for row in new.rows)
+    if barred:
+        named = f": {', '.join(map(str, against))}" if against else ""
+        lines.append(f"of {barred} rows with a bar {len(against)} changed their verdict{named}")
     for name, result, other in (("BASE", base, new), ("NEW", new, base)):
         alone = [key for key in result.by_key if key not in other.by_key]
         if alone:
@@ -143,6 +173,12 @@ def _doubts(base: Result, new: Result) -> list[str]:
     ]
     if base.settings.get("threads") != new.settings.get("threads"):
         said.append(f"note: threads differ: {base.settings.get('threads')}, {new.settings.get('threads')}")
+    if base.pairing is None or base.pairing != new.pairing:
+        said += [
+            f"note: {name} was measured in one process: what differs from process to process is in no interval"
+            for name, result in (("BASE", base), ("NEW", new))
+            if result.settings.get("processes", 1) == 1
+        ]
     if base.rehearsal or new.rehearsal:
         said.append("note: a rehearsal's times say nothing")
     return said

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from .results import OURS, Result, Row
+from .results import MET, MISSED, OURS, UNSURE, Result, Row
 from .workloads import MEAN_BARS
 
 NEW_SHAPES = "new shapes"
@@ -75,7 +75,7 @@ def format_head(result: Result) -> str:
         f"{machine.get('processor')}, {machine.get('cores')} cores, {machine.get('system')}, {machine.get('python')}",
         f"device {settings.get('device')}{', ' + str(machine['gpu']) if machine.get('gpu') else ''}; "
         f"threads {settings.get('threads')} of each library{_pinning(settings)}; garbage collection "
-        f"{'on' if settings.get('collector') else 'off'} while timing",
+        f"{'on' if settings.get('collector') else 'off'} while timing{_processes(settings)}",
         versions,
     ]
     if limits.copy_bytes_per_second:
@@ -88,6 +88,11 @@ def format_head(result: Result) -> str:
             f"{peaks}{empty}"
         )
     return "\n".join(lines)
+
+
+def _processes(settings: Mapping[str, Any]) -> str:
+    count = settings.get("processes", 1)
+    return f"; samples are medians of processes, {count} or more" if count > 1 else ""
 
 
 def _pinning(settings: Mapping[str, Any]) -> str:
@@ -106,7 +111,7 @@ def _pinning(settings: Mapping[str, Any]) -> str:
 def format_rows(result: Result) -> str:
     """A heading for each suite; times, ratios with their intervals, rates, the share of the limit, the verdict.
 
-    `n` is the number of samples. A verdict is unsure where the confidence interval contains the bar.
+    `n` is the number of samples. The verdict is unsure where the confidence interval contains the bar.
     """
     lines = []
     for suite, members in itertools.groupby(result.rows, key=lambda row: row.suite):
@@ -146,8 +151,7 @@ def _format_row(row: Row, peers: list[str], result: Result) -> str:
         if row.bar.peer
         else f"{number(row.bar.most * 1e6)} us"
     )
-    unsure = ", unsure" if derived["sure"] is False else ""
-    return f"{label:<62.62}{''.join(cells)}{most:>11}  {row.verdict}{unsure}".rstrip()
+    return f"{label:<62.62}{''.join(cells)}{most:>11}  {derived['verdict']}".rstrip()
 
 
 def geometric_means(rows: Iterable[Row], peer: str) -> dict[str, tuple[int, float]]:
@@ -175,12 +179,13 @@ def format_means(rows: list[Row]) -> list[str]:
 
 def _tail(result: Result) -> list[str]:
     timed = sum(1 for row in result.rows if row.samples.get(OURS))
-    verdicts = [row.verdict.partition(" in ")[0].partition(":")[0] for row in result.rows]
-    counts = {name: verdicts.count(name) for name in ("met", "MISSED", "missing", "WRONG", "FAILED")}
-    unsure = sum(row.is_sure(result.confidence) is False for row in result.rows)
+    verdicts = [
+        row.verdict_at(result.confidence).partition(" in ")[0].partition(":")[0] for row in result.rows
+    ]
+    counts = {name: verdicts.count(name) for name in (MET, MISSED, UNSURE, "missing", "WRONG", "FAILED")}
     said = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    if unsure:
-        said += f" ({unsure} unsure: the bar is within their interval)"
+    if counts[UNSURE]:
+        said += " (unsure: the bar is within the interval)"
     state = "complete" if result.complete else "INCOMPLETE"
     rehearsal = ["a rehearsal: its times say nothing"] if result.rehearsal else []
     return ["", f"{state}: {timed} of {len(result.rows)} rows timed{': ' + said if said else ''}", *rehearsal]

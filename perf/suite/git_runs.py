@@ -1,28 +1,26 @@
 """Two commits measured on this machine in turn: a worktree and many short processes each.
 
 Both are measured by the suite of this checkout, laid over each worktree's own, so that what differs is triten alone.
-A sample is the median of one process: what differs from process to process, such as where memory happens to lie, is
-in the spread. Samples of one turn stand side by side, in another order each turn.
+A sample is the median of one process (`merging`). Samples of one turn stand side by side, in another order each turn.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 from ..interleaved import rotated
 from ..refusal import RefusalError
 from ..result_file import ROOT
-from .results import OURS, Result, Row, RowKey, read_results
+from .merging import merged
+from .results import Result, read_results
 
 TURNS = 9
 
@@ -51,7 +49,10 @@ def measure_commits(
                 path = folder / f"{name}-{turn}.json"
                 found[name].append(_measured(sides[name], path, suites, rows))
     pairing = uuid.uuid4().hex
-    return merged(found["base"], pairing), merged(found["new"], pairing)
+    base_result, new_result = (
+        merged(found[name], everywhere=True, pairing=pairing) for name in ("base", "new")
+    )
+    return base_result, new_result
 
 
 @contextmanager
@@ -84,8 +85,8 @@ def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _measured(folder: Path, path: Path, suites: Sequence[str], rows: str) -> Result:
     command = [
-        sys.executable, "-P", "-m", "triten.perf", "run", "--quick", "--peers", "--suite", *suites, "--rows", rows,
-        "-o", str(path),
+        sys.executable, "-P", "-m", "triten.perf", "run", "--quick", "--processes", "1", "--peers", "--suite", *suites,
+        "--rows", rows, "-o", str(path),
     ]  # fmt: skip
     environment = os.environ | {"PYTHONPATH": str(folder)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=path.parent)
@@ -93,18 +94,3 @@ def _measured(folder: Path, path: Path, suites: Sequence[str], rows: str) -> Res
     if done.returncode not in (0, 1) or not path.exists():
         raise GitError(f"the run of {folder.name} failed: {' '.join(done.stderr.strip().splitlines()[-1:])}")
     return read_results(path)
-
-
-def merged(results: Sequence[Result], pairing: str) -> Result:
-    """One result of many runs, whose samples are the runs' medians; rows that not every run timed are left out."""
-    rows: dict[RowKey, list[Row]] = {}
-    for result in results:
-        for row in result.rows:
-            if row.samples.get(OURS):
-                rows.setdefault(row.key, []).append(row)
-    whole = [
-        replace(found[0], samples={OURS: [statistics.median(row.samples[OURS]) for row in found]})
-        for found in rows.values()
-        if len(found) == len(results)
-    ]
-    return replace(results[0], rows=whole, pairing=pairing, complete=all(each.complete for each in results))

@@ -15,7 +15,8 @@ has no meaning.
     settings    object: device, threads, confidence, precision, rounds, slice_seconds, row_seconds, quick,
                 collector (whether the garbage collector was on while timing), graph (replays of CUDA graphs), cores
                 (list of the cores that threads were held to, the caller's first; null where the system cannot),
-                blas_held (whether NumPy's BLAS was held to the number of threads: OpenBLAS can be)
+                blas_held (whether NumPy's BLAS was held to the number of threads: OpenBLAS can be), processes (of how
+                many a row has a median for a sample; 1: samples are rounds of one process. Unsure rows may have more)
     pairing     null, or a name that two files share whose samples were taken in turn: the i-th of one beside the i-th
                 of the other
     limits      object, measured in the same run:
@@ -33,7 +34,8 @@ has no meaning.
         bytes       that must move: each operand read once, each result written once (`tt.perf.cost`); may be null
         flops       floating-point operations; may be null
         samples     object: list of seconds of one call, by library. "triten" and each peer have as many, and the i-th
-                    of all were taken in one round. Empty where nothing was measured (`note` says why).
+                    of all were taken in one round, or are the medians of one process. Empty where nothing was measured
+                    (`note` says why).
         bar         null, or object: peer, most: the largest ratio to the peer that is accepted; peer null: seconds
         note        "" or what to know: "missing in torch: ...", "WRONG: ..." (results differ: not timed)
         derived     object, what follows from the above (this reader computes it anew and ignores what stands here):
@@ -43,9 +45,8 @@ has no meaning.
             bytes_per_second, flops_per_second      of triten, null without bytes or flops
             limit           "copy", "matrix" or "call": which of them takes longest for this row; null without limits
             of_limit        that time over triten's median. Above 1: the operands stayed in a cache.
-            verdict         "met" or "MISSED" of the bar, else the note
-            sure            whether the confidence interval of what the bar bounds lies on one side of it; null
-                            without a bar, or where nothing was measured
+            verdict         of the bar: "met" or "MISSED" where the confidence interval of what the bar bounds lies on
+                            one side of it, "unsure" where it does not; else the note
 
 Other fields of the object are somebody else's: `python -m triten.perf gpu` has its own beside these.
 
@@ -68,6 +69,7 @@ from .confidence import Interval, Summary, median_interval, paired_ratio_interva
 FORMAT = "triten.perf.run"
 VERSION = 1
 OURS = "triten"
+MET, MISSED, UNSURE = "met", "MISSED", "unsure"
 DIRECTIONS = ("forward", "backward", "both")
 CONFIDENCE = 0.95
 # Of a file that is read. A run of everything writes half of one.
@@ -153,6 +155,11 @@ class Row:
             self.suite, self.operator, self.name, self.size, self.dtype, self.device, self.direction
         )
 
+    @property
+    def title(self) -> str:
+        """What `--rows` is matched against."""
+        return f"{self.suite}: {self.operator}: {self.name} {self.size} {self.dtype} {self.direction}"
+
     def summary(self, library: str = OURS) -> Summary | None:
         """Median and quartiles of a library's samples; None if it was not measured."""
         samples = self.samples.get(library)
@@ -170,25 +177,28 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """``met`` or ``MISSED`` where there is a bar and its peer was measured, else the note."""
-        found = self._barred(CONFIDENCE)
-        if self.bar is None or found is None or self.note.startswith("WRONG"):
-            return self.note
-        return "met" if found.estimate <= self.bar.most else "MISSED"
+        """Of the bar ``met``, ``MISSED`` or ``unsure``; the note where there is no bar or its peer was not measured.
 
-    def is_sure(self, confidence: float = CONFIDENCE) -> bool | None:
-        """Whether the verdict holds for the whole confidence interval; None where there is no bar to hold.
+        Two runs of one program may be ``met`` and ``unsure``, or ``MISSED`` and ``unsure``, of a ratio near the bar.
 
         Example:
             >>> from triten.perf.suite.results import Bar, Row
             >>> def of(bar):
             ...     samples = {"triten": [1.0, 1.1, 0.9, 1.2, 0.8, 1.3]}
             ...     return Row("s", "o", "n", "1", "float32", "cpu", samples=samples, bar=Bar(None, bar))
-            >>> of(2.0).is_sure(), of(1.25).is_sure()
-            (True, False)
+            >>> of(2.0).verdict, of(1.25).verdict, of(0.7).verdict
+            ('met', 'unsure', 'MISSED')
         """
-        found = self._barred(confidence)
-        return None if self.bar is None or found is None else not found.contains(self.bar.most)
+        return self.verdict_at(CONFIDENCE)
+
+    def verdict_at(self, confidence: float) -> str:
+        """The verdict by an interval of this confidence."""
+        bar, found = self.bar, self._barred(confidence)
+        if bar is None or found is None or self.note.startswith("WRONG"):
+            return self.note
+        if found.low is None or found.high is None or found.low <= bar.most < found.high:
+            return UNSURE
+        return MET if found.high <= bar.most else MISSED
 
     def _barred(self, confidence: float) -> Interval | None:
         if self.bar is None:
@@ -216,8 +226,7 @@ class Row:
             "flops_per_second": self.flops / ours.median if ours and self.flops else None,
             "limit": least[0] if least else None,
             "of_limit": least[1] / ours.median if ours and least else None,
-            "verdict": self.verdict,
-            "sure": self.is_sure(confidence),
+            "verdict": self.verdict_at(confidence),
         }  # fmt: skip
 
 
@@ -295,12 +304,17 @@ class ResultWriter:
         self._write()
 
     def _write(self) -> None:
-        if self.path is None:
-            return
-        try:
-            self.result.write(self.path)
-        except OSError as error:
-            raise ResultFileError(f"cannot write {self.path}: {error.strerror}") from None
+        write_result(self.result, self.path)
+
+
+def write_result(result: Result, path: Path | None) -> None:
+    """Write the file, if one was asked for. Raises ResultFileError if it cannot be written."""
+    if path is None:
+        return
+    try:
+        result.write(path)
+    except OSError as error:
+        raise ResultFileError(f"cannot write {path}: {error.strerror}") from None
 
 
 def read_results(path: Path) -> Result:

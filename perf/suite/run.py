@@ -1,9 +1,10 @@
 """Time triten beside its peers, suite by suite, into a result file.
 
 Libraries run in turn in one process; medians over the rounds, with confidence intervals of their ratios; each row
-beside the machine's limits, which are measured in the same run. `-o FILE` is written after every row, so that Ctrl-C
-leaves what was done. Exit status 1: a result differs from a peer's, or a call failed; 2: what was asked for cannot be
-had.
+beside the machine's limits, which are measured in the same run. A whole run on the CPU is made of several processes,
+whose medians are its samples. `-o FILE` is written after every row of one process, and after every process of several,
+so that Ctrl-C leaves what was done. Exit status 1: a result differs from a peer's, or a call failed; 2: what was asked
+for cannot be had.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from ...runtime.cuda.driver import is_simulated
 from ..machine import describe_machine
-from ..refusal import expression, require_positive
+from ..refusal import expression, require_positive, require_writable
 from ..result_file import installed_versions, kernel_driver_version, source_commit
 from .cores import Cores, available_cores
 from .device_work import DeviceWork
@@ -25,7 +26,14 @@ from .display import format_head, format_result, progress
 from .libraries import ALL_PEERS, Library, SetupError, installed_peers, load_libraries, tt
 from .limits import measure_limits
 from .measurement import Effort, Measurement
-from .results import CONFIDENCE, Result, ResultWriter
+from .processes import (
+    PROCESS_ROUNDS,
+    PROCESS_ROW_SECONDS,
+    PROCESSES,
+    ProcessFailed,
+    measure_in_processes,
+)
+from .results import CONFIDENCE, Result, ResultWriter, write_result
 from .workload import Scale, Workload
 from .workloads import SUITES, all_workloads
 
@@ -64,6 +72,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SHARE",
         help="a row is done when the intervals of its ratios are narrower than this on both sides",
     )
+    parser.add_argument(
+        "--processes", type=int, metavar="COUNT",
+        help=f"measure every row in so many processes one after the other, whose medians are the samples (default: "
+        f"{PROCESSES} on the CPU, where two runs then agree in their verdicts; 1 for --quick, --rehearse and --device "
+        "cuda)",
+    )  # fmt: skip
     parser.add_argument("--gc", action="store_true", help="leave the garbage collector on while timing")
     parser.add_argument("--graph", action="store_true", help="on CUDA: replay triten's work from CUDA graphs")
     parser.add_argument("--python", default=sys.executable, help="interpreter for the suite `import`")
@@ -82,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join(workload.title.replace("  ", " ").rstrip() for workload in workloads))
         return 0
     effort = _effort(arguments)
+    processes = _processes(arguments)
     simulated = arguments.device == "cuda" and is_simulated()
     if simulated and not arguments.rehearse:
         raise SetupError(
@@ -91,6 +106,8 @@ def run(arguments: argparse.Namespace) -> int:
     peers = installed_peers(arguments.device) if arguments.peers is None else arguments.peers
     libraries = load_libraries(peers, arguments.device, simulated)
     threads = _threads(arguments.threads)
+    if processes > 1:
+        return _run_processes(arguments, processes)
     held = [library.set_threads(threads) for library in libraries]
     device = DeviceWork(simulated, arguments.graph) if arguments.device == "cuda" else None
     result = _begun(arguments, effort, libraries, threads)
@@ -108,18 +125,53 @@ def run(arguments: argparse.Namespace) -> int:
                     shown.done()
             writer.finish()
     except KeyboardInterrupt:
-        print(format_result(result))
-        kept = f"; {arguments.output} has what was done" if arguments.output else ""
-        print(f"run: interrupted{kept}", file=sys.stderr)
-        return INTERRUPTED
+        return _interrupted(result, arguments.output)
+    return _finished(result, arguments.output)
+
+
+def _run_processes(arguments: argparse.Namespace, processes: int) -> int:
+    """The same by several processes."""
+    command = list(arguments.command_line)
+    # The last of two equal options counts: those that were given stay as they are.
+    if arguments.rounds is None:
+        command += ["--rounds", str(PROCESS_ROUNDS)]
+    if arguments.row_seconds is None:
+        command += ["--row-seconds", str(PROCESS_ROW_SECONDS)]
+    kept: list[Result] = []
+
+    def keep(result: Result) -> None:
+        result.settings = {**result.settings, "processes": processes}
+        result.command = list(arguments.command_line)
+        kept[:] = [result]
+        write_result(result, arguments.output)
+
+    require_writable(arguments.output)
+    try:
+        measure_in_processes(command, processes, keep, lambda said: print(said, file=sys.stderr))
+    except ProcessFailed as failure:
+        return failure.status
+    except KeyboardInterrupt:
+        if not kept:
+            raise
+        kept[0].complete = False
+        write_result(kept[0], arguments.output)
+        return _interrupted(kept[0], arguments.output)
+    return _finished(kept[0], arguments.output)
+
+
+def _interrupted(result: Result, output: Path | None) -> int:
     print(format_result(result))
-    if arguments.output:
-        print(f"written to {arguments.output}")
-    return (
-        1
-        if any(row.note.startswith(("WRONG", "FAILED in triten", "FAILED while")) for row in result.rows)
-        else 0
-    )
+    kept = f"; {output} has what was done" if output else ""
+    print(f"run: interrupted{kept}", file=sys.stderr)
+    return INTERRUPTED
+
+
+def _finished(result: Result, output: Path | None) -> int:
+    print(format_result(result))
+    if output:
+        print(f"written to {output}")
+    wrong = ("WRONG", "FAILED in triten", "FAILED while")
+    return 1 if any(row.note.startswith(wrong) for row in result.rows) else 0
 
 
 def _scale(arguments: argparse.Namespace) -> Scale:
@@ -137,6 +189,14 @@ def chosen(suites: Sequence[str], rows: str, scale: Scale) -> list[Workload]:
     if not found:
         raise SetupError(f"no row of {', '.join(suites)} matches {rows!r}")
     return found
+
+
+def _processes(arguments: argparse.Namespace) -> int:
+    require_positive(arguments, "processes")
+    if arguments.processes is not None:
+        return int(arguments.processes)
+    alone = arguments.quick or arguments.rehearse or arguments.device == "cuda"
+    return 1 if alone else PROCESSES
 
 
 def _effort(arguments: argparse.Namespace) -> Effort:
@@ -179,7 +239,7 @@ def _begun(
     settings = {
         "device": arguments.device, "threads": threads, "confidence": effort.confidence, "precision": effort.precision,
         "rounds": effort.rounds, "slice_seconds": effort.slice_seconds, "row_seconds": effort.row_seconds,
-        "quick": arguments.quick, "collector": arguments.gc, "graph": arguments.graph,
+        "quick": arguments.quick, "collector": arguments.gc, "graph": arguments.graph, "processes": 1,
     }  # fmt: skip
     return Result(
         machine, versions, settings, source_commit(), list(getattr(arguments, "command_line", [])),

@@ -7,11 +7,12 @@ import statistics
 import pytest
 
 from triten.perf.suite.confidence import (
-    bootstrap_ratio_interval,
     median_interval,
     median_ranks,
     paired_ratio_interval,
     summarise,
+    trimmed_paired_interval,
+    trimmed_ratio_interval,
 )
 
 
@@ -36,7 +37,8 @@ def test_too_few_samples_have_no_interval() -> None:
     assert found == (2.0, None, None)
     assert found.contains(17.0)
     assert found.half_width == math.inf
-    assert bootstrap_ratio_interval([1.0] * 5, [2.0] * 9, 0.95) == (0.5, None, None)
+    assert trimmed_ratio_interval([1.0] * 5, [2.0] * 9, 0.95) == (0.5, None, None)
+    assert trimmed_paired_interval([1.0] * 5, [2.0] * 5, 0.95) == (0.5, None, None)
 
 
 def test_the_interval_covers_the_true_median_as_often_as_it_says() -> None:
@@ -58,15 +60,35 @@ def test_drift_that_both_met_cancels_in_pairs() -> None:
         paired_ratio_interval([1.0], [1.0, 2.0], 0.95)
 
 
-def test_the_bootstrap_tells_what_differs_from_what_does_not() -> None:
+def test_the_trimmed_ratio_tells_what_differs_from_what_does_not() -> None:
     generator = random.Random(3)
     base = [generator.gauss(10.0, 0.5) for _ in range(30)]
     same = [generator.gauss(10.0, 0.5) for _ in range(30)]
     slower = [generator.gauss(12.0, 0.5) for _ in range(30)]
-    assert bootstrap_ratio_interval(same, base, 0.95).contains(1.0)
-    found = bootstrap_ratio_interval(slower, base, 0.95)
+    assert trimmed_ratio_interval(same, base, 0.95).contains(1.0)
+    found = trimmed_ratio_interval(slower, base, 0.95)
     assert found.low is not None and 1.1 < found.low < found.estimate < found.high < 1.3
-    assert found == bootstrap_ratio_interval(slower, base, 0.95)
+    outliers = trimmed_ratio_interval([*slower[:-3], 90.0, 80.0, 70.0], base, 0.95)
+    assert outliers.estimate == pytest.approx(found.estimate, rel=0.03)
+    wide = trimmed_ratio_interval(slower, base, 0.9999)
+    assert wide.low < found.low < found.high < wide.high
+    assert trimmed_ratio_interval([2.0] * 6, [1.0] * 6, 0.9999) == pytest.approx((2.0, 2.0, 2.0))
+
+
+@pytest.mark.parametrize("paired", [True, False])
+@pytest.mark.parametrize("count", [6, 7, 14])
+def test_trimmed_intervals_of_equal_programs_contain_1_as_often_as_they_say(count: int, paired: bool) -> None:
+    generator, rows, missed = random.Random(count), 1500, 0
+    interval = trimmed_paired_interval if paired else trimmed_ratio_interval
+
+    def times() -> list[float]:
+        return [
+            generator.lognormvariate(0, 0.05) * (2 if generator.random() < 0.05 else 1) for _ in range(count)
+        ]
+
+    for _ in range(rows):
+        missed += not interval(times(), times(), 0.95).contains(1.0)
+    assert missed / rows <= 0.065
 
 
 def test_quartiles_enclose_the_middle_half() -> None:

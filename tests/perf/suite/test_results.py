@@ -197,7 +197,14 @@ def test_half_a_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_wrong_row_meets_no_bar() -> None:
     row = Row(
-        "s", "o", "n", "1", "float32", "cpu", samples={"triten": [1.0], "torch": [2.0]}, bar=Bar("torch", 1.0)
+        "s",
+        "o",
+        "n",
+        "1",
+        "float32",
+        "cpu",
+        samples={"triten": [1.0] * 7, "torch": [2.0] * 7},
+        bar=Bar("torch", 1.0),
     )
     assert row.verdict == "met"
     assert Row(**{**row.__dict__, "note": "WRONG: differs"}).verdict == "WRONG: differs"
@@ -205,6 +212,6 @@ def test_a_wrong_row_meets_no_bar() -> None:
 
 
 def test_a_bar_without_a_peer_is_seconds() -> None:
-    row = Row("s", "o", "n", "1", "float32", "cpu", samples={"triten": [1.0]}, bar=Bar(None, 1.0))
+    row = Row("s", "o", "n", "1", "float32", "cpu", samples={"triten": [1.0] * 7}, bar=Bar(None, 1.0))
     assert row.verdict == "met"
     assert Row(**{**row.__dict__, "bar": Bar(None, 0.9)}).verdict == "MISSED"

@@ -11,6 +11,7 @@ import pytest
 
 import triten as tt
 from triten.perf import __main__ as command
+from triten.perf.suite import processes
 from triten.perf.suite import run as run_module
 from triten.perf.suite.display import format_result, geometric_means
 from triten.perf.suite.libraries import Library
@@ -276,21 +277,82 @@ def test_the_table_has_ratios_rates_limits_and_means() -> None:
     [
         ([1.0] * 9, "met"),
         ([3.0] * 9, "MISSED"),
-        ([1.5, 1.6, 1.7, 1.8, 1.9, 2.1, 2.2, 2.3, 2.4], "met, unsure"),
-        ([1.0] * 5, "met, unsure"),  # too few for an interval
+        ([1.5, 1.6, 1.7, 1.8, 1.9, 2.1, 2.2, 2.3, 2.4], "unsure"),
+        ([1.0] * 5, "unsure"),  # too few for an interval
     ],
 )
 def test_a_verdict_whose_interval_contains_the_bar_is_unsure(ours: list[float], verdict: str) -> None:
     samples = {"triten": ours, "torch": [1.0] * len(ours)}
     for bar in (Bar("torch", 2.0), Bar(None, 2.0)):
         row = Row("conv", "c", "n", "1", "float32", "cpu", samples=samples, bar=bar)
-        assert row.is_sure() is ("unsure" not in verdict)
-        assert row.derived(Limits(), 0.95)["sure"] is row.is_sure()
+        assert row.derived(Limits(), 0.95)["verdict"] == row.verdict == verdict
         text = format_result(Result({}, {}, {"confidence": 0.95}, rows=[row], complete=True))
         assert text.splitlines()[5].endswith(verdict)
-        assert ("(1 unsure: the bar is within their interval)" in text) is ("unsure" in verdict)
-    assert Row("conv", "c", "n", "1", "float32", "cpu", samples=samples).is_sure() is None
-    assert Row("conv", "c", "n", "1", "float32", "cpu", bar=Bar("torch", 2.0)).is_sure() is None
+        assert ("1 unsure (unsure: the bar is within the interval)" in text) is (verdict == "unsure")
+    assert Row("conv", "c", "n", "1", "float32", "cpu", samples=samples).verdict == ""
+    assert Row("conv", "c", "n", "1", "float32", "cpu", bar=Bar("torch", 2.0)).verdict == ""
+
+
+class Processes:
+    """Stands for the processes of a run: the n-th writes the n-th result, and ends with its status."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *outcomes: tuple[int, list[float]]) -> None:
+        self.outcomes = list(outcomes)
+        self.rows: list[str] = []
+        monkeypatch.setattr(processes, "_run", self)
+
+    def __call__(self, arguments: list[str]) -> int:
+        self.rows.append(arguments[arguments.index("--rows") + 1] if "--rows" in arguments else "")
+        assert arguments[-4:-2] != ["--processes", "1"] or arguments[-2] == "-o"
+        status, ours = self.outcomes.pop(0)
+        rows = [
+            Row("overhead", "add", name, "1", "float32", "cpu", samples={"triten": [time], "torch": [1.0]},
+                bar=Bar("torch", 1.0))
+            for name, time in zip(("a + b", "w [1]"), ours, strict=bool(ours))
+            if not self.rows[-1] or name in self.rows[-1].replace("\\", "")
+        ]  # fmt: skip
+        if ours:
+            Result({}, {}, {"confidence": 0.95}, rows=rows, complete=status == 0).write(Path(arguments[-1]))
+        return status
+
+
+def test_a_whole_run_is_made_of_processes_and_rows_at_their_bar_get_more(
+    perf: Perf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    near = [0.9, 1.1, 0.95, 1.05, 0.9, 1.1]
+    ran = Processes(monkeypatch, *((0, [0.5, time]) for time in [*near, *near]))
+    assert perf("run", "--suite", "overhead", "--processes", 6, "-o", tmp_path / "r.json") == 0
+    assert ran.rows[:6] == [""] * 6
+    assert set(ran.rows[6:]) == {r"^(?:overhead:\ add:\ w\ \[1\]\ 1\ float32\ forward)$"}
+    found = read_results(tmp_path / "r.json")
+    assert [(row.name, len(row.samples["triten"]), row.verdict) for row in found.rows] == [
+        ("a + b", 6, "met"),
+        ("w [1]", 12, "unsure"),
+    ]
+    assert (found.complete, found.settings["processes"]) == (True, 6)
+    assert "samples are medians of processes, 6 or more" in capsys.readouterr().out
+
+
+def test_what_processes_did_until_they_were_interrupted_is_kept(
+    perf: Perf, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    Processes(monkeypatch, (0, [0.5, 0.5]), (130, [0.6, 0.6]))
+    assert perf("run", "--suite", "overhead", "-o", tmp_path / "r.json") == 130
+    found = read_results(tmp_path / "r.json")
+    assert (found.complete, [row.samples["triten"] for row in found.rows]) == (False, [[0.5, 0.6]] * 2)
+    Processes(monkeypatch, (2, []))
+    assert perf("run", "--suite", "overhead", "-o", tmp_path / "r.json") == 2
+    assert perf("run", "--processes", 0) == 2
+
+
+def test_rows_measured_by_two_real_processes(perf: Perf, tmp_path: Path) -> None:
+    rows = "pointwise: a . b|a.sum.. 16"
+    assert perf("run", "--quick", "--processes", 2, "--peers", "numpy", "--suite", "overhead", "--rows", rows,
+                "-o", tmp_path / "r.json") == 0  # fmt: skip
+    found = read_results(tmp_path / "r.json")
+    assert {row.name for row in found.rows} >= {"a + b", "a.sum()"}
+    assert all(len(times) == 2 for row in found.rows for times in row.samples.values())
+    assert found.limits.copy_bytes_per_second
 
 
 def test_operands_are_the_same_in_every_library() -> None:

@@ -1,0 +1,68 @@
+"""Runs of the same rows in several processes, made into one result.
+
+A sample of it is the median of one process: what differs from process to process, such as where memory happens to lie
+or which thread met which core, is in the spread, where samples of one process know nothing of it.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+
+from .results import Limits, Result, Row, RowKey
+
+
+def merged(results: Sequence[Result], *, everywhere: bool = False, pairing: str | None = None) -> Result:
+    """One result of many runs: of each row and library, a median for each run that timed it.
+
+    Args:
+        results: at least one.
+        everywhere: leave out the rows that not every run timed.
+        pairing: the name that the result shares with another one whose runs were made in turn with these.
+
+    Example:
+        >>> from triten.perf.suite.merging import merged
+        >>> from triten.perf.suite.results import Result, Row
+        >>> def of(*seconds):
+        ...     row = Row("s", "add", "a + b", "1", "float32", "cpu", samples={"triten": list(seconds)})
+        ...     return Result({}, {}, {}, rows=[row])
+        >>> merged([of(1.0, 2.0, 9.0), of(3.0)]).rows[0].samples
+        {'triten': [2.0, 3.0]}
+    """
+    rows: dict[RowKey, list[Row]] = {}
+    for result in results:
+        for row in result.rows:
+            rows.setdefault(row.key, []).append(row)
+    timed = {key: [row for row in found if row.samples] for key, found in rows.items()}
+    kept = {key: len(found) == len(results) or not everywhere for key, found in timed.items()}
+    last = results[-1]
+    return replace(
+        results[0],
+        rows=[_merged_row(found, timed[key]) for key, found in rows.items() if kept[key]],
+        limits=_best_limits([result.limits for result in results]),
+        pairing=pairing,
+        complete=all(result.complete for result in results),
+        updated=last.updated,
+    )
+
+
+def _merged_row(found: Sequence[Row], timed: Sequence[Row]) -> Row:
+    notes = [row.note for row in found if row.note]
+    # A library that one run could not time has no sample beside the others'.
+    libraries = (
+        [name for name in timed[0].samples if all(name in row.samples for row in timed)] if timed else []
+    )
+    samples = {name: [statistics.median(row.samples[name]) for row in timed] for name in libraries}
+    return replace(found[0], samples=samples, note=notes[0] if notes else "")
+
+
+def _best_limits(limits: Sequence[Limits]) -> Limits:
+    """What the machine did at its best; an empty call's time is the median."""
+    products: dict[str, float] = {}
+    for each in limits:
+        for dtype, rate in each.matrix_flops_per_second.items():
+            products[dtype] = max(rate, products.get(dtype, 0.0))
+    copies = [each.copy_bytes_per_second for each in limits if each.copy_bytes_per_second]
+    empty = [each.empty_call_seconds for each in limits if each.empty_call_seconds]
+    return Limits(max(copies, default=None), products, statistics.median(empty) if empty else None)
