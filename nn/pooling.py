@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..dispatch.core.tensor_function import numpy_named, overridable
@@ -406,7 +407,7 @@ def avg_pool3d(
 
 def _sizes(input: Tensor, output_size: AdaptiveSize, rank: int) -> tuple[int, ...]:
     """An output size for each dimension: one number for all, None for the input's own."""
-    if isinstance(output_size, int):
+    if isinstance(output_size, Integral):
         return (output_size,) * rank
     if output_size is None:
         return tuple(input.shape[-rank:])
@@ -626,7 +627,7 @@ def _power_average(averaged: Tensor, norm_type: float, count: int) -> Tensor:
 
 
 def _count(kernel_size: Size, rank: int) -> int:
-    if isinstance(kernel_size, int):
+    if isinstance(kernel_size, Integral):
         return int(kernel_size**rank)
     count = 1
     for size in kernel_size:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch.core.tensor_function import overridable
@@ -387,7 +388,7 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 
 def _pair(size: Size) -> list[int]:
     """Two numbers; what is neither a number nor a sequence is left to the operator, which refuses it."""
-    return [size, size] if isinstance(size, int) else list(size) if isinstance(size, Sequence) else size
+    return [size, size] if isinstance(size, Integral) else list(size) if isinstance(size, Sequence) else size
 
 
 @overridable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import overridable
@@ -22,7 +23,7 @@ def _sizes(rank: int, size: Size, name: str) -> list[int]:
         raise TypeError(
             f"max_unpool{rank}d(): argument '{name}' must be tuple of ints, not {type(size).__name__}"
         )
-    sizes = [size] * rank if isinstance(size, int) else list(size)
+    sizes = [size] * rank if isinstance(size, Integral) else list(size)
     if len(sizes) != rank:
         raise ValueError(f"max_unpool{rank}d: expected {name} of {rank} elements, got {len(sizes)}")
     return sizes

@@ -127,7 +127,7 @@ def all_classes(target: Any, classes: int) -> bool:
     unsigned = target.view(np.uint64) if target.dtype == np.int64 else target
     if unsigned.size <= SMALL and unsigned.ndim:
         return bool(unsigned.item(unsigned.argmax()) < classes)
-    return bool(np.maximum.reduce(unsigned) < classes)
+    return bool(np.maximum.reduce(unsigned, axis=None) < classes)
 
 
 def nll_loss_backward(call: StructuredCall) -> PlannedKernel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING
 
 from .. import functional as F
@@ -38,7 +39,7 @@ class _Pad(Module):
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
-        self.padding = (padding,) * (2 * self.rank) if isinstance(padding, int) else tuple(padding)
+        self.padding = (padding,) * (2 * self.rank) if isinstance(padding, Integral) else tuple(padding)
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, *) or (C, *)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from .. import functional as F
@@ -119,7 +120,7 @@ class AvgPool1d(_Pool):
         count_include_pad: bool = True,
     ) -> None:
         sizes = [
-            (size,) if isinstance(size, int) else tuple(size)
+            (size,) if isinstance(size, Integral) else tuple(size)
             for size in (kernel_size, kernel_size if stride is None else stride, padding)
         ]
         super().__init__(

@@ -2,6 +2,7 @@
 
 import inspect
 
+import numpy as np
 import pytest
 
 import triten as tt
@@ -154,3 +155,22 @@ def test_circular_padding_is_contiguous():
     x = tt.randn(2, 3, 4, 5).to(memory_format=tt.channels_last)
     padded = tt.nn.CircularPad3d(1)(x)
     assert padded.is_contiguous() and tt.equal(padded, tt.nn.CircularPad3d(1)(x.contiguous()))
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        lambda n: nn.Conv2d(n(2), n(4), n(3), n(1), n(1), groups=n(2)),
+        lambda n: nn.ConvTranspose2d(n(2), n(4), n(2)),
+        lambda n: nn.MaxPool2d(n(2), n(2)),
+        lambda n: nn.AdaptiveAvgPool2d(n(2)),
+        lambda n: nn.FractionalMaxPool2d(n(2), n(3)),
+        lambda n: nn.ZeroPad2d(n(1)),
+        lambda n: nn.LayerNorm(n(6)),
+        lambda n: nn.RMSNorm(n(6)),
+        lambda n: nn.Upsample(n(8)),
+    ],
+)
+def test_sizes_may_be_integers_of_numpy(layer):
+    x = tt.randn(1, 2, 6, 6)
+    assert layer(np.int64)(x).shape == layer(int)(x).shape

@@ -63,6 +63,27 @@ def test_class_indices(shape: tuple[int, ...], reduction: str, weighted: bool, i
     np.testing.assert_allclose(F.nll_loss(logits.log_softmax(axis), labels, **options).numpy(), want)
 
 
+@pytest.mark.parametrize("reduction", REDUCTIONS)
+@pytest.mark.parametrize("wrong", [None, -1, 5])
+def test_many_labels_of_images(reduction: str, wrong: int | None) -> None:
+    rng = np.random.default_rng(0)
+    x, target = rng.standard_normal((3, 5, 60, 70)), rng.integers(0, 5, (3, 60, 70))
+    logits = tt.from_numpy(x).requires_grad_()
+    if wrong is not None:
+        target[1, 2, 3] = wrong
+        with pytest.raises(IndexError, match=f"Target {wrong} is out of bounds"):
+            F.cross_entropy(logits, tt.from_numpy(target), reduction=reduction)
+        return
+    loss = F.cross_entropy(logits, tt.from_numpy(target), reduction=reduction)
+    losses = -np.take_along_axis(log_softmax(x), target[:, None], 1)[:, 0]
+    want = losses if reduction == "none" else getattr(losses, reduction)()
+    np.testing.assert_allclose(loss.detach().numpy(), want)
+    loss.sum().backward()
+    one_hot = np.moveaxis(np.eye(5)[target], -1, 1)
+    scale = 1 / target.size if reduction == "mean" else 1.0
+    np.testing.assert_allclose(logits.grad.numpy(), (np.exp(log_softmax(x)) - one_hot) * scale, atol=1e-12)
+
+
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("reduction", REDUCTIONS)

@@ -16,6 +16,7 @@ from . import (
     end_to_end,
     imports,
     matmul,
+    models,
     norm,
     overhead,
     quantized,
@@ -36,6 +37,7 @@ SUITES: dict[str, Callable[[Scale], Iterator[Workload]]] = {
     "autograd": autograd.workloads,
     "allocator": allocator.workloads,
     "end_to_end": end_to_end.workloads,
+    "models": models.workloads,
     "distributed": distributed.workloads,
     "import": imports.workloads,
 }
@@ -46,6 +48,7 @@ MEAN_BARS = {
     "elementwise": (1.0, 0.8),
     "conv": (2.0, 1.3),
     "end_to_end": (1.3, 0.9),
+    "models": (1.5, 1.0),
 }
 
 

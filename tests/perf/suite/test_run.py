@@ -347,7 +347,7 @@ def test_what_processes_did_until_they_were_interrupted_is_kept(
 
 def test_rows_measured_by_two_real_processes(perf: Perf, tmp_path: Path) -> None:
     rows = "pointwise: a . b|a.sum.. 16"
-    assert perf("run", "--quick", "--processes", 2, "--peers", "numpy", "--suite", "overhead", "--rows", rows,
+    assert perf("run", "--rehearse", "--processes", 2, "--peers", "numpy", "--suite", "overhead", "--rows", rows,
                 "-o", tmp_path / "r.json") == 0  # fmt: skip
     found = read_results(tmp_path / "r.json")
     assert {row.name for row in found.rows} >= {"a + b", "a.sum()"}

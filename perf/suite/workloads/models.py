@@ -1,0 +1,139 @@
+"""Training steps of whole networks: forward pass, cross entropy, backward pass, optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from ...interleaved import Slice, timed_without_collector
+from ..libraries import Library
+from ..networks import convolutional, recurrent, transformers
+from ..workload import Array, Operand, Scale, Workload, bar
+
+BAR = 1.5
+# Of losses after the same steps from the same parameters; their rounding goes through optimizers.
+AGREEMENT, STEPS = 2e-3, 2
+
+
+@dataclass(frozen=True)
+class Network:
+    """A line of the table: what is made of a library's module, with which data, and how it is trained."""
+
+    name: str
+    make: Callable[[ModuleType], Any]
+    inputs: Callable[[np.random.Generator], Array]
+    labels: Callable[[np.random.Generator], Array]
+    size: str
+    optimizer: str = "SGD"
+
+
+def _images(batch: int, side: int) -> Callable[[np.random.Generator], Array]:
+    return lambda generator: generator.standard_normal((batch, 3, side, side), np.float32)
+
+
+def _whole(below: int, *shape: int) -> Callable[[np.random.Generator], Array]:
+    return lambda generator: generator.integers(0, below, shape)
+
+
+def networks(scale: Scale) -> tuple[Network, ...]:
+    """The table, by scale."""
+    batch, side = scale.side(8, 4, 1), scale.side(32, 32, 16)
+    many = scale.side(16, 8, 1)
+    length, vocabulary = scale.side(35, 16, 3), scale.side(2000, 500, 11)
+    tokens, width = scale.side(64, 32, 4), scale.side(128, 64, 8)
+    image, sequence = f"{batch}x3x{side}x{side}", f"{many}x{length}"
+    c, r, t = convolutional, recurrent, transformers
+
+    def cifar(name: str, make: Callable[..., Any], *sizes: Any) -> Network:
+        return Network(
+            name, lambda library: make(library, *sizes, 10), _images(batch, side), _whole(10, batch), image
+        )
+
+    def classifier(name: str, layer: str) -> Network:
+        return Network(
+            name, lambda library: r.sequence_classifier(library, layer, 32, width, 10),
+            lambda generator: generator.standard_normal((many, length, 32), np.float32), _whole(10, many), sequence,
+        )  # fmt: skip
+
+    return (
+        Network(
+            "LSTM language model", lambda library: r.language_model(library, vocabulary, width, 2),
+            _whole(vocabulary, length, many), _whole(vocabulary, length * many), f"{length}x{many}",
+        ),
+        classifier("RNN", "RNN"),
+        classifier("GRU", "GRU"),
+        Network(
+            "GPT of 6 layers", lambda library: t.gpt(library, 65, tokens, width, 4, scale.side(6, 3, 1)),
+            _whole(65, 4, tokens), _whole(65, 4 * tokens), f"4x{tokens}", "AdamW",
+        ),
+        cifar("vision transformer", t.vision_transformer, side, 4, width, 4, 4),
+        cifar("shifted windows", t.shifted_windows, side // 4, 4, width, 4, 4),
+        cifar("residual network", c.residual_network, scale.side(32, 16, 4), 2, 1),
+        cifar("grouped residual network", c.residual_network, scale.side(32, 16, 8), 2, 8),
+        cifar("mobile network", c.mobile_network, scale.side(16, 8, 2)),
+        cifar("ConvNeXt", c.convnext, scale.side(32, 16, 4) * np.array([1, 2, 4]), 2),
+        Network(
+            "U-Net", lambda library: c.u_network(library, scale.side(16, 8, 2), 4), _images(batch, side),
+            _whole(4, batch, side, side), image,
+        ),
+    )  # fmt: skip
+
+
+def workloads(scale: Scale) -> Iterator[Workload]:
+    """A row for each network."""
+    for network in networks(scale):
+        losses: dict[str, float] = {}
+        yield Workload(
+            "models", "training step", network.name, network.size, "float32", direction="both", bar=bar(BAR),
+            prepare=partial(_prepare, network, losses),
+        )  # fmt: skip
+
+
+def _prepare(network: Network, losses: dict[str, float], library: Library) -> Slice | None:
+    if library.is_arrays:
+        return None
+    step = training_step(network, library)
+    losses[library.name] = [float(step()) for _ in range(STEPS)][-1]
+    first, ours = next(iter(losses.values())), losses[library.name]
+    if not abs(ours - first) <= AGREEMENT * abs(first):
+        raise RuntimeError(f"a loss of {ours:.6g} after {STEPS} steps, of the others {first:.6g}")
+
+    def work(count: int) -> float:
+        library.synchronize()
+        seconds = timed_without_collector(lambda: [step() for _ in range(count)])
+        library.synchronize()
+        return seconds
+
+    return work
+
+
+def training_step(network: Network, library: Library) -> Callable[[], Any]:
+    """What trains the network by one step and gives the loss; parameters and data are the same in every library."""
+    module, generator = library.module, np.random.default_rng(0)
+    model = network.make(module).to(library.device)
+    with module.no_grad():
+        for parameter in model.parameters():
+            drawn = generator.standard_normal(tuple(parameter.shape)).astype(np.float32)
+            fan_in = max(int(np.prod(parameter.shape[1:])), 1)
+            # Scales of norms are around one; the rest keeps the size of what goes through.
+            scaled = 1 + 0.1 * drawn if parameter.dim() == 1 else drawn * fan_in**-0.5
+            parameter.copy_(module.from_numpy(np.asarray(scaled, np.float32)))
+    inputs, labels = (
+        library.tensor(Operand(lambda made=made: made))  # type: ignore[misc]
+        for made in (network.inputs(generator), network.labels(generator))
+    )
+    optimizer = getattr(module.optim, network.optimizer)(model.parameters(), lr=1e-3)
+
+    def step() -> Any:
+        optimizer.zero_grad()
+        loss = module.nn.functional.cross_entropy(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
