@@ -172,9 +172,9 @@ def softplus_backward(grad: Any, a: Any, beta: Any, threshold: Any) -> Any:
 
 @writing
 def leaky_relu(a: Any, slope: Any, out: Any) -> None:
-    """a where positive, else a * slope."""
+    """a where positive, else a * slope, which is one number, at every place of a block where it was expanded."""
     scaled = a * slope
-    if 0 < slope.item() <= 1:
+    if 0 < slope.flat[0] <= 1:
         np.maximum(a, scaled, out=out)
     else:
         copyto(out, selected(a > 0, a, scaled))

@@ -77,6 +77,13 @@ def test_glu_and_prelu(device: str) -> None:
     assert F.prelu(y, tt.tensor(2.0, device=device)).tolist() == [[[-2.0], [-2.0]]]
 
 
+@pytest.mark.parametrize("weight", [0.25, 2.0, -0.5])
+def test_prelu_of_one_weight_and_many_elements(weight: float) -> None:
+    x = tt.randn(300_001, generator=tt.Generator().manual_seed(1))
+    got = F.prelu(x, tt.tensor([weight]))
+    assert tt.equal(got, tt.where(x > 0, x, x * weight))
+
+
 @pytest.mark.parametrize("name", ["elu", "hardsigmoid", "hardswish", "logsigmoid", "mish", "hardshrink"])
 def test_integers_are_refused(name: str, device: str) -> None:
     with pytest.raises(NotImplementedError, match="not implemented for 'Int'"):
