@@ -58,6 +58,10 @@ class Campaign(ABC):
     memory_limit: ClassVar[int] = 0
     """Bytes of address space that a worker may have; 0: as many as it likes."""
 
+    def prepare(self) -> None:
+        """Import and make what takes long, once in each worker, before the first case's time begins."""
+        return
+
     @abstractmethod
     def draw(self, rng: random.Random) -> Case:
         """A case, with no other source of randomness than `rng`."""

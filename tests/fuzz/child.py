@@ -74,6 +74,7 @@ def main(name: str) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (campaign.memory_limit, campaign.memory_limit))
+    campaign.prepare()
     print(json.dumps("ready"), file=replies, flush=True)
     for line in sys.stdin:
         request = json.loads(line)

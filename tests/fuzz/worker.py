@@ -33,7 +33,7 @@ class Worker:
 
     def __init__(self, campaign: Campaign, python: str = sys.executable) -> None:
         self.campaign = campaign
-        self._python = python
+        self._python = os.path.abspath(python)  # a link to a Python is an environment of its own
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="triten-fuzz-")
         # Whatever Python it is, it gets this very checkout.

@@ -5,6 +5,9 @@ import importlib
 from ..campaign import Campaign
 
 CAMPAIGNS = {
+    "samples": "samples:Samples",
+    "samples_meta": "samples:SamplesOnMeta",
+    "samples_cuda": "samples:SamplesOnCuda",
     "planted": "planted:Planted",
 }
 """Where each campaign is: ``module:class``, beneath this folder."""
