@@ -20,6 +20,7 @@ class Samples(Campaign):
 
     name = "samples"
     needs_oracle = True
+    forks = True
     memory_limit = 12 << 30
     device: ClassVar[str] = "cpu"
 
