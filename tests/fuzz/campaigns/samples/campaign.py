@@ -21,7 +21,7 @@ class Samples(Campaign):
     name = "samples"
     needs_oracle = True
     forks = True
-    memory_limit = 12 << 30
+    memory_limit = 4 << 30
     device: ClassVar[str] = "cpu"
 
     def prepare(self) -> None:
@@ -35,7 +35,7 @@ class Samples(Campaign):
         for _ in range(TRIES):
             number = rng.randrange(len(operators()))
             found = []
-            if rng.random() < 0.7:
+            if rng.random() < 0.9:
                 import torch
 
                 found = bases(number, torch.float32)

@@ -1,6 +1,7 @@
 """A case's call under both libraries, and where the two differ."""
 
 import functools
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -78,7 +79,7 @@ def run(case: Case) -> CaseOutcome:
     ours = Call(case, tt, case["device"])
     theirs = theirs_of(case)
     found = _judge(case, theirs, ours)
-    if isinstance(found, Finding) and _reason(case, found.kind):
+    if isinstance(found, Finding) and _reason(case, found, theirs.outcome, ours.outcome):
         return KNOWN
     return found
 
@@ -189,9 +190,18 @@ def _compare_values(case: Case, theirs: Call, ours: Call, free: bool, meta: bool
                 return
         except (RuntimeError, ValueError, IndexError, TypeError):  # no operand to look the ties up in
             pass
-        wide, wide_named = widened(Builder(case, torch).arguments())
-        if not as_near(lambda: reached(torch, case["call"])(*wide, **wide_named), want, got):
+        if not as_near(lambda: _wide_call(case), want, got):
             raise
+
+
+def _wide_call(case: Case) -> Any:
+    """PyTorch's result in the widest dtypes, of whole numbers too."""
+    wide, wide_named = widened(Builder(case, torch).arguments())
+    torch.set_default_dtype(torch.float64)
+    try:
+        return reached(torch, case["call"])(*wide, **wide_named)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def _wide_gradients(case: Case) -> list[Any]:
@@ -310,22 +320,47 @@ def _known() -> Any:
     return known_differences.read()
 
 
-def _reason(case: Case, kind: str) -> str:
+def _reason(case: Case, finding: Finding, want: Outcome, got: Outcome) -> str:
     """Why it differs on purpose; empty where it should not. A mode's whole operator counts, and kinds of our own."""
     dtypes = sorted(
         {case["storages"][value["tensor"][0]][0] for _, value in argument_places(case) if is_tensor(value)}
     )
-    for operator in (name_of(case), "*"):
-        for mode, label in (
-            ("fuzz", kind),
-            ("errors", ""),
-            *(("dtypes", name) for name in dtypes),
-            ("strides" if kind == "wrong layout" else "layouts", ""),
-            *([("out", "")] if "out" in case["named"] else []),
-            *([("inplace", "")] if case["call"].endswith("_") else []),
-            *([("gradient", "")] if case["backward"] else []),
-            ("forward", ""),
-        ):
-            if reason := known_differences.reason_for(_known(), mode, label, operator):
-                return reason
+    labels = [("fuzz", label) for label in (_label(want, got), finding.kind) if label]
+    labels += [("errors", ""), *(("dtypes", name) for name in dtypes)]
+    labels += [("strides" if finding.kind == "wrong layout" else "layouts", ""), ("forward", "")]
+    labels += [("out", "")] if "out" in case["named"] else []
+    labels += [("inplace", "")] if case["call"].endswith("_") else []
+    labels += [("gradient", "")] if case["backward"] else []
+    reasons = (
+        known_differences.reason_for(_known(), mode, label, operator)
+        for operator in (name_of(case), "*")
+        for mode, label in labels
+    )
+    return next(filter(None, reasons), "")
+
+
+def _label(want: Outcome, got: Outcome) -> str:
+    """The kind of a difference between refusals that no operator is alone with."""
+    theirs, ours = str(want.raised or ""), str(got.raised or "")
+    if "got an unexpected keyword argument 'out'" in theirs and "refuse" not in ours:
+        return "superfluous out"
+    if (
+        got.raised is None
+        and isinstance(want.raised, TypeError)
+        and re.search(r"must be .*, not (bool|float)", theirs)
+    ):
+        return "equal number"
+    kinds = (type(want.raised), type(got.raised))
+    if (
+        NotImplementedError in kinds
+        and issubclass(kinds[0], RuntimeError)
+        and issubclass(kinds[1], RuntimeError)
+    ):
+        return "two refusals"
+    if want.raised is None and isinstance(got.raised, NotImplementedError | RuntimeError):
+        results = [leaf for leaf in flat(want.value) if isinstance(leaf, torch.Tensor)]
+        if results and not any(leaf.numel() for leaf in results) and "implemented" in ours:
+            return "empty dtype"
+    if isinstance(got.raised, MemoryError) and "allocate memory" in theirs:
+        return "no memory"
     return ""
