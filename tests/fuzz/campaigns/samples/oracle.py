@@ -36,7 +36,16 @@ INNER = (
 
 FAULTS_OF_PYTORCH = (
     *("INTERNAL ASSERT FAILED", "please report a bug", "Please report a bug", "failed to match any schema"),
-    *("std::", "vector::", "array::at", "basic_string", "bad optional access", "Pybind", "MKL FFT error"),
+    *(
+        "std::",
+        "vector::",
+        "array::at",
+        "basic_string",
+        "setStorage: sizes",
+        "bad optional access",
+        "Pybind",
+        "MKL FFT error",
+    ),
 )
 """What PyTorch says where it fails rather than refuses."""
 
@@ -121,6 +130,8 @@ def _inner(want: Outcome, got: Outcome) -> Finding | None:
 def _refusal(case: Case, want: Outcome, got: Outcome, ours: Call) -> CaseOutcome:
     assert got.raised is not None
     text = " ".join(str(got.raised).split())[:150]
+    if want.raised is None and _is_undefined(case) and "single memory location" in text:
+        return OUTSIDE
     if want.raised is None:
         return Finding("refused otherwise", f"a result expected, {type(got.raised).__name__} raised: {text}")
     if differs := refusal_differs(want.raised, got.raised):
@@ -344,6 +355,14 @@ def _label(want: Outcome, got: Outcome) -> str:
     theirs, ours = str(want.raised or ""), str(got.raised or "")
     if "got an unexpected keyword argument 'out'" in theirs and "refuse" not in ours:
         return "superfluous out"
+    if got.raised is None and re.search(
+        "is not differentiable with|^derivative for .* is not implemented", theirs
+    ):
+        return "more gradients"
+    if got.raised is None and re.search("value cannot be converted to type .* without overflow", theirs):
+        return "overflowing number"
+    if got.raised is None and "must be bool, not numpy.bool" in theirs:
+        return "numpy bool"
     if (
         got.raised is None
         and isinstance(want.raised, TypeError)
