@@ -111,7 +111,7 @@ def _judge(case: Case, theirs: Call, ours: Call) -> CaseOutcome:
     if on_meta is not None and (on_meta.raised is None) == (got.raised is None):
         return _inner(want, got) or OUTSIDE
     if got.raised is not None:
-        return _inner(want, got) or _refusal(case, want, got, ours)
+        return _inner(want, got) or _refusal(case, theirs, ours)
     if want.raised is not None:
         text = " ".join(str(want.raised).split())[:150]
         return Finding("refused otherwise", f"{type(want.raised).__name__} expected ({text}), nothing raised")
@@ -127,7 +127,8 @@ def _inner(want: Outcome, got: Outcome) -> Finding | None:
     )
 
 
-def _refusal(case: Case, want: Outcome, got: Outcome, ours: Call) -> CaseOutcome:
+def _refusal(case: Case, theirs: Call, ours: Call) -> CaseOutcome:
+    want, got = theirs.outcome, ours.outcome
     assert got.raised is not None
     text = " ".join(str(got.raised).split())[:150]
     if want.raised is None and _is_undefined(case) and "single memory location" in text:
@@ -142,19 +143,19 @@ def _refusal(case: Case, want: Outcome, got: Outcome, ours: Call) -> CaseOutcome
             if other is not None and not refusal_differs(other, got.raised):
                 return REFUSED_ALIKE
         return Finding("refused otherwise", differs)
-    return _changed(case, ours) or REFUSED_ALIKE
+    return _changed(case, theirs, ours) or REFUSED_ALIKE
 
 
-def _changed(case: Case, call: Call) -> Finding | None:
-    """An operand that a refused call wrote to."""
+def _changed(case: Case, theirs: Call, ours: Call) -> Finding | None:
+    """An operand that our refused call wrote to, and PyTorch's did not."""
     if case["device"] == "meta":
         return None
-    for number, memory in call.builder.storages.items():
-        if _bytes(memory) != array_of_storage(case["storages"][number]).tobytes():
-            return Finding(
-                "operand changed",
-                f"storage {number} is not as it was before the refusal: {call.outcome.raised}"[:200],
-            )
+    for number, memory in ours.builder.storages.items():
+        before = array_of_storage(case["storages"][number]).tobytes()
+        their_memory = theirs.builder.storages.get(number)
+        if _bytes(memory) != before and (their_memory is None or _bytes(their_memory) == before):
+            text = f"storage {number} is not as it was before the refusal: {ours.outcome.raised}"
+            return Finding("operand changed", text[:200])
     return None
 
 
