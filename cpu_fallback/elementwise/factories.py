@@ -150,7 +150,8 @@ def linspace(call: StructuredCall) -> PlannedKernel:
     @quietly
     def into(out: Any, _: Any, start: Any, end: Any) -> None:
         if count <= 1:
-            out.fill(truncated(start, name) if whole and count else start)
+            if count:
+                out.fill(truncated(start, name) if whole else start)
             return
         if whole:
             start, end = truncated(start, name), truncated(end, name)
