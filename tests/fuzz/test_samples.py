@@ -1,4 +1,4 @@
-"""Mutated samples without PyTorch: arguments as JSON, mutations, shrinking, programs, and what is stored of a finding."""
+"""Mutated samples without PyTorch: arguments as JSON, mutations, shrinking, programs, what is stored of a finding."""
 
 import json
 import random
