@@ -389,6 +389,11 @@ def soft_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
             f"result type {computed.scalar_name} can't be cast to the desired output type {dtype.scalar_name}"
         )
     exponent = ops.mul(ops.neg(target if given is dtype else target.to(dtype)), self)
+    if exponent._spec.sizes != self._spec.sizes:
+        raise RuntimeError(
+            f"output with shape {list(self._spec.sizes)} doesn't match the broadcast shape "
+            f"{list(exponent._spec.sizes)}"
+        )
     loss = ops.log1p(ops.exp(exponent)) if dtype.is_complex else ops.softplus(exponent)
     return reduced(loss, reduction)
 

@@ -374,7 +374,8 @@ def _label(want: Outcome, got: Outcome) -> str:
     ):
         return "superfluous out"
     if got.raised is None and re.search(
-        "is not differentiable with|^derivative for .* is not implemented", theirs
+        "is not differentiable with|returned an invalid gradient|^derivative for .* is not implemented",
+        theirs,
     ):
         return "more gradients"
     if got.raised is None and re.search("value cannot be converted to type .* without overflow", theirs):
