@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
 from ..dispatch.structured.meta.dims import wrap_dim
@@ -19,6 +21,8 @@ Size = int | Sequence[int]
 
 
 def _sizes(rank: int, size: Size, name: str) -> list[int]:
+    if isinstance(size, np.integer):
+        size = int(size)
     if not isinstance(size, int | list | tuple):
         raise TypeError(
             f"max_unpool{rank}d(): argument '{name}' must be tuple of ints, not {type(size).__name__}"
