@@ -351,6 +351,8 @@ def grad(
         if value is None:
             if materialize_grads:
                 value = zeros_of(source._spec)
+                if create_graph:
+                    value.requires_grad_()
             elif not allow_unused:
                 raise RuntimeError(
                     f"The differentiated Tensor at index {position} appears to not have been used in the graph. Set "

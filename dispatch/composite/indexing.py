@@ -114,7 +114,10 @@ def stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def stack_out(tensors: Sequence[Tensor], dim: int, out: Tensor) -> Tensor:
-    """`torch.stack` into a tensor."""
+    """`torch.stack` into a tensor, which is none of them."""
+    for each in tensors:
+        if shares_memory(out, each):
+            check_no_overlap(out, each)
     return _joined_into("stack", out, stack(tensors, dim))
 
 

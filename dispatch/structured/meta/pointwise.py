@@ -371,11 +371,11 @@ def both_numbers(self: PromotedOperand, other: PromotedOperand) -> bool:
 
 
 def lerp(meta: MetaBase, self: TensorSpec, end: TensorSpec, weight: PromotedOperand) -> None:
-    """A start, an end and a weight, all of one floating or complex dtype."""
+    """A start, an end and a weight, all of one floating or complex dtype; a weight of no dimension has any."""
     if self.dtype is not end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype.name} for `end` but got dtype {end.dtype.name}")
     if isinstance(weight, TensorSpec):
-        if weight.dtype is not self.dtype:
+        if weight.dtype is not self.dtype and weight.ndim:
             raise RuntimeError(
                 f"expected dtype {self.dtype.name} for `weight` but got dtype {weight.dtype.name}"
             )

@@ -1,7 +1,7 @@
 """Runs a program's statements in a library and records what can be observed of its variables."""
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,7 @@ def run(library: Any, statements: Iterable[str], names: dict[str, Any] | None = 
     variables: dict[str, Any] = {"tt": library, **(names or {})}
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
+        born: dict[str, tuple[int, int]] = {}
         for number, text in enumerate(statements):
             try:
                 exec(compile(text, f"<statement {number}>", "exec"), variables)
@@ -51,22 +52,25 @@ def run(library: Any, statements: Iterable[str], names: dict[str, Any] | None = 
                 continue
             except Exception as error:
                 record.errors[number] = type(error), str(error)
-        observe(library, variables, record)
+            for name, value in variables.items():
+                if isinstance(value, library.Tensor) and born.get(name, (0, 0))[0] != id(value):
+                    born[name] = id(value), value._version
+        observe(library, variables, record, {name: version for name, (_, version) in born.items()})
     return record
 
 
-def observe(library: Any, variables: dict[str, Any], record: Record) -> None:
+def observe(library: Any, variables: dict[str, Any], record: Record, born: Mapping[str, int]) -> None:
     """Record each variable whose name a program can have."""
     chosen = {name: value for name, value in variables.items() if name[:1] == "v" and name[1:].isdigit()}
     for name, value in chosen.items():
-        record.looks[name] = look(value) if isinstance(value, library.Tensor) else value
+        record.looks[name] = look(value, born.get(name, 0)) if isinstance(value, library.Tensor) else value
     tensors = {name: value for name, value in chosen.items() if isinstance(value, library.Tensor)}
     record.shared["object"] = _groups({name: id(value) for name, value in tensors.items()})
     record.shared["memory"] = _groups(
         {
             name: value.untyped_storage().data_ptr()
             for name, value in tensors.items()
-            if value.untyped_storage().nbytes()
+            if value.numel()
         }
     )
 
@@ -78,29 +82,45 @@ def _groups(keys: dict[str, int]) -> list[list[str]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def look(tensor: Any, *, with_grad: bool = True) -> Look:
-    """What can be seen of a tensor of either library."""
-    facts = {
-        "dtype": str(tensor.dtype).partition(".")[2],
-        "shape": tuple(tensor.shape),
-        "stride": tuple(tensor.stride()) if tensor.numel() else None,
-        "storage_offset": tensor.storage_offset(),
-        "requires_grad": tensor.requires_grad,
-        "is_leaf": tensor.is_leaf,
-        "_version": tensor._version,
-        "is_conj": tensor.is_conj(),
-        "is_neg": tensor.is_neg(),
-        "_is_view": tensor._is_view(),
-        "retains_grad": tensor.retains_grad,
-        "storage_nbytes": tensor.untyped_storage().nbytes(),
-    }
-    grad = tensor.grad if with_grad else None
-    return Look(facts, array(tensor), None if grad is None else look(grad, with_grad=False))
+QUESTIONS: dict[str, Callable[[Any], Any]] = {
+    "shape": lambda tensor: tuple(tensor.shape),
+    "stride": lambda tensor: [step for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+    if tensor.numel()
+    else None,
+    "storage_offset": lambda tensor: tensor.storage_offset() if tensor.numel() and tensor._is_view() else None,
+    "requires_grad": lambda tensor: tensor.requires_grad,
+    "is_leaf": lambda tensor: tensor.is_leaf,
+    "is_conj": lambda tensor: tensor.is_conj(),
+    "is_neg": lambda tensor: tensor.is_neg(),
+    "_is_view": lambda tensor: tensor._is_view(),
+    "retains_grad": lambda tensor: tensor.retains_grad,
+}
+
+
+def _asked(question: Callable[[Any], Any], tensor: Any) -> Any:
+    try:
+        return question(tensor)
+    except RuntimeError as error:
+        return type(error).__name__
+
+
+def look(tensor: Any, born: int | None = None) -> Look:
+    """What can be seen of a tensor of either library; `born` is the version that it began with.
+
+    How often it was written since is compared, not the version: what a composite operator's first version is, nobody says.
+    """
+    facts = {fact: _asked(question, tensor) for fact, question in QUESTIONS.items()}
+    facts["dtype"] = str(tensor.dtype).partition(".")[2]
+    facts["written"] = 0 if born is None else tensor._version - born
+    grad = None if born is None else _asked(lambda tensor: tensor.grad, tensor)
+    return Look(facts, array(tensor), None if grad is None or isinstance(grad, str) else look(grad))
 
 
 def array(tensor: Any) -> np.ndarray:
     """A tensor's values; 16-bit floats as float32."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg()
+    if str(plain.dtype).endswith("complex32"):
+        return np.stack([array(plain.real), array(plain.imag)])
     if str(plain.dtype).endswith(("bfloat16", "float16")):
         plain = plain.float()
     return np.array(plain.numpy())

@@ -11,7 +11,9 @@ def differentiable(tensor: tt.Tensor) -> bool:
 
 def begin(scope: Scope) -> str:
     a = scope.pick(lambda each: each.is_floating_point() and not each.requires_grad)
-    return scope.choice(f"{a}.requires_grad_()", f"{scope.new()} = {a}.detach().requires_grad_()")
+    # A base of views is left alone: PyTorch loses gradients of those that were made before.
+    own = f"{a}.requires_grad_()" if scope[a]._version_cell is None else f"{scope.new()} = {a}.clone().requires_grad_()"
+    return scope.choice(own, f"{scope.new()} = {a}.detach().requires_grad_()")
 
 
 def backward(scope: Scope) -> str:

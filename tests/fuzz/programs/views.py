@@ -2,7 +2,7 @@
 
 import triten as tt
 
-from .scope import Scope, any_tensor, has_dims
+from .scope import Scope, any_tensor, has_dims, integral
 
 
 def sliced(scope: Scope) -> str:
@@ -38,10 +38,10 @@ def reshaped(scope: Scope) -> str:
     form = scope.choice(
         "transpose({d}, {e})", "reshape(-1)", "view(-1)", "unsqueeze({d})", "squeeze()", "squeeze({d})", "flatten()",
         "expand(2, *{a}.shape)", "permute({p})", "movedim({d}, {e})", "swapaxes({d}, {e})", "unsqueeze(0).expand(3, *{a}.shape)",
-        "view({a}.shape)", "reshape({half})", "view({half})", "expand_as({a})", "flatten(0, -1)", "mT", "T", "adjoint()",
+        "view({a}.shape)", "reshape({half})", "view({half})", "expand_as({a})", "flatten(0, -1)", "mT", "T", "mT",
         "select({d}, 0)", "select({d}, -1)", "narrow({d}, 0, 1)", "diagonal()", "diagonal(1, {d}, {e})", "unfold({d}, 2, 1)",
         "unfold({d}, 1, 2)", "alias()" if scope.chance(0) else "view_as({a})", "broadcast_to((2, *{a}.shape))", "unflatten({d}, (1, -1))",
-        "ravel()", "t()", "detach()", "detach()", "data", "real", "view(tt.{same})", "view(tt.{other})", "squeeze((0, -1))",
+        "ravel()", "t()", "detach()", "detach()", "data", "real", "view(tt.{same})" if integral(x) else "view(-1)", "view(tt.{other})" if integral(x) else "flatten()", "squeeze((0, -1))",
     )  # fmt: skip
     order = list(range(x.dim()))
     scope.rng.shuffle(order)
@@ -90,8 +90,8 @@ def complex_parts(scope: Scope) -> str:
     if scope.chance(0.5):
         a = scope.pick(lambda each: each.is_complex(), tame=False)
         return f"{scope.new()} = " + scope.choice(
-            f"{a}.real", f"{a}.imag", f"tt.view_as_real({a})", f"{a}.conj()", f"{a}.conj().imag", f"{a}.abs()", f"{a}.angle()",
-            f"{a}.resolve_conj()", f"{a}.conj().resolve_conj()", f"{a}.mH",
+            f"{a}.real", f"{a}.imag", f"tt.view_as_real({a})", f"{a}.abs()", f"{a}.angle()",
+            f"{a}.resolve_conj()", f"{a}.conj().resolve_conj()", f"{a}.conj_physical()", f"{a}.sgn()",
         )  # fmt: skip
     a = scope.pick(lambda each: each.dtype in (tt.float32, tt.float64))
     return f"{scope.new()} = " + scope.choice(f"tt.complex({a}, {a} * 2)", f"{a}.to(tt.complex64)", f"{a} * 1j")

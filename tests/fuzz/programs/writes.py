@@ -8,7 +8,11 @@ from .scope import Predicate, Scope, any_tensor, broadcasts, fits_into, has_dims
 def target(scope: Scope, fits: Predicate = any_tensor) -> str:
     """A variable to write to: seldom a leaf that requires grad, to which PyTorch refuses to write."""
     leaf = scope.chance(0.04)
-    return scope.pick(lambda each: fits(each) and (leaf or not (each.requires_grad and each.is_leaf)))
+    return scope.pick(
+        lambda each: fits(each)
+        and (leaf or not (each.requires_grad and each.is_leaf))
+        and (leaf or not each._spec.overlaps)
+    )
 
 
 def source(scope: Scope, name: str, fits: Predicate = any_tensor) -> str:
@@ -27,8 +31,8 @@ def arithmetic(scope: Scope) -> str:
     form = scope.choice(
         "{a}.add_({b})", "{a}.mul_({b})", "{a}.sub_({b}, alpha=2)", "{a}.copy_({b})", "{a} += {b}", "{a} *= {b}",
         "{a} -= {b}", "{a}.add_({n})", "{a}.mul_({n})", "{a}.copy_({b})", "{a} /= 2", "{a}.div_(2)", "{a}.add_({b}, alpha={n})",
-        "{c} = {a}.add_(1)", "{a}.set_({b})" if scope.chance(0.02) else "{a} **= 2", "{a}.addcmul_({b}, {b}, value=0.5)",
-        "{a}.lerp_({b}, 0.5)", "{a}.maximum({b}, out={a})" if scope.chance(0.1) else "{a}.mul_(0.5)", "{a}.data.add_({b})",
+        "{c} = {a}.add_(1)", "{a} **= 2", "{a}.addcmul_({b}, {b}, value=0.5)",
+        "{a}.lerp_({b}, 0.5)", "{a}.maximum({b}, out={a})" if scope.chance(0.1) else "{a}.mul_(0.5)", "{a}.detach().add_({b})",
         "{a}.detach().mul_(2)", "{a}.data.mul_(2)", "{a}.detach_()" if scope.chance(0.3) else "{a}.sub_(1)",
     )  # fmt: skip
     return str(form.format(a=a, b=b, c=scope.new() if "{c}" in form else "", n=scope.scalar()))
@@ -83,17 +87,17 @@ def into_out(scope: Scope) -> str:
     a = scope.pick(lambda each: real(each) and not (free and each.requires_grad))
     x = scope[a]
     b = scope.pick(lambda each: broadcasts(each.shape, x.shape) and not (free and each.requires_grad))
-    exact = scope.chance(0.85)
+    exact = scope.chance(0.97)
     c = scope.pick(
         lambda each: not (free and each.requires_grad)
         and (not exact or (each.shape == x.shape and tt.can_cast(x.dtype, each.dtype)))
     )
     form = scope.choice(
         "tt.add({a}, {b}, out={c})", "tt.mul({a}, 2, out={a})", "tt.sub({a}, {b}, out={c})", "tt.sin({a}, out={c})",
-        "tt.sum({a}, dim=0, out={c})", "tt.cumsum({a}, dim=0, out={c})", "tt.cat([{a}, {b}], out={c})", "tt.where({a} > 0, {a}, {b}, out={c})",
+        "tt.sum({a}.clone(), dim=0, out={c}[0])" if x.dim() else "tt.add({a}, {b}, out={c})", "tt.cumsum({a}, dim=0, out={c})", "tt.cat([{a}[:1], {b}[1:]], out={c})" if x.dim() else "tt.mul({a}, {b}, out={c})", "tt.where({a} > 0, {a}, {b}, out={c})",
         "tt.add({a}[1:], 1, out={a}[:-1])", "tt.neg({a}, out={c})", "tt.maximum({a}, {b}, out={c})", "{r} = tt.mul({a}, {b}, out={c})",
-        "tt.mm({a}, {b}, out={c})", "tt.exp({a}, out={a})", "tt.gt({a}, {b}, out={c})", "tt.amax({a}, -1, out={c})", "tt.add({a}, {a}, out={a}.mT)",
-        "tt.clamp({a}, -1, 1, out={c})", "tt.stack([{a}, {b}], out={c})", "tt.mul({a}, {b}, out={c}[:1])", "tt.abs({a}, out={a})", "tt.flip({a}, (0,))",
+        "tt.mm({a}, {a}.t(), out={c})", "tt.exp({a}, out={a})", "tt.gt({a}, {b}, out={c})", "tt.amax({a}.clone(), -1, out={c}[..., 0])" if x.dim() else "tt.add({a}, {b}, out={c})", "tt.add({a}, {a}, out={a}.mT)" if x.dim() == 2 and x.shape[0] == x.shape[1] else "tt.add({a}, {b}, out={c})",
+        "tt.clamp({a}, -1, 1, out={c})", "tt.mul({a}, {b}, out={c})", "tt.abs({a}, out={a})", "tt.flip({a}, (0,))",
     )  # fmt: skip
     return str(form.format(a=a, b=b, c=c, r=scope.new() if "{r}" in form else ""))
 
