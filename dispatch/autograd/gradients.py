@@ -22,7 +22,7 @@ from ..core.tensor_function import (
 )
 from . import engine
 from .engine import accumulate, mark_shared
-from .node import AccumulateGrad, GradientEdge, root_edge
+from .node import AccumulateGrad, GradientEdge, edge_of, root_edge
 from .reduce_to_spec import reduce_to_spec
 
 if TYPE_CHECKING:
@@ -344,7 +344,7 @@ def grad(
         grads,
         retain_graph=keep,
         create_graph=create_graph,
-        inputs=[root_edge(s) for s in sources],
+        inputs=[edge_of(s) or (AccumulateGrad(s), 0) for s in sources],  # no view made unrecorded is reached
     )
     out = []
     for position, (source, value) in enumerate(zip(sources, found, strict=True)):

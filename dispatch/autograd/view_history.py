@@ -170,6 +170,8 @@ def refresh(view: Any) -> None:
         meta = view._autograd = leaf_meta()
     cell = view._version_cell
     if not base._spec.requires_grad:
+        if meta.edge is not None and meta.edge[0].__class__ is not AccumulateGrad:
+            refuse_marked(view, "its base or another view of its base has been")
         meta.version = 0 if cell is None else cell[0]
         return
     refuse_marked(view, "its base or another view of its base has been")

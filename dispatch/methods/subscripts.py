@@ -156,6 +156,10 @@ class SubscriptMethods(_Base):
                     return
             if isinstance(index, TensorImpl) and index._spec.ndim:
                 basic, advanced = tensor, (index,)
+            elif index is False:
+                return
+            elif index is True:
+                basic = tensor.unsqueeze(0)
             elif basic is None:
                 basic, advanced = _apply(tensor, _as_tuple(index))
             if advanced is None:

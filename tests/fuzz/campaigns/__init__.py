@@ -5,6 +5,8 @@ import importlib
 from ..campaign import Campaign
 
 CAMPAIGNS = {
+    "programs": "programs:Programs",
+    "programs_compiled": "programs_compiled:CompiledPrograms",
     "planted": "planted:Planted",
 }
 """Where each campaign is: ``module:class``, beneath this folder."""

@@ -202,11 +202,11 @@ def index(scope: Scope) -> str:
         "{a}[{first}]", "{a}[{a} > 0]", "{a}.index_select({d}, tt.tensor({positive}))", "{a}[..., tt.tensor({last})]",
         "tt.take({a}, tt.tensor({flat}))", "{a}.gather({d}, {a}.argsort({d}))", "tt.take_along_dim({a}, {a}.argsort({d}), {d})",
         "{a}.masked_select({a} != 0)", "{a}.flip({d})", "{a}.roll(1, {d})", "{a}.repeat_interleave(2, {d})", "{a}.repeat(2, *[1] * ({a}.dim() - 1))",
-        "tt.nn.functional.pad({a}, (1, 0))", "{a}[None, {first}]", "{a}.tril()", "{a}.triu(1)", "{a}.diag()", "{a}.rot90()",
+        "tt.nn.functional.pad({a}, (1, 0))", "{a}.tril()", "{a}.triu(1)", "{a}.diag()", "{a}.rot90()",
         "{a}.index_fill({d}, tt.tensor({positive}), 2)", "{a}.index_add({d}, tt.tensor([0]), {a}.narrow({d}, 0, 1))",
         "{a}.index_copy({d}, tt.tensor([0]), {a}.narrow({d}, 0, 1))", "{a}.scatter({d}, {a}.argsort({d}), {a})", "{a}.scatter({d}, {a}.argsort({d}), 2)",
         "{a}.scatter_add({d}, tt.zeros_like({a}, dtype=tt.int64), {a})", "{a}.index_put((tt.tensor({first}),), tt.ones((), dtype={a}.dtype), accumulate=True)",
-        "{a}.nonzero()", "{a}.argwhere()", "{a}.unique()", "{a}.bincount()", "{a}.diff(dim={d})", "{a}.kron({a}[:1])",
+        "{a}.nonzero()", "{a}.argwhere()", "{a}.unique()", "{a}.bincount()", "{a}.diff(dim={d})",
         "{a}.scatter_reduce({d}, tt.zeros_like({a}, dtype=tt.int64), {a}, 'amax')", "{a}.select_scatter({a}.select({d}, 0), {d}, -1)",
         "{a}.slice_scatter({a}.narrow({d}, 0, 1), {d}, 0, 1)", "{a}.diagonal_scatter({a}.diagonal())",
     )  # fmt: skip

@@ -1,6 +1,7 @@
 """Statements about gradients: leaves, backward, double backward, hooks, blocks without grad."""
 
 import triten as tt
+from triten.dispatch.autograd.view_history import elements_overlap
 
 from .scope import Scope, real_float
 
@@ -50,7 +51,7 @@ def about_leaf(scope: Scope) -> str:
 
 
 def block(scope: Scope) -> str:
-    a = scope.pick(real_float)
+    a = scope.pick(lambda each: real_float(each) and not elements_overlap(each.shape, each.stride()))
     mode = scope.choice("tt.no_grad()", "tt.no_grad()", "tt.enable_grad()", "tt.set_grad_enabled(False)")
     body = scope.choice(
         "{a}.mul_(0.5)", "{n} = {a} * 2", "{n} = {a}[:1]", "{n} = {a}.view(-1)", "{n} = {a}[0]; {n}.add_(1)", "{n} = {a}.detach()",
@@ -60,4 +61,15 @@ def block(scope: Scope) -> str:
     return f"with {mode}: " + body.format(a=a, n=scope.new() if "{n}" in body else "")
 
 
-KINDS = {begin: 3, backward: 2, gradient: 2, about_leaf: 3, block: 3}
+def autocast(scope: Scope) -> str:
+    a = scope.pick(lambda each: each.dim() == 2 and each.is_floating_point())
+    body = scope.choice(
+        "{n} = {a} @ {a}.t()", "{n} = tt.nn.functional.linear({a}, {a})", "{n} = ({a} @ {a}.t()).softmax(-1)", "{n} = {a} * 2",
+        "{n} = tt.bmm({a}[None], {a}.t()[None]) + 1", "{n} = tt.nn.functional.mse_loss({a} @ {a}.t(), {a} @ {a}.t() * 0.5)",
+        "{n} = tt.mm({a}, {a}.t()).sum()",
+    )  # fmt: skip
+    enabled = ", enabled=False" if scope.chance(0.1) else ""
+    return f"with tt.autocast('cpu', dtype=tt.bfloat16{enabled}): " + body.format(a=a, n=scope.new())
+
+
+KINDS = {begin: 3, backward: 2, gradient: 2, about_leaf: 3, block: 3, autocast: 1}

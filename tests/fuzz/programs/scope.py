@@ -78,10 +78,12 @@ class Scope:
 
     Args:
         rng: what draws.
+        most_elements: larger results are undone.
     """
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, most_elements: int = MOST_ELEMENTS) -> None:
         self.rng = rng
+        self.most_elements = most_elements
         self.names: dict[str, Any] = {"tt": tt}
         self.count = 0
 
@@ -104,7 +106,7 @@ class Scope:
         Raises:
             NoOperandError: there is none.
         """
-        fitting = [name for name, value in self.tensors().items() if fits(value)]
+        fitting = [name for name, value in self.tensors().items() if _holds(fits, value)]
         while fitting:
             share = max(self.rng.random(), self.rng.random())
             name = fitting.pop(int(share * len(fitting)))
@@ -145,15 +147,22 @@ class Scope:
                 exec(text, self.names)
             except Exception as error:
                 return error
-        if any(each.numel() > MOST_ELEMENTS or each.dim() > 6 for each in self.tensors().values()):
+        if any(each.numel() > self.most_elements or each.dim() > 6 for each in self.tensors().values()):
             self.names = before
             return NoOperandError()
         return None
 
 
+def _holds(fits: Predicate, tensor: tt.Tensor) -> bool:
+    try:
+        return fits(tensor)
+    except RuntimeError:  # a view whose history is forbidden
+        return False
+
+
 def is_tame(tensor: tt.Tensor) -> bool:
     """Whether all numbers are finite and not large."""
     plain = tensor.detach()
-    if not plain.numel() or plain.dtype is tt.bool:
+    if not plain.numel() or plain.dtype in (tt.bool, tt.uint8):
         return True
-    return bool((plain.abs() <= TAME).all()) if not plain.dtype is tt.uint8 else True
+    return bool((plain.abs() <= TAME).all())

@@ -1,6 +1,7 @@
 """Statements that write: in place, through views, by index, into `out=`."""
 
 import triten as tt
+from triten.dispatch.autograd.view_history import elements_overlap
 
 from .scope import Predicate, Scope, any_tensor, broadcasts, fits_into, has_dims, inexact, real
 
@@ -11,7 +12,7 @@ def target(scope: Scope, fits: Predicate = any_tensor) -> str:
     return scope.pick(
         lambda each: fits(each)
         and (leaf or not (each.requires_grad and each.is_leaf))
-        and (leaf or not each._spec.overlaps)
+        and (leaf or not elements_overlap(each.shape, each.stride()))
     )
 
 
@@ -58,7 +59,10 @@ def set_item(scope: Scope) -> str:
     )  # fmt: skip
     value = scope.scalar()
     if scope.chance(0.5):
-        value = scope.pick(lambda each: each.numel() == 1 or fits_into(each.shape, x.shape[1:]))
+        value = scope.pick(
+            lambda each: (each.numel() == 1 or fits_into(each.shape, x.shape[1:]))
+            and not (each.requires_grad and not inexact(x))
+        )
     elif scope.chance(0.2):
         value = f"{a}[{place}]" + scope.choice("", " * 2", ".flip(0)")
     symbol = scope.choice("=", "=", "=", "+=", "*=")
@@ -96,7 +100,7 @@ def into_out(scope: Scope) -> str:
         "tt.add({a}, {b}, out={c})", "tt.mul({a}, 2, out={a})", "tt.sub({a}, {b}, out={c})", "tt.sin({a}, out={c})",
         "tt.sum({a}.clone(), dim=0, out={c}[0])" if x.dim() else "tt.add({a}, {b}, out={c})", "tt.cumsum({a}, dim=0, out={c})", "tt.cat([{a}[:1], {b}[1:]], out={c})" if x.dim() else "tt.mul({a}, {b}, out={c})", "tt.where({a} > 0, {a}, {b}, out={c})",
         "tt.add({a}[1:], 1, out={a}[:-1])", "tt.neg({a}, out={c})", "tt.maximum({a}, {b}, out={c})", "{r} = tt.mul({a}, {b}, out={c})",
-        "tt.mm({a}, {a}.t(), out={c})", "tt.exp({a}, out={a})", "tt.gt({a}, {b}, out={c})", "tt.amax({a}.clone(), -1, out={c}[..., 0])" if x.dim() else "tt.add({a}, {b}, out={c})", "tt.add({a}, {a}, out={a}.mT)" if x.dim() == 2 and x.shape[0] == x.shape[1] else "tt.add({a}, {b}, out={c})",
+        "tt.mm({a}, {a}.t(), out={c})" if x.dim() == 2 and x.shape[0] == x.shape[1] else "tt.neg({a}, out={c})", "tt.exp({a}, out={a})", "tt.gt({a}, {b}, out={c})", "tt.amax({a}.clone(), -1, out={c}[..., 0])" if x.dim() else "tt.add({a}, {b}, out={c})", "tt.add({a}, {a}, out={a}.mT)" if x.dim() == 2 and x.shape[0] == x.shape[1] else "tt.add({a}, {b}, out={c})",
         "tt.clamp({a}, -1, 1, out={c})", "tt.mul({a}, {b}, out={c})", "tt.abs({a}, out={a})", "tt.flip({a}, (0,))",
     )  # fmt: skip
     return str(form.format(a=a, b=b, c=c, r=scope.new() if "{r}" in form else ""))
