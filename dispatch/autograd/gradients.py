@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.device import CPU
 from ...runtime.local_dispatch_key_set import modes
+from ...runtime.memory_format import preserve_format, strides_for
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import api_boundary, hide_inner_frames
@@ -79,10 +80,11 @@ def ones_of(spec: TensorSpec) -> Callable[[], Tensor]:
 
 
 def zeros_of(spec: TensorSpec) -> Tensor:
-    """A contiguous tensor of zeros of this spec's sizes, dtype and device."""
+    """A tensor of zeros of this spec's sizes, dtype and device, as dense as a clone would lie."""
     from ..structured.meta.factories import filled
 
-    zeros: Tensor = filled(TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device), "zero_stub", 0)()
+    strides = strides_for(preserve_format, spec.sizes, (spec.sizes, spec.strides))
+    zeros: Tensor = filled(TensorSpec.of(spec.sizes, strides, spec.dtype, spec.device), "zero_stub", 0)()
     return zeros
 
 

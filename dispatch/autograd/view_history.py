@@ -106,13 +106,17 @@ class AsStridedBackward0(Node):
         self.hooks = None
 
     def backward(self, *grads: Any) -> Sequence[Any]:
-        spec = self.base.spec
+        from .formulas.views import as_strided_backward
+
+        spec, geometry = self.base.spec, self.geometry
+        if geometry.shows is None:
+            sizes, strides = spec.sizes, spec.strides
+            return (as_strided_backward(grads[0], sizes, strides, geometry.sizes, geometry.strides, geometry.offset),)
         if elements_overlap(spec.sizes, spec.strides):
             raise RuntimeError("as_strided backward: the base's elements overlap; clone() it first")
-        dtype = grads[0].dtype if self.geometry.shows is None else spec.dtype
-        full = grads[0].new_empty_strided(spec.sizes, spec.strides, dtype=dtype).zero_()
-        part = self.geometry.take(full)
-        if elements_overlap(self.geometry.sizes, self.geometry.strides):
+        full = grads[0].new_empty_strided(spec.sizes, spec.strides, dtype=spec.dtype).zero_()
+        part = geometry.take(full)
+        if elements_overlap(geometry.sizes, geometry.strides):
             raise RuntimeError("as_strided backward: the view's elements overlap; clone() it before using it")
         part.copy_(grads[0])
         return (full,)

@@ -71,7 +71,7 @@ class Programs(ProgramCampaign):
         if any(".view(tt." in text for text in statements):
             return OUTSIDE
         wide = in_double(statements)
-        again = self._judged(run(tt, wide), run(torch, wide, settle=True), wide)
+        again = self._judged(run(tt, wide, wide=True), run(torch, wide, settle=True, wide=True), wide)
         return again if isinstance(again, Finding) and again.kind == "wrong value" else AGREED
 
     def _judged(self, found: Record, expected: Record, statements: list[str]) -> Outcome:

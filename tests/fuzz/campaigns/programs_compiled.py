@@ -7,7 +7,6 @@ from typing import Any
 from unittest import mock
 
 import triten as tt
-from triten.compiler.host import object_code
 
 from ..campaign import AGREED, OUTSIDE, Case, Finding, Outcome
 from ..programs.execution import Record, run
@@ -15,6 +14,10 @@ from ..programs.function import Function, outcome
 from ..programs.judgement import Difference, compare_results
 from ..programs.writer import WITHOUT_GRADIENTS, WITH_BLOCKS, draw_program
 from .programs import ProgramCampaign
+
+
+LOOPS = [f"triten.compiler.host.{name}" for name in ("pointwise", "rows", "block_reductions", "single_steps")]
+"""Modules that ask whether kernels can have loops in machine code."""
 
 
 class CompiledPrograms(ProgramCampaign):
@@ -34,8 +37,8 @@ class CompiledPrograms(ProgramCampaign):
         function = Function.of(case["inputs"], body)
         with contextlib.ExitStack() as stack:
             if not case["loops"]:
-                stack.enter_context(mock.patch.object(object_code, "is_possible", lambda: False))
-                stack.enter_context(mock.patch.object(object_code, "target", lambda: None))
+                for module in LOOPS:
+                    stack.enter_context(mock.patch(f"{module}.is_possible", lambda: False))
             stack.callback(tt.compiler.reset)
             compiled: Callable[..., Any] = tt.compile(function.call)
             for call in range(2):

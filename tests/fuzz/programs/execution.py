@@ -35,7 +35,12 @@ class Record:
 
 
 def run(
-    library: Any, statements: Iterable[str], names: dict[str, Any] | None = None, *, settle: bool = False
+    library: Any,
+    statements: Iterable[str],
+    names: dict[str, Any] | None = None,
+    *,
+    settle: bool = False,
+    wide: bool = False,
 ) -> Record:
     """Run statements one by one; one that raises is recorded, and the next runs.
 
@@ -45,7 +50,15 @@ def run(
         names: variables that are there before.
         settle: ask for each variable's history after each statement. PyTorch takes a view for a leaf, to which it
             refuses to write, until it is asked.
+        wide: with float64 for the default dtype.
     """
+    if wide:
+        before = library.get_default_dtype()
+        library.set_default_dtype(library.float64)
+        try:
+            return run(library, statements, names, settle=settle)
+        finally:
+            library.set_default_dtype(before)
     record = Record()
     variables: dict[str, Any] = {"tt": library, **(names or {})}
     with warnings.catch_warnings(), np.errstate(all="ignore"):

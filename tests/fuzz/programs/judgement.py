@@ -156,6 +156,8 @@ def compare_results(found: Called, expected: Called, *, exact: bool) -> None:
         near(name, mine.values, theirs.values, theirs.facts["dtype"])
     if found.shared != expected.shared:
         raise Difference("wrong aliasing", f"one memory: {found.shared}, not {expected.shared}")
+    if "error" in expected.gradients:
+        return  # a value was written to that backward of the function needs, and not that of the graph, perhaps
     if found.gradients.keys() != expected.gradients.keys():
         raise Difference("wrong gradient", f"{found.gradients}, not {expected.gradients}")
     for name, grad in expected.gradients.items():

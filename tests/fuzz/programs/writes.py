@@ -54,7 +54,7 @@ def set_item(scope: Scope) -> str:
     x = scope[a]
     last = x.shape[-1]
     place = scope.choice(
-        "0", "-1", "1:", "::2", "..., 0", ":", "...", "[0]", f"tt.tensor([{last - 1}, 0]) * 0", f"{a} > 0", "..., ::2",
+        "0", "-1", "1:", "::2", "..., 0", ":", "...", "[0]", "tt.tensor([0])", f"{a} > 0", "..., ::2",
         f"..., tt.tensor([0, {last - 1}])", "None", ":1", "..., :1", f"tt.tensor({x.shape[0] - 1})", "0, ...", "True",
     )  # fmt: skip
     value = scope.scalar()
