@@ -111,7 +111,11 @@ class AsStridedBackward0(Node):
         spec, geometry = self.base.spec, self.geometry
         if geometry.shows is None:
             sizes, strides = spec.sizes, spec.strides
-            return (as_strided_backward(grads[0], sizes, strides, geometry.sizes, geometry.strides, geometry.offset),)
+            return (
+                as_strided_backward(
+                    grads[0], sizes, strides, geometry.sizes, geometry.strides, geometry.offset
+                ),
+            )
         if elements_overlap(spec.sizes, spec.strides):
             raise RuntimeError("as_strided backward: the base's elements overlap; clone() it first")
         full = grads[0].new_empty_strided(spec.sizes, spec.strides, dtype=spec.dtype).zero_()

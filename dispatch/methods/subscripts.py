@@ -222,6 +222,9 @@ def _write(target: Tensor, value: Any, is_tensor: bool) -> None:
         return
     sizes = target._spec.sizes
     if value._spec.sizes != sizes:
+        if not value._spec.ndim and value._spec.device is CPU and not modes:
+            target.fill_(value)
+            return
         from ..structured.meta.views import expand
 
         value = _stripped(value, len(sizes))

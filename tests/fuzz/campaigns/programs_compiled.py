@@ -2,19 +2,18 @@
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
 import triten as tt
 
 from ..campaign import AGREED, OUTSIDE, Case, Finding, Outcome
-from ..programs.execution import Record, run
+from ..programs.execution import run
 from ..programs.function import Function, outcome
 from ..programs.judgement import Difference, compare_results
-from ..programs.writer import WITHOUT_GRADIENTS, WITH_BLOCKS, draw_program
+from ..programs.writer import WITH_BLOCKS, WITHOUT_GRADIENTS, draw_program
 from .programs import ProgramCampaign
-
 
 LOOPS = [f"triten.compiler.host.{name}" for name in ("pointwise", "rows", "block_reductions", "single_steps")]
 """Modules that ask whether kernels can have loops in machine code."""
@@ -28,8 +27,8 @@ class CompiledPrograms(ProgramCampaign):
     def draw(self, rng: random.Random) -> Case:
         """A program whose statements do not raise, with or without loops in machine code for the kernels."""
         kinds = WITH_BLOCKS if rng.random() < 0.3 else WITHOUT_GRADIENTS
-        inputs, body = draw_program(rng, kinds, errors=0.0, large=0.15)
-        return {"inputs": inputs, "body": body, "loops": rng.random() < 0.7}
+        inputs, body = draw_program(rng, kinds, errors=0.0, most=14, large=0.15)
+        return {"inputs": inputs, "body": body, "loops": rng.random() < 0.3}
 
     def run(self, case: Case) -> Outcome:
         """Compare the compiled function with the function."""

@@ -1,4 +1,4 @@
-"""Programs as functions under `tt.func`: vmap beside a loop, jvp beside vjp, grad beside backward, graphs, functionalize."""
+"""Programs as functions under `tt.func`: vmap, jvp, grad, graphs, functionalize, beside what each stands for."""
 
 import random
 import warnings

@@ -92,7 +92,7 @@ def observe(library: Any, variables: dict[str, Any], record: Record, born: Mappi
     record.shared["object"] = _groups({name: id(value) for name, value in tensors.items()})
     record.shared["memory"] = _groups(
         {
-            name: value.untyped_storage().data_ptr()
+            name: _asked(lambda each: each.untyped_storage().data_ptr(), value)
             for name, value in tensors.items()
             if value.numel()
         }
@@ -114,15 +114,16 @@ def _offset(tensor: Any) -> int:
 
 QUESTIONS: dict[str, Callable[[Any], Any]] = {
     "shape": lambda tensor: tuple(tensor.shape),
-    "stride": lambda tensor: [step for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
-    if tensor.numel()
-    else None,
+    "stride": lambda tensor: (
+        [step for step, size in zip(tensor.stride(), tensor.shape, strict=True) if size > 1]
+        if tensor.numel()
+        else None
+    ),
     "storage_offset": lambda tensor: _offset(tensor) if tensor.numel() else None,
     "requires_grad": lambda tensor: tensor.requires_grad,
     "is_leaf": lambda tensor: tensor.is_leaf,
     "is_conj": lambda tensor: tensor.is_conj(),
     "is_neg": lambda tensor: tensor.is_neg(),
-    "_is_view": lambda tensor: tensor._is_view(),
     "retains_grad": lambda tensor: tensor.retains_grad,
 }
 
@@ -137,7 +138,8 @@ def _asked(question: Callable[[Any], Any], tensor: Any) -> Any:
 def look(tensor: Any, born: int | None = None) -> Look:
     """What can be seen of a tensor of either library; `born` is the version that it began with.
 
-    How often it was written since is compared, not the version: what a composite operator's first version is, nobody says.
+    How often it was written since is compared, not the version: with which one a composite's result begins is nobody's
+    business.
     """
     facts = {fact: _asked(question, tensor) for fact, question in QUESTIONS.items()}
     facts["dtype"] = str(tensor.dtype).partition(".")[2]
@@ -149,7 +151,8 @@ def look(tensor: Any, born: int | None = None) -> Look:
 def array(tensor: Any) -> np.ndarray:
     """A tensor's values; 16-bit floats as float32."""
     plain = tensor.detach().cpu().resolve_conj().resolve_neg()
-    plain = plain.clone() if plain.numel() else plain  # PyTorch's zeros without memory have no array
+    if _asked(lambda each: each.untyped_storage().data_ptr(), plain) == "RuntimeError":
+        return np.zeros(tuple(plain.shape))  # PyTorch's zeros without memory
     if str(plain.dtype).endswith("complex32"):
         return np.stack([array(plain.real), array(plain.imag)])
     if str(plain.dtype).endswith(("bfloat16", "float16")):

@@ -31,7 +31,7 @@ class Called:
     error: tuple[str, str] | None = None
     looks: dict[str, Look] = field(default_factory=dict)
     shared: list[list[str]] = field(default_factory=list)
-    gradients: dict[str, np.ndarray | None | str] = field(default_factory=dict)
+    gradients: dict[str, np.ndarray | str | None] = field(default_factory=dict)
 
 
 @dataclass
@@ -67,7 +67,9 @@ class Function:
 def assigned(text: str) -> list[str]:
     """The names that a statement assigns to."""
     code = compile(text, "<statement>", "exec")
-    return [name for name in code.co_names if name[:1] == "v" and name[1:].isdigit() and _is_stored(text, name)]
+    return [
+        name for name in code.co_names if name[:1] == "v" and name[1:].isdigit() and _is_stored(text, name)
+    ]
 
 
 def _is_stored(text: str, name: str) -> bool:
@@ -102,7 +104,7 @@ def outcome(function: Function, call: Callable[..., Any]) -> Called:
     return called
 
 
-def _gradients(results: dict[str, Any], arguments: dict[str, Any]) -> dict[str, np.ndarray | None | str]:
+def _gradients(results: dict[str, Any], arguments: dict[str, Any]) -> dict[str, np.ndarray | str | None]:
     sources = {name: value for name, value in arguments.items() if value.requires_grad and value.is_leaf}
     try:
         wanted = [

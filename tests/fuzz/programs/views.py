@@ -36,20 +36,59 @@ def reshaped(scope: Scope) -> str:
     x = scope[a]
     d, e = scope.dim(x), scope.dim(x)
     form = scope.choice(
-        "transpose({d}, {e})", "reshape(-1)", "view(-1)", "unsqueeze({d})", "squeeze()", "squeeze({d})", "flatten()",
-        "expand(2, *{a}.shape)", "permute({p})", "movedim({d}, {e})", "swapaxes({d}, {e})", "unsqueeze(0).expand(3, *{a}.shape)",
-        "view({a}.shape)", "reshape({half})", "view({half})", "expand_as({a})", "flatten(0, -1)", "mT", "T", "mT",
-        "select({d}, 0)", "select({d}, -1)", "narrow({d}, 0, 1)", "diagonal()", "diagonal(1, {d}, {e})", "unfold({d}, 2, 1)",
-        "unfold({d}, 1, 2)", "alias()" if scope.chance(0) else "view_as({a})", "broadcast_to((2, *{a}.shape))", "unflatten({d}, (1, -1))",
-        "ravel()", "t()", "detach()", "detach()", "data", "real", "view(tt.{same})" if integral(x) else "view(-1)", "view(tt.{other})" if integral(x) else "flatten()", "squeeze((0, -1))",
-    )  # fmt: skip
+        "transpose({d}, {e})",
+        "reshape(-1)",
+        "view(-1)",
+        "unsqueeze({d})",
+        "squeeze()",
+        "squeeze({d})",
+        "flatten()",
+        "expand(2, *{a}.shape)",
+        "permute({p})",
+        "movedim({d}, {e})",
+        "swapaxes({d}, {e})",
+        "unsqueeze(0).expand(3, *{a}.shape)",
+        "view({a}.shape)",
+        "reshape({half})",
+        "view({half})",
+        "expand_as({a})",
+        "flatten(0, -1)",
+        "mT",
+        "T",
+        "mT",
+        "select({d}, 0)",
+        "select({d}, -1)",
+        "narrow({d}, 0, 1)",
+        "diagonal()",
+        "diagonal(1, {d}, {e})",
+        "unfold({d}, 2, 1)",
+        "unfold({d}, 1, 2)",
+        "alias()" if scope.chance(0) else "view_as({a})",
+        "broadcast_to((2, *{a}.shape))",
+        "unflatten({d}, (1, -1))",
+        "ravel()",
+        "t()",
+        "detach()",
+        "detach()",
+        "data",
+        "real",
+        "view(tt.{same})" if integral(x) else "view(-1)",
+        "view(tt.{other})" if integral(x) else "flatten()",
+        "squeeze((0, -1))",
+    )
     order = list(range(x.dim()))
     scope.rng.shuffle(order)
     half = "2, -1" if x.numel() % 2 == 0 and x.numel() else "-1, 1"
     same = {1: "uint8", 2: "float16", 4: "int32", 8: "int64"}.get(x.dtype.itemsize, "uint8")
     text = form.format(
-        a=a, d=d, e=e, p=", ".join(map(str, order)) or "()", half=half, same=same, other=scope.choice("uint8", "int32", "int64", "float32")
-    )  # fmt: skip
+        a=a,
+        d=d,
+        e=e,
+        p=", ".join(map(str, order)) or "()",
+        half=half,
+        same=same,
+        other=scope.choice("uint8", "int32", "int64", "float32"),
+    )
     return f"{scope.new()} = {a}.{text}"
 
 
@@ -90,11 +129,20 @@ def complex_parts(scope: Scope) -> str:
     if scope.chance(0.5):
         a = scope.pick(lambda each: each.is_complex(), tame=False)
         return f"{scope.new()} = " + scope.choice(
-            f"{a}.real", f"{a}.imag", f"tt.view_as_real({a})", f"{a}.abs()", f"{a}.angle()",
-            f"{a}.resolve_conj()", f"{a}.conj().resolve_conj()", f"{a}.conj_physical()", f"{a}.sgn()",
-        )  # fmt: skip
+            f"{a}.real",
+            f"{a}.imag",
+            f"tt.view_as_real({a})",
+            f"{a}.abs()",
+            f"{a}.angle() + 0",
+            f"{a}.resolve_conj()",
+            f"{a}.conj().resolve_conj()",
+            f"{a}.conj_physical()",
+            f"{a}.sgn()",
+        )
     a = scope.pick(lambda each: each.dtype in (tt.float32, tt.float64))
-    return f"{scope.new()} = " + scope.choice(f"tt.complex({a}, {a} * 2)", f"{a}.to(tt.complex64)", f"{a} * 1j")
+    return f"{scope.new()} = " + scope.choice(
+        f"tt.complex({a}, {a} * 2)", f"{a}.to(tt.complex64)", f"{a} * 1j"
+    )
 
 
 KINDS = {sliced: 8, reshaped: 12, strided: 2, parts: 4, complex_parts: 2}

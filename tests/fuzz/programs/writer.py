@@ -8,7 +8,11 @@ from . import computations, gradients, views, writes
 from .scope import MOST_ELEMENTS, NoOperandError, Scope
 
 SHAPES = ((3, 4), (4, 4), (4,), (2, 3, 4), (1, 4), (3, 1), (), (1, 2, 3, 4), (6,), (2, 2), (0, 4), (5, 3))
-DTYPES = ("float32",) * 8 + ("float64",) * 3 + ("float16", "bfloat16", "int64", "int64", "int32", "uint8", "bool", "complex64")
+DTYPES = (
+    ("float32",) * 8
+    + ("float64",) * 3
+    + ("float16", "bfloat16", "int64", "int64", "int32", "uint8", "bool", "complex64")
+)
 LARGE_SHAPES = ((200, 300), (300,), (1, 300), (200, 1), (), (40, 5, 300), (300, 200))
 MOST_LARGE = 150_000
 MANY = 100
@@ -90,10 +94,18 @@ def _input(scope: Scope, with_grad: bool, shapes: tuple[tuple[int, ...], ...]) -
         values = [rng.randint(-250, 250) / 100 for _ in range(count)]
     if count > MANY:
         step = rng.choice((37, 101, 211))
-        made = f"((tt.arange({count}) * {step} % 501 - 250) / 100)" if dtype != "uint8" else f"(tt.arange({count}) * {step} % 10)"
+        made = (
+            f"((tt.arange({count}) * {step} % 501 - 250) / 100)"
+            if dtype != "uint8"
+            else f"(tt.arange({count}) * {step} % 10)"
+        )
         text = f"{scope.new()} = {made}.to(tt.{dtype}).reshape({shape})"
     else:
         text = f"{scope.new()} = tt.tensor({values}, dtype=tt.{dtype}).reshape({shape})"
-    if with_grad and dtype in ("float32", "float64", "float16", "bfloat16", "complex64") and rng.random() < 0.7:
+    if (
+        with_grad
+        and dtype in ("float32", "float64", "float16", "bfloat16", "complex64")
+        and rng.random() < 0.7
+    ):
         text += ".clone().requires_grad_()"  # no view, whose base would be the tensor before the reshape
     return text
