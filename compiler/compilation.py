@@ -24,7 +24,7 @@ from .capture.recording import Recording
 from .capture.unsupported import Unsupported
 from .cuda_graphs.graphed import GraphedProgram
 from .options import PLAIN_OPTIONS, Options
-from .partition import needed_for
+from .partition import is_view, needed_for
 from .passes.unread_statistics import leave_out_running_statistics
 from .schedule import Schedule
 from .training import (
@@ -297,12 +297,18 @@ def _with_gradients(
         for i, value in constants.items():
             filled[i] = value
         for i, (base, view) in parts_of_results.items():
-            filled[i] = view(filled[base])[0]
+            shown = view(filled[base])[0]
+            # All of it is another tensor all the same.
+            filled[i] = ops.alias(shown) if shown is filled[base] else shown
         for i, first in repeated.items():
             filled[i] = filled[first]
         return filled
 
     return Compilation.of(recording, tuple(schedules), run, *programs)
+
+
+def _is_view_made(result: Any) -> bool:
+    return isinstance(result, Node) and result.op == "call_function" and is_view(result)
 
 
 def _stage_function(
@@ -322,6 +328,9 @@ def _stage_function(
     results, kept_inputs, kept = recording.results, stage.kept_inputs, stage.kept
     differentiable, before = set(with_gradient), len(earlier)
     places = [*range(1, 1 + before), *(1 + before + i for i in recording.gradients or ())]
+    # A result that views what the graph made and nobody else has is a tensor of its own to whoever writes to it: a view
+    # that a custom function returns could not be written to.
+    viewing = [i for i in own if _is_view_made(recording.graph.output_node.args[0][i])]
     tangent_specs = [n.val for n in stage.graph.find_nodes(op="placeholder")[len(kept_inputs) + len(kept) :]]
 
     class Compiled(Function):
@@ -337,6 +346,8 @@ def _stage_function(
             ctx.inputs = tensors
             ctx.set_materialize_grads(True)
             ctx.mark_non_differentiable(*[made[i] for i in own if i not in differentiable])
+            for i in viewing:
+                made[i]._view_base = None
             return tuple([made[i] for i in own])
 
         @staticmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from ...dispatch.autograd.gradients import grad as gradients
@@ -105,6 +105,8 @@ class TracedFunction:
                     "the function sets the gradient of a tensor that it holds; call backward() outside"
                 )
         if not is_grad_enabled():
+            given = Identities([*handles, *tracer._constants])
+            self._refuse_made_leaves([(i, leaf) for i, leaf in enumerate(found) if _is_alone(leaf)], given)
             return tuple(found)
         return self._with_gradients(found, handles, tracer)
 
@@ -188,10 +190,7 @@ class TracedFunction:
             if isinstance(leaf, TensorImpl) and leaf._spec.requires_grad and i not in self.repeated
         ]
         given = Identities([*handles, *tracer._constants])
-        for i, leaf in enumerate(found):
-            if isinstance(leaf, Tensor) and leaf._spec.requires_grad and leaf.is_leaf and leaf not in given:
-                reason = "a result is a tensor made by the function, for which it requires gradients"
-                raise Unsupported(reason, element=self.elements[i])
+        self._refuse_made_leaves(enumerate(found), given)
         self.aliases = _aliases(found, handles)
         self.differentiable = [i for i in self.differentiable if i not in self.aliases]
         self.views = _views_of_each_other(found, self.differentiable)
@@ -222,6 +221,12 @@ class TracedFunction:
         grads = self._gradients_by_stages(outputs, wanted, tangents)
         plain = [leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf for leaf in found]
         return (*plain, *grads)
+
+    def _refuse_made_leaves(self, found: Iterable[tuple[int, Any]], given: Identities) -> None:
+        for i, leaf in found:
+            if isinstance(leaf, Tensor) and leaf._spec.requires_grad and leaf.is_leaf and leaf not in given:
+                reason = "a result is a tensor made by the function, for which it requires gradients"
+                raise Unsupported(reason, element=self.elements[i])
 
     def _gradients_by_stages(
         self, outputs: Sequence[Any], wanted: Sequence[Any], tangents: Sequence[Any]
@@ -302,6 +307,11 @@ def _aliases(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
                 raise Unsupported("a result with a gradient views a tensor that the function writes to")
             found.append(i)
     return found
+
+
+def _is_alone(leaf: Any) -> bool:
+    """Whether it is a tensor and no view, which requires grad, where nothing is recorded, as its base does."""
+    return isinstance(leaf, TensorImpl) and leaf._view_base is None
 
 
 def _views_of_each_other(results: Sequence[Any], places: Sequence[int]) -> dict[int, int]:

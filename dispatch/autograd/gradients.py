@@ -10,6 +10,7 @@ import numpy as np
 
 from ...runtime.device import CPU
 from ...runtime.local_dispatch_key_set import modes
+from ...runtime.memory_format import preserve_format, strides_for
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import api_boundary, hide_inner_frames
@@ -22,7 +23,7 @@ from ..core.tensor_function import (
 )
 from . import engine
 from .engine import accumulate, mark_shared
-from .node import AccumulateGrad, GradientEdge, root_edge
+from .node import AccumulateGrad, GradientEdge, edge_of, root_edge
 from .reduce_to_spec import reduce_to_spec
 
 if TYPE_CHECKING:
@@ -79,10 +80,11 @@ def ones_of(spec: TensorSpec) -> Callable[[], Tensor]:
 
 
 def zeros_of(spec: TensorSpec) -> Tensor:
-    """A contiguous tensor of zeros of this spec's sizes, dtype and device."""
+    """A tensor of zeros of this spec's sizes, dtype and device, as dense as a clone would lie."""
     from ..structured.meta.factories import filled
 
-    zeros: Tensor = filled(TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device), "zero_stub", 0)()
+    strides = strides_for(preserve_format, spec.sizes, (spec.sizes, spec.strides))
+    zeros: Tensor = filled(TensorSpec.of(spec.sizes, strides, spec.dtype, spec.device), "zero_stub", 0)()
     return zeros
 
 
@@ -344,13 +346,15 @@ def grad(
         grads,
         retain_graph=keep,
         create_graph=create_graph,
-        inputs=[root_edge(s) for s in sources],
+        inputs=[edge_of(s) or (AccumulateGrad(s), 0) for s in sources],  # no view made unrecorded is reached
     )
     out = []
     for position, (source, value) in enumerate(zip(sources, found, strict=True)):
         if value is None:
             if materialize_grads:
                 value = zeros_of(source._spec)
+                if create_graph:
+                    value.requires_grad_()
             elif not allow_unused:
                 raise RuntimeError(
                     f"The differentiated Tensor at index {position} appears to not have been used in the graph. Set "

@@ -30,8 +30,9 @@ def check_inplace(tensor: TensorImpl) -> None:
         if meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad":
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     else:
-        meta = (base if base._spec.requires_grad else tensor)._autograd
-        if meta is not None and (meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad"):
+        # A base that requires no grad is a leaf, too: the history of a view of it has nowhere to go.
+        meta = base._autograd if base._spec.requires_grad else None
+        if meta is None or meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad":
             raise RuntimeError(
                 "a view of a leaf Variable that requires grad is being used in an in-place operation."
             )

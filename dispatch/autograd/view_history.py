@@ -106,13 +106,21 @@ class AsStridedBackward0(Node):
         self.hooks = None
 
     def backward(self, *grads: Any) -> Sequence[Any]:
-        spec = self.base.spec
+        from .formulas.views import as_strided_backward
+
+        spec, geometry = self.base.spec, self.geometry
+        if geometry.shows is None:
+            sizes, strides = spec.sizes, spec.strides
+            return (
+                as_strided_backward(
+                    grads[0], sizes, strides, geometry.sizes, geometry.strides, geometry.offset
+                ),
+            )
         if elements_overlap(spec.sizes, spec.strides):
             raise RuntimeError("as_strided backward: the base's elements overlap; clone() it first")
-        dtype = grads[0].dtype if self.geometry.shows is None else spec.dtype
-        full = grads[0].new_empty_strided(spec.sizes, spec.strides, dtype=dtype).zero_()
-        part = self.geometry.take(full)
-        if elements_overlap(self.geometry.sizes, self.geometry.strides):
+        full = grads[0].new_empty_strided(spec.sizes, spec.strides, dtype=spec.dtype).zero_()
+        part = geometry.take(full)
+        if elements_overlap(geometry.sizes, geometry.strides):
             raise RuntimeError("as_strided backward: the view's elements overlap; clone() it before using it")
         part.copy_(grads[0])
         return (full,)
@@ -170,6 +178,8 @@ def refresh(view: Any) -> None:
         meta = view._autograd = leaf_meta()
     cell = view._version_cell
     if not base._spec.requires_grad:
+        if meta.edge is not None and meta.edge[0].__class__ is not AccumulateGrad:
+            refuse_marked(view, "its base or another view of its base has been")
         meta.version = 0 if cell is None else cell[0]
         return
     refuse_marked(view, "its base or another view of its base has been")

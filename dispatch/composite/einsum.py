@@ -125,7 +125,7 @@ def einsum(equation: str, tensors: Sequence[Tensor], path: Sequence[int] | None)
         right = pending.pop(high)
         left = pending.pop(low)
         needed = {*parsed.output, *(label for _, labels in pending for label in labels)}
-        pending.append(_contract(left, right, needed, sizes))
+        pending.append(_contract(left, right, needed, parsed.output))
     (x, labels) = pending[0]
     x, labels = _summed(x, labels, set(parsed.output))
     present = [label for label in parsed.output if label in labels]
@@ -175,16 +175,28 @@ def _summed(x: Tensor, labels: tuple[Any, ...], needed: set[Any]) -> tuple[Tenso
     dims = [d for d, label in enumerate(labels) if label not in needed]
     if not dims:
         return x, labels
-    return ops.sum(x, dims), tuple(label for label in labels if label in needed)
+    sizes = x._spec.sizes
+    # The sum of one number is the number: in its own dtype, which a sum of integers has not.
+    for d in [d for d in reversed(dims) if x._spec.sizes[d] == 1]:
+        x = x.squeeze(d)
+    left = tuple(label for d, label in enumerate(labels) if d not in dims or sizes[d] != 1)
+    dims = [d for d, label in enumerate(left) if label not in needed]
+    return (ops.sum(x, dims) if dims else x), tuple(label for label in labels if label in needed)
 
 
 def _contract(
     left: tuple[Tensor, tuple[Any, ...]],
     right: tuple[Tensor, tuple[Any, ...]],
     needed: set[Any],
-    sizes: dict[Any, int],
+    output: Sequence[Any],
 ) -> tuple[Tensor, tuple[Any, ...]]:
     """Two operands as one: summed where nobody else has the label, one product of matrices for the rest."""
+    # What comes first in the output is made the rows, so that the product lies as the output does.
+    own = [[output.index(label) for label in labels if label in output] for labels in (
+        [label for label in left[1] if label not in right[1]], [label for label in right[1] if label not in left[1]]
+    )]  # fmt: skip
+    if own[0] and own[1] and max(own[1]) < min(own[0]):
+        left, right = right, left
     (a, la), (b, lb) = left, right
     a, la = _summed(a, la, needed | set(lb))
     b, lb = _summed(b, lb, needed | set(la))

@@ -114,7 +114,10 @@ def stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def stack_out(tensors: Sequence[Tensor], dim: int, out: Tensor) -> Tensor:
-    """`torch.stack` into a tensor."""
+    """`torch.stack` into a tensor, which is none of them."""
+    for each in tensors:
+        if shares_memory(out, each):
+            check_no_overlap(out, each)
     return _joined_into("stack", out, stack(tensors, dim))
 
 
@@ -499,11 +502,11 @@ def rot90(self: Tensor, k: int, dims: Sequence[int]) -> Tensor:
         wrap_dim(d, rank)
     turns = k % 4
     if turns == 1:
-        return self.flip((b,)).transpose(a, b)
+        return self.flip((b,)).transpose_(a, b)
     if turns == 2:
         return self.flip((a, b))
     if turns == 3:
-        return self.flip((a,)).transpose(a, b)
+        return self.flip((a,)).transpose_(a, b)
     return self.clone(memory_format=contiguous_format)
 
 

@@ -338,8 +338,11 @@ def complex_(real: Tensor, imag: Tensor) -> Tensor:
     leading = imag if real._spec.numel < parts[0]._spec.numel else real
     order = outermost_first(leading._spec) if leading._spec.ndim == parts[0]._spec.ndim else None
     if order is None:
-        return ops.view_as_complex(ops.stack(parts, -1))
-    return restored(ops.view_as_complex(ops.stack([part.permute(order) for part in parts], -1)), order)
+        made = ops.view_as_complex(ops.stack(parts, -1))
+    else:
+        made = restored(ops.view_as_complex(ops.stack([part.permute(order) for part in parts], -1)), order)
+    made._view_base = None  # nobody sees the pairs that it was made of
+    return made
 
 
 def complex_out(real: Tensor, imag: Tensor, out: Tensor) -> Tensor:

@@ -223,7 +223,7 @@ def adjoint(self: Tensor) -> Tensor:
         raise RuntimeError(
             f"tensor.adjoint() is only supported on matrices or batches of matrices. Got {rank}-D tensor."
         )
-    turned = self.transpose(-2, -1) if rank else self.alias()
+    turned = self.transpose(-2, -1) if rank else self
     return turned.conj() if self._spec.dtype.is_complex else turned
 
 

@@ -170,7 +170,10 @@ class AutogradMethods(_Base):
         meta: AutogradMeta | None = self._autograd
         if meta is None:
             return None
-        if meta.grad is None and not (self.is_leaf or self.retains_grad):
+        edge = meta.edge
+        # As it is known now: to ask a view that may not be written to for its history would raise.
+        is_made = edge is not None and edge[0].__class__ is not AccumulateGrad and self._spec.requires_grad
+        if meta.grad is None and is_made and not getattr(meta, "retains_grad", False):
             warnings.warn(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute "
                 "won't be populated during autograd.backward(). If you indeed want the .grad field to be populated "
@@ -393,7 +396,7 @@ class AutogradMethods(_Base):
     @property
     def retains_grad(self) -> bool:
         """Whether `retain_grad` was called on this non-leaf."""
-        return not self.is_leaf and getattr(self._autograd, "retains_grad", False)
+        return getattr(self._autograd, "retains_grad", False) and not self.is_leaf
 
     def _is_view(self) -> bool:
         return self._view_base is not None

@@ -282,7 +282,7 @@ class ConversionMethods(_Base):
         """The tensor with its last two dimensions swapped. Raises RuntimeError for a vector."""
         tensor: Tensor = self  # type: ignore[assignment]
         self._check_matrix("mT")
-        return tensor.transpose(-2, -1) if self._spec.ndim else tensor.alias()
+        return tensor.transpose(-2, -1) if self._spec.ndim else tensor
 
     @property
     def H(self) -> Tensor:

@@ -156,6 +156,10 @@ class SubscriptMethods(_Base):
                     return
             if isinstance(index, TensorImpl) and index._spec.ndim:
                 basic, advanced = tensor, (index,)
+            elif index is False:
+                return
+            elif index is True:
+                basic = tensor.unsqueeze(0)
             elif basic is None:
                 basic, advanced = _apply(tensor, _as_tuple(index))
             if advanced is None:
@@ -218,6 +222,9 @@ def _write(target: Tensor, value: Any, is_tensor: bool) -> None:
         return
     sizes = target._spec.sizes
     if value._spec.sizes != sizes:
+        if not value._spec.ndim and value._spec.device is CPU and not modes:
+            target.fill_(value)
+            return
         from ..structured.meta.views import expand
 
         value = _stripped(value, len(sizes))

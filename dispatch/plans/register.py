@@ -90,11 +90,14 @@ def _serve(stub: str, device_type: str) -> None:
 on_register.append(_serve)
 
 
+UNTRACKED = {"view.dtype"}
+"""Views that autograd knows nothing of, as PyTorch's: they have no base, as what `detach` gives."""
+
+
 def view(name: str, geometry: GeometryFunction) -> None:
     """Register a view operator for every backend."""
-    _impl(
-        name, _EXPLICIT, KernelFunction(None, planner=ViewKernel(geometry), source="view geometry", leaf=True)
-    )
+    kernel = ViewKernel(geometry, tracked=name not in UNTRACKED)
+    _impl(name, _EXPLICIT, KernelFunction(None, planner=kernel, source="view geometry", leaf=True))
 
 
 def planner(name: str, key: str, plan: Planner) -> None:

@@ -334,10 +334,19 @@ def clamp_one(meta: MetaBase, self: TensorSpec, bound: PromotedOperand) -> None:
 
 
 def clamp_to(meta: MetaBase, self: TensorSpec, bounds: Sequence[Any]) -> None:
-    """An input and its bounds, promoted together; complex numbers have no order."""
+    """An input and its bounds, promoted together; complex numbers have no order.
+
+    With numbers for bounds it is an operator of one input, whose output has its promoted dtype.
+    """
     if any(dtype_of(o).is_complex for o in (self, *bounds)):
         raise NotImplementedError("clamp is not supported for complex types")
-    meta.build(promoting(meta, [self, *bounds]))
+    iterator = promoting(meta, [self, *bounds])
+    out = meta.maybe_get_output()
+    if out is not None and not any(isinstance(o, TensorSpec) for o in bounds):
+        common = iterator.common_dtype
+        if out.dtype is not common:
+            raise RuntimeError(f"Found dtype {out.dtype.scalar_name} but expected {common.scalar_name}")
+    meta.build(iterator)
 
 
 def where(meta: MetaBase, condition: TensorSpec, self: PromotedOperand, other: PromotedOperand) -> None:
@@ -371,7 +380,7 @@ def both_numbers(self: PromotedOperand, other: PromotedOperand) -> bool:
 
 
 def lerp(meta: MetaBase, self: TensorSpec, end: TensorSpec, weight: PromotedOperand) -> None:
-    """A start, an end and a weight, all of one floating or complex dtype."""
+    """A start, an end and a weight, all of one floating or complex dtype; a weight of no dimension has any."""
     if self.dtype is not end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype.name} for `end` but got dtype {end.dtype.name}")
     if isinstance(weight, TensorSpec):

@@ -5,7 +5,7 @@ Each leaves the wrapped dimension in ``extra["dim"]``, or None for everything.
 
 from __future__ import annotations
 
-from ....runtime.memory_format import dense_strides_like
+from ....runtime.memory_format import preserve_format, strides_for
 from ....runtime.scalar_type import bool_, int64
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
@@ -18,7 +18,7 @@ def sort(meta: MetaBase, self: TensorSpec, dim: int, descending: bool) -> None:
     meta.extra["dim"] = wrap_dim(dim, self.ndim)
     if self.dtype.is_complex:
         raise RuntimeError(" Sort does not support complex dtypes on CPU")
-    strides = dense_strides_like(self.sizes, self.strides)
+    strides = strides_for(preserve_format, self.sizes, (self.sizes, self.strides))
     meta.set_output_raw_strided(0, self.sizes, strides, dtype=self.dtype)
     meta.set_output_raw_strided(1, self.sizes, strides, dtype=int64)
 

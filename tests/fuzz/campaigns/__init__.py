@@ -8,6 +8,11 @@ CAMPAIGNS = {
     "samples": "samples:Samples",
     "samples_meta": "samples:SamplesOnMeta",
     "samples_cuda": "samples:SamplesOnCuda",
+    "programs": "programs:Programs",
+    "programs_compiled": "programs_compiled:CompiledPrograms",
+    "programs_transformed": "programs_transformed:TransformedPrograms",
+    "programs_interpreted": "programs_on_cuda:InterpretedPrograms",
+    "programs_emulated": "programs_on_cuda:EmulatedPrograms",
     "planted": "planted:Planted",
 }
 """Where each campaign is: ``module:class``, beneath this folder."""

@@ -1,0 +1,100 @@
+"""Whole programs of drawn statements, by triten and by PyTorch: every variable and error is compared."""
+
+import random
+from collections.abc import Iterator
+from typing import ClassVar
+
+import triten as tt
+
+from ..campaign import AGREED, KNOWN, OUTSIDE, REFUSED_ALIKE, Campaign, Case, Finding, Outcome
+from ..programs.execution import Record, as_json, from_json, run
+from ..programs.judgement import Difference, Known, compare, in_double
+from ..programs.writer import draw_program
+
+NAMES = ("triten", "PyTorch")
+
+
+class ProgramCampaign(Campaign):
+    """What campaigns over programs have in common: a case is the statements that make inputs, and those after them."""
+
+    limit: ClassVar[float] = 60.0
+
+    def draw(self, rng: random.Random) -> Case:
+        """A program."""
+        inputs, body = draw_program(rng)
+        return {"inputs": inputs, "body": body}
+
+    def smaller(self, case: Case) -> Iterator[Case]:
+        """Without a half of the statements, a quarter, and so on, the last ones first; then without an input."""
+        body = case["body"]
+        size = max(1, len(body) // 2)
+        while True:
+            for start in range(len(body) - size, -1, -size):
+                yield {**case, "body": body[:start] + body[start + size :]}
+            if size == 1:
+                break
+            size //= 2
+        for number in range(len(case["inputs"])):
+            yield {**case, "inputs": case["inputs"][:number] + case["inputs"][number + 1 :]}
+
+    def family(self, case: Case, finding: Finding) -> str:
+        """Numbers and names of variables apart, the message; of values, that they differ."""
+        if finding.kind == "wrong value":
+            return finding.kind
+        return super().family(case, finding)
+
+    def describe(self, case: Case) -> str:
+        """The program."""
+        return "\n".join(["import triten as tt", *case["inputs"], *case["body"]])
+
+
+class Programs(ProgramCampaign):
+    """triten's CPU against PyTorch's."""
+
+    name = "programs"
+    needs_oracle = True
+
+    def run(self, case: Case) -> Outcome:
+        """Compare what the two did, statement by statement and variable by variable.
+
+        Numbers that differ are those of programs in narrow dtypes, unless they differ in float64, too: rounding may
+        grow, and a step of a rounded number fall on the other side.
+        """
+        import torch
+
+        torch.set_num_threads(1)
+        statements = [*case["inputs"], *case["body"]]
+        found, expected = run(tt, statements), run(torch, statements, settle=True)
+        outcome = self._judged(found, expected, statements)
+        if not (isinstance(outcome, Finding) and outcome.kind == "wrong value"):
+            return outcome
+        if any(".view(tt." in text for text in statements):
+            return OUTSIDE
+        wide = in_double(statements)
+        again = self._judged(run(tt, wide, wide=True), run(torch, wide, settle=True, wide=True), wide)
+        return again if isinstance(again, Finding) and again.kind == "wrong value" else AGREED
+
+    def _judged(self, found: Record, expected: Record, statements: list[str]) -> Outcome:
+        try:
+            compare(found, expected, NAMES, statements)
+        except Known:
+            return KNOWN
+        except Difference as difference:
+            return Finding(difference.kind, str(difference))
+        return REFUSED_ALIKE if found.errors else AGREED
+
+    def record(self, case: Case) -> Case:
+        """With what PyTorch did."""
+        import torch
+
+        expected = run(torch, [*case["inputs"], *case["body"]], settle=True)
+        return {**case, "expected": as_json(expected)}
+
+    def replay(self, case: Case) -> Outcome:
+        """Compare with what PyTorch did then."""
+        statements = [*case["inputs"], *case["body"]]
+        return self._judged(run(tt, statements), from_json(case["expected"]), statements)
+
+    def judge_death(self, case: Case, finding: Finding) -> Outcome:
+        """A worker that died in PyTorch says nothing about triten."""
+        return OUTSIDE if "site-packages/torch/" in finding.message else finding

@@ -1,0 +1,59 @@
+"""Programs as functions, compiled and run eagerly: results to the bit, gradients, writes to arguments."""
+
+import contextlib
+import random
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+import triten as tt
+
+from ..campaign import AGREED, OUTSIDE, Case, Finding, Outcome
+from ..programs.execution import run
+from ..programs.function import Function, outcome
+from ..programs.judgement import Difference, compare_results
+from ..programs.writer import WITH_BLOCKS, WITHOUT_GRADIENTS, draw_program
+from .programs import ProgramCampaign
+
+LOOPS = [f"triten.compiler.host.{name}" for name in ("pointwise", "rows", "block_reductions", "single_steps")]
+"""Modules that ask whether kernels can have loops in machine code."""
+
+
+class CompiledPrograms(ProgramCampaign):
+    """`tt.compile` of a program beside the program, twice: the second call runs the graph of the first."""
+
+    name = "programs_compiled"
+
+    def draw(self, rng: random.Random) -> Case:
+        """A program whose statements do not raise, with or without loops in machine code for the kernels."""
+        kinds = WITH_BLOCKS if rng.random() < 0.3 else WITHOUT_GRADIENTS
+        inputs, body = draw_program(rng, kinds, errors=0.0, most=14, large=0.15)
+        return {"inputs": inputs, "body": body, "loops": rng.random() < 0.3}
+
+    def run(self, case: Case) -> Outcome:
+        """Compare the compiled function with the function."""
+        body = what_runs(case["inputs"], case["body"])
+        function = Function.of(case["inputs"], body)
+        with contextlib.ExitStack() as stack:
+            if not case["loops"]:
+                for module in LOOPS:
+                    stack.enter_context(mock.patch(f"{module}.is_possible", lambda: False))
+            stack.callback(tt.compiler.reset)
+            compiled: Callable[..., Any] = tt.compile(function.call)
+            for call in range(2):
+                expected = outcome(function, function.call)
+                if expected.error:
+                    return OUTSIDE
+                found = outcome(function, compiled)
+                try:
+                    compare_results(found, expected, exact=True)
+                except Difference as difference:
+                    return Finding(difference.kind, f"call {call}: {difference}")
+        return AGREED
+
+
+def what_runs(inputs: list[str], body: list[str]) -> list[str]:
+    """The statements that do not raise and whose variables are there."""
+    record = run(tt, [*inputs, *body])
+    passed = set(record.errors) | record.passed_over
+    return [text for number, text in enumerate(body, len(inputs)) if number not in passed]

@@ -1,0 +1,136 @@
+"""Programs as functions under `tt.func`: vmap, jvp, grad, graphs, functionalize, beside what each stands for."""
+
+import random
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import triten as tt
+
+from ..campaign import AGREED, OUTSIDE, Case, Finding, Outcome
+from ..programs.execution import array
+from ..programs.function import Function
+from ..programs.judgement import Difference, in_double, near
+from ..programs.writer import WITHOUT_GRADIENTS, draw_program
+from .programs import ProgramCampaign
+from .programs_compiled import what_runs
+
+REFUSALS = (RuntimeError, NotImplementedError)
+"""What a transform may say of a program that it does not take: reads of values, shapes that depend on them."""
+
+
+class TransformedPrograms(ProgramCampaign):
+    """Each transform of one program, in float64."""
+
+    name = "programs_transformed"
+
+    def draw(self, rng: random.Random) -> Case:
+        """A program whose statements do not raise, over inputs without gradients."""
+        inputs, body = draw_program(rng, WITHOUT_GRADIENTS, grad=0.0, errors=0.0, most=12)
+        return {"inputs": inputs, "body": body}
+
+    def run(self, case: Case) -> Outcome:
+        """Compare each transform with what it stands for."""
+        inputs = in_double(case["inputs"])
+        body = what_runs(inputs, in_double(case["body"]))
+        function = Function.of(inputs, body)
+        arguments = function.arguments()
+        places = [i for i, value in enumerate(arguments.values()) if value.is_floating_point()]
+        if not places:
+            return OUTSIDE
+        place = places[0]
+
+        def of_one(x: tt.Tensor) -> tuple[tt.Tensor, ...]:
+            given = list(function.arguments().values())
+            given[place] = x.clone()
+            made = function.call(*given)
+            return tuple(v for v in made.values() if isinstance(v, tt.Tensor) and v.is_floating_point())
+
+        x = list(arguments.values())[place]
+        taken = 0
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            for name, check in CHECKS.items():
+                try:
+                    check(of_one, x)
+                    taken += 1
+                except Difference as difference:
+                    return Finding(f"{difference.kind} of {name}", str(difference))
+                except REFUSALS:
+                    continue
+        return AGREED if taken else OUTSIDE
+
+
+Computes = Callable[[tt.Tensor], tuple[tt.Tensor, ...]]
+
+
+def _alike(found: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
+    if len(found) != len(expected):
+        raise Difference("wrong type", f"{len(found)} results, not {len(expected)}")
+    for number, (mine, theirs) in enumerate(zip(found, expected, strict=True)):
+        if (mine.dtype, mine.shape) != (theirs.dtype, theirs.shape):
+            raise Difference(
+                "wrong type",
+                f"result {number}: {mine.dtype} {tuple(mine.shape)}, not {theirs.dtype} {tuple(theirs.shape)}",
+            )
+        near(f"result {number}", array(mine), array(theirs), str(theirs.dtype).partition(".")[2])
+
+
+def check_vmap(function: Computes, x: tt.Tensor) -> None:
+    """A batch at once beside its examples one by one."""
+    batch = tt.stack([x, x * 0.5, x + 0.25])
+    found = tt.vmap(function)(batch)
+    each = [function(one) for one in batch.unbind(0)]
+    _alike(found, tuple(tt.stack(parts) for parts in zip(*each, strict=True)))
+
+
+def _smooth(function: Computes) -> Callable[[tt.Tensor], tt.Tensor]:
+    def total(x: tt.Tensor) -> tt.Tensor:
+        parts = [v.double().sum() for v in function(x)]
+        return sum(parts[1:], parts[0]) if parts else (x * 0).sum()
+
+    return total
+
+
+def check_grad(function: Computes, x: tt.Tensor) -> None:
+    """`tt.func.grad` beside backward."""
+    total = _smooth(function)
+    found = tt.func.grad(total)(x)
+    leaf = x.clone().requires_grad_()
+    value = total(leaf)
+    expected = tt.autograd.grad(value, leaf, materialize_grads=True)[0] if value.requires_grad else x * 0
+    _alike((found,), (expected,))
+
+
+def check_jvp(function: Computes, x: tt.Tensor) -> None:
+    """`tt.func.jvp` beside `tt.func.vjp`: both give one directional derivative."""
+    total = _smooth(function)
+    direction = (x * 3 + 1).sin()
+    value, forward = tt.func.jvp(total, (x,), (direction,))
+    again, backward = tt.func.vjp(total, x)
+    _alike((value,), (again,))
+    (gradient,) = backward(tt.ones_like(again))
+    _alike((forward,), ((gradient * direction).sum(),))
+
+
+def check_functionalize(function: Computes, x: tt.Tensor) -> None:
+    """A program without its writes and views."""
+    _alike(tt.func.functionalize(function)(x), function(x))
+
+
+def check_graph(function: Computes, x: tt.Tensor) -> None:
+    """A program as a graph of operators, with writes and without."""
+    expected = function(x)
+    _alike(tt.func.make_graph(function)(x)(x), expected)
+    _alike(tt.func.make_graph(tt.func.functionalize(function))(x)(x), expected)
+
+
+CHECKS: dict[str, Callable[[Computes, tt.Tensor], None]] = {
+    "vmap": check_vmap,
+    "grad": check_grad,
+    "jvp": check_jvp,
+    "functionalize": check_functionalize,
+    "graph": check_graph,
+}
