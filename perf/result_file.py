@@ -44,7 +44,10 @@ def read_result(path: Path) -> dict[str, Any]:
     """All sections of a file; nothing where there is none. Raises ValueError for a file that is no result."""
     if not path.exists():
         return {}
-    found = json.loads(path.read_text())
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: damaged, or no result file: not JSON: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{path}: expected a JSON object of sections, got {type(found).__name__}")
     return found

@@ -53,7 +53,7 @@ class Cache:
         """The result, or None; a damaged file counts as none."""
         try:
             found = json.loads(self._path(key).read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
 

@@ -209,8 +209,8 @@ def test_a_damaged_entry_of_the_cache_counts_as_none(tmp_path):
     cache.put("ab", {"registers": 40})
     assert cache.get("ab") == {"registers": 40}
     (entry,) = tmp_path.glob("*/*.json")
-    for damaged in ("", "{ damaged", "[1]"):
-        entry.write_text(damaged)
+    for damaged in (b"", b"{ damaged", b"[1]", b"\xff", b"[" * 100_000, b"1" * 5000):
+        entry.write_bytes(damaged)
         assert cache.get("ab") is None
     cache.put("ab", {"registers": 41})
     assert cache.get("ab") == {"registers": 41}

@@ -46,7 +46,12 @@ UNLOOKED = 1 / 16
 NOTED_EVERY = 3600.0
 """Seconds between two notes of an entry's use, and the age at which another writer's temporary file is an orphan."""
 
-_HEADER_FIELDS = sorted(f.name for f in dataclasses.fields(KernelBinary) if f.name not in ("cubin", "asm"))
+_HEADER_KINDS = {
+    name: tuple if hint.startswith("tuple") else {"str": str, "int": int, "bool": bool}[hint]
+    for name, hint in ((f.name, str(f.type)) for f in dataclasses.fields(KernelBinary))
+    if name not in ("cubin", "asm")
+}
+_HEADER_FIELDS = sorted(_HEADER_KINDS)
 
 
 class CubinStore:
@@ -177,11 +182,20 @@ def unpack(key: str, data: bytes) -> KernelBinary | None:
     if data[: len(MAGIC)] != MAGIC or hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
         return None
     end = 4 + int.from_bytes(body[:4], "little")
-    header: dict[str, Any] = json.loads(bytes(body[4:end]))
-    if header.pop("key") != key or sorted(header) != _HEADER_FIELDS:
+    try:
+        header: Any = json.loads(bytes(body[4:end]))
+    except (ValueError, RecursionError):
         return None
-    lists = {name: tuple(value) for name, value in header.items() if isinstance(value, list)}
-    return KernelBinary(cubin=bytes(body[end:]), asm={}, **{**header, **lists})
+    if not isinstance(header, dict) or header.pop("key", None) != key or sorted(header) != _HEADER_FIELDS:
+        return None
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in header.items()}
+    if any(type(value) is not _HEADER_KINDS[name] for name, value in values.items()):
+        return None
+    if not all(isinstance(each, str) for each in values["parameter_types"]):
+        return None
+    if not all(isinstance(each, dict) for each in values["tensor_maps"]):
+        return None
+    return KernelBinary(cubin=bytes(body[end:]), asm={}, **values)
 
 
 def default_directory() -> Path:
