@@ -16,6 +16,7 @@
 #   make aot          every kernel compiled for sm_80, sm_90 and sm_100 (cards by name) and held to its budget; needs no GPU
 #   make conformance  every operator of PyTorch's database against PyTorch; CONFORMANCE_ARGS="errors --ops add" picks some
 #   make programs     other people's programs for PyTorch, under both; docs/programs.md. PROGRAMS_ARGS="--only timm" picks some
+#   make fuzz         campaigns that look for faults with drawn cases; SECONDS=600 SEED=2 CAMPAIGNS=samples; docs/fuzzing.md
 #   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some
 #   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
 #   make emulate      the same check without a GPU: compiled kernels executed on the CPU; EMULATE_ARGS=--first-pass is quick
@@ -40,6 +41,9 @@ ROWS ?=
 DOCS_ARGS ?=
 BENCH_ARGS ?=
 CONFORMANCE_ARGS ?=
+SECONDS ?= 60
+CAMPAIGNS ?=
+FUZZ_ARGS ?=
 PROGRAMS ?= .programs
 PROGRAMS_ARGS ?=
 MATRIX_ARGS ?=
@@ -72,7 +76,7 @@ DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
 .PHONY: demo environment test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
-	gpu-check emulate planted-faults rehearse gpu-bench conformance programs triton-matrix clean
+	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs triton-matrix clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -195,6 +199,12 @@ gpu-bench:
 conformance: $(ORACLE)/.installed
 	$(if $(strip $(CUDA)),,TRITEN_CUDA=interpret TRITON_INTERPRET=1) \
 		$(ORACLE)/bin/python -P -m triten.tests.conformance $(CONFORMANCE_ARGS)
+
+# With the oracle's environment, which `make conformance` makes, for the campaigns that need it. Whatever its Python, each
+# worker gets this checkout.
+fuzz: $(TEST_READY)
+	$(RUN) -m triten.tests.fuzz $(CAMPAIGNS) --seconds $(SECONDS) --seed $(or $(SEED),1) \
+		$(if $(wildcard $(ORACLE)/bin/python),--oracle $(ORACLE)/bin/python) $(FUZZ_ARGS)
 
 # Both libraries import the same packages, from a folder of their own: none brings PyTorch along.
 programs: $(DEMO_READY) $(ORACLE)/.installed $(PROGRAMS)/.installed
