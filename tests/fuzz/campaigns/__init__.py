@@ -8,6 +8,7 @@ CAMPAIGNS = {
     "samples": "samples:Samples",
     "samples_meta": "samples:SamplesOnMeta",
     "samples_cuda": "samples:SamplesOnCuda",
+    "files": "files:Files",
     "planted": "planted:Planted",
 }
 """Where each campaign is: ``module:class``, beneath this folder."""

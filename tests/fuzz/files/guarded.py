@@ -240,7 +240,7 @@ def _of_tensor(tensor):
     if tensor.is_meta or tensor.is_quantized or tensor.device.type != "cpu":
         return head
     plain = tensor.detach()
-    storage = np.asarray(plain.untyped_storage().host_array()).view(np.uint8)
+    storage = plain.untyped_storage().bytes_on_host()
     if storage.size < MOST_ELEMENTS:
         head += f" over {int(storage.sum(dtype=np.int64))}"
     if plain.numel() > MOST_ELEMENTS:

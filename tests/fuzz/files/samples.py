@@ -3,6 +3,7 @@
 A sample is a dict of files by name; most have one. Samples are made when they are first asked for.
 """
 
+import base64
 import functools
 import io
 import json
@@ -21,6 +22,7 @@ from triten.runtime.cuda.triton.compile import KernelBinary
 from triten.runtime.cuda.triton.cubin_store import pack
 from triten.runtime.cuda.triton.kernel_archive import KernelArchive
 from triten.safetensors import save as save_safetensors
+from triten.tests.fuzz.files.parts import CheckpointMetadata
 from triten.tests.serialization.test_legacy_files import STORAGE, TENSORS
 from triten.triton_kernels.tuning.entry import Entry
 
@@ -154,7 +156,13 @@ def checkpoints():
     with tempfile.TemporaryDirectory() as folder:
         checkpoint.save(state(), checkpoint_id=folder, no_dist=True)
         found = _folder(folder)
-    return {"state": found}
+    # Each save gives its files names of their own.
+    (old,) = (name for name in found if name.endswith(".safetensors"))
+    new = "__0_0-" + "0" * 32 + ".safetensors"
+    content = CheckpointMetadata.split(found[".metadata"])["content"].replace(old.encode(), new.encode())
+    content = json.loads(content) | {"save_id": "0" * 32}
+    metadata = CheckpointMetadata.join({"content": json.dumps(content).encode()})
+    return {"state": {".metadata": metadata, new: found[old]}}
 
 
 @functools.cache
@@ -207,10 +215,10 @@ def compilations():
 
 
 def compressed(files):
-    """A sample or a changed one as text, for a case that does not depend on what samples are."""
-    return {name: zlib.compress(data, 9).hex() for name, data in files.items()}
+    """Files as text, for a case that does not depend on what samples are."""
+    return {name: base64.b64encode(zlib.compress(data, 9)).decode() for name, data in files.items()}
 
 
 def decompressed(texts):
     """The files of `compressed`."""
-    return {name: zlib.decompress(bytes.fromhex(text)) for name, text in texts.items()}
+    return {name: zlib.decompress(base64.b64decode(text)) for name, text in texts.items()}
