@@ -225,6 +225,15 @@ def test_an_entry_that_cannot_be_read_is_told_and_compiled_anew(kept):
         assert kept.read("key") is None
 
 
+def test_an_entry_that_others_could_have_written_is_told_and_compiled_anew(kept):
+    kept.write("key", binary_of(1))
+    (kept.directory / "key.kernel").chmod(0o666)
+    with pytest.warns(RuntimeWarning, match="cannot be read .*may be written to by anybody"):
+        assert kept.read("key") is None
+    kept.write("key", binary_of(2))
+    assert kept.read("key") == binary_of(2)
+
+
 def run(program: str, *arguments: object) -> subprocess.Popen:
     return subprocess.Popen(
         [sys.executable, "-P", "-c", textwrap.dedent(program), *map(str, arguments)],
