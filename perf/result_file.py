@@ -13,6 +13,7 @@ import importlib.metadata
 import json
 import os
 import re
+import secrets
 import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -67,7 +68,7 @@ def write_sections(path: Path, sections: Mapping[str, Any]) -> None:
 def write_whole(path: Path, text: str) -> None:
     """Replace a file's text at once, making its folder where there is none: it is never seen half written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    beside = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         beside.write_text(text, encoding="utf-8")
         beside.replace(path)

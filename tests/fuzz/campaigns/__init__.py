@@ -8,6 +8,8 @@ CAMPAIGNS = {
     "samples": "samples:Samples",
     "samples_meta": "samples:SamplesOnMeta",
     "samples_cuda": "samples:SamplesOnCuda",
+    "faults": "faults:Faults",
+    "faults_cuda": "faults:FaultsOnCuda",
     "files": "files:Files",
     "planted": "planted:Planted",
 }

@@ -230,11 +230,9 @@ class Restored:
         self._optimizer = copy.deepcopy(objects.optimizer.state_dict())
 
     def differences(self):
-        """The numbers of the tensors that are others than they were."""
-        now = self._objects.tensors()
-        if len(now) != len(self._values):
-            return [-1]
-        return [at for at, (a, b) in enumerate(zip(now, self._values, strict=True)) if bits(a) != bits(b)]
+        """The numbers of the parameters that are others than they were."""
+        now = list(self._objects.model.parameters())
+        return [at for at, (a, b) in enumerate(zip(now, self._values, strict=False)) if bits(a) != bits(b)]
 
     def put_back(self):
         """Have everything as it was."""

@@ -5,10 +5,11 @@ memory that stays alive, and the action done once more, here and in another thre
 """
 
 import gc
-from contextlib import contextmanager
+import threading
+from contextlib import ExitStack, contextmanager
 
 import triten as tt
-from triten.tests.fuzz.campaign import AGREED, REFUSED_ALIKE, Finding
+from triten.tests.fuzz.campaign import AGREED, OUTSIDE, Finding
 from triten.tests.fuzz.faults import interrupts, kernels, memory
 from triten.tests.fuzz.faults.actions import ACTIONS, Restored, bits
 from triten.tests.shared.thread_state import thread_state
@@ -21,95 +22,125 @@ ERRORS = {
 }
 """What each fault ends in."""
 FAULTS = tuple(ERRORS)
+PATIENCE = 60.0
 
 
-@contextmanager
-def _failing(fault, device, at=-1):
-    if fault == "allocation":
-        with memory.failing(device, at) as counting:
-            yield counting
-    elif fault == "interrupt":
-        with interrupts.failing(at) as calls:
-            yield calls
-    else:
-        with kernels.failing(at, fault == "kernel, after") as calls:
-            yield calls
+class Disturbed:
+    """One action on one device, whose objects are kept from fault to fault. A context manager.
 
+    Args:
+        name: of the action.
+        device: where its objects are.
+    """
 
-def disturb(name, device, fault, at):
-    """What comes of a fault at that number, taken modulo how many there are."""
-    action = ACTIONS[name]
-    objects = action.make(device)
-    restored = Restored(objects)
-    action.act(objects)
-    restored.put_back()
-    with _failing(fault, device) as counted:
-        expected = action.act(objects)
-    expected = bits(expected)
-    restored.put_back()
-    if not counted.count:
-        return REFUSED_ALIKE
-    alive = _alive_after(action, objects, restored, device, fault, -1)[1]
-    before = thread_state()
-    error, alive_now, where, changed = _alive_after(
-        action, objects, restored, device, fault, at % counted.count
-    )
-    what = f"{name} on {device}, {fault} {at % counted.count} of {counted.count}{where}"
-    after = thread_state()
-    if after != before:
-        different = [key for key in before if before[key] != after[key]]
-        return Finding("state left", f"{what}: {different} are {[after[key] for key in different]!r:.300}")
-    if error is None:
-        return Finding("error lost", f"{what}: nothing was raised")
-    if not isinstance(error, ERRORS[fault]):
-        return Finding("other error", f"{what}: {type(error).__name__}: {error}"[:600])
-    if changed and not action.writes:
-        return Finding("operand changed", f"{what}: parameters {changed} are others")
-    if alive_now > alive:
-        return Finding("leak", f"{what}: {alive_now} are alive, {alive} after an undisturbed action")
-    again = bits(action.act(objects))
-    restored.put_back()
-    if again != expected:
-        return Finding("wrong value", f"{what}: the next action gives something else")
-    if fault == "interrupt" and device == "cpu":
-        return _in_another_thread(action, objects, expected, what) or AGREED
-    return AGREED
+    def __init__(self, name, device):
+        self.name = name
+        self.device = device
+        self.action = ACTIONS[name]
+        self._stack = ExitStack()
 
+    def __enter__(self):
+        self._kernels = self._stack.enter_context(kernels.failing())
+        self._allocations = self._stack.enter_context(memory.failing(self.device))
+        self._objects = self.action.make(self.device)
+        self._restored = Restored(self._objects)
+        for _ in range(2):
+            self._kernels.count = self._allocations.count = 0
+            self._expected = self._act()
+            counts = self._kernels.count, self._allocations.count
+            self._restored.put_back()
+        for _ in range(2):
+            with interrupts.failing() as calls:
+                self.action.act(self._objects)
+            self._restored.put_back()
+        self._counts = dict(zip(FAULTS, (counts[1], counts[0], counts[0], calls.count), strict=True))
+        self._base = self._held()
+        return self
 
-def _alive_after(action, objects, restored, device, fault, at):
-    """The error of a disturbed action, what is alive after it, where it was, and which parameters it changed."""
-    error, where = None, ""
-    with memory.failing(device) as alive:
-        base = memory.held(device, alive)
-        try:
-            with _failing(fault, device, at) as calls:
-                action.act(objects)
-        except BaseException as raised:
-            error = raised
-            where = f" ({calls.where})" if fault == "interrupt" else ""
-            error.__traceback__ = error.__context__ = error.__cause__ = None
-        changed = restored.differences() if error is not None else []
-        objects.optimizer.zero_grad()
+    def __exit__(self, *_):
+        self._stack.close()
+
+    def _act(self):
+        return bits(self.action.act(self._objects))
+
+    def _held(self):
+        self._objects.optimizer.zero_grad()
         gc.collect()
-        held = memory.held(device, alive) - base
-    restored.put_back()
-    return error, held, where, changed
+        return memory.held(self.device, self._allocations)
+
+    def disturb(self, fault, at):
+        """What comes of a fault at that number, taken modulo how many moments there are."""
+        if not self._counts[fault]:
+            return OUTSIDE
+        at %= self._counts[fault]
+        what = f"{self.name} on {self.device}, {fault} {at} of {self._counts[fault]}"
+        before = thread_state()
+        error, where = self._error_of(fault, at)
+        what += where
+        after = thread_state()
+        if after != before:
+            different = [key for key in before if before[key] != after[key]]
+            return Finding(
+                "state left", f"{what}: {different} are {[after[key] for key in different]!r:.300}"
+            )
+        if error is None and fault == "interrupt" and not where:
+            return OUTSIDE  # fewer calls than the time before
+        if error is None:
+            return Finding("error lost", f"{what}: nothing was raised")
+        if not isinstance(error, ERRORS[fault]):
+            return Finding("other error", f"{what}: {type(error).__name__}: {error}"[:600])
+        changed = self._restored.differences()
+        if changed and not self.action.writes:
+            return Finding("operand changed", f"{what}: parameters {changed} are others")
+        del error
+        self._restored.put_back()
+        held = self._held()
+        if held > self._base:
+            return Finding("leak", f"{what}: {held} are alive, {self._base} after an undisturbed action")
+        again = self._act()
+        self._restored.put_back()
+        if again != self._expected:
+            return Finding("wrong value", f"{what}: the next action gives something else")
+        if fault == "interrupt":
+            return self._in_another_thread(what) or AGREED
+        return AGREED
+
+    def _error_of(self, fault, at):
+        try:
+            with self._failing(fault, at) as calls:
+                self.action.act(self._objects)
+        except BaseException as error:
+            error.__traceback__ = error.__context__ = error.__cause__ = None
+            return error, _shown(calls)
+        return None, _shown(calls)
+
+    @contextmanager
+    def _failing(self, fault, at):
+        if fault == "interrupt":
+            with interrupts.failing(at) as calls:
+                yield calls
+            return
+        counting = self._allocations if fault == "allocation" else self._kernels
+        counting.count, counting.at = 0, at
+        self._kernels.after = fault == "kernel, after"
+        try:
+            yield counting
+        finally:
+            counting.at = -1
+
+    def _in_another_thread(self, what):
+        """A finding where a lock was not given back."""
+        found = []
+        thread = threading.Thread(target=lambda: found.append(self._act()), daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+        if thread.is_alive():
+            return Finding("lock kept", f"{what}: another thread waits")
+        self._restored.put_back()
+        return None if found == [self._expected] else Finding("wrong value", f"{what}: in another thread")
 
 
-def _in_another_thread(action, objects, expected, what):
-    """A finding where a lock was not given back."""
-    import threading
-
-    found = []
-
-    def run():
-        found.append(bits(action.act(objects)))
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(30)
-    if thread.is_alive():
-        return Finding("lock kept", f"{what}: another thread waits")
-    if found != [expected]:
-        return Finding("wrong value", f"{what}: another thread gets something else")
-    return None
+def _shown(calls):
+    """Where an interrupt came, if one came."""
+    where = getattr(calls, "where", "")
+    return f" ({where})" if where else ""
