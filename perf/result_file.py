@@ -13,6 +13,7 @@ import importlib.metadata
 import json
 import os
 import re
+import secrets
 import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -44,7 +45,10 @@ def read_result(path: Path) -> dict[str, Any]:
     """All sections of a file; nothing where there is none. Raises ValueError for a file that is no result."""
     if not path.exists():
         return {}
-    found = json.loads(path.read_text())
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: damaged, or no result file: not JSON: {error}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{path}: expected a JSON object of sections, got {type(found).__name__}")
     return found
@@ -64,7 +68,7 @@ def write_sections(path: Path, sections: Mapping[str, Any]) -> None:
 def write_whole(path: Path, text: str) -> None:
     """Replace a file's text at once, making its folder where there is none: it is never seen half written."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    beside = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         beside.write_text(text, encoding="utf-8")
         beside.replace(path)

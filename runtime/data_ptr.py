@@ -43,7 +43,10 @@ class DataPtr:
         return self.base if self.base is not None else self
 
     def __del__(self) -> None:
-        deleter = self.deleter
+        try:
+            deleter = self.deleter
+        except AttributeError:  # an interrupt came before it was made
+            return
         if deleter is not None:
             self.deleter = None
             deleter(self)

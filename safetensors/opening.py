@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 from types import TracebackType
@@ -16,12 +17,30 @@ from ..dispatch.tensor import Tensor
 from ..dispatch.tensor_data import from_numpy
 from ..runtime.device import DeviceLike
 from ..runtime.device import device as Device
+from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.tensor_spec import MAX_BYTES
 from ..runtime.traceback_filter import api_boundary
 from .dtypes import geometry_of, size_of
 
 _package: Any = safetensors  # which has annotations of some functions only
 LENGTH_BYTES = 8
 """Of the header's length, with which a file begins."""
+MAX_DIMS = 64
+"""Of NumPy's arrays."""
+
+
+def _geometry(name: str, shape: tuple[int, ...]) -> tuple[ScalarType, tuple[int, ...]]:
+    """As `geometry_of`; raises SafetensorError for a shape that no tensor has.
+
+    The package compares sizes with the file: those beside a 0 may be any.
+    """
+    dtype, shape = geometry_of(name, shape)
+    if len(shape) > MAX_DIMS or math.prod(max(each, 1) for each in shape) * dtype.itemsize > MAX_BYTES:
+        raise safetensors.SafetensorError(
+            f"Error while deserializing header: expected at most {MAX_DIMS} sizes whose product fits 64 bits, got "
+            f"{len(shape)}: {list(shape[:8])}"
+        )
+    return dtype, shape
 
 
 class safe_open:
@@ -131,7 +150,7 @@ class safe_open:
     def _mapped_tensor(self, name: str) -> Tensor:
         """A tensor over the file's bytes; over a copy where they do not lie as its elements must."""
         start, dtype_name, given = self._placed(name)
-        dtype, shape = geometry_of(dtype_name, given)
+        dtype, shape = _geometry(dtype_name, given)
         if 0 in shape:
             return ops.empty(shape, dtype=dtype, device="cpu")
         # The mapping is the array's base: so each tensor is a storage of its own bytes, and not of the whole file's.
@@ -216,7 +235,7 @@ def load(data: bytes) -> dict[str, Tensor]:
     """
     made: dict[str, Tensor] = {}
     for name, row in _package.deserialize(data):
-        dtype, shape = geometry_of(row["dtype"], tuple(row["shape"]))
+        dtype, shape = _geometry(row["dtype"], tuple(row["shape"]))
         if 0 in shape:
             made[name] = ops.empty(shape, dtype=dtype, device="cpu")
             continue

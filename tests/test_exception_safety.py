@@ -21,12 +21,10 @@ import triten as tt
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.core.kernel_function import KernelFunction
 from triten.dispatch.core.operator_entry import observers
-from triten.dispatch.custom_ops import fake_context
 from triten.dispatch.iterator import parallel
-from triten.dispatch.layers import python_key, trace
+from triten.dispatch.layers import python_key
 from triten.dispatch.layers.profiler import session as profile_session
 from triten.dispatch.structured.stub import recorders
-from triten.runtime import grad_mode
 from triten.runtime.allocator import HostAllocator, get_allocator, set_allocator
 from triten.runtime.cuda.driver import driver
 from triten.runtime.cuda.memory.caching_allocator import CUDA_ALLOCATOR
@@ -40,6 +38,7 @@ from triten.runtime.local_dispatch_key_set import (
     local,
     modes,
 )
+from triten.tests.shared.thread_state import thread_state
 from triten.tests.shared.threads import PATIENCE, join
 
 TRACER = functionality_bit(Functionality.Tracer)
@@ -53,25 +52,6 @@ class Fault(Exception):
 
 def fault(*_, **__):
     raise Fault("here")
-
-
-def thread_state():
-    """Everything that the package keeps for a thread, and the flags in front of it."""
-    cuda = driver()
-    return {
-        "keys": (local.included, local.excluded),
-        "modes": list(modes),
-        "grad": (grad_mode.is_grad_enabled(), list(grad_mode.grad_disabled)),
-        "inference": (grad_mode.is_inference_mode_enabled(), list(grad_mode.inference_enabled)),
-        "dispatch modes": list(python_key._stack.modes),
-        "hops": (list(trace._hops.operators), list(trace._hops.files)),
-        "fake": list(fake_context._running.names),
-        "parallel": (parallel._region.is_inside, parallel._region.thread_num),
-        "device": (cuda.current_device(), dict(cuda._thread.streams)),
-        "observers": (list(observers), list(recorders), profile_session.active()),
-        "defaults": (tt.get_default_dtype(), tt.get_default_device()),
-        "numpy": np.geterr(),
-    }
 
 
 def bytes_of(data):

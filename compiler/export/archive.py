@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +41,10 @@ CONSTANTS = "data/constants.safetensors"
 EXTRA = "extra/"
 File = str | os.PathLike[str] | IO[bytes]
 
-DAMAGES = (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, ValueError, LookupError, TypeError)
+DAMAGES = (
+    *(zipfile.BadZipFile, NotImplementedError, EOFError, OSError),
+    *(ValueError, LookupError, TypeError, OverflowError, struct.error),
+)
 """What reading raises of archives that are damaged, or none of ours."""
 
 
@@ -145,10 +149,8 @@ def load(f: File, *, extra_files: dict[str, Any] | None = None) -> ExportedProgr
     """
     with _opened(f) as file:
         try:
-            with zipfile.ZipFile(file) as archive:
-                # Reading a record compares its checksum.
-                records = {name: archive.read(name) for name in archive.namelist()}
-        except DAMAGES as error:
+            records = _records(file)
+        except (*DAMAGES, RuntimeError) as error:
             raise RuntimeError(f"load: {_shown(f)} is damaged, or is no archive: {error}") from error
     if records.get(FORMAT_FILE, b"").strip() != FORMAT.encode():
         raise RuntimeError(f"load: {_shown(f)} holds no program that `tt.export.save` wrote")
@@ -159,6 +161,23 @@ def load(f: File, *, extra_files: dict[str, Any] | None = None) -> ExportedProgr
     if extra_files is not None:
         extra_files.update({name: records[EXTRA + name].decode() for name in extra_files})
     return program
+
+
+def _records(file: IO[bytes]) -> dict[str, bytes]:
+    """The records by name. Raises ValueError for an archive that holds more bytes than its file has."""
+    with zipfile.ZipFile(file) as archive:
+        entries = archive.infolist()
+        for entry in entries:
+            if entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size:
+                raise ValueError(
+                    f"record {entry.filename!r:.200} is compressed; records are stored as they are"
+                )
+        if len({entry.filename for entry in entries}) < len(entries):
+            raise ValueError("two records have the same name")
+        if sum(entry.file_size for entry in entries) > file.seek(0, os.SEEK_END):
+            raise ValueError("its records are larger than the file")
+        # Reading a record compares its checksum.
+        return {entry.filename: archive.read(entry) for entry in entries}
 
 
 def _program(records: Mapping[str, bytes], shown: str) -> ExportedProgram:
@@ -178,7 +197,7 @@ def _program(records: Mapping[str, bytes], shown: str) -> ExportedProgram:
         return program
     except UnregisteredClassError:
         raise
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise RuntimeError(f"load: {shown} is damaged: {_told(error)}") from error
 
 

@@ -25,6 +25,7 @@ from ...runtime.layout import layout as Layout
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
+from .result_counts import check_result_count
 
 NAMED: dict[str, Any] = {"dtype": ScalarType, "layout": Layout, "memory_format": MemoryFormat}
 DTYPES = {each.name: each for each in vars(scalar_type).values() if isinstance(each, ScalarType)}
@@ -184,7 +185,9 @@ def _result(node: Node, results: Mapping[Node, Any]) -> Any:
     args = map_nodes(node.args, results.__getitem__)
     if node.target is operator.getitem:
         return args[0][args[1]]
-    return node.target(*args, **map_nodes(dict(node.kwargs), results.__getitem__))
+    kwargs = map_nodes(dict(node.kwargs), results.__getitem__)
+    check_result_count(node.target, args, kwargs)
+    return node.target(*args, **kwargs)
 
 
 def _seen(result: Any) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from ...dispatch.layers.graph.graph import Graph, Node
 from ...nn.modules.parameter import Parameter
+from ...runtime.allocator import storage_size
+from ...runtime.tensor_spec import TensorSpec
 from ...version import __version__
 from ..dynamic_shapes.size_expressions import names_in
 from ..dynamic_shapes.template import COMPARISONS, Decision, Template
@@ -35,6 +38,11 @@ from .trees import tree_from_json, tree_to_json
 
 MAJOR, MINOR = 1, 1
 """The schema's version: a program of another major one is not read, of a newer minor one neither."""
+
+
+GAPS = 1024
+"""Times its elements that a tensor's memory may span, if that is more than `SMALL` bytes."""
+SMALL = 1 << 24
 
 
 class NewerSchemaError(RuntimeError):
@@ -122,6 +130,11 @@ def _tensors(program: ExportedProgram) -> dict[str, Any]:
         if first.setdefault(id(tensor), name) != name:
             described[name] = {"same_as": first[id(tensor)]}
             continue
+        if _has_gaps(tensor._spec):
+            raise NotImplementedError(
+                f"'{name}' has the sizes {list(tensor.shape)} and the strides {list(tensor.stride())}, whose memory is "
+                "used for the least part, and cannot be saved; clone it to a tensor of its own memory first"
+            )
         described[name] = spec_to_json(tensor._spec)
         if isinstance(tensor, Parameter):
             described[name]["parameter"] = {"requires_grad": tensor.requires_grad}
@@ -217,12 +230,20 @@ def _placed(described: Mapping[str, Any], stored: Mapping[str, Any]) -> dict[str
         if tuple(tensor.shape) != spec.sizes or tensor.dtype is not spec.dtype:
             raise ValueError(f"'{name}' has other elements than are described")
         tensor = tensor.to(spec.device)
+        if _has_gaps(spec):
+            raise ValueError(f"'{name}' has the sizes {spec.sizes} and the strides {spec.strides}")
         if tensor._spec.strides != spec.strides:
             tensor = tensor.new_empty_strided(spec.sizes, spec.strides).copy_(tensor)
         if "parameter" in row:
             tensor = Parameter(tensor, bool(row["parameter"]["requires_grad"]))
         made[name] = tensor
     return made
+
+
+def _has_gaps(spec: TensorSpec) -> bool:
+    """Whether a tensor's memory is out of proportion to its elements, which alone a file holds."""
+    span = storage_size(spec.sizes, spec.strides)
+    return span > GAPS * math.prod(spec.sizes) and span * spec.itemsize > SMALL
 
 
 def _check_signature(

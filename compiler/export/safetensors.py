@@ -83,7 +83,7 @@ def loads(data: bytes) -> dict[str, Any]:
             array.reshape(-1)[...] = np.frombuffer(elements[first:last], dtype=dtype.np)
             found[name] = from_numpy(array) if array.size else ops.empty(shape, dtype=dtype)
             end = last
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"safetensors: the header is damaged ({type(error).__name__}: {error})") from error
     if end != len(elements):
         raise ValueError(f"safetensors: {len(elements) - end} bytes belong to no tensor")

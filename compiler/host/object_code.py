@@ -1,7 +1,8 @@
 """Object code of loops: compiled by LLVM, kept on disk, and made a function of Python's.
 
 The folder is ``$TRITEN_CACHE_DIR/objects``. An entry is named by a hash of the text, of LLVM's and llvmlite's versions
-and of the processor with its features, and starts with a checksum, so that a damaged one is compiled anew.
+and of the processor with its features, and starts with a checksum, so that a damaged one is compiled anew, as is
+one that another user than this one or root has written.
 `TRITEN_CACHE_MAXSIZE=0` has nothing kept.
 
 Functions are CPython's builtins (`METH_FASTCALL`): a call costs some 50 ns, where one through ctypes costs 1 us.
@@ -14,7 +15,6 @@ import ctypes
 import hashlib
 import os
 import platform
-import secrets
 import sys
 import sysconfig
 import threading
@@ -27,11 +27,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...runtime.cache_files import read_own_file, write_own_file
 from ..triton.source_files import directory as sources
 from .llvm_source import DATA
 
 METH_FASTCALL = 0x80
 DIGEST_SIZE = 32
+MOST_BYTES = 1 << 28
+"""A file that is longer is none of ours."""
 
 
 class Target(NamedTuple):
@@ -205,9 +208,10 @@ def _read(key: str) -> bytes | None:
     if path is None:
         return None
     try:
-        data = path.read_bytes()
+        found = read_own_file(path, MOST_BYTES)
     except OSError:
         return None
+    data = b"" if found is None else found[0]
     body = data[DIGEST_SIZE:]
     return body if hashlib.sha256(key.encode() + body).digest() == data[:DIGEST_SIZE] else None
 
@@ -216,11 +220,6 @@ def _write(key: str, body: bytes) -> None:
     path = _path(key)
     if path is None:
         return
-    beside = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     with contextlib.suppress(OSError):  # a folder that cannot be written to: each process compiles
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            beside.write_bytes(hashlib.sha256(key.encode() + body).digest() + body)
-            beside.replace(path)
-        finally:
-            beside.unlink(missing_ok=True)
+        write_own_file(path, hashlib.sha256(key.encode() + body).digest() + body)

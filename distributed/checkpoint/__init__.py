@@ -4,7 +4,8 @@
 `save` and `load` agree on a plan and carry it out: `planner` says what plans are made of, `default_planner` makes them
 of a state, flattened by `nested_dict`, with `save_plans` and `read_items`; `coordination` runs their steps in all
 processes, and has an error of one raised in each. `storage` is what they write to: `filesystem_writer`,
-`filesystem_reader`, whose files are those of `shard_file` and `metadata_file`; `pytorch_metadata` reads PyTorch's.
+`filesystem_reader`, whose files are those of `shard_file` and `metadata_file`; `pytorch_metadata` reads PyTorch's, and
+`metadata_checks` says what must hold of either.
 `state_dict` gives states of models and optimizers by names that do not depend on how they are distributed.
 """
 

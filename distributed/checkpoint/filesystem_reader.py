@@ -11,7 +11,7 @@ from typing import Any
 from ... import serialization
 from ...dispatch.tensor import Tensor
 from ...futures import Future
-from . import metadata_file
+from . import metadata_checks, metadata_file
 from .metadata import Metadata, MetadataIndex, TensorStorageMetadata
 from .planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem
 from .shard_file import StorageInfo, read_box, read_bytes
@@ -75,6 +75,14 @@ class FileSystemReader(StorageReader):
     ) -> None:
         """What was read."""
         self.metadata = metadata
+
+    def check_files(self) -> None:
+        """Raise RuntimeError where a file is too short for what it is said to hold.
+
+        What allocates by the metadata alone asks first; other loads compare what they read.
+        """
+        assert self.metadata is not None
+        metadata_checks.check_files(self.metadata, self.path)
 
     def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
         """What this process reads."""

@@ -15,12 +15,12 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
-from math import prod
 from typing import Any
 
 from ...runtime import scalar_type
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.size import Size
+from ...runtime.tensor_spec import MAX_BYTES
 from .metadata import (
     BytesStorageMetadata,
     ChunkStorageMetadata,
@@ -30,6 +30,7 @@ from .metadata import (
     TensorProperties,
     TensorStorageMetadata,
 )
+from .metadata_checks import check_metadata, file_name
 from .shard_file import StorageInfo
 
 __all__ = ["dumps", "is_ours", "loads"]
@@ -134,12 +135,8 @@ def _metadata(content: Mapping[str, Any]) -> Metadata:
         chunks = []
         for place, each in enumerate(value["chunks"]):
             chunk = ChunkStorageMetadata(_sizes(each["offsets"]), _sizes(each["sizes"]))
-            if not len(size) == len(chunk.offsets) == len(chunk.sizes):
-                raise ValueError(f"'{name}' has a chunk of other dimensions")
             chunks.append(chunk)
             storage[MetadataIndex(name, chunk.offsets, place)] = _info(each)
-        if sum(prod(chunk.sizes) for chunk in chunks) != prod(size):
-            raise ValueError(f"the chunks of '{name}' have not as many elements as it has")
         properties = TensorProperties(dtype_of(value["dtype"]), requires_grad=bool(value["requires_grad"]))
         found[name] = TensorStorageMetadata(properties, size, chunks)
     for name, value in content["objects"].items():
@@ -148,24 +145,15 @@ def _metadata(content: Mapping[str, Any]) -> Metadata:
     paths = content["paths"]
     planner_data = None if paths is None else {name: _path(name, keys) for name, keys in paths.items()}
     meta = StorageMeta(save_id=content["save_id"])
-    return Metadata(found, planner_data, storage, meta, str(VERSION))
+    made = Metadata(found, planner_data, storage, meta, str(VERSION))
+    check_metadata(made)
+    return made
 
 
 def _path(name: str, keys: Any) -> tuple[str | int, ...]:
-    if (
-        not keys
-        or type(keys) is not list
-        or any(type(key) not in (str, int) for key in keys)
-        or type(keys[0]) is int
-    ):
-        raise ValueError(f"the keys of '{name}' are {keys!r}")
-    if any(type(key) is int and not 0 <= key < LONGEST_LIST for key in keys):
-        raise ValueError(f"the keys of '{name}' are {keys!r}")
+    if type(keys) is not list:
+        raise ValueError(f"the keys of '{name}' are {keys!r:.200}")
     return tuple(keys)
-
-
-LONGEST_LIST = 1 << 20
-"""Of a state: a number in a path is a list that is made."""
 
 
 def dtype_of(name: str) -> ScalarType:
@@ -177,8 +165,8 @@ def dtype_of(name: str) -> ScalarType:
 
 
 def _number(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise ValueError(f"a size or offset is {value!r}")
+    if type(value) is not int or not 0 <= value <= MAX_BYTES:
+        raise ValueError(f"a size or offset is {value!r:.100}")
     return value
 
 
@@ -192,10 +180,3 @@ def _info(value: Mapping[str, Any]) -> StorageInfo:
     if block == 0 or len(checksums) != -(-length // block):
         raise ValueError(f"{length} bytes have {len(checksums)} checksums")
     return StorageInfo(file_name(value["file"]), _number(value["offset"]), length, checksums, block)
-
-
-def file_name(value: Any) -> str:
-    """A name in the checkpoint's folder. Raises ValueError for one that leads out of it."""
-    if type(value) is not str or value in ("", ".", "..") or any(each in value for each in "/\\\0:"):
-        raise ValueError(f"a file's name is {value!r}")
-    return value

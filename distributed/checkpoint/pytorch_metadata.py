@@ -11,6 +11,7 @@ from typing import Any
 
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.size import Size
+from ...runtime.tensor_spec import MAX_BYTES
 from ...serialization.limits import Limits
 from ...serialization.rebuild import Load
 from ...serialization.restricted_unpickler import RestrictedUnpickler
@@ -23,7 +24,7 @@ from .metadata import (
     TensorProperties,
     TensorStorageMetadata,
 )
-from .metadata_file import LONGEST_LIST, file_name
+from .metadata_checks import check_metadata, file_name
 from .shard_file import StorageInfo
 
 __all__ = ["loads"]
@@ -97,7 +98,7 @@ def loads(data: bytes) -> Metadata:
     for name, value in _dict(root.get("state_dict_metadata"), "state_dict_metadata").items():
         kind = getattr(value, "kind", "")
         if type(name) is not str:
-            raise UnpicklingError(f"load: a name in PyTorch's metadata is {name!r}")
+            raise UnpicklingError(f"load: a name in PyTorch's metadata is a {type(name).__name__}")
         found[name] = BytesStorageMetadata() if kind == "BytesStorageMetadata" else _tensor(value)
     storage = {
         _index(index): _info(info) for index, info in _dict(root.get("storage_data"), "storage_data").items()
@@ -108,7 +109,12 @@ def loads(data: bytes) -> Metadata:
     planner_data = (
         None if paths is None else {name: _path(each) for name, each in _dict(paths, "planner_data").items()}
     )
-    return Metadata(found, planner_data, storage, StorageMeta(save_id=save_id), root.get("version"))
+    made = Metadata(found, planner_data, storage, StorageMeta(save_id=save_id), root.get("version"))
+    try:
+        check_metadata(made)
+    except ValueError as error:
+        raise UnpicklingError(f"load: PyTorch's metadata: {error}") from None
+    return made
 
 
 def _expect(value: Any, kind: str) -> _Record:
@@ -126,8 +132,10 @@ def _dict(value: Any, name: str) -> dict[Any, Any]:
 
 
 def _sizes(value: Any) -> Size:
-    if not isinstance(value, (tuple, list)) or any(type(each) is not int or each < 0 for each in value):
-        raise UnpicklingError(f"load: sizes in PyTorch's metadata are {value!r}")
+    if not isinstance(value, (tuple, list)) or any(
+        type(each) is not int or not 0 <= each <= MAX_BYTES for each in value
+    ):
+        raise UnpicklingError("load: sizes in PyTorch's metadata are no list of numbers of at most 63 bits")
     return Size(value)
 
 
@@ -135,31 +143,34 @@ def _tensor(value: Any) -> TensorStorageMetadata:
     record = _expect(value, "TensorStorageMetadata")
     properties = _expect(record.get("properties"), "TensorProperties").state
     if type(properties) is not tuple or not properties or not isinstance(properties[0], ScalarType):
-        raise UnpicklingError(f"load: properties of a tensor in PyTorch's metadata are {properties!r}")
+        raise UnpicklingError(
+            "load: a tensor in PyTorch's metadata has no properties that begin with a dtype"
+        )
     size = _sizes(record.get("size"))
     chunks = []
-    for each in record.get("chunks") or ():
+    listed = record.get("chunks") or []
+    if type(listed) is not list:
+        raise UnpicklingError(f"load: chunks in PyTorch's metadata are no list, but {type(listed).__name__}")
+    for each in listed:
         chunk = _expect(each, "ChunkStorageMetadata")
         chunks.append(ChunkStorageMetadata(_sizes(chunk.get("offsets")), _sizes(chunk.get("sizes"))))
-        if not len(size) == len(chunks[-1].offsets) == len(chunks[-1].sizes):
-            raise UnpicklingError("load: a chunk in PyTorch's metadata has other dimensions than its tensor")
     return TensorStorageMetadata(
-        TensorProperties(properties[0], requires_grad=properties[2] is True), size, chunks
+        TensorProperties(properties[0], requires_grad=properties[2:3] == (True,)), size, chunks
     )
 
 
 def _index(value: Any) -> MetadataIndex:
     record = _expect(value, "MetadataIndex")
-    offset = record.get("offset")
-    return MetadataIndex(str(record.get("fqn")), None if offset is None else _sizes(offset))
+    name, offset = record.get("fqn"), record.get("offset")
+    if type(name) is not str:
+        raise UnpicklingError(f"load: a name in PyTorch's metadata is a {type(name).__name__}")
+    return MetadataIndex(name, None if offset is None else _sizes(offset))
 
 
 def _info(value: Any) -> StorageInfo:
     record = _expect(value, "_StorageInfo")
     if record.get("transform_descriptors"):
-        raise UnpicklingError(
-            f"load: chunks were written with {record.get('transform_descriptors')!r}, which is not supported"
-        )
+        raise UnpicklingError("load: chunks were written with extensions, which are not supported")
     try:
         name = file_name(record.get("relative_path"))
     except ValueError as error:
@@ -169,11 +180,6 @@ def _info(value: Any) -> StorageInfo:
 
 
 def _path(value: Any) -> tuple[Any, ...]:
-    keys = value if type(value) is tuple else ()
-    if (
-        not keys
-        or type(keys[0]) is not str
-        or any(type(key) is not str and not (type(key) is int and 0 <= key < LONGEST_LIST) for key in keys)
-    ):
-        raise UnpicklingError(f"load: keys in PyTorch's metadata are {value!r}")
-    return keys
+    if type(value) is not tuple:
+        raise UnpicklingError(f"load: keys in PyTorch's metadata are no tuple, but {type(value).__name__}")
+    return value

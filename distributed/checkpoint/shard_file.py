@@ -149,9 +149,12 @@ def _read(folder: str, info: StorageInfo, begin: int, end: int) -> bytes:
     size = info.block
     if info.checksums is not None:
         begin, end = begin // size * size, min(-(-end // size) * size, info.length)
+    data = b""
     with open(path, "rb") as file:
-        file.seek(info.offset + begin)
-        data = file.read(end - begin)
+        # Compared first: memory is taken for as many bytes as are asked for.
+        if info.offset + end <= os.fstat(file.fileno()).st_size:
+            file.seek(info.offset + begin)
+            data = file.read(end - begin)
     if len(data) != end - begin:
         raise RuntimeError(f"load: the file {path} is damaged: it ends before byte {info.offset + end}")
     if info.checksums is not None:

@@ -77,8 +77,10 @@ def _load(
 ) -> None:
     def plan() -> LoadPlan:
         metadata = reader.read_metadata()
-        planner.set_up_planner(state_dict, metadata, coordination.is_coordinator)
         reader.set_up_storage_reader(metadata, coordination.is_coordinator)
+        if isinstance(planner, _EmptyStateDictLoadPlanner) and isinstance(reader, FileSystemReader):
+            reader.check_files()
+        planner.set_up_planner(state_dict, metadata, coordination.is_coordinator)
         return reader.prepare_local_plan(planner.create_local_plan())
 
     def decide(plans: list[LoadPlan]) -> list[LoadPlan]:

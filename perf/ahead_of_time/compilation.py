@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
+from ..result_file import write_whole
 from .disassembly import count_instructions, disassemble_together
 from .request import Request
 from .schedule import schedule_of, with_tensor_memory
@@ -53,17 +54,13 @@ class Cache:
         """The result, or None; a damaged file counts as none."""
         try:
             found = json.loads(self._path(key).read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
+        except (FileNotFoundError, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
 
     def put(self, key: str, result: dict[str, Any]) -> None:
         """Keep a result; whoever reads meanwhile sees all of it or nothing."""
-        path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            json.dump(result, file)
-        os.replace(file.name, path)
+        write_whole(self._path(key), json.dumps(result))
 
 
 class Worker:

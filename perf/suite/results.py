@@ -326,7 +326,10 @@ def read_results(path: Path) -> Result:
     """
     try:
         with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+            # In parts: a request for so much at once takes the memory for it.
+            content = bytearray()
+            while len(content) <= MOST_BYTES and (part := file.read(1 << 16)):
+                content += part
     except FileNotFoundError:
         raise ResultFileError(f"{path}: no such file") from None
     except OSError as error:

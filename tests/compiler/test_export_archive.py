@@ -209,11 +209,71 @@ FORGED = {
 }
 
 
+def set_strides(*strides: int) -> Any:
+    def change(model: Any) -> None:
+        model["tensors"]["weight"]["strides"] = list(strides)
+        model["graph"][0]["val"]["strides"] = list(strides)
+        model["graph"][3]["val"]["strides"] = list(strides)[::-1]
+
+    return change
+
+
+def insert_steps(*steps: tuple[str, list[Any]]) -> Any:
+    def change(model: Any) -> None:
+        rows = [
+            {"op": "call_function", "name": f"step{i}", "target": target, "args": args}
+            for i, (target, args) in enumerate(steps)
+        ]
+        model["graph"][3:3] = rows
+
+    return change
+
+
+WEIGHT = {"node": "p_weight"}
+FORGED |= {
+    "a tensor whose memory is mostly gaps": (set_strides(2**30, 1), "'weight' has the sizes"),
+    "a step with a thousand million results": (
+        insert_steps(("aten::tensor_split.sections", [WEIGHT, 10**9])),
+        "sections with 1000000000 results",
+    ),
+    "as many as a size": (
+        insert_steps(
+            ("aten::expand", [WEIGHT, [10**9, 3, 2]]), ("aten::unbind.int", [{"node": "step0"}, -3])
+        ),
+        "unbind.int with 1000000000 results",
+    ),
+    "pieces of one element": (
+        insert_steps(
+            ("aten::expand", [WEIGHT, [10**9, 3, 2]]), ("aten::split.Tensor", [{"node": "step0"}, 1])
+        ),
+        "split.Tensor with 1000000000 results",
+    ),
+}
+
+
 @pytest.mark.parametrize("what", FORGED)
 def test_a_forged_graph_is_refused(linear: bytes, what: str) -> None:
     change, message = FORGED[what]
     with pytest.raises(RuntimeError, match=message):
         tt.export.load(changed_model(linear, change))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compressed_records_are_refused(linear: bytes, method: int) -> None:
+    file = io.BytesIO(linear)
+    with zipfile.ZipFile(file, "a", method) as archive:
+        archive.writestr("extra/large", bytes(1 << 20))
+    assert len(file.getvalue()) < 1 << 14
+    with pytest.raises(RuntimeError, match="record 'extra/large' is compressed"):
+        tt.export.load(file)
+
+
+def test_a_tensor_that_is_a_column_of_a_large_one_is_not_saved() -> None:
+    module = nn.Module()
+    module.forward = lambda x: x + module.column  # type: ignore[method-assign]
+    module.register_buffer("column", tt.empty(4, 1 << 21)[:, 0])
+    with pytest.raises(NotImplementedError, match=r"'column' has the sizes .* clone it"):
+        saved(module, tt.ones(4))
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:

@@ -127,6 +127,25 @@ def test_an_exception_is_recorded_and_raised(error_file: Path) -> None:
     assert failure.timestamp == int(told["extraInfo"]["timestamp"]) and "no data" in failure.traceback()
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        b"\xff",
+        b"[" * 100_000,
+        b"{}",
+        b'{"message": {"extraInfo": 1}}',
+        b'{"message": {"extraInfo": {"timestamp": 1e999}}}',
+        b'{"message": "", "timestamp": 1000000000000000000000}',
+        b'{"message": [1]}',
+    ],
+)
+def test_an_error_file_that_is_none_is_told_of(error_file: Path, told: bytes) -> None:
+    error_file.write_bytes(told)
+    failure = ProcessFailure(0, 1, 1, str(error_file))
+    assert failure.timestamp_isoformat() and failure.traceback()
+    assert "is no error file" in failure.traceback() or failure.traceback() == "[1]"
+
+
 def test_an_agent_under_another_agent_hands_on_what_its_worker_recorded(
     error_file: Path, tmp_path: Path
 ) -> None:

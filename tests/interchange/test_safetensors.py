@@ -173,6 +173,14 @@ def test_hostile_headers_are_refused(path, header, length):
             read()
 
 
+@pytest.mark.parametrize("shape", [[2**61, 0], [0] * 65], ids=["large", "many"])
+def test_sizes_beside_a_zero_are_checked(path, shape):
+    written(path, row(shape=shape, data_offsets=[0, 0]), b"")
+    for read in (lambda: load_file(path), lambda: load(path.read_bytes())):
+        with pytest.raises(SafetensorError, match="at most 64 sizes whose product fits 64 bits"):
+            read()
+
+
 def test_half_of_a_file_is_refused(path):
     save_file({"w": tt.ones(16), "v": tt.zeros(3)}, path, {"a": "b"})
     whole = path.read_bytes()

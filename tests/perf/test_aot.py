@@ -3,6 +3,7 @@
 Compilation runs in processes without the interpreter; results are kept in pytest's cache by a hash of their source.
 """
 
+import errno
 import json
 import os
 import subprocess
@@ -209,12 +210,27 @@ def test_a_damaged_entry_of_the_cache_counts_as_none(tmp_path):
     cache.put("ab", {"registers": 40})
     assert cache.get("ab") == {"registers": 40}
     (entry,) = tmp_path.glob("*/*.json")
-    for damaged in ("", "{ damaged", "[1]"):
-        entry.write_text(damaged)
+    for damaged in (b"", b"{ damaged", b"[1]", b"\xff", b"[" * 100_000, b"1" * 5000):
+        entry.write_bytes(damaged)
         assert cache.get("ab") is None
     cache.put("ab", {"registers": 41})
     assert cache.get("ab") == {"registers": 41}
     assert list(tmp_path.glob("*/*")) == [entry], "nothing is left lying about"
+
+
+def test_a_full_disk_leaves_the_entry_of_the_cache_as_it_was(tmp_path, monkeypatch):
+    cache = Cache(tmp_path)
+    cache.put("ab", {"registers": 40})
+    (entry,) = tmp_path.glob("*/*.json")
+
+    def full(path, text, **_):
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(type(tmp_path), "write_text", full)
+    with pytest.raises(OSError, match="No space left"):
+        cache.put("ab", {"registers": 41})
+    assert cache.get("ab") == {"registers": 40} and list(tmp_path.glob("*/*")) == [entry]
 
 
 def test_a_fault_of_the_recording_itself_is_raised(tmp_path):

@@ -49,3 +49,13 @@ def test_the_source_is_named_with_and_without_git(monkeypatch: pytest.MonkeyPatc
     assert source_version() == first
     (tmp_path / "a.py").write_text("x = 2")
     assert source_version() != first
+
+
+@pytest.mark.parametrize(
+    "data", [b"{", b"\xff", b"[" * 100_000, b"1" * 5000], ids=["part", "bytes", "deep", "long"]
+)
+def test_what_is_no_json_is_refused_by_name(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "r.json"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"r.json: damaged, or no result file: not JSON"):
+        read_result(path)

@@ -11,16 +11,15 @@ last one's answer stays, and both were measured. Whatever is damaged, or of anot
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import re
-import secrets
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+from ...runtime.cache_files import read_own_file, write_own_file
 from ...runtime.cuda.device_properties import DeviceProperties
 from ...runtime.cuda.triton.cubin_store import default_directory
 from .entry import Entry, read_entry
@@ -64,8 +63,8 @@ class Records:
             return
         for path in files:
             try:
-                with open(path, "rb") as file:
-                    entry = read_entry(json.loads(file.read(MOST_BYTES)))
+                found = read_own_file(path, MOST_BYTES)
+                entry = None if found is None else read_entry(json.loads(found[0]))
             except (OSError, ValueError, RecursionError):
                 continue
             if entry is not None and entry.kernel == kernel:
@@ -76,16 +75,9 @@ class Records:
         folder = self.folder(device, entry.kernel)
         question = json.dumps([entry.kernel, entry.source, entry.dtype, entry.shape])
         path = folder / (hashlib.sha256(question.encode()).hexdigest()[:32] + SUFFIX)
-        temporary = folder / f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}"
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                temporary.write_text(json.dumps(entry.as_json(), indent=1) + "\n", encoding="utf-8")
-                os.replace(temporary, path)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            write_own_file(path, (json.dumps(entry.as_json(), indent=1) + "\n").encode())
         except OSError as error:
             self._warn(f"cannot be written ({error}), what was measured holds for this process")
 

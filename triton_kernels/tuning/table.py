@@ -29,16 +29,20 @@ def read_table(path: Path) -> list[Entry]:
         ValueError: for a file that is no table, or has an entry that is none: it comes with the package.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
     except FileNotFoundError:
         return []
-    table: Any = json.loads(text)
+    try:
+        table: Any = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON: {error}") from None
     if (
         not isinstance(table, dict)
         or table.get("format") != FORMAT
         or not isinstance(table.get("origin"), str)
+        or not isinstance(table.get("entries"), list)
     ):
-        raise ValueError(f"{path}: expected a table of format {FORMAT} with its origin")
+        raise ValueError(f"{path}: expected a table of format {FORMAT} with its origin and entries")
     entries = [read_entry(each) for each in table["entries"]]
     found = [entry for entry in entries if entry is not None]
     if len(found) != len(entries):

@@ -6,6 +6,8 @@ cubin. Entries are written beside their place and renamed, so that a reader sees
 is damaged nevertheless fails its checksum and is compiled anew. Nothing is synchronised to the disk: after a crash
 the checksum decides.
 
+Entries are code: one of another user than this one and root, or that anybody may write to, is not taken.
+
 ``TRITEN_CACHE_MAXSIZE`` bounds the folder in bytes (1 GiB; 0 switches the store off). When a write passes the bound,
 entries go in the order of their last use until nine tenths are left. A use is noted in the file's modification time,
 once an hour at most. What other processes have written is looked up after every sixteenth of the bound, so that each of
@@ -19,7 +21,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import secrets
 import threading
 import time
 import warnings
@@ -27,6 +28,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...cache_files import read_own_file, write_own_file
 from ..driver import kernel_name
 from .architecture import check_architecture
 from .assembler import ptx_version_of
@@ -46,7 +48,12 @@ UNLOOKED = 1 / 16
 NOTED_EVERY = 3600.0
 """Seconds between two notes of an entry's use, and the age at which another writer's temporary file is an orphan."""
 
-_HEADER_FIELDS = sorted(f.name for f in dataclasses.fields(KernelBinary) if f.name not in ("cubin", "asm"))
+_HEADER_KINDS = {
+    name: tuple if hint.startswith("tuple") else {"str": str, "int": int, "bool": bool}[hint]
+    for name, hint in ((f.name, str(f.type)) for f in dataclasses.fields(KernelBinary))
+    if name not in ("cubin", "asm")
+}
+_HEADER_FIELDS = sorted(_HEADER_KINDS)
 
 
 class CubinStore:
@@ -81,14 +88,15 @@ class CubinStore:
         """The kernel of a key, without its assembly; None if there is none, or a damaged one."""
         path = self._path(key)
         try:
-            with open(path, "rb", buffering=0) as file:
-                data = file.read()
-                used = os.fstat(file.fileno()).st_mtime
+            found = read_own_file(path, max(self.maxsize, DEFAULT_MAXSIZE))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             self._warn(f"cannot be read ({error})")
             return None
+        if found is None:
+            return None
+        data, used = found
         binary = unpack(key, data)
         if binary is not None and time.time() - used > NOTED_EVERY:
             with contextlib.suppress(OSError):  # a store that others fill may be read-only
@@ -100,18 +108,9 @@ class CubinStore:
         data = pack(key, binary)
         if not self._is_writable or len(data) > self.maxsize:
             return
-        temporary = f"{self._path(key)}.{os.getpid()}.{secrets.token_hex(4)}"
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            try:
-                with open(temporary, "xb", buffering=0) as file:
-                    if file.write(data) != len(data):
-                        raise OSError("the disk took only a part of an entry")
-                os.replace(temporary, self._path(key))
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            write_own_file(self._path(key), data)
             self._bound(len(data))
         except OSError as error:
             self._is_writable = False
@@ -177,11 +176,20 @@ def unpack(key: str, data: bytes) -> KernelBinary | None:
     if data[: len(MAGIC)] != MAGIC or hashlib.sha256(body).digest() != data[len(MAGIC) : start]:
         return None
     end = 4 + int.from_bytes(body[:4], "little")
-    header: dict[str, Any] = json.loads(bytes(body[4:end]))
-    if header.pop("key") != key or sorted(header) != _HEADER_FIELDS:
+    try:
+        header: Any = json.loads(bytes(body[4:end]))
+    except (ValueError, RecursionError):
         return None
-    lists = {name: tuple(value) for name, value in header.items() if isinstance(value, list)}
-    return KernelBinary(cubin=bytes(body[end:]), asm={}, **{**header, **lists})
+    if not isinstance(header, dict) or header.pop("key", None) != key or sorted(header) != _HEADER_FIELDS:
+        return None
+    values = {name: tuple(value) if isinstance(value, list) else value for name, value in header.items()}
+    if any(type(value) is not _HEADER_KINDS[name] for name, value in values.items()):
+        return None
+    if not all(isinstance(each, str) for each in values["parameter_types"]):
+        return None
+    if not all(isinstance(each, dict) for each in values["tensor_maps"]):
+        return None
+    return KernelBinary(cubin=bytes(body[end:]), asm={}, **values)
 
 
 def default_directory() -> Path:

@@ -13,6 +13,9 @@ CAMPAIGNS = {
     "programs_transformed": "programs_transformed:TransformedPrograms",
     "programs_interpreted": "programs_on_cuda:InterpretedPrograms",
     "programs_emulated": "programs_on_cuda:EmulatedPrograms",
+    "faults": "faults:Faults",
+    "faults_cuda": "faults:FaultsOnCuda",
+    "files": "files:Files",
     "planted": "planted:Planted",
 }
 """Where each campaign is: ``module:class``, beneath this folder."""

@@ -1,6 +1,7 @@
 """The result file: what is written is read, and what is no result is refused with its place."""
 
 import json
+import tracemalloc
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,16 @@ def test_every_row_leaves_a_whole_file(tmp_path: Path) -> None:
     writer.finish()
     assert read_results(path).complete
     assert [p.name for p in path.parent.iterdir()] == ["r.json"]
+
+
+def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
+    path, _ = written(tmp_path, ROW)
+    tracemalloc.start()
+    try:
+        read_results(path)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 21
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_write_that_fails_leaves_the_last_state(tmp_path: Path) -> None:

@@ -165,9 +165,16 @@ def test_shipped_tables_can_be_read():
 
 def test_a_table_that_is_none_is_an_error(tmp_path, entry_for):
     path = tmp_path / "sm_90.json"
-    for text in ("[]", '{"format": 0, "origin": "", "entries": []}', '{"format": 1, "entries": []}'):
+    for text in (
+        *("[]", '{"format": 0, "origin": "", "entries": []}', '{"format": 1, "entries": []}'),
+        *('{"format": 1, "origin": ""}', '{"format": 1, "origin": "", "entries": 1}'),
+    ):
         path.write_text(text)
         with pytest.raises(ValueError, match="expected a table of format 1"):
+            read_table(path)
+    for data in (b"{", b"\xff", b"[" * 100_000):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"sm_90\.json: not JSON"):
             read_table(path)
     path.write_text(table_text(90, "made up", [entry_for()]).replace('"warps": 8', '"warps": null'))
     with pytest.raises(ValueError, match="entry 0 is damaged"):

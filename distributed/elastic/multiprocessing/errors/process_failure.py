@@ -57,11 +57,17 @@ class ProcessFailure:
     def _read(self) -> None:
         try:
             with open(self.error_file, encoding="utf-8") as file:
-                self.error_file_data = json.load(file)
-            self.message = self.error_file_data["message"]
-            told = self.message if isinstance(self.message, dict) else self.error_file_data
-            self.timestamp = int(told.get("extraInfo", told).get("timestamp", self.timestamp))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+                found = json.load(file)
+            message = found["message"]
+            told = message if isinstance(message, dict) else found
+            timestamp = int(told.get("extraInfo", told).get("timestamp", self.timestamp))
+            datetime.fromtimestamp(timestamp)
+            self.error_file_data, self.timestamp = found, timestamp
+            self.message = message if isinstance(message, dict) else str(message)
+        except (
+            *(ValueError, LookupError, TypeError, AttributeError),
+            *(OverflowError, OSError, RecursionError),
+        ) as error:
             self.message = f"{self.error_file} is no error file: {error!r}"
 
     def signal_name(self) -> str:

@@ -1,6 +1,8 @@
 """The store of compiled kernels: entries, damage, bounds, and several processes at once. Nothing is compiled here."""
 
 import dataclasses
+import hashlib
+import json
 import os
 import random
 import subprocess
@@ -108,6 +110,32 @@ def test_an_entry_with_other_fields_is_not_taken(monkeypatch):
     assert unpack("key", data) is None
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"\xff",
+        b"[" * 100_000,
+        b"[]",
+        b"{}",
+        {"num_warps": "4"},
+        {"launch_pdl": 1},
+        {"parameter_types": [1]},
+        {"parameter_types": None},
+        {"tensor_maps": [1]},
+        {"name": 1},
+    ],
+    ids=str,
+)
+def test_an_entry_whose_header_is_none_is_not_taken(header):
+    data = pack("key", binary_of(1))
+    start = len(cubin_store.MAGIC) + cubin_store.DIGEST_SIZE
+    end = start + 4 + int.from_bytes(data[start : start + 4], "little")
+    if isinstance(header, dict):
+        header = json.dumps({**json.loads(data[start + 4 : end]), **header}).encode()
+    body = len(header).to_bytes(4, "little") + header + data[end:]
+    assert unpack("key", cubin_store.MAGIC + hashlib.sha256(body).digest() + body) is None
+
+
 def test_a_damaged_entry_can_be_written_anew(kept):
     kept.write("key", binary_of(1))
     path = kept.directory / "key.kernel"
@@ -195,6 +223,15 @@ def test_an_entry_that_cannot_be_read_is_told_and_compiled_anew(kept):
     (kept.directory / "key.kernel").mkdir(parents=True)
     with pytest.warns(RuntimeWarning, match="cannot be read"):
         assert kept.read("key") is None
+
+
+def test_an_entry_that_others_could_have_written_is_told_and_compiled_anew(kept):
+    kept.write("key", binary_of(1))
+    (kept.directory / "key.kernel").chmod(0o666)
+    with pytest.warns(RuntimeWarning, match="cannot be read .*may be written to by anybody"):
+        assert kept.read("key") is None
+    kept.write("key", binary_of(2))
+    assert kept.read("key") == binary_of(2)
 
 
 def run(program: str, *arguments: object) -> subprocess.Popen:

@@ -1,0 +1,137 @@
+"""What must hold of the metadata of a checkpoint, whoever wrote it, before memory is taken for what they describe."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from ...runtime.tensor_spec import MAX_BYTES
+from .metadata import Metadata, MetadataIndex, TensorStorageMetadata
+from .save_plans import overlap
+from .shard_file import StorageInfo
+
+__all__ = ["check_files", "check_metadata", "file_name"]
+
+MAX_DIMS = 64
+MAX_DEPTH = 200
+"""Keys that lead to one value."""
+LEAST_PLACES = 1 << 16
+PLACES_FOR_A_NAME = 16
+"""Places of lists that a state may have for each of its names; a list with nothing but empty dicts has none."""
+
+
+def file_name(value: Any) -> str:
+    """A name in the checkpoint's folder. Raises ValueError for one that leads out of it."""
+    if type(value) is not str or value in ("", ".", "..") or any(each in value for each in "/\\\0:"):
+        raise ValueError(f"a file's name is {value!r:.200}")
+    value.encode()
+    return value
+
+
+def check_metadata(metadata: Metadata) -> None:
+    """Raises ValueError unless chunks make up their tensors, and keys lead to a place for each name."""
+    for name, value in metadata.state_dict_metadata.items():
+        if isinstance(value, TensorStorageMetadata):
+            _check_tensor(name, value, metadata.storage_data)
+    given = metadata.planner_data or {}
+    for name, keys in given.items():
+        _check_keys(name, keys)
+    _check_places([given.get(name, (name,)) for name in metadata.state_dict_metadata])
+
+
+def _check_tensor(
+    name: str, value: TensorStorageMetadata, storage: Mapping[MetadataIndex, StorageInfo]
+) -> None:
+    itemsize = value.properties.dtype.itemsize
+    if len(value.size) > MAX_DIMS or prod(max(each, 1) for each in value.size) * itemsize > MAX_BYTES:
+        raise ValueError(f"'{name}' has the size {list(value.size[:8])}")
+    for chunk in value.chunks:
+        if not len(value.size) == len(chunk.offsets) == len(chunk.sizes):
+            raise ValueError(f"'{name}' has a chunk of other dimensions")
+        elements = prod(chunk.sizes)
+        if elements and any(
+            begin + size > whole
+            for begin, size, whole in zip(chunk.offsets, chunk.sizes, value.size, strict=True)
+        ):
+            raise ValueError(f"'{name}' has a chunk that reaches beyond it")
+        info = storage.get(MetadataIndex(name, chunk.offsets))
+        # PyTorch's chunks, which have no checksums, are archives.
+        if info is not None and (
+            info.length < elements * itemsize
+            or (info.checksums is not None and info.length > elements * itemsize)
+        ):
+            raise ValueError(
+                f"a chunk of '{name}' with {elements} elements of {value.properties.dtype} has {info.length} bytes"
+            )
+    if sum(prod(chunk.sizes) for chunk in value.chunks) != prod(value.size):
+        raise ValueError(f"the chunks of '{name}' have not as many elements as it has")
+    _check_disjoint(name, value)
+
+
+def _check_disjoint(name: str, value: TensorStorageMetadata) -> None:
+    chunks = [each for each in value.chunks if prod(each.sizes)]
+    if len(chunks) < 2:
+        return
+    # Chunks that follow each other in a dimension are compared with those only that have begun and not ended.
+    dim = max(range(len(value.size)), key=lambda each: len({chunk.offsets[each] for chunk in chunks}))
+    begun: list[Any] = []
+    for chunk in sorted(chunks, key=lambda each: each.offsets[dim]):
+        begun = [each for each in begun if each.offsets[dim] + each.sizes[dim] > chunk.offsets[dim]]
+        if any(overlap(each, chunk) for each in begun):
+            raise ValueError(f"two chunks of '{name}' have elements in common")
+        begun.append(chunk)
+
+
+def _check_keys(name: str, keys: Sequence[Any]) -> None:
+    if (
+        not 0 < len(keys) <= MAX_DEPTH
+        or type(keys[0]) is not str
+        or any(type(key) is not str and (type(key) is not int or key < 0) for key in keys)
+    ):
+        raise ValueError(f"the keys of '{name}' are {keys!r:.200}")
+
+
+class _Node:
+    """A place in the nested state: what its keys are, and how many places of a list."""
+
+    __slots__ = ("children", "is_value", "length")
+
+    def __init__(self) -> None:
+        self.children: dict[Any, _Node] = {}
+        self.is_value = False
+        self.length = 0
+
+
+def _check_places(paths: Iterable[Sequence[Any]]) -> None:
+    """Raises ValueError where keys lead to or through the place of another value, or to a place far behind others."""
+    root, names, places = _Node(), 0, 0
+    for keys in paths:
+        names += 1
+        at = root
+        for key in keys:
+            if at.is_value or any(type(each) is not type(key) for each in list(at.children)[:1]):
+                raise ValueError(f"the keys {list(keys)!r:.200} lead through another value's place")
+            if type(key) is int and key >= at.length:
+                places += key + 1 - at.length
+                at.length = key + 1
+            at = at.children.setdefault(key, _Node())
+        if at.is_value or at.children:
+            raise ValueError(f"the keys {list(keys)!r:.200} lead to another value's place")
+        at.is_value = True
+    if places > max(LEAST_PLACES, PLACES_FOR_A_NAME * names):
+        raise ValueError(f"keys of {names} names have lists of {places} places")
+
+
+def check_files(metadata: Metadata, folder: str | os.PathLike[str]) -> None:
+    """Raises RuntimeError where a file of the folder has fewer bytes than the items have that are said to be in it."""
+    lengths: dict[str, int] = defaultdict(int)
+    for info in metadata.storage_data.values():
+        lengths[info.relative_path] += info.length
+    for name, length in lengths.items():
+        path = os.path.join(folder, name)
+        size = os.stat(path).st_size
+        if size < length:
+            raise RuntimeError(f"load: the file {path} has {size} bytes, and {length} are said to be in it")

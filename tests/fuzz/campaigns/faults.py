@@ -1,0 +1,80 @@
+"""Faults at drawn moments: memory that runs out, interrupts, writers that are killed or have no room.
+
+A case names what is disturbed, the fault, and the moment by its number: the n-th allocation, call of a kernel, call of
+one of the package's functions, or call that a writer makes.
+"""
+
+import re
+
+from triten.tests.fuzz.campaign import Campaign, Finding
+
+WRITERS = 0.35
+"""The share of the cases that are writers'."""
+NUMBERS = 100_000
+FEW = 60
+"""Moments before a writer's end, at which half of the kills come: its file is put into place then."""
+
+
+class Faults(Campaign):
+    """The campaign, on the CPU; what it keeps of an action serves the next case of that action."""
+
+    name = "faults"
+    needs = {"TRITEN_CUDA": "interpret"}
+    limit = 240.0
+    device = "cpu"
+
+    def __init__(self):
+        self._disturbed = None
+
+    def draw(self, rng):
+        from triten.tests.fuzz.faults import actions, disturbed, writers
+
+        at = rng.randrange(NUMBERS)
+        if self.device == "cpu" and rng.random() < WRITERS:
+            at = rng.choice([at, -1 - rng.randrange(FEW)])
+            return {
+                "writer": rng.choice(list(writers.WRITERS)),
+                "fault": rng.choice(writers.FAULTS),
+                "at": at,
+            }
+        names = list(actions.ACTIONS) if self.device == "cpu" else list(actions.ON_CUDA)
+        return {"action": rng.choice(names), "fault": rng.choice(disturbed.FAULTS), "at": at}
+
+    def run(self, case):
+        from triten.tests.fuzz.faults import writers
+        from triten.tests.fuzz.faults.disturbed import Disturbed
+
+        if "writer" in case:
+            return writers.disturb(case["writer"], case["fault"], case["at"])
+        if self._disturbed is None or self._disturbed.name != case["action"]:
+            self._drop()
+            self._disturbed = Disturbed(case["action"], self.device).__enter__()
+        outcome = self._disturbed.disturb(case["fault"], case["at"])
+        if isinstance(outcome, Finding):
+            self._drop()
+        return outcome
+
+    def replay(self, case):
+        try:
+            return self.run(case)
+        finally:
+            self._drop()
+
+    def describe(self, case):
+        return f"Faults().replay({case!r})"
+
+    def family(self, case, finding):
+        where = re.search(r"\(([^()]*)\)", finding.message)
+        return f"{finding.kind}: {case.get('action', case.get('writer'))}, {case['fault']}, {where[1] if where else ''}"
+
+    def _drop(self):
+        if self._disturbed is not None:
+            self._disturbed.__exit__(None, None, None)
+            self._disturbed = None
+
+
+class FaultsOnCuda(Faults):
+    """Those of actions on a GPU, which Triton's interpreter stands in for."""
+
+    name = "faults_cuda"
+    device = "cuda"

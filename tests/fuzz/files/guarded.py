@@ -1,0 +1,248 @@
+"""One reading of a file under limits, and what came of it.
+
+Memory is limited in proportion to the file, time by the processor's, so that a loaded machine changes nothing. What a
+reading may not do, a hook of Python's sees: open a file for writing, start a process, connect, load a library. Every
+byte of a tensor that was read is read once more: one that reaches beyond its memory does not stay unnoticed.
+"""
+
+import json
+import os
+import resource
+import signal
+import sys
+import tracemalloc
+import zipfile
+from collections import Counter, OrderedDict
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+import triten as tt
+from triten.runtime.storage import Storage
+
+MOST_FOR_A_BYTE = 1000
+LEAST = 48 << 20
+"""Bytes that any reading may take: the first of a kind imports modules."""
+ADDRESS_SPACE = 1 << 31
+SECONDS = 20.0
+MOST_NODES = 20_000
+MOST_ELEMENTS = 1 << 18
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+FORBIDDEN = (
+    *("os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "subprocess.Popen", "pty.spawn"),
+    *(
+        "socket.connect",
+        "socket.bind",
+        "os.remove",
+        "os.rename",
+        "os.mkdir",
+        "os.rmdir",
+        "os.link",
+        "os.symlink",
+    ),
+    *("os.chmod", "os.chown", "os.truncate", "os.putenv", "shutil.rmtree", "ctypes.dlopen", "builtins.input"),
+    *("os.unsetenv", "os.kill", "webbrowser.open", "urllib.Request", "tempfile.mkstemp", "tempfile.mkdtemp"),
+)
+INNER = (RecursionError, NotImplementedError, UnicodeError, json.JSONDecodeError, zipfile.BadZipFile)
+"""Kinds of documented errors that say nothing to a caller."""
+
+
+class Reading(NamedTuple):
+    """What came of a reading.
+
+    Attributes:
+        kind: "value", "refused", or the name of a fault.
+        message: of an error, with its type.
+        digest: of a value, all that can be told of it, as a string.
+    """
+
+    kind: str
+    message: str
+    digest: str = ""
+
+    @property
+    def is_fault(self):
+        """Whether the library may not do that."""
+        return self.kind not in ("value", "refused")
+
+
+class _Slow(BaseException):
+    """A reading that does not end."""
+
+
+class _Forbidden(BaseException):
+    """A reading that does what none may do."""
+
+
+class _Watch:
+    """The hook, which stays in the process once it was added, and acts only within `armed`."""
+
+    def __init__(self):
+        self.is_armed = False
+        self.is_added = False
+        self.seen = []
+
+    def __call__(self, event, arguments):
+        if not self.is_armed:
+            return
+        if event == "open" and type(arguments[2]) is int and not arguments[2] & WRITES:
+            return
+        if event == "open" or event in FORBIDDEN:
+            self.seen.append(f"{event}{arguments!r:.200}")
+            raise _Forbidden(self.seen[-1])
+
+    @contextmanager
+    def armed(self):
+        if not self.is_added:
+            sys.addaudithook(self)
+            self.is_added = True
+        self.seen = []
+        self.is_armed = True
+        try:
+            yield self.seen
+        finally:
+            self.is_armed = False
+
+
+_watch = _Watch()
+
+
+def attempt(read, size, documented):
+    """What comes of a reading.
+
+    Args:
+        read: makes the value.
+        size: bytes of the file.
+        documented: the errors that may be raised.
+    """
+    tracemalloc.start()
+    try:
+        with _limits(), _watch.armed() as seen:
+            try:
+                value = read()
+            except BaseException as error:
+                reading = _of_error(error, documented)
+                error.__traceback__ = error.__context__ = error.__cause__ = None
+            else:
+                _watch.is_armed = False
+                reading = Reading("value" if value is not None else "refused", "", digest(value))
+                del value
+        peak = tracemalloc.get_traced_memory()[1]
+    except _Slow:
+        return Reading("takes long", f"more than {SECONDS} s of the processor's")
+    finally:
+        tracemalloc.stop()
+    if seen:
+        return Reading("does what no reading may", seen[0])
+    if peak > LEAST + MOST_FOR_A_BYTE * size and not reading.is_fault:
+        return Reading(
+            "takes memory", f"{peak} bytes for a file of {size}, then: {reading.message or 'a value'}"
+        )
+    return reading
+
+
+def _of_error(error, documented):
+    message = f"{type(error).__name__}: {str(error)[:300]}"
+    if isinstance(error, _Slow):
+        return Reading("takes long", f"more than {SECONDS} s of the processor's")
+    if isinstance(error, _Forbidden):
+        return Reading("does what no reading may", str(error))
+    if isinstance(error, MemoryError | tt.OutOfMemoryError):
+        return Reading("takes memory", message)
+    if any(_is_one(error, each) for each in documented):
+        return Reading("refused", message)
+    return Reading("inner error", message)
+
+
+def _is_one(error, documented):
+    """Whether an error is one of these: a type, or a type with words."""
+    if isinstance(documented, tuple):
+        kind, words = documented
+        return type(error) is kind and words in str(error)
+    return isinstance(error, documented) and not isinstance(error, INNER)
+
+
+@contextmanager
+def _limits():
+    """Of the address space and of the processor's time."""
+    old = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as file:
+        used = int(file.read().split()[0]) * resource.getpagesize()
+
+    def slow(*_):
+        raise _Slow
+
+    handler = signal.signal(signal.SIGPROF, slow)
+    resource.setrlimit(resource.RLIMIT_AS, (used + ADDRESS_SPACE, old[1]))
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        resource.setrlimit(resource.RLIMIT_AS, old)
+        signal.signal(signal.SIGPROF, handler)
+
+
+def digest(value):
+    """All that can be told of a value as a string: of tensors dtypes, geometry and elements."""
+    told = []
+    pending = [value]
+    known = {}
+    while pending and len(told) < MOST_NODES:
+        each = pending.pop()
+        if type(each) is str and each.startswith("\0"):
+            told.append(each[1:])
+            continue
+        if isinstance(each, list | tuple | dict | set | frozenset | tt.Tensor | Storage):
+            if id(each) in known:
+                told.append(f"again {known[id(each)]}")
+                continue
+            known[id(each)] = len(known)
+        if isinstance(each, tt.Tensor):
+            told.append(_of_tensor(each))
+        elif isinstance(each, Storage):
+            told.append(f"storage {each.nbytes()}")
+        elif isinstance(each, list | tuple):
+            told.append(f"{type(each).__name__} of {len(each)}")
+            pending += each
+        elif isinstance(each, dict | OrderedDict | Counter):
+            told.append(f"{type(each).__name__} of {len(each)}")
+            for key, item in each.items():
+                pending += [key, item]
+        elif isinstance(each, set | frozenset):
+            told.append(f"{type(each).__name__} of {len(each)}")
+            told += sorted(map(_brief, each))
+        else:
+            told.append(_brief(each))
+    return "; ".join(told)
+
+
+def _brief(value):
+    if isinstance(value, int | float | complex | str | bytes | bytearray):
+        return f"{type(value).__name__} {value!r:.200}" if not _is_long(value) else "long int"
+    if value is None or isinstance(value, tt.dtype | tt.device | tt.layout):
+        return repr(value)
+    return type(value).__name__
+
+
+def _is_long(value):
+    return isinstance(value, int) and value.bit_length() > 10_000
+
+
+def _of_tensor(tensor):
+    head = (
+        f"{type(tensor).__name__} {tensor.dtype} {tuple(tensor.shape)} {tensor.device} {tensor.requires_grad}"
+    )
+    if tensor.layout is not tt.strided:
+        return f"{head} {tensor.layout}"
+    head += f" {tuple(tensor.stride())} {tensor.storage_offset()}"
+    if tensor.is_meta or tensor.is_quantized or tensor.device.type != "cpu":
+        return head
+    plain = tensor.detach()
+    storage = plain.untyped_storage().bytes_on_host()
+    if storage.size < MOST_ELEMENTS:
+        head += f" over {int(storage.sum(dtype=np.int64))}"
+    if plain.numel() > MOST_ELEMENTS:
+        return head
+    return f"{head} {plain.contiguous().host_array().tobytes().hex()[:4000]}"
