@@ -18,6 +18,7 @@
 #   make programs     other people's programs for PyTorch, under both; docs/programs.md. PROGRAMS_ARGS="--only timm" picks some
 #   make matrix       the oldest and newest versions of Python and of what is needed; MATRIX_ARGS="--rows 3.12 --check base" picks some
 #   make oldest       a choice of tests at the oldest versions that pyproject.toml allows, without Triton and CuPy
+#   make fuzz         campaigns that look for faults with drawn cases; SECONDS=600 SEED=2 CAMPAIGNS=samples; docs/fuzzing.md
 #   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
 #   make emulate      the same check without a GPU: compiled kernels executed on the CPU; EMULATE_ARGS=--first-pass is quick
 #   make planted-faults  write the table of the faults that the emulator finds anew; the tests plant half of them
@@ -41,6 +42,9 @@ ROWS ?=
 DOCS_ARGS ?=
 BENCH_ARGS ?=
 CONFORMANCE_ARGS ?=
+SECONDS ?= 60
+CAMPAIGNS ?=
+FUZZ_ARGS ?=
 PROGRAMS ?= .programs
 PROGRAMS_ARGS ?=
 MATRIX_ARGS ?=
@@ -73,7 +77,7 @@ DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
 .PHONY: demo environment test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
-	gpu-check emulate planted-faults rehearse gpu-bench conformance programs matrix oldest clean
+	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs matrix oldest clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -196,6 +200,12 @@ gpu-bench:
 conformance: $(ORACLE)/.installed
 	$(if $(strip $(CUDA)),,TRITEN_CUDA=interpret TRITON_INTERPRET=1) \
 		$(ORACLE)/bin/python -P -m triten.tests.conformance $(CONFORMANCE_ARGS)
+
+# With the oracle's environment, which `make conformance` makes, for the campaigns that need it. Whatever its Python, each
+# worker gets this checkout.
+fuzz: $(TEST_READY)
+	$(RUN) -m triten.tests.fuzz $(CAMPAIGNS) --seconds $(SECONDS) --seed $(or $(SEED),1) \
+		$(if $(wildcard $(ORACLE)/bin/python),--oracle $(ORACLE)/bin/python) $(FUZZ_ARGS)
 
 # Both libraries import the same packages, from a folder of their own: none brings PyTorch along.
 programs: $(DEMO_READY) $(ORACLE)/.installed $(PROGRAMS)/.installed

@@ -1,0 +1,23 @@
+"""The campaigns: a module, or a folder, for each, which is imported when it is asked for."""
+
+import importlib
+
+from ..campaign import Campaign
+
+CAMPAIGNS = {
+    "samples": "samples:Samples",
+    "samples_meta": "samples:SamplesOnMeta",
+    "samples_cuda": "samples:SamplesOnCuda",
+    "planted": "planted:Planted",
+}
+"""Where each campaign is: ``module:class``, beneath this folder."""
+
+ON_REQUEST = {"planted"}
+"""Those that run only if they are named."""
+
+
+def campaign_named(name: str) -> Campaign:
+    """A new campaign of that name. Raises KeyError if there is none."""
+    module, _, kind = CAMPAIGNS[name].partition(":")
+    campaign: Campaign = getattr(importlib.import_module(f"{__name__}.{module}"), kind)()
+    return campaign

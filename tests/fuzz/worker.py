@@ -1,0 +1,164 @@
+"""A child process that runs cases, as its parent sees it; it is begun anew after a crash or a hang."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import triten
+
+from .campaign import Campaign, Finding, Outcome
+from .child import outcome_of
+
+START_LIMIT = 180.0
+OTHER_LIMIT = 60.0
+STACK = 1500
+
+
+class DeathError(Exception):
+    """The worker died or was ended: `finding` says how, with the stack that it left."""
+
+    def __init__(self, finding: Finding) -> None:
+        super().__init__(finding.message)
+        self.finding = finding
+
+
+class Worker:
+    """One child of one campaign. A context manager; the child starts with the first request."""
+
+    def __init__(self, campaign: Campaign, python: str = sys.executable) -> None:
+        self.campaign = campaign
+        self._python = os.path.abspath(python)  # a link to a Python is an environment of its own
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="triten-fuzz-")
+        # Whatever Python it is, it gets this very checkout.
+        os.symlink(triten.__path__[0], Path(self._folder.name) / "triten", target_is_directory=True)
+        self._errors = Path(self._folder.name) / "errors"
+        self._rest = b""
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self._folder.cleanup()
+
+    def attempt(self, seed: str) -> tuple[Outcome, Any]:
+        """Draw the case of that seed and run it: the outcome, and the case if the outcome is a finding."""
+        try:
+            reply = self._ask({"do": "try", "seed": seed}, self.campaign.limit)
+        except DeathError as death:
+            case = self._drawn(seed)
+            outcome = self.campaign.judge_death(case, death.finding)
+            return outcome, case
+        return outcome_of(reply["outcome"]), reply["case"]
+
+    def run(self, case: Any) -> Outcome:
+        """Run that case."""
+        try:
+            return outcome_of(self._ask({"do": "run", "case": case}, self.campaign.limit))
+        except DeathError as death:
+            return self.campaign.judge_death(case, death.finding)
+
+    def smaller(self, case: Any) -> list[Any]:
+        """`Campaign.smaller`, in the child. Raises DeathError."""
+        found: list[Any] = self._ask({"do": "smaller", "case": case}, OTHER_LIMIT)
+        return found
+
+    def describe(self, case: Any) -> str:
+        """`Campaign.describe`, in the child; the case itself where that fails."""
+        try:
+            return str(self._ask({"do": "describe", "case": case}, OTHER_LIMIT))
+        except (DeathError, RuntimeError):
+            return json.dumps(case)
+
+    def record(self, case: Any) -> Any:
+        """`Campaign.record`, in the child; None where it dies there, as a case that kills the oracle does."""
+        try:
+            return self._ask({"do": "record", "case": case}, OTHER_LIMIT)
+        except (DeathError, RuntimeError):
+            return None
+
+    def stop(self) -> None:
+        """End the child."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    stream.close()
+            self._process = None
+
+    def _drawn(self, seed: str) -> Any:
+        try:
+            return self._ask({"do": "draw", "seed": seed}, OTHER_LIMIT)
+        except DeathError:
+            return {"seed": seed}
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.stop()
+        environment = dict(os.environ) | dict(self.campaign.needs) | {"PYTHONPATH": self._folder.name}
+        environment.setdefault("OPENBLAS_NUM_THREADS", "1")
+        environment.setdefault("OMP_NUM_THREADS", "1")
+        self._rest = b""
+        with self._errors.open("wb") as errors:
+            self._process = process = subprocess.Popen(
+                [self._python, "-P", "-m", "triten.tests.fuzz.child", self.campaign.name],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                cwd=self._folder.name,
+            )
+        try:
+            self._reply(process, START_LIMIT)
+        except DeathError as death:
+            raise RuntimeError(
+                f"a worker of {self.campaign.name} does not start: {death.finding.message}"
+            ) from None
+        return process
+
+    def _ask(self, request: dict[str, Any], limit: float) -> Any:
+        process = self._process if self._process is not None else self._start()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(request | {"limit": limit}).encode() + b"\n")
+            process.stdin.flush()
+        except BrokenPipeError:
+            raise self._death(process, limit) from None
+        reply = self._reply(process, limit)
+        if "error" in reply:
+            raise RuntimeError(f"{self.campaign.name}, {request['do']}: {reply['error']}")
+        return reply["answer"]
+
+    def _reply(self, process: subprocess.Popen[bytes], limit: float) -> Any:
+        assert process.stdout is not None
+        end = time.monotonic() + limit
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([process.stdout], [], [], max(end - time.monotonic(), 0))
+            if not ready:
+                stack = self._stack()
+                self.stop()
+                raise DeathError(Finding("hang", f"over {limit:g} s\n{stack}"))
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            if not piece:
+                raise self._death(process, limit)
+            self._rest += piece
+        line, self._rest = self._rest.split(b"\n", 1)
+        return json.loads(line)
+
+    def _death(self, process: subprocess.Popen[bytes], limit: float) -> DeathError:
+        status = process.wait(limit)
+        stack = self._stack()
+        self.stop()
+        return DeathError(Finding("crash", f"exit status {status}\n{stack}"))
+
+    def _stack(self) -> str:
+        text = self._errors.read_text(errors="replace")
+        start = max(text.rfind("Fatal Python error"), text.rfind("Timeout (0:"))
+        return text[start : start + STACK] if start >= 0 else text[-STACK:]
