@@ -8,6 +8,9 @@ CAMPAIGNS = {
     "samples": "samples:Samples",
     "samples_meta": "samples:SamplesOnMeta",
     "samples_cuda": "samples:SamplesOnCuda",
+    "allocator": "allocator:Allocators",
+    "threads": "threads:Threads",
+    "endurance": "endurance:Endurance",
     "planted": "planted:Planted",
 }
 """Where each campaign is: ``module:class``, beneath this folder."""
