@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
-from ...dispatch.scalars import element_of
+from ...dispatch.scalars import element_of, truncated
 from ...dispatch.structured.meta.indexing import preserved
 from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
@@ -125,13 +125,13 @@ def linspace(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(spec)
     wide: Any = np.complex128 if spec.dtype.is_complex else np.float64
     count = spec.numel
-    half, whole = count // 2, spec.dtype.is_integral
+    half, whole, name = count // 2, spec.dtype.is_integral, spec.dtype.name
 
     @quietly
     def large(out: Any, _: Any, start: Any, end: Any) -> None:
         flat = out.reshape(-1)
         if whole:
-            start, end = int(start), int(end)
+            start, end = truncated(start, name), truncated(end, name)
         first, last = wide(start), wide(end)
         step = (last - first) / (count - 1)
 
@@ -149,11 +149,12 @@ def linspace(call: StructuredCall) -> PlannedKernel:
 
     @quietly
     def into(out: Any, _: Any, start: Any, end: Any) -> None:
-        if count == 1:
-            out.fill(start)
+        if count <= 1:
+            if count:
+                out.fill(truncated(start, name) if whole else start)
             return
         if whole:
-            start, end = int(start), int(end)
+            start, end = truncated(start, name), truncated(end, name)
         start, end = wide(start), wide(end)
         step = (end - start) / (count - 1)
         values = np.arange(count, dtype=np.float64).astype(wide, copy=False)

@@ -289,7 +289,7 @@ def smooth_l1_loss(self: Tensor, target: Tensor, reduction: int, beta: float) ->
 @host_kernel("huber_loss", *_OF_GAPS)
 def huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
     """Squared up to `delta`, linear above, continuous in slope."""
-    if delta <= 0:
+    if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     check_common("huber_loss", self, target)
     return reduced(ops._huber_terms(self, target, delta), reduction)

@@ -11,6 +11,14 @@ INF, NAN = math.inf, math.nan
 
 
 REFUSED = [
+    (RuntimeError, lambda d: F.huber_loss(d(3), d(3), delta=NAN)),
+    (RuntimeError, lambda d: tt.std(d(3), correction=1j)),
+    (RuntimeError, lambda d: tt.linspace(INF, 0, 3, dtype=tt.int8, device=d(1).device)),
+    (RuntimeError, lambda d: tt.lerp(d(2), d(2), d(2, dtype=tt.int64))),
+    (RuntimeError, lambda d: tt.zeros(0, 1 << 62, 4, device=d(1).device)),
+    (RuntimeError, lambda d: tt.tile(d(0), (1, 3, 1 << 62))),
+    (IndexError, lambda d: tt.quantile(d(), 0.5, dim=2)),
+    (IndexError, lambda d: tt.mv(d(), d(0))),
     (ValueError, lambda d: F.nll_loss(d(3), d(3, dtype=tt.int64))),
     (IndexError, lambda d: F.bilinear(d(2, 3), d(2, 3), d(3, 3))),
     (RuntimeError, lambda d: F.interpolate(d(1, 1, 2, 2), scale_factor=INF)),
