@@ -16,8 +16,9 @@
 #   make aot          every kernel compiled for sm_80, sm_90 and sm_100 (cards by name) and held to its budget; needs no GPU
 #   make conformance  every operator of PyTorch's database against PyTorch; CONFORMANCE_ARGS="errors --ops add" picks some
 #   make programs     other people's programs for PyTorch, under both; docs/programs.md. PROGRAMS_ARGS="--only timm" picks some
+#   make matrix       the oldest and newest versions of Python and of what is needed; MATRIX_ARGS="--rows 3.12 --check base" picks some
+#   make oldest       a choice of tests at the oldest versions that pyproject.toml allows, without Triton and CuPy
 #   make fuzz         campaigns that look for faults with drawn cases; SECONDS=600 SEED=2 CAMPAIGNS=samples; docs/fuzzing.md
-#   make triton-matrix  the CUDA tests under Triton 3.6 to 3.9; MATRIX_ARGS="--triton 3.6.0 --check compiled" picks some
 #   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
 #   make emulate      the same check without a GPU: compiled kernels executed on the CPU; EMULATE_ARGS=--first-pass is quick
 #   make planted-faults  write the table of the faults that the emulator finds anew; the tests plant half of them
@@ -76,7 +77,7 @@ DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
 .PHONY: demo environment test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
-	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs triton-matrix clean
+	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs matrix oldest clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -210,8 +211,11 @@ fuzz: $(TEST_READY)
 programs: $(DEMO_READY) $(ORACLE)/.installed $(PROGRAMS)/.installed
 	$(RUN) -m triten.perf programs --pytorch $(ORACLE)/bin/python --packages $(PROGRAMS)/packages $(PROGRAMS_ARGS)
 
-triton-matrix: $(BIN)/python
-	$(RUN) tests/compatibility/triton_matrix.py $(MATRIX_ARGS)
+matrix: $(BIN)/python
+	$(RUN) tests/compatibility/matrix.py $(MATRIX_ARGS)
+
+oldest: $(BIN)/python
+	$(RUN) tests/compatibility/matrix.py --running --rows base-oldest --folder $(VENV)/matrix --workers 1
 
 clean:
 	rm -rf $(VENV) $(ORACLE) $(PROGRAMS) .matrix build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -734,27 +734,30 @@ def _with_indices(pool: Callable[..., Any], example: str) -> Callable[..., tuple
         return pool(*bound.args, **bound.kwargs)  # type: ignore[no-any-return]
 
     signature = inspect.signature(pool)
-    arguments = (pool.__doc__ or "").partition("    Args:\n")[2].partition("        return_indices:")[0]
+    # Python 3.13 and later compile docstrings without their indentation.
+    arguments = (
+        inspect.cleandoc(pool.__doc__ or "").partition("Args:\n")[2].partition("    return_indices:")[0]
+    )
     name = f"{pool.__name__}_with_indices"
     pooled.__name__ = pooled.__qualname__ = name
     pooled.__module__ = __name__
     pooled.__signature__ = signature.replace(return_annotation="tuple[Tensor, Tensor]")  # type: ignore[attr-defined]
     pooled.__doc__ = f"""`{pool.__name__}` with the places of the maxima (`torch.nn.functional.{name}`).
 
-    Args:
-{arguments}        return_indices: Makes no difference.
+Args:
+{arguments}    return_indices: Makes no difference.
 
-    Returns:
-        The maxima, and their places as `{pool.__name__}` counts them, as int64.
+Returns:
+    The maxima, and their places as `{pool.__name__}` counts them, as int64.
 
-    Raises:
-        RuntimeError: As `{pool.__name__}` says.
+Raises:
+    RuntimeError: As `{pool.__name__}` says.
 
-    Example:
-        >>> import triten as tt
-        >>> tt.nn.functional.{name}({example})[1].item()
-        3
-    """
+Example:
+    >>> import triten as tt
+    >>> tt.nn.functional.{name}({example})[1].item()
+    3
+"""
     return overridable(pooled)
 
 

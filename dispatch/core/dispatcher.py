@@ -341,6 +341,8 @@ class Dispatcher:
                 loaded = self._staged
             finally:
                 self._staged = outer
+            if prepare not in self._deferred.values():
+                return  # a signal's handler came between, asked for the family itself, and its entries are in use
             self._operators.update(loaded)
             for name in loaded:
                 del self._deferred[name]

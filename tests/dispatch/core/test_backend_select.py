@@ -30,6 +30,8 @@ def test_without_a_kernel_the_key_is_in_no_call():
 
 @pytest.mark.parametrize("device", ["cpu", "meta", "cuda"])
 def test_a_factorys_call_comes_through_it_to_the_backend_of_its_device(device):
+    if device == "cuda":
+        pytest.importorskip("triton", reason="triton has no wheel for this platform")
     seen = []
     tt.ones(2, 3, device=device)
     with tt.library.Library("aten", "IMPL", SELECT) as lib:

@@ -111,6 +111,25 @@ def test_a_family_that_cannot_be_registered_stays_deferred():
     assert dispatcher.find_op("aten::f").has_schema
 
 
+def test_a_handler_that_interrupts_a_registration_asks_for_the_same_family():
+    dispatcher, handled = Dispatcher(), []
+
+    def prepare():
+        def register() -> None:
+            for name in NAMES:
+                dispatcher.install(name, f"{name}(Tensor self) -> Tensor", "here:1", frozenset())
+                if name == "aten::f" and not handled:
+                    handled.append(None)
+                    handled[0] = dispatcher.find_op("aten::g")
+
+        return register
+
+    dispatcher.defer(NAMES, prepare)
+    found = dispatcher.find_op("aten::g")
+    assert found is not None and found is handled[0] is dispatcher.find_op("aten::g")
+    assert dispatcher.get_all_op_names() == sorted(NAMES)
+
+
 def test_threads_that_ask_at_once_find_whole_operators():
     for _ in range(50):
         log: list[str] = []

@@ -87,6 +87,8 @@ def test_this_packages_operators_have_no_kernel_for_it(backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_factory_goes_to_the_backend_of_its_device(lib, backend):
+    if backend == "CUDA":
+        pytest.importorskip("triton", reason="triton has no wheel for this platform")
     for each in BACKENDS:
         lib.impl("make", lambda n, device, each=each: tensor_of(each), each)
     made = tt.ops.t_every_backend.make(2, device=DEVICE_TYPES.get(backend, backend.lower()))

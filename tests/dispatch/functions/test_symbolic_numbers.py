@@ -34,7 +34,7 @@ def test_what_they_refuse():
         tt.sym_ite(1, 1, 2)
     with pytest.raises(AssertionError, match="of one type, got <class 'int'> and <class 'float'>"):
         tt.sym_ite(True, 1, 2.0)
-    with pytest.raises(ValueError, match="math domain error"):
+    with pytest.raises(ValueError):  # the words are those of Python's math.sqrt, and change with it
         tt.sym_sqrt(-1)
 
 

@@ -16,6 +16,9 @@ CAMPAIGNS = {
     "faults": "faults:Faults",
     "faults_cuda": "faults:FaultsOnCuda",
     "files": "files:Files",
+    "allocator": "allocator:Allocators",
+    "threads": "threads:Threads",
+    "endurance": "endurance:Endurance",
     "planted": "planted:Planted",
 }
 """Where each campaign is: ``module:class``, beneath this folder."""

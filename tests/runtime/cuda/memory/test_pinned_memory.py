@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import triten as tt
 from triten.runtime.cuda.driver import driver
 from triten.runtime.cuda.interpreter.driver import InterpreterDriver
 from triten.runtime.cuda.memory.pinned import PINNED_ALLOCATOR, CachingHostAllocator
 from triten.runtime.errors import OutOfMemoryError
+from triten.tests.shared.pinned_model import PinnedModel
 from triten.tests.shared.threads import PATIENCE
 
 FACTORIES = [
@@ -287,73 +288,36 @@ class Policy(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.cuda = InterpreterDriver(1)
-        self.allocator = CachingHostAllocator()
-        self.allocator._driver = self.cuda
-        self.streams = [self.cuda.create_stream(0) for _ in range(2)]
-        self.live = {}
-        self.pending = {}
+        self.model = PinnedModel()
 
     @rule(nbytes=st.integers(1, 3000))
     def malloc(self, nbytes):
-        pointer = self.allocator.allocate(nbytes)
-        assert pointer.address not in self.live, "handed out twice"
-        for address, records in self.pending.items():
-            busy = any(not record.done for record in records)
-            assert not (busy and address == pointer.address), "handed out before its copies were done"
-        self.pending.pop(pointer.address, None)
-        self.live[pointer.address] = pointer
+        self.model.malloc(nbytes)
 
-    @rule(data=st.data())
-    def free(self, data):
-        if self.live:
-            self.live.pop(data.draw(st.sampled_from(sorted(self.live))))
+    @precondition(lambda self: self.model.live)
+    @rule(index=st.integers(0, 100))
+    def free(self, index):
+        self.model.free(index)
 
-    @rule(data=st.data(), which=st.integers(0, 1))
-    def copy(self, data, which):
-        if self.live:
-            address = data.draw(st.sampled_from(sorted(self.live)))
-            stream = self.streams[which]
-            block = self.allocator.find(address)
-            self.cuda.stream(stream).enqueue(lambda: None)
-            self._record(block, stream)
-            event = self.cuda._events[block.events[0, stream]]
-            self.pending.setdefault(address, []).append(event.record)
-
-    def _record(self, block, stream):
-        import triten.runtime.cuda.memory.pinned as module
-
-        before, module.driver = module.driver, lambda: self.cuda
-        try:
-            self.allocator.record_event(block, 0, stream)
-        finally:
-            module.driver = before
+    @precondition(lambda self: self.model.live)
+    @rule(index=st.integers(0, 100), which=st.integers(0, 1))
+    def copy(self, index, which):
+        self.model.copy(index, which)
 
     @rule(which=st.integers(0, 1))
     def step(self, which):
-        self.cuda.step(self.streams[which])
+        self.model.step(which)
 
     @rule()
-    def empty_cache(self):
-        self.allocator.empty_cache()
+    def empty(self):
+        self.model.empty()
 
     @invariant()
-    def recount(self):
-        blocks = self.allocator._blocks
-        assert sum(block.nbytes for block in blocks) == self.allocator.allocated_bytes.current
-        assert self.cuda.host_memory.used == self.allocator.allocated_bytes.current
-        ends = 0
-        for block in blocks:
-            assert block.address >= ends, "blocks overlap"
-            ends = block.address + block.nbytes
-        active = self.allocator.stats()["active_requests"]["current"]
-        assert active == len(self.live) + len(self.allocator._in_use)
+    def holds(self):
+        self.model.check()
 
     def teardown(self):
-        self.live.clear()
-        self.cuda.synchronize(0)
-        self.allocator.empty_cache()
-        assert self.cuda.host_memory.used == 0 and not self.cuda._events
+        self.model.finish()
 
 
 TestPolicy = pytest.mark.interpreter(Policy.TestCase)
