@@ -12,17 +12,20 @@ from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _unsafe_view, addmm, bmm, dot, mm, mv
 from ..iterator.broadcast import infer_size
+from ..plans.host_kernel import HostPlanner
 from ..plans.register import planned_by
 from ..structured.resizing import resize_output
 from ..tensor import Tensor
 from .forms import check_overlap, out_form, write_out
 
+_plan_stacks = HostPlanner("matmul", "mm", "bmm")
 
-def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Two matrices are planned as `mm`, so that ``a @ b`` costs no more than it."""
+
+def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """Two matrices are planned as `mm`, so that ``a @ b`` costs no more than it; stacks have a host kernel."""
     if args[0]._spec.ndim == 2 and args[1]._spec.ndim == 2:
         return Dispatcher.singleton().find_schema_or_throw("aten::mm").plan(key_set, args)
-    return matmul
+    return _plan_stacks(op, key_set, args)
 
 
 @planned_by(plan_matmul)

@@ -303,6 +303,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "lu_unpack_host_stub": ("factorization.lu_functions", None),
     "masked_fill_stub": ("indexing.masks", "indexing.rearranging"),
     "masked_scatter_host_stub": ("indexing.placement", None),
+    "matmul_host_stub": ("products.stacked_products", None),
     "max_dim_stub": ("reduction.reduction", "reduction.extreme_index"),
     "max_pool2d_with_indices_backward_stub": ("pooling.pooling", "pooling.pooling"),
     "max_pool2d_with_indices_stub": ("pooling.pooling", "pooling.pooling"),

@@ -46,6 +46,14 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "fftshift": lambda a, b: tt.fft.fftshift(tt.stack([a, b]), dim=(0, -2)),
     "ifftshift": lambda a, b: tt.fft.ifftshift(a.mT),
     "einsum": lambda a, b: tt.einsum("ij,Ab->ijAb", a, b),
+    "matmul of stacks": lambda a, b: tt.stack([a, b]) @ tt.stack([b.mT, a.mT]),
+    "matmul of transposed stacks": lambda a, b: (
+        a.repeat(2, 3, 1, 1).transpose(0, 2) @ b.mT.repeat(5, 3, 1, 2)[:, :, :, :3]
+    ),
+    "matmul of copied stacks": lambda a, b: a.repeat(2, 3, 1, 1).transpose(1, 2) @ b.repeat(2, 5, 3, 1).mT,
+    "matmul of one stack": lambda a, b: a.repeat(2, 3, 1, 1).transpose(0, 1) @ b.mT,
+    "matmul of outer products": lambda a, b: a.repeat(2, 20, 20)[..., :1] @ b.repeat(2, 20, 20)[:, :1],
+    "matmul of many": lambda a, b: a.repeat(2, 3, 40, 20) @ b.repeat(2, 3, 40, 20).mT,
     "multi_dot": lambda a, b: tt.linalg.multi_dot([a, b.mT, a.mT.contiguous().mT]),
     "addr": lambda a, b: tt.addr(tt.stack([a[0]] * 5), b[:, 0], b[0]),
     "addr of many": lambda a, b: tt.addr(a.repeat(20, 20), a.repeat(20, 1)[:, 0], b.repeat(1, 20)[0]),
