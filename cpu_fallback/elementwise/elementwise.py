@@ -197,7 +197,8 @@ def planned(
     ordered = any(o.is_contiguous for o in tensors) and all(
         o.is_contiguous or not any(o.strides) for o in tensors
     )
-    any_shape = sys.maxsize if all(o.is_contiguous for o in tensors) else 0
+    contiguous = all(o.is_contiguous for o in tensors)
+    any_shape = sys.maxsize if contiguous else TURNED_FROM - 1 if ordered else 0
     if plain and stores:
         slow = function in SLOW
         costly = slow or function in COSTLY
@@ -211,7 +212,7 @@ def planned(
             )
         any_shape = min(any_shape, shared_from - 1)
         if out_spec.numel >= shared_from or (
-            out_spec.numel >= TURNED_FROM and not any_shape and any(Blocks(out_spec, tensors).turns)
+            out_spec.numel >= TURNED_FROM and not contiguous and any(Blocks(out_spec, tensors).turns)
         ):
             block = part_of(out_spec.numel, SLOW_BLOCK if slow else COSTLY_BLOCK if costly else SHARED_BLOCK)
             prepare = _preparers(call, operands, targets)
@@ -240,7 +241,9 @@ def planned(
     ):  # fmt: skip
         chosen("a ufunc of one element and an array", "the first operand is one element that is expanded")
         first = operator.itemgetter((*(0,) * out_spec.ndim, ...))
-        return PlannedKernel(_output_first(function, 2), lambda a, b: function(first(a), b), not silent)
+        return PlannedKernel(
+            _output_first(function, 2), lambda a, b: function(first(a), b), not silent, any_shape
+        )
     if plain and stores and all(kinds) and len(kinds) <= 2:
         why = "operands have the dtype of the result, and {} elements are few"
         chosen("one call of a ufunc", why, out_spec.numel)

@@ -68,6 +68,9 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     dims: tuple[int, ...] = call.extra["dims"]
     np_dtype = compute_np(out_spec.dtype)
     sizes = out_spec.sizes
+    product = product_with_ones(spec, dims, np_dtype) if sizes else None
+    if product is not None and out_spec.np_dtype == np_dtype:
+        return _by_product(product, spec, dims, sizes)
     reduce = np.add.reduce
     lines_of = over_streamed(spec, dims, np_dtype)
     if lines_of is None and np_dtype == FLOAT32:
@@ -106,17 +109,6 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     if kept is not None:
         _tell("blocks of kept elements", spec, dims, "belong to many results, which blocks share out")
         return PlannedKernel(quietly(lambda out, array: kept(lambda piece: (add(piece),), (out,), array)))
-    product = product_with_ones(spec, dims, np_dtype) if sizes else None
-    if product is not None and spec.np_dtype == out_spec.np_dtype == np_dtype:
-        shape = None if len(sizes) == 1 else sizes
-        _tell("a product with ones", spec, dims, "are short lines of a small tensor")
-
-        def by_product(array: Any) -> Any:
-            made = product(array)
-            return made if shape is None else made.reshape(shape)
-
-        fresh = product if shape is None else by_product
-        return PlannedKernel(lambda out, array: np.copyto(out, by_product(array)), fresh, quiet=True)
     if out_spec.np_dtype == np_dtype and is_of_lines(spec, dims, np_dtype):
         _tell("sums of lines", spec, dims, "are contiguous lines")
 
@@ -137,6 +129,20 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     _tell("pairwise sums", spec, dims, "no quicker way takes")
     total = widened_line_sums(spec, dims, np_dtype) or kept_sum(spec, dims, np_dtype)
     return PlannedKernel(quietly(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
+
+
+def _by_product(
+    product: Callable[[Any], Any], spec: TensorSpec, dims: tuple[int, ...], sizes: tuple[int, ...]
+) -> PlannedKernel:
+    """The kernel of sums that are a product with ones, a vector."""
+    _tell("a product with ones", spec, dims, "are short lines of a small tensor")
+    if len(sizes) == 1:
+        return PlannedKernel(lambda out, array: np.copyto(out, product(array)), product, quiet=True)
+
+    def shaped(array: Any) -> Any:
+        return product(array).reshape(sizes)
+
+    return PlannedKernel(lambda out, array: np.copyto(out, shaped(array)), shaped, quiet=True)
 
 
 def _reducing(
