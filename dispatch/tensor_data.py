@@ -12,6 +12,7 @@ import numpy as np
 from ..runtime.device import CPU, get_default_device
 from ..runtime.device import device as Device
 from ..runtime.exponent_format import to_exponents
+from ..runtime.float_errors import run_quiet
 from ..runtime.grad_mode import is_inference_mode_enabled
 from ..runtime.local_dispatch_key_set import modes
 from ..runtime.scalar_type import (
@@ -20,6 +21,7 @@ from ..runtime.scalar_type import (
     bool_,
     complex128,
     dtype_of_number,
+    float32,
     float64,
     from_numpy_dtype,
     get_default_dtype,
@@ -218,6 +220,45 @@ def _array_of(data: Any, dtype: ScalarType | None) -> NDArray[Any]:
     return _integers(leaves, chosen).reshape(shape)
 
 
+_QUICK = frozenset({float, int, bool, list, tuple})
+"""Classes of the data that `_quick_array` takes."""
+
+
+def _quick_array(data: Any, dtype: ScalarType | None) -> tuple[NDArray[Any], ScalarType] | None:
+    """Numbers of one class, alone, in a sequence or in sequences of one length, as `_array_of` would have them.
+
+    None for all else, for what is converted to another kind of number, and where NumPy refuses.
+    """
+    kind = type(data)
+    if kind is list or kind is tuple:
+        kinds = set(map(type, data))
+        if len(kinds) != 1:
+            return None
+        kind = kinds.pop()
+        if kind is list or kind is tuple:
+            if len(set(map(len, data))) != 1:
+                return None
+            kinds = set(map(type, chain.from_iterable(data)))
+            if len(kinds) != 1:
+                return None
+            kind = kinds.pop()
+    if kind is float:
+        dtype = get_default_dtype() if dtype is None else dtype
+        if dtype is not float32 and dtype is not float64:
+            return None
+    elif kind is int or kind is bool:
+        own = int64 if kind is int else bool_
+        if dtype is not None and dtype is not own:
+            return None
+        dtype = own
+    else:
+        return None
+    try:
+        return run_quiet(np.array, data, dtype.np), dtype
+    except (RuntimeError, OverflowError):
+        return None
+
+
 def _integers(leaves: list[Any], dtype: ScalarType) -> NDArray[Any]:
     """Elements as integers: floats truncated, negative ones wrapped for an unsigned dtype."""
     limits = integer_limits(dtype)
@@ -292,19 +333,18 @@ def tensor(
         triten.int64
     """
     if (
-        dtype is None
-        and device is None
-        and type(data) is float
-        and -1e4 < data < 1e4
+        device is None
+        and type(data) in _QUICK
         and get_default_device() is CPU
         and names is None
         and not pin_memory
         and not modes
+        and (quick := _quick_array(data, dtype)) is not None
     ):
-        spec = TensorSpec.of((), (), get_default_dtype(), CPU)
+        array, dtype = quick
         number: Any = blank_tensor()
-        number._data = np.array(data, spec.np_dtype)
-        number._spec = spec
+        number._data = array
+        number._spec = TensorSpec.contiguous(array.shape, dtype, CPU)
         number._version_cell = number._autograd = number._view_base = None
         if requires_grad is False:
             return number  # type: ignore[no-any-return]
