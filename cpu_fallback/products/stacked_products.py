@@ -1,6 +1,6 @@
-"""The host kernel of products of stacks of matrices: one function in the place of views, a product and a view.
+"""Host kernels of products of stacks of matrices: one function in the place of views, a product and a view.
 
-`dispatch/composite/linalg.py` has the composite, which shares the product's kernel with this: the numbers are the same.
+`dispatch/composite/linalg.py` has the composites, whose products are these: the numbers are the same.
 """
 
 from __future__ import annotations
@@ -84,4 +84,60 @@ def _into(multiply: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], None
     return lambda out, x, y: np.copyto(out, multiply(x, y))
 
 
+def linear(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> HostKernel | None:
+    """Rows by a transposed matrix, and a vector added to each."""
+    dtype = input.dtype
+    if input.ndim < 2 or weight.ndim != 2 or not input.numel or not weight.numel or dtype in NARROW:
+        return None
+    columns, inner = weight.sizes
+    if not dtype.is_floating_point or weight.dtype is not dtype or input.sizes[-1] != inner:
+        return None
+    if bias is not None and (bias.dtype is not dtype or bias.sizes != (columns,)):
+        return None
+    out = TensorSpec.contiguous((*input.sizes[:-1], columns), dtype, CPU)
+    adds = bias is not None
+    return _linear_of_matrix(out, adds) if input.ndim == 2 else _linear_of_stack(out, inner, adds)
+
+
+def _linear_of_matrix(out: TensorSpec, adds: bool) -> HostKernel:
+    """`linear` of a matrix, with or without something to add."""
+
+    def product(x: Any, w: Any, _: Any) -> Any:
+        return x.dot(w.T)
+
+    def product_into(made: Any, x: Any, w: Any, _: Any) -> None:
+        x.dot(w.T, made)
+
+    def added(x: Any, w: Any, b: Any) -> Any:
+        made = x.dot(w.T)
+        made += b
+        return made
+
+    def added_into(made: Any, x: Any, w: Any, b: Any) -> None:
+        x.dot(w.T, made)
+        made += b
+
+    fresh, into = (added, added_into) if adds else (product, product_into)
+    return HostKernel((out,), fresh, into, declines=False)
+
+
+def _linear_of_stack(out: TensorSpec, inner: int, adds: bool) -> HostKernel:
+    """`linear` of a stack of matrices, whose rows together make one product."""
+    kernel = _linear_of_matrix(out, adds)
+    fresh, into = kernel.fresh, kernel.into
+    assert fresh is not None and into is not None
+    sizes, columns = out.sizes, out.sizes[-1]
+    rows = out.numel // columns
+    given, made_flat = (rows, inner), (rows, columns)
+
+    def compute(x: Any, w: Any, b: Any) -> Any:
+        return fresh(x.reshape(given), w, b).reshape(sizes)
+
+    def write(made: Any, x: Any, w: Any, b: Any) -> None:
+        into(made.reshape(made_flat), x.reshape(given), w, b)
+
+    return HostKernel((out,), compute, write, declines=False)
+
+
+register_stub("linear_host_stub", "cpu", by_arguments(linear))
 register_stub("matmul_host_stub", "cpu", by_arguments(matmul))

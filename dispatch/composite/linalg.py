@@ -19,6 +19,7 @@ from ..tensor import Tensor
 from .forms import check_overlap, out_form, write_out
 
 _plan_stacks = HostPlanner("matmul", "mm", "bmm")
+_plan_rows = HostPlanner("linear", "mm", "addmm", "matmul", "add.Tensor")
 
 
 def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
@@ -116,7 +117,10 @@ def _into(name: str, result: Tensor, out: Tensor) -> Tensor:
 
 
 def plan_linear(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Rows times a matrix with a bias are planned as `t` and `addmm`."""
+    """Of host tensors all is one kernel; rows times a matrix with a bias are planned as `t` and `addmm`."""
+    plan = _plan_rows(op, key_set, args)
+    if plan is not None:
+        return plan
     input, weight, bias = args
     if bias is None or input._spec.ndim != 2 or weight._spec.ndim != 2:
         return op.rebind(linear, args)

@@ -278,6 +278,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "linalg_tensorinv_host_stub": ("factorization.lu_functions", None),
     "linalg_tensorsolve_host_stub": ("factorization.lu_functions", None),
     "linalg_vector_norm_host_stub": ("reduction.distances", None),
+    "linear_host_stub": ("products.stacked_products", None),
     "linspace_stub": ("elementwise.factories", "elementwise.factories"),
     "log10_stub": ("elementwise.pointwise", "elementwise.pointwise"),
     "log1p_stub": ("elementwise.pointwise", "elementwise.pointwise"),
