@@ -47,7 +47,7 @@ from .kernel_function import Plan
 from .operator_entry import MAX_PLANS, OperatorEntry
 from .public_spelling import FUNCTION, METHOD, public_callable
 
-SHORT = frozenset({int, scalar_type.dtype, device.device})
+SHORT = frozenset({int, str, scalar_type.dtype, device.device})
 """Classes of the last argument of general calls that the generated functions find in `short` themselves."""
 
 FIRST: list[int | str] = [0]
