@@ -26,7 +26,9 @@ from .blocks import (
 )
 from .half_words import over_half_words
 from .line_reductions import DIRECT, SHORT_LINE, line_extrema, line_sums
+from .small_variance import small_variance
 from .sums import (
+    PRODUCTS,
     SMALL,
     added_rows,
     adds_directly,
@@ -68,8 +70,11 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     dims: tuple[int, ...] = call.extra["dims"]
     np_dtype = compute_np(out_spec.dtype)
     sizes = out_spec.sizes
-    product = product_with_ones(spec, dims, np_dtype) if sizes else None
-    if product is not None and out_spec.np_dtype == np_dtype:
+    if not sizes:
+        if 0 < spec.numel <= SMALL and _is_whole(call) and np_dtype in PRODUCTS:
+            _tell("a product with ones", spec, dims, f"are all of them, and at most {SMALL}")
+            return dot_with_ones(spec.numel, np_dtype)
+    elif out_spec.np_dtype == np_dtype and (product := product_with_ones(spec, dims, np_dtype)) is not None:
         return _by_product(product, spec, dims, sizes)
     reduce = np.add.reduce
     lines_of = over_streamed(spec, dims, np_dtype)
@@ -85,10 +90,6 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         _tell("blocks on several threads", spec, dims, "are all of them, and many")
         return PlannedKernel(quietly(lambda out, array: np.copyto(out, everything(array), casting="unsafe")))
     if _is_whole(call):
-        if out_spec.ndim == 0 and 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
-            _tell("a product with ones", spec, dims, f"are all of them, and at most {SMALL}")
-            return dot_with_ones(spec.numel, np_dtype)
-
         _tell("one run of memory", spec, dims, "are all of them, side by side")
 
         @quietly
@@ -269,7 +270,13 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         _tell("one call of NumPy", spec, dims, "no quicker way takes")
         if spec.np_dtype == np_dtype == out_spec.np_dtype:
             if spec.is_contiguous and len(dims) == spec.ndim and not keepdims and not promotes:
-                return PlannedKernel(quietly(lambda out, array: reduce(array.reshape(-1), 0, None, out)))
+                locate, asarray = LOCATED.get(ufunc), np.asarray
+                number = None
+                if locate is not None and np_dtype.kind in "fiu" and 0 < spec.numel <= SMALL:
+                    number = lambda array: asarray(array.take(locate(array)))  # noqa: E731
+                return PlannedKernel(
+                    lambda out, array: reduce(array.reshape(-1), 0, None, out), quiet=True, number=number
+                )
             return PlannedKernel(*_reducing(reduce, dims, None, keepdims))
 
         def into(out: Any, array: Any) -> None:
@@ -513,6 +520,9 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
     """The factory of ``var``, ``std``, ``var_mean`` and ``std_mean``."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
+        small = None if with_mean else small_variance(call, root)
+        if small is not None:
+            return small
         spec = call.args["self"]
         np_dtype = compute_np(spec.dtype)
         dims: tuple[int, ...] = call.extra["dims"]

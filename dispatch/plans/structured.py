@@ -262,7 +262,12 @@ def plain_replanner(
             result = first
             if sizes != first.sizes:
                 return None
-        elif sizes is first.sizes and first.dtype is dtype and 1 not in sizes and 0 not in sizes:
+        elif (
+            (sizes is first.sizes or sizes == first.sizes)
+            and first.dtype is dtype
+            and 1 not in sizes
+            and 0 not in sizes
+        ):
             result = first.detached
         else:
             # Dimensions of one element have whatever strides; those of the result are the iterator's to say.
