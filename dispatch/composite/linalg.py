@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import is_grad_enabled
-from ...runtime.local_dispatch_key_set import effective
+from ...runtime.local_dispatch_key_set import effective, modes
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
@@ -64,10 +64,16 @@ def _batched(self: Tensor, other: Tensor) -> Tensor:
     n, m = left._spec.sizes[-2:]
     k, p = right._spec.sizes[-2:]
     batch = infer_size(left._spec.sizes[:-2], right._spec.sizes[:-2])
-    count = _product(batch)
-    first = left.expand((*batch, n, m)).reshape((count, n, m))
-    second = right.expand((*batch, k, p)).reshape((count, k, p))
     tail = (() if self._spec.ndim == 1 else (n,)) + (() if other._spec.ndim == 1 else (p,))
+    if not modes and left._spec.sizes[:-2] == batch == right._spec.sizes[:-2]:
+        # Views that change nothing would each be a node of the graph; a trace has them, as PyTorch's has.
+        if len(batch) == 1 and len(tail) == 2:
+            return bmm(left, right)
+        first, second = left, right
+    else:
+        first, second = left.expand((*batch, n, m)), right.expand((*batch, k, p))
+    count = _product(batch)
+    first, second = first.reshape((count, n, m)), second.reshape((count, k, p))
     return _unsafe_view(bmm(first, second), (*batch, *tail))
 
 
