@@ -51,7 +51,7 @@ def kind_of(elements: Sequence[Any]) -> tuple[Any, ...] | None:
             kind.append(element.kind)
         elif element is None or element.__class__ is type or element.__class__ is str:
             kind.append(element)
-        elif element.__class__ is tuple:
+        elif element.__class__ is tuple or element.__class__ is list:
             return None
         else:
             kind.append((element.__class__, element))
