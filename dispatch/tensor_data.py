@@ -12,6 +12,7 @@ import numpy as np
 from ..runtime.device import CPU, get_default_device
 from ..runtime.device import device as Device
 from ..runtime.exponent_format import to_exponents
+from ..runtime.float_errors import run_quiet
 from ..runtime.grad_mode import is_inference_mode_enabled
 from ..runtime.local_dispatch_key_set import modes
 from ..runtime.scalar_type import (
@@ -20,6 +21,7 @@ from ..runtime.scalar_type import (
     bool_,
     complex128,
     dtype_of_number,
+    float32,
     float64,
     from_numpy_dtype,
     get_default_dtype,
@@ -218,6 +220,49 @@ def _array_of(data: Any, dtype: ScalarType | None) -> NDArray[Any]:
     return _integers(leaves, chosen).reshape(shape)
 
 
+_QUICK = frozenset({float, int, bool, list, tuple})
+"""Classes of the data that `_quick_array` takes."""
+
+
+_NOT_QUICK: tuple[None, None] = (None, None)
+
+
+def _quick_array(data: Any, dtype: ScalarType | None) -> tuple[Any, TensorSpec | None]:
+    """Numbers of one class, alone, in a sequence or in sequences of one length, as `_array_of` has them; and the spec.
+
+    Neither for all else, for what is converted to another kind of number, and where NumPy refuses.
+    """
+    kind = type(data)
+    if kind is list or kind is tuple:
+        kinds = set(map(type, data))
+        if len(kinds) != 1:
+            return _NOT_QUICK
+        kind = kinds.pop()
+        if kind is list or kind is tuple:
+            if len(set(map(len, data))) != 1:
+                return _NOT_QUICK
+            kinds = set(map(type, chain.from_iterable(data)))
+            if len(kinds) != 1:
+                return _NOT_QUICK
+            kind = kinds.pop()
+    if kind is float:
+        dtype = get_default_dtype() if dtype is None else dtype
+        if dtype is not float32 and dtype is not float64:
+            return _NOT_QUICK
+    elif kind is int or kind is bool:
+        own = int64 if kind is int else bool_
+        if dtype is not None and dtype is not own:
+            return _NOT_QUICK
+        dtype = own
+    else:
+        return _NOT_QUICK
+    try:
+        array = run_quiet(np.array, data, dtype.np)
+    except (RuntimeError, OverflowError):
+        return _NOT_QUICK
+    return array, TensorSpec.contiguous(array.shape, dtype, CPU)
+
+
 def _integers(leaves: list[Any], dtype: ScalarType) -> NDArray[Any]:
     """Elements as integers: floats truncated, negative ones wrapped for an unsigned dtype."""
     limits = integer_limits(dtype)
@@ -292,24 +337,29 @@ def tensor(
         triten.int64
     """
     if (
-        dtype is None
-        and device is None
-        and type(data) is float
-        and -1e4 < data < 1e4
+        device is None
+        and type(data) in _QUICK
         and get_default_device() is CPU
         and names is None
         and not pin_memory
         and not modes
     ):
-        spec = TensorSpec.of((), (), get_default_dtype(), CPU)
-        number: Any = blank_tensor()
-        number._data = np.array(data, spec.np_dtype)
-        number._spec = spec
-        number._version_cell = number._autograd = number._view_base = None
-        if requires_grad is False:
-            return number  # type: ignore[no-any-return]
-        check_requires_grad("tensor", requires_grad)
-        return number.requires_grad_() if requires_grad else number  # type: ignore[no-any-return]
+        array: Any
+        spec: TensorSpec | None
+        if dtype is None and type(data) is float and -1e4 < data < 1e4:
+            spec = TensorSpec.of((), (), get_default_dtype(), CPU)
+            array = np.array(data, spec.np_dtype)
+        else:
+            array, spec = _quick_array(data, dtype)
+        if spec is not None:
+            quick: Any = blank_tensor()
+            quick._data = array
+            quick._spec = spec
+            quick._version_cell = quick._autograd = quick._view_base = None
+            if requires_grad is False:
+                return quick  # type: ignore[no-any-return]
+            check_requires_grad("tensor", requires_grad)
+            return quick.requires_grad_() if requires_grad else quick  # type: ignore[no-any-return]
     try:
         dtype = _checked_dtype("tensor", dtype)
         where = None if device is None else Device(device)

@@ -598,12 +598,12 @@ def embedding(
     """
     if not isinstance(weight, Tensor):
         raise not_a_tensor(weight, "embedding", "weight", 2)
-    if weight.dim() != 2:
+    if weight._spec.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
-    rows = weight.size(0)
     if padding_idx is None:
         padding_idx = -1
     else:
+        rows = weight.size(0)
         if not -rows <= padding_idx < rows:
             raise AssertionError("Padding_idx must be within num_embeddings")
         padding_idx %= rows

@@ -264,8 +264,9 @@ def _make(
     if keys:
         dense = _backend_keys(device, keys)
     spec.call_keys = dense | _AUTOGRAD if requires_grad else dense
-    flags = contiguous | (requires_grad << 1) | (is_inference << 2) | (read_only << 3)
-    spec.kind = (dtype, device, flags | spec.ndim << 4 | keys << 11)
+    repeats = not contiguous and not any(strides)
+    flags = contiguous | (requires_grad << 1) | (is_inference << 2) | (read_only << 3) | repeats << 4
+    spec.kind = (dtype, device, flags | spec.ndim << 5 | keys << 12)
     return spec
 
 

@@ -203,7 +203,8 @@ def planned(
     ordered = any(o.is_contiguous for o in tensors) and all(
         o.is_contiguous or not any(o.strides) for o in tensors
     )
-    any_shape = sys.maxsize if all(o.is_contiguous for o in tensors) else 0
+    contiguous = all(o.is_contiguous for o in tensors)
+    any_shape = sys.maxsize if contiguous else TURNED_FROM - 1 if ordered else 0
     if plain and stores:
         slow = function in SLOW
         costly = slow or function in COSTLY
@@ -217,7 +218,7 @@ def planned(
             )
         any_shape = min(any_shape, shared_from - 1)
         if out_spec.numel >= shared_from or (
-            out_spec.numel >= TURNED_FROM and not any_shape and any(Blocks(out_spec, tensors).turns)
+            out_spec.numel >= TURNED_FROM and not contiguous and any(Blocks(out_spec, tensors).turns)
         ):
             block = part_of(out_spec.numel, SLOW_BLOCK if slow else COSTLY_BLOCK if costly else SHARED_BLOCK)
             prepare = _preparers(call, operands, targets)
@@ -246,7 +247,13 @@ def planned(
     ):  # fmt: skip
         chosen("a ufunc of one element and an array", "the first operand is one element that is expanded")
         first = operator.itemgetter((*(0,) * out_spec.ndim, ...))
-        return PlannedKernel(_output_first(function, 2), lambda a, b: function(first(a), b), not silent)
+        return PlannedKernel(
+            _output_first(function, 2),
+            lambda a, b: function(first(a), b),
+            not silent,
+            # A tensor of one element that is contiguous is of the kind of those that are not repeated.
+            0 if contiguous else any_shape,
+        )
     if plain and stores and all(kinds) and len(kinds) <= 2:
         why = "operands have the dtype of the result, and {} elements are few"
         chosen("one call of a ufunc", why, out_spec.numel)
@@ -290,13 +297,15 @@ def planned(
     why = "{} elements are at most {}, and take several passes or a cast"
     chosen("passes over whole arrays", why, out_spec.numel, largest)
     if ready and raises_flags(np_common):
-        whole = ordered and function not in WRITING and out_np == np_common
+        whole = ordered and (function not in WRITING or function in MAKING) and out_np == np_common
         # Plans of in-place forms take a ufunc by its own signature, which knows operands in pairs at most.
         called = (lambda *inputs: function(*inputs)) if is_ufunc else function
         return PlannedKernel(compute, called if whole else None, True, any_shape)
     into = quietly(compute) if ready else quietly(_prepared(compute, prepare))
-    if function in WRITING or not ordered:
+    if (function in WRITING and function not in MAKING) or not ordered:
         return PlannedKernel(into, any_shape=any_shape)
+    if out_np == np_common and not ready and _only_last(prepare):
+        return PlannedKernel(into, quietly(_prepared_last(function, prepare)), any_shape=any_shape)
 
     def fresh(*inputs: Any) -> Any:
         made = function(*inputs) if ready else function(*[p(x) for p, x in zip(prepare, inputs, strict=True)])
@@ -323,6 +332,17 @@ def writing(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
+MAKING: set[Any] = set()
+"""Those of `WRITING` that return what they wrote, a new array where `out` is None."""
+
+
+def making(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function as one that writes to its argument `out`, and makes a new array where there is none."""
+    MAKING.add(function)
+    WRITING.add(function)
+    return function
+
+
 def _storing(function: Callable[..., Any], count: int = 0) -> Callable[..., None]:
     """A kernel that stores what a function of `count` arrays returns; of any number for 0."""
     copyto = np.copyto
@@ -344,6 +364,11 @@ def _writing(function: Callable[..., Any], count: int = 0) -> Callable[..., None
     if count == 2:
         return lambda out, a, b: function(a, b, out=out)
 
+    if count == 3:
+        return lambda out, a, b, c: function(a, b, c, out=out)
+    if count == 4:
+        return lambda out, a, b, c, d: function(a, b, c, d, out=out)
+
     def write(out: Any, *arrays: Any) -> None:
         function(*arrays, out=out)
 
@@ -359,9 +384,32 @@ def _writing_cast(function: Callable[..., Any], np_common: Any) -> Callable[...,
     return write
 
 
+def _only_last(prepare: Sequence[Callable[[Any], Any]]) -> bool:
+    """Whether all operands but the last are taken as they are."""
+    return all(p is _itself for p in prepare[:-1])
+
+
+def _prepared_last(
+    function: Callable[..., Any], prepare: Sequence[Callable[[Any], Any]]
+) -> Callable[..., Any]:
+    """A function whose last operand is brought to its dtype first."""
+    last, count = prepare[-1], len(prepare)
+    if count == 2:
+        return lambda a, b: function(a, last(b))
+    if count == 3:
+        return lambda a, b, c: function(a, b, last(c))
+    return lambda *inputs: function(*inputs[:-1], last(inputs[-1]))
+
+
 def _prepared(compute: Callable[..., None], prepare: Sequence[Callable[[Any], Any]]) -> Callable[..., None]:
-    *tensors, last = prepare
-    if all(p is _itself for p in tensors):
+    if _only_last(prepare):
+        last, count = prepare[-1], len(prepare)
+        if count == 2:
+            return lambda out, a, b: compute(out, a, last(b))
+        if count == 3:
+            return lambda out, a, b, c: compute(out, a, b, last(c))
+        if count == 4:
+            return lambda out, a, b, c, d: compute(out, a, b, c, last(d))
 
         def run_last(out: Any, *inputs: Any) -> None:
             compute(out, *inputs[:-1], last(inputs[-1]))

@@ -35,6 +35,8 @@ def fill(call: StructuredCall) -> PlannedKernel:
     if dtype is PACKED:
         raise call.refuse(call.outputs[0])
     known: dict[Any, Any] = {}
+    # Of floats 0.0 and -0.0 are one key.
+    counts = call.args.get("value") is int
 
     def into(out: Any, *values: Any) -> None:
         value = values[-1]
@@ -42,7 +44,7 @@ def fill(call: StructuredCall) -> PlannedKernel:
             element = known[value]
         except KeyError:
             element = element_of(value, dtype)
-            if value != 0 and len(known) < MAX_CONSTANTS:
+            if (counts or value != 0) and len(known) < MAX_CONSTANTS:
                 known[value] = element
         out.fill(element)
 

@@ -14,59 +14,59 @@ from typing import Any
 from numpy._core.umath import clip  # the ufunc under np.clip, which keeps NaN and goes over the data once
 
 from ..plain_numpy import copyto, np, undispatched
-from .elementwise import writing
+from .elementwise import making, writing
 from .selection import selected
 from .vector_passes import square_sum
 
 count_nonzero: Callable[[Any], int] = undispatched(np.count_nonzero)
 
 
-@writing
-def add_scaled(a: Any, b: Any, alpha: Any, out: Any) -> None:
+@making
+def add_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
     """a + alpha * b."""
-    np.add(a, np.multiply(b, alpha), out)
+    return np.add(a, np.multiply(b, alpha), out)
 
 
-@writing
-def sub_scaled(a: Any, b: Any, alpha: Any, out: Any) -> None:
+@making
+def sub_scaled(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
     """a - alpha * b."""
-    np.subtract(a, np.multiply(b, alpha), out)
+    return np.subtract(a, np.multiply(b, alpha), out)
 
 
-@writing
-def rsub(a: Any, b: Any, alpha: Any, out: Any) -> None:
+@making
+def rsub(a: Any, b: Any, alpha: Any, out: Any = None) -> Any:
     """b - alpha * a."""
-    np.subtract(b, np.multiply(a, alpha), out)
+    return np.subtract(b, np.multiply(a, alpha), out)
 
 
-@writing
-def rsub_unscaled(a: Any, b: Any, out: Any) -> None:
+@making
+def rsub_unscaled(a: Any, b: Any, out: Any = None) -> Any:
     """b - a."""
-    np.subtract(b, a, out)
+    return np.subtract(b, a, out)
 
 
-@writing
-def addcmul(a: Any, x: Any, y: Any, value: Any, out: Any) -> None:
+@making
+def addcmul(a: Any, x: Any, y: Any, value: Any, out: Any = None) -> Any:
     """a + value * x * y."""
-    np.add(a, value * x * y, out)
+    return np.add(a, value * x * y, out)
 
 
-@writing
-def addcmul_unscaled(a: Any, x: Any, y: Any, out: Any) -> None:
+@making
+def addcmul_unscaled(a: Any, x: Any, y: Any, out: Any = None) -> Any:
     """a + x * y."""
-    np.add(a, x * y, out)
+    return np.add(a, x * y, out)
 
 
-@writing
-def addcdiv(a: Any, x: Any, y: Any, value: Any, out: Any) -> None:
+@making
+def addcdiv(a: Any, x: Any, y: Any, value: Any, out: Any = None) -> Any:
     """a + value * x / y."""
-    np.add(a, value * x / y, out)
+    return np.add(a, value * x / y, out)
 
 
-@writing
-def addcdiv_unscaled(a: Any, x: Any, y: Any, out: Any) -> None:
+@making
+def addcdiv_unscaled(a: Any, x: Any, y: Any, out: Any = None) -> Any:
     """a + x / y."""
-    np.add(a, x / y, out)
+    return np.add(a, x / y, out)
 
 
 def conjugate(a: Any) -> Any:
@@ -109,27 +109,26 @@ def reciprocal(a: Any, out: Any) -> None:
         np.reciprocal(a, out)
 
 
-@writing
-def rsqrt(a: Any, out: Any) -> None:
+@making
+def rsqrt(a: Any, out: Any = None) -> Any:
     """1 / sqrt(a)."""
-    np.sqrt(a, out)
-    if out.dtype.kind == "c":
-        np.divide(1, out, out)
-    else:
-        np.reciprocal(out, out)
+    root = np.sqrt(a, out)
+    return np.divide(1, root, root) if root.dtype.kind == "c" else np.reciprocal(root, root)
 
 
 @cache
-def sigmoid_in(np_dtype: Any) -> Callable[[Any, Any], None]:
+def sigmoid_in(np_dtype: Any) -> Callable[..., Any]:
     """1 / (1 + exp(-a)) in a dtype; exp overflows to infinity, which gives the right 0."""
     one = np.ones((), np_dtype)
 
-    @writing
-    def sigmoid(a: Any, out: Any) -> None:
-        np.negative(a, out)
-        np.exp(out, out)
-        np.add(out, one, out)
-        np.reciprocal(out, out)
+    negative, exp, add, reciprocal = np.negative, np.exp, np.add, np.reciprocal
+
+    @making
+    def sigmoid(a: Any, out: Any = None) -> Any:
+        made = negative(a, out)
+        exp(made, made)
+        add(made, one, made)
+        return reciprocal(made, made)
 
     return sigmoid
 
@@ -344,18 +343,21 @@ def gelu_tanh_backward(grad: Any, a: Any) -> Any:
     return grad * (0.5 * (1 + t) + 0.5 * a * (1 - t * t) * slope)
 
 
-@writing
-def lerp(start: Any, end: Any, weight: Any, out: Any) -> None:
+@making
+def lerp(start: Any, end: Any, weight: Any, out: Any = None) -> Any:
     """start + weight * (end - start), computed from the end for large weights, so that 1 gives the end."""
     span = end - start
     if weight.ndim:
-        copyto(out, _lerp_of_each(start, end, weight, span))
-    elif abs(weight.item()) < 0.5:
+        made = _lerp_of_each(start, end, weight, span)
+        if out is None:
+            return made
+        copyto(out, made)
+        return out
+    if abs(weight.item()) < 0.5:
         span *= weight
-        np.add(start, span, out)
-    else:
-        span *= 1 - weight
-        np.subtract(end, span, out)
+        return np.add(start, span, out)
+    span *= 1 - weight
+    return np.subtract(end, span, out)
 
 
 def _lerp_of_each(start: Any, end: Any, weight: Any, span: Any) -> Any:

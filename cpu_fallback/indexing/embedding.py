@@ -26,7 +26,11 @@ def embedding(call: StructuredCall) -> PlannedKernel:
         else:
             np.copyto(out, take(weight, indices, 0, None, "clip"))
 
-    return PlannedKernel(into)
+    def fresh(weight: Any, indices: Any) -> Any:
+        check_rows(indices, size)
+        return weight.take(indices, 0, None, "clip")
+
+    return PlannedKernel(into, fresh if size else None)
 
 
 def embedding_renorm(call: StructuredCall) -> PlannedKernel:

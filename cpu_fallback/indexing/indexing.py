@@ -227,7 +227,11 @@ def index_select(call: StructuredCall) -> PlannedKernel:
         else:
             np.copyto(out, take(data, index.reshape(-1), axis, None, "clip"))
 
-    return PlannedKernel(into)
+    def fresh(data: Any, index: Any) -> Any:
+        check_rows(index, size)
+        return data.take(index.reshape(-1), axis, None, "clip")
+
+    return PlannedKernel(into, fresh if size and not scalar else None)
 
 
 def _row_places(sizes: tuple[int, ...], axis: int) -> Callable[[Any], Any]:
@@ -393,11 +397,16 @@ def triangle(lower: bool) -> Callable[[StructuredCall], PlannedKernel]:
         rows, columns = call.outputs[0].sizes[-2:]
         diagonal = max(-rows, min(diagonal, columns))
 
+        def outside() -> Any:
+            within = np.tri(rows, columns, diagonal if lower else diagonal - 1, np.bool_)
+            return ~within if lower else within
+
+        kept = outside() if rows * columns <= FEW else None
+
         def into(out: Any, data: Any) -> None:
             if out is not data:
                 np.copyto(out, data)
-            outside = np.tri(rows, columns, diagonal if lower else diagonal - 1, np.bool_)
-            np.copyto(out, np.zeros((), out.dtype), where=~outside if lower else outside)
+            np.copyto(out, np.zeros((), out.dtype), where=outside() if kept is None else kept)
 
         return PlannedKernel(into)
 

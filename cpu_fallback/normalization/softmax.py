@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
@@ -104,9 +105,9 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
     if spec.numel == 0:
         chosen("nothing", "there are no elements")
         return PlannedKernel(lambda out, *_: None)
-    same = all(s.np_dtype == np_dtype for s in (*_tensors(call), call.outputs[0]))
     if spec.numel > ONE_CALL and _has_rows(call, axis):
         n = spec.sizes[axis]
+        same = all(s.np_dtype == np_dtype for s in (*_tensors(call), call.outputs[0]))
         chosen(
             "rows in blocks",
             "{} elements are more than {}, and lie in rows of {} without gaps, no shorter than {}",
@@ -121,9 +122,12 @@ def _planned(call: StructuredCall, name: str, compute: Any, summed: str | None =
         )
         return _in_blocks(call, spec, compute, axis, np_dtype)
     lift = spec.ndim == 0
-    geometry = TensorSpec.contiguous(spec.sizes or (1,), spec.dtype, spec.device)
     if summed is not None and not lift:
         geometry = call.args[summed]
+    elif spec.is_contiguous and not lift:
+        geometry = spec
+    else:
+        geometry = TensorSpec.contiguous(spec.sizes or (1,), spec.dtype, spec.device)
     is_own = spec.np_dtype == np_dtype == call.outputs[0].np_dtype and not lift
     small_of = _SMALL.get(compute)
     if small_of is not None and is_own and _is_short_row(geometry, axis) and spec.sizes[axis] <= EXPANDED:
@@ -219,23 +223,35 @@ def _small_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
     """
     n = spec.sizes[-1]
     lines = (spec.numel // n, n)
-    ones = np.ones((n, n), spec.np_dtype)
-    bound = spec.np_dtype.type(UNSHIFTED**2)
-    peak = _row_peak(TensorSpec.contiguous(lines, spec.dtype, spec.device), 1)
+    ones, bound = _square_of_ones(n, spec.np_dtype), _BOUNDS[spec.np_dtype]
+    peaks: list[Callable[[Any], Any]] = []
     exp, divide, subtract, vdot = np.exp, np.divide, np.subtract, np.vdot
 
     def plain(a: Any) -> Any:
         if vdot(a, a) <= bound:
             result = exp(a)
         else:
-            result = subtract(a, peak(a))
+            if not peaks:
+                peaks.append(_row_peak(TensorSpec.contiguous(lines, spec.dtype, spec.device), 1))
+            result = subtract(a, peaks[0](a))
             exp(result, result)
         return divide(result, result.dot(ones), result)
 
-    def lifted(a: Any) -> Any:
-        return plain(np.ascontiguousarray(a).reshape(lines)).reshape(a.shape)
+    if spec.ndim == 2 and spec.is_contiguous:
+        return plain
+    sizes = spec.sizes
+    if spec.is_contiguous:
+        return lambda a: plain(a.reshape(lines)).reshape(sizes)
+    return lambda a: plain(np.ascontiguousarray(a).reshape(lines)).reshape(sizes)
 
-    return plain if spec.ndim == 2 and spec.is_contiguous else lifted
+
+_BOUNDS = {np.dtype(kind): kind(UNSHIFTED**2) for kind in (np.float32, np.float64)}
+
+
+@lru_cache(maxsize=2 * EXPANDED)
+def _square_of_ones(n: int, np_dtype: Any) -> Any:
+    """An n by n matrix of ones, which a product lays sums of rows out with; nobody writes to it."""
+    return np.ones((n, n), np_dtype)
 
 
 def _small_log_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
@@ -243,7 +259,7 @@ def _small_log_softmax(spec: TensorSpec) -> Callable[[Any], Any]:
     n = spec.sizes[-1]
     lines = (spec.numel // n, n)
     starts = np.arange(0, spec.numel, n)
-    ones, row = np.ones((n, n), spec.np_dtype), np.ones((1, n), spec.np_dtype)
+    ones, row = _square_of_ones(n, spec.np_dtype), np.ones((1, n), spec.np_dtype)
 
     exp, log, subtract = np.exp, np.log, np.subtract
 
@@ -280,7 +296,7 @@ def _small_log_softmax_backward(spec: TensorSpec) -> Callable[[Any, Any], Any]:
     """The gradient of log_softmax of short contiguous rows, whose sums a product lays out beside their elements."""
     n = spec.sizes[-1]
     lines = (spec.numel // n, n)
-    ones = np.ones((n, n), spec.np_dtype)
+    ones = _square_of_ones(n, spec.np_dtype)
     exp, multiply, subtract = np.exp, np.multiply, np.subtract
 
     def plain(grad: Any, output: Any) -> Any:

@@ -77,11 +77,30 @@ def product_of(call: StructuredCall, first: str, second: str) -> Product:
     if a.ndim <= 2:
         chosen("BLAS in one call", "there is no batch, and np.dot takes transposed operands as they lie")
         return multiply_arrays
-    if a.ndim == b.ndim == 3 and a.sizes[2] == 1 and a.sizes[1] * b.sizes[2] >= LEAST_OUTER:
+    if a.ndim == b.ndim == 3:
+        return stack_product(*a.sizes[1:], b.sizes[2], is_blas_ready(a), is_blas_ready(b))
+    return _of_ready(is_blas_ready(a), is_blas_ready(b))
+
+
+def stack_product(rows: int, inner: int, columns: int, ready_a: bool, ready_b: bool) -> Product:
+    """``f(a, b)`` of stacks of matrices: a new array, in a dtype that BLAS has.
+
+    Args:
+        rows: of each matrix of the first stack.
+        inner: columns of those, and rows of the second stack's.
+        columns: of those.
+        ready_a: whether BLAS takes the first stack's matrices as they lie.
+        ready_b: the same of the second.
+    """
+    if inner == 1 and rows * columns >= LEAST_OUTER:
         why = "the inner side is 1, and each matrix of {} x {} has at least {} elements"
-        chosen("outer products", why, a.sizes[1], b.sizes[2], LEAST_OUTER)
+        chosen("outer products", why, rows, columns, LEAST_OUTER)
         return outer_products
-    ready_a, ready_b = is_blas_ready(a), is_blas_ready(b)
+    return _of_ready(ready_a, ready_b)
+
+
+def _of_ready(ready_a: bool, ready_b: bool) -> Product:
+    """BLAS for each matrix of a stack, of copies where it does not take one as it lies."""
     if ready_a and ready_b:
         chosen("BLAS for each matrix", "all matrices of the batch lie as BLAS takes them")
         return np.matmul

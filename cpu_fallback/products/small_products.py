@@ -16,6 +16,7 @@ from ...runtime.device import CPU
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..reduction.distances import SMALL, is_plain
+from .pair_products import pair_product
 
 SHORT = 512
 """Elements of lines up to which writing an operand out costs less than NumPy's loop over lines."""
@@ -64,13 +65,15 @@ def cross(self: TensorSpec, other: TensorSpec, dim: int | None) -> HostKernel | 
 
 
 def einsum(equation: str, tensors: Sequence[TensorSpec], path: Sequence[int] | None) -> HostKernel | None:
-    """A product of two operands without a common label: each element by each."""
+    """A product of two operands: of few elements without a common label each by each, or a sum of products."""
     if path is not None or len(tensors) != 2 or not is_plain(*tensors):
         return None
     a, b = tensors
     parsed = parse_equation(equation, [a.ndim, b.ndim])
     left, right = parsed.operands
     labels = (*left, *right)
+    if set(left) & set(right):
+        return pair_product(a, b, parsed)
     if parsed.output != labels or len(set(labels)) != len(labels) or a.numel * b.numel > SMALL:
         return None
     spread = (...,) + (None,) * b.ndim

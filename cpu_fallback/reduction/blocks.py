@@ -88,9 +88,9 @@ def over_everything(
 
     Where it `prepares`, its second argument is done to each block first, brought to `np_dtype` already.
     """
-    order = memory_order(spec)
+    order = None if spec.numel < FLAT_FROM else memory_order(spec)
     widens = spec.np_dtype != np_dtype
-    if spec.numel < FLAT_FROM or order is None:
+    if order is None:
         return None
     if np_dtype.kind not in "fc" and (widens or spec.nbytes < SHARED_BYTES):
         return None
@@ -148,8 +148,10 @@ def over_streamed(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Cal
     Two threads read little more of it than one that reads without a pause, so that each of them takes long parts: only
     the runs within, whose sums are added pairwise, follow from the geometry.
     """
+    if spec.nbytes < SHARED_BYTES:
+        return None
     order = memory_order(spec) if len(dims) == spec.ndim else tuple(range(spec.ndim))
-    if spec.nbytes < SHARED_BYTES or spec.np_dtype != np_dtype or np_dtype.kind != "f" or order is None:
+    if spec.np_dtype != np_dtype or np_dtype.kind != "f" or order is None:
         return None
     if len(dims) < spec.ndim and (
         not spec.is_contiguous or dims != tuple(range(spec.ndim - len(dims), spec.ndim))

@@ -81,16 +81,35 @@ def _whole(spec: TensorSpec, dims: Sequence[int] | None, keepdim: bool, dtype: A
 def vector_norm(
     self: TensorSpec, ord: Any, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarType | None
 ) -> HostKernel | None:
-    """A vector norm of all elements."""
+    """A vector norm of all elements, or the Euclidean one of each line."""
     spec = _whole(self, dim, keepdim, dtype)
     if spec is None:
-        return None
+        return _norms_of_lines(self, dim, keepdim) if dtype is None else None
     np_dtype, rank = spec.np_dtype, spec.ndim
 
     def compute(x: Any, order: Any = 2) -> Any:
         if order.__class__ is complex:
             return None
         return np.array(norm_of(x.ravel(), 2 if order is None else order), np_dtype, ndmin=rank)
+
+    return HostKernel((spec,), compute)
+
+
+def _norms_of_lines(self: TensorSpec, dim: Sequence[int] | None, keepdim: bool) -> HostKernel | None:
+    """The Euclidean norms along the last dimension; other orders are composed."""
+    if not is_plain(self) or self.numel > SMALL or not self.is_contiguous or self.sizes[-1] == 1:
+        return None
+    if reduced_dims(dim, self.ndim) != (self.ndim - 1,):
+        return None
+    kept = (*self.sizes[:-1], 1)
+    spec = TensorSpec.contiguous(kept if keepdim else kept[:-1], self.dtype, CPU)
+
+    def compute(x: Any, order: Any = 2) -> Any:
+        if order != 2 and order is not None:
+            return None
+        squares = np.vecdot(x, x)
+        made = np.sqrt(squares, squares)
+        return made.reshape(kept) if keepdim else made
 
     return HostKernel((spec,), compute)
 

@@ -7,6 +7,8 @@ runs at once. Every term is a number of the run, or a zero where all of them are
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from ..plain_numpy import copyto, np
@@ -26,6 +28,40 @@ _TRIANGLE = np.triu(np.ones((RUN, RUN)))
 _ONES = np.ones(RUN)
 _BEFORE = np.triu(np.ones((RUN, RUN)), 1)
 _INFINITE = float("inf")
+
+
+SHORT = 64
+"""The longest line that is one run."""
+
+
+@lru_cache(maxsize=SHORT)
+def _triangle(length: int) -> Array:
+    """Ones on and below the diagonal, for sums down columns; nobody writes to it."""
+    return np.tri(length)
+
+
+def short_prefix_sums(
+    sizes: tuple[int, ...], dim: int, by_steps: Callable[[Array], Array]
+) -> Callable[[Array], Array]:
+    """A function from a small contiguous array of float32 to the sums of prefixes along its first or last dimension.
+
+    Each line is one run; where an element is not finite `by_steps` serves.
+    """
+    length = sizes[dim]
+    triangle = _triangle(length)
+    along_last = dim == len(sizes) - 1
+    turned = triangle.T
+
+    def sums(array: Array) -> Array:
+        wide = array.astype(np.float64).reshape((-1, length) if along_last else (length, -1))
+        line = wide.reshape(-1)
+        # No square of float32 is beyond float64.
+        if not line.dot(line) < _INFINITE:
+            return by_steps(array)
+        made: Array = wide.dot(turned) if along_last else triangle.dot(wide)
+        return made.astype(np.float32).reshape(sizes)
+
+    return sums
 
 
 def prefix_sums(out: Array, lines: Array) -> None:

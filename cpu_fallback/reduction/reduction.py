@@ -26,7 +26,9 @@ from .blocks import (
 )
 from .half_words import over_half_words
 from .line_reductions import DIRECT, SHORT_LINE, line_extrema, line_sums
+from .small_variance import small_variance
 from .sums import (
+    PRODUCTS,
     SMALL,
     added_rows,
     adds_directly,
@@ -68,6 +70,12 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     dims: tuple[int, ...] = call.extra["dims"]
     np_dtype = compute_np(out_spec.dtype)
     sizes = out_spec.sizes
+    if not sizes:
+        if 0 < spec.numel <= SMALL and _is_whole(call) and np_dtype in PRODUCTS:
+            _tell("a product with ones", spec, dims, f"are all of them, and at most {SMALL}")
+            return dot_with_ones(spec.numel, np_dtype)
+    elif out_spec.np_dtype == np_dtype and (product := product_with_ones(spec, dims, np_dtype)) is not None:
+        return _by_product(product, spec, dims, sizes)
     reduce = np.add.reduce
     lines_of = over_streamed(spec, dims, np_dtype)
     if lines_of is None and np_dtype == FLOAT32:
@@ -82,10 +90,6 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         _tell("blocks on several threads", spec, dims, "are all of them, and many")
         return PlannedKernel(quietly(lambda out, array: np.copyto(out, everything(array), casting="unsafe")))
     if _is_whole(call):
-        if out_spec.ndim == 0 and 0 < spec.numel <= SMALL and spec.dtype.name in ("float32", "float64"):
-            _tell("a product with ones", spec, dims, f"are all of them, and at most {SMALL}")
-            return dot_with_ones(spec.numel, np_dtype)
-
         _tell("one run of memory", spec, dims, "are all of them, side by side")
 
         @quietly
@@ -106,17 +110,6 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     if kept is not None:
         _tell("blocks of kept elements", spec, dims, "belong to many results, which blocks share out")
         return PlannedKernel(quietly(lambda out, array: kept(lambda piece: (add(piece),), (out,), array)))
-    product = product_with_ones(spec, dims, np_dtype) if sizes else None
-    if product is not None and spec.np_dtype == out_spec.np_dtype == np_dtype:
-        shape = None if len(sizes) == 1 else sizes
-        _tell("a product with ones", spec, dims, "are short lines of a small tensor")
-
-        def by_product(array: Any) -> Any:
-            made = product(array)
-            return made if shape is None else made.reshape(shape)
-
-        fresh = product if shape is None else by_product
-        return PlannedKernel(lambda out, array: np.copyto(out, by_product(array)), fresh, quiet=True)
     if out_spec.np_dtype == np_dtype and is_of_lines(spec, dims, np_dtype):
         _tell("sums of lines", spec, dims, "are contiguous lines")
 
@@ -137,6 +130,20 @@ def sum_(call: StructuredCall) -> PlannedKernel:
     _tell("pairwise sums", spec, dims, "no quicker way takes")
     total = widened_line_sums(spec, dims, np_dtype) or kept_sum(spec, dims, np_dtype)
     return PlannedKernel(quietly(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
+
+
+def _by_product(
+    product: Callable[[Any], Any], spec: TensorSpec, dims: tuple[int, ...], sizes: tuple[int, ...]
+) -> PlannedKernel:
+    """The kernel of sums that are a product with ones, a vector."""
+    _tell("a product with ones", spec, dims, "are short lines of a small tensor")
+    if len(sizes) == 1:
+        return PlannedKernel(lambda out, array: np.copyto(out, product(array)), product, quiet=True)
+
+    def shaped(array: Any) -> Any:
+        return product(array).reshape(sizes)
+
+    return PlannedKernel(lambda out, array: np.copyto(out, shaped(array)), shaped, quiet=True)
 
 
 def _reducing(
@@ -263,7 +270,13 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         _tell("one call of NumPy", spec, dims, "no quicker way takes")
         if spec.np_dtype == np_dtype == out_spec.np_dtype:
             if spec.is_contiguous and len(dims) == spec.ndim and not keepdims and not promotes:
-                return PlannedKernel(quietly(lambda out, array: reduce(array.reshape(-1), 0, None, out)))
+                locate, asarray = LOCATED.get(ufunc), np.asarray
+                number = None
+                if locate is not None and np_dtype.kind in "fiu" and 0 < spec.numel <= SMALL:
+                    number = lambda array: asarray(array.take(locate(array)))  # noqa: E731
+                return PlannedKernel(
+                    lambda out, array: reduce(array.reshape(-1), 0, None, out), quiet=True, number=number
+                )
             return PlannedKernel(*_reducing(reduce, dims, None, keepdims))
 
         def into(out: Any, array: Any) -> None:
@@ -507,6 +520,9 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
     """The factory of ``var``, ``std``, ``var_mean`` and ``std_mean``."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
+        small = None if with_mean else small_variance(call, root)
+        if small is not None:
+            return small
         spec = call.args["self"]
         np_dtype = compute_np(spec.dtype)
         dims: tuple[int, ...] = call.extra["dims"]

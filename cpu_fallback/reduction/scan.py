@@ -10,12 +10,12 @@ from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
-from ...runtime.scalar_type import bool_
+from ...runtime.scalar_type import bool_, float32
 from ..elementwise.number_representation import logaddexp
 from ..plain_numpy import copyto, np
 from ..widen import compute_np
 from .prefix_sums import BLOCK as SUMS_BLOCK
-from .prefix_sums import LEAST, RUN, prefix_sums
+from .prefix_sums import LEAST, RUN, SHORT, prefix_sums, short_prefix_sums
 
 WIDE = {"f": np.dtype(np.float64), "c": np.dtype(np.complex128)}
 """What floats of any size accumulate in, so that the error does not grow along a line of float32."""
@@ -30,6 +30,8 @@ BLOCK = 1 << 16
 """Elements of a block, whose wide copy stays in the second-level cache."""
 SHARED_FROM = 1 << 17
 """Elements from which lines are shared among threads: a step waits for the one before it, some 3 ns."""
+FEW = 1 << 12
+"""Elements up to which all lines are one product."""
 LEAST_ROW = 32
 """Elements side by side that are combined in one step, at least, where the scan goes from row to row."""
 
@@ -57,6 +59,22 @@ def accumulation(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
             if not direct:
                 np.copyto(out, found, casting="unsafe")
 
+        if (
+            begins
+            and spec.dtype is out_spec.dtype is float32
+            and 0 < spec.numel <= FEW
+            and spec.is_contiguous
+        ):
+            dim: int = call.extra["dim"]
+            if spec.ndim and dim in (0, spec.ndim - 1) and 1 < spec.sizes[dim] <= SHORT:
+                chosen("products with a triangle", "{} elements are at most {}", spec.numel, FEW)
+
+                def by_steps(array: Any) -> Any:
+                    step(made := np.empty(spec.sizes, np.float32), array)
+                    return made
+
+                short = short_prefix_sums(spec.sizes, dim, by_steps)
+                return PlannedKernel(lambda out, array: np.copyto(out, short(array)), short, quiet=True)
         # A wide run of narrower numbers cannot overflow, and is as near as any other order once it is rounded.
         by_products = ufunc is np.add and wide == np.float64 and not direct and spec.sizes[-1:] >= (RUN,)
         by_lines = (

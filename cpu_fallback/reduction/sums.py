@@ -203,24 +203,24 @@ def product_with_ones(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) ->
 
     BLAS adds up to `BLOCK` numbers in less than half of the time that NumPy takes to begin.
     """
-    count, numel, rank = count_of(spec, dims), spec.numel, spec.ndim
-    if not spec.is_contiguous or np_dtype not in (np.float32, np.float64):
+    numel, rank, along = spec.numel, spec.ndim, len(dims)
+    if not 0 < numel <= SMALL_MATRIX or not spec.is_contiguous:
         return None
-    if not 0 < count <= BLOCK or not 0 < numel <= SMALL_MATRIX:
+    if spec.np_dtype is not np_dtype or np_dtype not in PRODUCTS or not along:
         return None
-    ones = np.ones(count, np_dtype)
-    lines: tuple[int, int] | None
-    if dims == tuple(range(len(dims))):
-        if rank == 2:
-            return ones.dot
-        lines = (count, numel // count)
-        return lambda array: ones.dot(array.reshape(lines))
-    if dims == tuple(range(rank - len(dims), rank)):
-        if rank == 2:
-            return lambda array: array.dot(ones)
-        lines = (numel // count, count)
-        return lambda array: array.reshape(lines).dot(ones)
-    return None
+    leads = dims[-1] == along - 1
+    if not leads and dims[0] != rank - along:
+        return None
+    count = math.prod(spec.sizes[:along] if leads else spec.sizes[rank - along :])
+    if count > BLOCK:
+        return None
+    weights, rest = ones(count, np_dtype), numel // count
+    if leads:
+        whole = rank == 2 and along == 1
+        return weights.dot if whole else lambda array: weights.dot(array.reshape(count, rest))
+    if rank == 2:
+        return lambda array: array.dot(weights)
+    return lambda array: array.reshape(rest, count).dot(weights)
 
 
 def block_sum(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Callable[[Any], Any]:

@@ -10,6 +10,7 @@ CPU, heads over 256 on CUDA, and operands that have to broadcast.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.attention_backends import (
@@ -20,10 +21,15 @@ from ...runtime.attention_backends import (
     is_reduced_math_allowed,
     permitted,
 )
+from ...runtime.device import CPU
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.scalar_type import bfloat16, bool_, float16, float32
 from ..autograd.tangents import tangents_of
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
+from ..plans.delegated import plan_of_part
+from ..plans.register import planned_by
 from ..structured.meta.attention import LARGEST_HEAD
 
 if TYPE_CHECKING:
@@ -149,6 +155,33 @@ def _fused_sdp_choice(
     return _choice(query, key, value, attn_mask, dropout_p, enable_gqa)
 
 
+def _plan_for_cpu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """What the CPU's flash attention takes is planned as it, for calls without dropout while it is permitted."""
+    query, key, value, mask, _, is_causal, scale, enable_gqa = args
+    if query._spec.device is not CPU or op.runtime_positions(args) != [0, 1, 2, 3, 4, 6]:
+        return None
+    if mask is not None and mask._spec.requires_grad:
+        return None
+    _validate(query, key, value, mask, 0.0, is_causal)
+    if not _is_fused(query, key, value, mask, 0.0, enable_gqa):
+        return None
+    given = (query, key, value, 0.0, is_causal, mask, scale)
+    part = plan_of_part(op, key_set, args, "aten::_scaled_dot_product_flash_attention_for_cpu", given)
+    if part is None:
+        return None
+    composed = op.rebind(scaled_dot_product_attention, args)
+
+    def planned(
+        query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, scale: float | None
+    ) -> Tensor:
+        if dropout_p != 0 or FLASH not in permitted():
+            return composed(query, key, value, mask, dropout_p, scale)  # type: ignore[no-any-return]
+        return part(query, key, value, 0.0, mask, scale)[0]  # type: ignore[no-any-return]
+
+    return planned
+
+
+@planned_by(_plan_for_cpu)
 def scaled_dot_product_attention(
     query: Tensor,
     key: Tensor,

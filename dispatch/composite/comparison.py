@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ...runtime.scalar_type import bool_, get_default_dtype
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
+from ..plans.host_kernel import is_unseen
+from ..plans.register import planned_by
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -41,6 +48,20 @@ def allclose(self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: b
     return bool(ops.all(isclose(self, other, rtol, atol, equal_nan)).item())
 
 
+def _plan_equal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """Tensors of one dtype that NumPy has are compared in one call."""
+    spec, other = args[0]._spec, args[1]._spec
+    if other.device is not spec.device or other.dtype is not spec.dtype or spec.np_dtype.kind not in "biufc":
+        return None
+    if not is_unseen(key_set, ("aten::eq.Tensor", "aten::all")):
+        return None
+    if spec.sizes != other.sizes:
+        return lambda self, other: False
+    count, equal, count_nonzero = spec.numel, np.equal, np.count_nonzero
+    return lambda self, other: bool(count_nonzero(equal(self._data, other._data)) == count)
+
+
+@planned_by(_plan_equal)
 def equal(self: Tensor, other: Tensor) -> bool:
     """`torch.equal`: the same sizes and the same values; NaN equals nothing."""
     if self._spec.device is not other._spec.device:

@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _plan_contiguous(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """A tensor that lies so already is its own result."""
+    return _itself if args[0]._spec.is_contiguous_in(args[1]) else None
+
+
+@planned_by(_plan_contiguous)
 def contiguous(self: Tensor, memory_format: MemoryFormat) -> Tensor:
     """`Tensor.contiguous`."""
     if self._spec.is_contiguous_in(memory_format):

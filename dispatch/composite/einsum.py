@@ -98,7 +98,7 @@ def _labels(term: str, where: str) -> list[str]:
     return labels
 
 
-@host_kernel("einsum", "mul.Tensor", "mm")
+@host_kernel("einsum", "mul.Tensor", "mm", "bmm")
 def einsum(equation: str, tensors: Sequence[Tensor], path: Sequence[int] | None) -> Tensor:
     """`torch.einsum`: contracts from left to right, or in the order of `path` (pairs of positions, as opt_einsum's)."""
     if not tensors:

@@ -24,6 +24,7 @@ from ..structured.meta.factories import is_sparse, spec_from
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor, blank_tensor
 from .dimnames import named_factory
+from .filled import plan_full, plan_full_like
 
 if TYPE_CHECKING:
     from ...runtime.layout import layout as Layout
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ...runtime.scalar_type import Number
 
 
+@planned_by(plan_full)
 def full(
     size: Sequence[int],
     fill_value: Number,
@@ -46,6 +48,7 @@ def full(
     return empty(tuple(size), dtype=chosen, layout=layout, device=device, pin_memory=pin).fill_(fill_value)
 
 
+@planned_by(plan_full_like)
 def full_like(
     self: Tensor,
     value: Number,

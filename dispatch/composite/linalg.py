@@ -6,23 +6,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.grad_mode import is_grad_enabled
-from ...runtime.local_dispatch_key_set import effective
+from ...runtime.local_dispatch_key_set import effective, modes
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _unsafe_view, addmm, bmm, dot, mm, mv
 from ..iterator.broadcast import infer_size
+from ..plans.host_kernel import HostPlanner
 from ..plans.register import planned_by
 from ..structured.resizing import resize_output
 from ..tensor import Tensor
 from .forms import check_overlap, out_form, write_out
 
+_plan_stacks = HostPlanner("matmul", "mm", "bmm")
+_plan_rows = HostPlanner("linear", "mm", "addmm", "matmul", "add.Tensor")
 
-def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Two matrices are planned as `mm`, so that ``a @ b`` costs no more than it."""
+
+def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """Two matrices are planned as `mm`, so that ``a @ b`` costs no more than it; stacks have a host kernel."""
     if args[0]._spec.ndim == 2 and args[1]._spec.ndim == 2:
         return Dispatcher.singleton().find_schema_or_throw("aten::mm").plan(key_set, args)
-    return matmul
+    return _plan_stacks(op, key_set, args)
 
 
 @planned_by(plan_matmul)
@@ -60,10 +64,16 @@ def _batched(self: Tensor, other: Tensor) -> Tensor:
     n, m = left._spec.sizes[-2:]
     k, p = right._spec.sizes[-2:]
     batch = infer_size(left._spec.sizes[:-2], right._spec.sizes[:-2])
-    count = _product(batch)
-    first = left.expand((*batch, n, m)).reshape((count, n, m))
-    second = right.expand((*batch, k, p)).reshape((count, k, p))
     tail = (() if self._spec.ndim == 1 else (n,)) + (() if other._spec.ndim == 1 else (p,))
+    if not modes and left._spec.sizes[:-2] == batch == right._spec.sizes[:-2]:
+        # Views that change nothing would each be a node of the graph; a trace has them, as PyTorch's has.
+        if len(batch) == 1 and len(tail) == 2:
+            return bmm(left, right)
+        first, second = left, right
+    else:
+        first, second = left.expand((*batch, n, m)), right.expand((*batch, k, p))
+    count = _product(batch)
+    first, second = first.reshape((count, n, m)), second.reshape((count, k, p))
     return _unsafe_view(bmm(first, second), (*batch, *tail))
 
 
@@ -113,7 +123,10 @@ def _into(name: str, result: Tensor, out: Tensor) -> Tensor:
 
 
 def plan_linear(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Rows times a matrix with a bias are planned as `t` and `addmm`."""
+    """Of host tensors all is one kernel; rows times a matrix with a bias are planned as `t` and `addmm`."""
+    plan = _plan_rows(op, key_set, args)
+    if plan is not None:
+        return plan
     input, weight, bias = args
     if bias is None or input._spec.ndim != 2 or weight._spec.ndim != 2:
         return op.rebind(linear, args)

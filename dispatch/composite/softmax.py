@@ -9,7 +9,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
-from ..plans.delegated import plan_of_part
+from ..plans.delegated import plan_of_part_alike
 from ..plans.register import planned_by
 from .dimnames import by_name
 
@@ -22,7 +22,9 @@ def _served_by(part: str) -> Planner:
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         self, dim, dtype = args
-        planned = None if dtype is not None else plan_of_part(op, key_set, args, part, (self, dim, False))
+        planned = (
+            None if dtype is not None else plan_of_part_alike(op, key_set, args, part, (self, dim, False))
+        )
         kernel = softmax if part == "aten::_softmax" else log_softmax
         return op.rebind(kernel, args) if planned is None else planned
 

@@ -23,6 +23,7 @@ from ..plans.register import planned_by
 from ..structured.meta.dims import wrap_dim
 from ..structured.meta.views import infer_size, view_strides
 from . import dimnames, views_in_place
+from .several_views import plan_chunk, plan_split, plan_split_with_sizes, plan_unbind
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -35,6 +36,13 @@ def _reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> tuple[tuple[int, ...]
     return sizes, view_strides(spec.sizes, spec.strides, sizes) is not None
 
 
+def _plan_reshape(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """A reshape that is a view is planned as one."""
+    sizes, is_view = _reshaped(args[0]._spec, tuple(args[1]))
+    return plan_of_part(op, key_set, args, "aten::view", (args[0], sizes)) if is_view else None
+
+
+@planned_by(_plan_reshape)
 def reshape(self: Tensor, shape: Sequence[int]) -> Tensor:
     """`torch.reshape`."""
     sizes, is_view = _reshaped(self._spec, tuple(shape))
@@ -240,6 +248,24 @@ def _flattened(sizes: tuple[int, ...], start_dim: int, end_dim: int) -> tuple[in
     return (*sizes[:first], math.prod(sizes[first : last + 1]), *sizes[last + 1 :])
 
 
+def _plan_flatten(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """Joining dimensions is planned as the view that it is, or as nothing."""
+    self, start_dim, end_dim = args
+    sizes = _flattened(self._spec.sizes, start_dim, end_dim)
+    if sizes is None:
+        return _itself
+    return (
+        plan_of_part(op, key_set, args, "aten::view", (self, sizes))
+        if _reshaped(self._spec, sizes)[1]
+        else None
+    )
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+@planned_by(_plan_flatten)
 def flatten(self: Tensor, start_dim: int, end_dim: int) -> Tensor:
     """`torch.flatten`: the tensor itself where there is nothing to join."""
     sizes = _flattened(self._spec.sizes, start_dim, end_dim)
@@ -274,6 +300,7 @@ def ravel(self: Tensor) -> Tensor:
     return self.contiguous().view((-1,))
 
 
+@planned_by(plan_split)
 def split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
     """`torch.split` into parts of one size, the last one smaller where it must be."""
     return mark_several(unsafe_split(self, split_size, dim), "Split", dim)
@@ -298,6 +325,7 @@ def unsafe_split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
     return tuple([self.slice(dim, s, min(s + split_size, size), 1) for s in range(0, size, split_size)])
 
 
+@planned_by(plan_split_with_sizes)
 def split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
     """`torch.split` into parts of the sizes given."""
     return mark_several(unsafe_split_with_sizes(self, split_sizes, dim), "SplitWithSizes", dim)
@@ -324,6 +352,7 @@ def unsafe_split_with_sizes(self: Tensor, split_sizes: Sequence[int], dim: int) 
     return tuple([self.slice(dim, end - n, end, 1) for n, end in zip(split_sizes, ends, strict=True)])
 
 
+@planned_by(plan_chunk)
 def chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
     """`torch.chunk`: at most `chunks` parts of one size, the last one smaller where it must be."""
     return mark_several(unsafe_chunk(self, chunks, dim), "Split", dim)
@@ -393,6 +422,7 @@ def _check_tensor_split(rank: int) -> None:
         )
 
 
+@planned_by(plan_unbind)
 def unbind(self: Tensor, dim: int) -> tuple[Tensor, ...]:
     """`torch.unbind`: the slices along a dimension, which goes away."""
     spec = self._spec

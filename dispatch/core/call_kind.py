@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...runtime.local_dispatch_key_set import effective
+from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import HANDLER, has_handler, hide_inner_frames
@@ -28,6 +29,9 @@ from .kernel_function import Plan
 from .operator_entry import OperatorEntry
 
 Replanner = Callable[[Sequence[Any]], Plan | None]
+
+SEQUENCES, LISTS = frozenset({tuple, list, Size}), frozenset({list, Size})
+"""Classes of sizes and dimensions, and those of them that operators get as tuples."""
 
 NO_NUMBER = type(None)
 """What stands in a key for a number that is not given."""
@@ -47,7 +51,7 @@ def kind_of(elements: Sequence[Any]) -> tuple[Any, ...] | None:
             kind.append(element.kind)
         elif element is None or element.__class__ is type or element.__class__ is str:
             kind.append(element)
-        elif element.__class__ is tuple:
+        elif element.__class__ is tuple or element.__class__ is list:
             return None
         else:
             kind.append((element.__class__, element))
@@ -112,7 +116,7 @@ class CallKind(NamedTuple):
                 continue
             name = "self" if name == "input" and "input" not in names else name
             value, position = args[index], names.index(name) if name in names else -1
-            if value.__class__ is tuple or value.__class__ is list:
+            if value.__class__ in SEQUENCES:
                 if position < 0 or bound[position] != tuple(value):
                     return None
                 fills.append((position, index))
@@ -139,7 +143,7 @@ class CallKind(NamedTuple):
         bound = template.copy()
         for position, index in fills:
             value = args[index]
-            bound[position] = tuple(value) if value.__class__ is list else value
+            bound[position] = tuple(value) if value.__class__ in LISTS else value
         plan = entry.plan(entry.key_set_of(bound), bound)
         return plan if picks is None else _picking(plan, picks, taken)
 

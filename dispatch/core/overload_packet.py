@@ -17,6 +17,7 @@ from ...runtime import allocator, device, device_guard, float32_precision, scala
 from ...runtime.errors import internal_assert
 from ...runtime.grad_mode import inference_enabled
 from ...runtime.local_dispatch_key_set import local
+from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ...runtime.traceback_filter import has_handler, hide_inner_frames
@@ -47,7 +48,7 @@ from .kernel_function import Plan
 from .operator_entry import MAX_PLANS, OperatorEntry
 from .public_spelling import FUNCTION, METHOD, public_callable
 
-SHORT = frozenset({int, scalar_type.dtype, device.device})
+SHORT = frozenset({int, str, scalar_type.dtype, device.device})
 """Classes of the last argument of general calls that the generated functions find in `short` themselves."""
 
 FIRST: list[int | str] = [0]
@@ -282,7 +283,9 @@ class OverloadPacket:
                     kind.append(value)
                     elements.append(value)
                     continue
-                if cls is list:
+                if cls is Size:
+                    value = tuple(value)
+                elif cls is list:
                     value = tuple(value)
                     has_lists = True
                 if value.__class__ is tuple and all_ints(value):

@@ -27,6 +27,8 @@ class CastMethods(_Base):
         tensor: Any = self
         if self._spec.dtype is dtype and memory_format is preserve_format:
             return tensor  # type: ignore[no-any-return]
+        if memory_format is preserve_format:
+            return tensor.to(dtype)  # type: ignore[no-any-return]
         try: return tensor.to(dtype, memory_format=memory_format)  # type: ignore[no-any-return]  # fmt: skip
         except BaseException:
             hide_inner_frames()

@@ -267,7 +267,7 @@ class TypeMethods(_Base):
             if dtype is None:
                 return type_name(self.dtype, self.device.type, self.layout)
             if isinstance(dtype, st.dtype):
-                return tensor.to(dtype, non_blocking=non_blocking)
+                return tensor.to(dtype, non_blocking=non_blocking) if non_blocking else tensor.to(dtype)
             kind = type_of(dtype)
             if kind.device_type == self.device.type:
                 return tensor.to(kind.dtype, non_blocking=non_blocking)

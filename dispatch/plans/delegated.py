@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...runtime.local_dispatch_key_set import effective
+from ...runtime.tensor_impl import TensorImpl
+from ..core.call_kind import leave_replanner, replanner_of
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
@@ -23,6 +25,38 @@ def plan_of_part(
         return None
     part = Dispatcher.singleton().find_schema_or_throw(name)
     return part.plan(effective(part.key_set_of(given)), given)
+
+
+def plan_of_part_alike(
+    op: OperatorEntry, key_set: int, args: Sequence[Any], name: str, given: Sequence[Any]
+) -> Plan | None:
+    """`plan_of_part` where calls of one kind of `op` are calls of one kind of the part, and `given` has no sizes.
+
+    The tensors of `given` are those of `args`. What replans the part's calls then replans those of `op`.
+    """
+    plan = plan_of_part(op, key_set, args, name, given)
+    if plan is None:
+        return None
+    part = Dispatcher.singleton().find_schema_or_throw(name)
+    replanner = replanner_of(plan, part)
+    if replanner is None:
+        return plan
+    template: list[Any] = list(given)
+    places: list[tuple[int, int]] = []
+    for i in part.runtime_positions(given):
+        value = given[i]
+        if isinstance(value, TensorImpl):
+            places.append((i, next(j for j, arg in enumerate(args) if arg is value)))
+        elif value is not None:
+            template[i] = value.__class__
+
+    def replan(specs: Sequence[Any]) -> Plan | None:
+        filled = template.copy()
+        for i, origin in places:
+            filled[i] = specs[origin]
+        return replanner(filled)
+
+    return leave_replanner(plan, op, replan)
 
 
 def plan_with_numbers(

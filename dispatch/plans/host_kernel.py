@@ -28,13 +28,14 @@ from ...runtime.device import CPU
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.scalar_type import is_only_stored
 from ..core.bound_arguments import spec_of, tensors_in
+from ..core.call_kind import leave_replanner
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry, concerns, guarded_below_autograd, interceptions, observers
 from ..structured.allocation import allocator_of
 from ..structured.complex_half import holds_complex_half
-from ..structured.stub import HOST_STUB, StructuredCall, find_host_kernel, recorders
-from .functional import fresh_maker, host_kernel_maker, into_maker, slot_of
+from ..structured.stub import HOST_STUB, HostKernel, StructuredCall, find_host_kernel, recorders
+from .functional import Slots, fresh_maker, host_kernel_maker, into_maker, slot_of
 from .register import Composite, planned_by
 from .structured import Frame, frame_of
 
@@ -101,7 +102,6 @@ class HostPlanner:
         frame = self._frame
         if frame is None or frame.schema is not op.schema:
             frame = self._frame = frame_of(op)
-        names, gather = frame.names, frame.result_type
         specs = [spec_of(value) for value in args]
         runtime = op.runtime_positions(args)
         for position in runtime:
@@ -111,29 +111,62 @@ class HostPlanner:
             return None
         if holds_complex_half(specs):
             return None
-        passed = tuple([names[i] for i in runtime])
-        call = StructuredCall(frame.name, dict(zip(names, specs, strict=True)), passed, (), None, CPU, {})
-        kernel = find_host_kernel(self.stub)(call)
+        passed = tuple([frame.names[i] for i in runtime])
+        slots = tuple([slot_of(specs[i]) for i in runtime])
+        factory, gather = find_host_kernel(self.stub), frame.result_type
+
+        def kernel_of(specs: Sequence[Any]) -> HostKernel | None:
+            given = dict(zip(frame.names, specs))  # noqa: B905 - as many as the operator has
+            return factory(StructuredCall(frame.name, given, passed, (), None, CPU, {}))
+
+        kernel = kernel_of(specs)
         if kernel is None:
             return None
-        outputs, compute, into, quiet, declines = kernel
-        allocators = None
-        if compute is None or allocator.host_is_custom or any(s.nbytes >= ALIGN_FROM for s in outputs):
-            if into is None:
-                return None
-            compute, allocators = into, [allocator_of(spec) for spec in outputs]
-        if hasattr(compute, "alone"):
-            compute, quiet = compute.alone, True
-        count, fills = len(outputs), allocators is not None
-        slots = tuple([slot_of(specs[i]) for i in runtime])
-        gathered = gather is not None and gather is not tuple
-        if declines or (count > 1 and not fills):
+        if kernel.declines or len(kernel.outputs) > 1:
             composed = guarded_below_autograd(args, op.rebind(op.lookup(key_set).bind(op, key_set), args))
-            make = host_kernel_maker(slots, count, gathered, quiet, fills)
-            return make(compute, outputs, allocators, gather, composed)
-        if fills:
-            return into_maker(slots, count, quiet, gathered)(compute, outputs, allocators, gather)
-        return fresh_maker(slots, quiet)(compute, outputs[0])
+            return _plan_of(kernel, slots, gather, composed)
+
+        def replanner(specs: Sequence[Any]) -> Plan | None:
+            # What may decline has the composite of its own arguments beside it, which specs do not tell.
+            kernel = kernel_of(specs)
+            return (
+                None
+                if kernel is None or kernel.declines or len(kernel.outputs) > 1
+                else _plan_of(kernel, slots, gather)
+            )
+
+        plan = _plan_of(kernel, slots, gather)
+        return plan if plan is None else leave_replanner(plan, op, replanner)
+
+
+def _plan_of(
+    kernel: HostKernel,
+    slots: Slots,
+    gather: Callable[[Sequence[Any]], Any] | None,
+    composed: Plan | None = None,
+) -> Plan | None:
+    """The plan of a call that a kernel serves; None where it serves small outputs alone and these are not.
+
+    `composed` is the composite, for what the kernel declines and where it returns several arrays.
+    """
+    outputs, compute, into, quiet, declines = kernel
+    allocators = None
+    if compute is None or allocator.host_is_custom or any(s.nbytes >= ALIGN_FROM for s in outputs):
+        if into is None:
+            return None
+        compute, allocators = into, [allocator_of(spec) for spec in outputs]
+    alone = getattr(compute, "alone", None)
+    if alone is not None:
+        compute, quiet = alone, True
+    count, fills = len(outputs), allocators is not None
+    gathered = gather is not None and gather is not tuple
+    if declines or (count > 1 and not fills):
+        return host_kernel_maker(slots, count, gathered, quiet, fills)(
+            compute, outputs, allocators, gather, composed
+        )
+    if fills:
+        return into_maker(slots, count, quiet, gathered)(compute, outputs, allocators, gather)
+    return fresh_maker(slots, quiet)(compute, outputs[0])
 
 
 def host_kernel(name: str, *operators: str) -> Callable[[Composite], Composite]:

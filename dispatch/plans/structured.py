@@ -21,7 +21,7 @@ from ..core.operator_entry import OperatorEntry
 from ..core.result_types import result_type_of
 from ..schema import FunctionSchema
 from ..structured.meta_base import MetaBase
-from ..structured.stub import KernelFactory, PlannedKernel, StructuredCall, find_kernel
+from ..structured.stub import KernelFactory, PlannedKernel, StructuredCall, find_kernel, for_checked
 from .functional import FunctionalForm, list_length, slot_of
 from .writing import compute_nothing, writing_plan
 
@@ -152,8 +152,12 @@ class FormPlanner:
         plan, replanner = plan_for(kernel, outputs), None
         if builder.rule is not None and is_functional and where.type != "meta":
             replanner = self._rule_replanner(builder.rule, call, kernel, plan_for)
-        elif kernel.any_shape and serves_shapes and _is_plain(builder, specs):
-            replanner = plain_replanner(plan_for, kernel, outputs[0].dtype, is_functional)
+        elif kernel.any_shape and serves_shapes and _is_decided(builder, specs):
+            tensors = [spec for spec in specs if spec.__class__ is TensorSpec]
+            if all(spec.is_contiguous and spec.ndim for spec in tensors):
+                replanner = plain_replanner(plan_for, kernel, outputs[0].dtype, is_functional)
+            elif is_functional and repeats_elements(tensors):
+                replanner = repeating_replanner(plan_for, kernel, outputs[0].dtype)
         return plan, replanner, builder.iterator is not None
 
     def _writing(self, builder: MetaBase) -> PlanFor:
@@ -175,7 +179,8 @@ class FormPlanner:
     ) -> Replanner:
         """The replanner of calls whose one output a meta function's `rule` tells."""
         assert self.factory is not None
-        factory, largest, sized, names = self.factory[1], kernel.any_shape, kernel.sized, self.frame.names
+        factory, largest, sized = for_checked(self.factory[1]), kernel.any_shape, kernel.sized
+        names = self.frame.names
         name, _, passed, _, _, where, extra = call
 
         def replanner(specs: Sequence[Any]) -> Plan | None:
@@ -190,15 +195,40 @@ class FormPlanner:
         return replanner
 
 
-def _is_plain(builder: MetaBase, specs: Sequence[Any]) -> bool:
-    """Whether an iterator over all of a call's tensors decides its one output, and all of them are contiguous."""
+def _is_decided(builder: MetaBase, specs: Sequence[Any]) -> bool:
+    """Whether an iterator over all of a call's tensors decides its one output, none of them out of the ordinary."""
     iterator = builder.iterator
     if iterator is None or not builder.built or len(builder.outputs) != 1:
         return False
     tensors = [spec for spec in specs if spec.__class__ is TensorSpec]
     if sum(operand.original_spec is not None for operand in iterator.inputs) != len(tensors):
         return False
-    return all(s.is_contiguous and s.ndim and not s.is_inference and not s.read_only for s in tensors)
+    return not any(spec.is_inference or spec.read_only for spec in tensors)
+
+
+def repeats_elements(tensors: Sequence[TensorSpec]) -> bool:
+    """Whether tensors of one shape are contiguous, or one element each that is repeated, as a sum's gradient is."""
+    sizes = tensors[0].sizes
+    if 1 in sizes or 0 in sizes or not any(spec.is_contiguous for spec in tensors):
+        return False
+    return all(spec.sizes == sizes and (spec.is_contiguous or not any(spec.strides)) for spec in tensors)
+
+
+def repeating_replanner(plan_for: PlanFor, kernel: PlannedKernel, dtype: ScalarType) -> Replanner:
+    """`plain_replanner` of calls whose tensors `repeats_elements` describes; their kind tells which ones repeat."""
+    largest, sized = kernel.any_shape, kernel.sized
+
+    def replanner(specs: Sequence[Any]) -> Plan | None:
+        tensors = [spec for spec in specs if spec.__class__ is TensorSpec]
+        if not repeats_elements(tensors):
+            return None
+        sizes = tensors[0].sizes
+        result = TensorSpec.contiguous(sizes, dtype, tensors[0].device)
+        if result.numel > largest:
+            return None
+        return plan_for(kernel if sized is None else sized(sizes), (result,))
+
+    return replanner
 
 
 def plain_replanner(
@@ -232,7 +262,12 @@ def plain_replanner(
             result = first
             if sizes != first.sizes:
                 return None
-        elif sizes is first.sizes and first.dtype is dtype and 1 not in sizes and 0 not in sizes:
+        elif (
+            (sizes is first.sizes or sizes == first.sizes)
+            and first.dtype is dtype
+            and 1 not in sizes
+            and 0 not in sizes
+        ):
             result = first.detached
         else:
             # Dimensions of one element have whatever strides; those of the result are the iterator's to say.

@@ -81,7 +81,7 @@ class StructuredKernel:
                 self.meta, self.stub, self.form, frame, runtime, are_tensors, device
             )
         plan, found, is_iterator = planner.plan(specs, kind is not None)
-        if not is_iterator:
+        if found is None and not is_iterator:
             self.serves_shapes = False
         elif kind is not None and found is not None and len(known) < MAX_PLANS:
             known[kind] = found

@@ -5,15 +5,17 @@ Frequent shapes of calls are spelt out: a loop over the arguments would cost mor
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...runtime.float_errors import quietly, run_quiet, run_quiet_copy
+from ...runtime.float_errors import is_taken, quietly, run_quiet, run_quiet_copy
 from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
+from ...runtime.written_code import defined
 from ..core.kernel_function import Plan
 from ..generated import functions as ops
 from ..iterator.overlap import check_no_overlap, check_write_overlap, shares_memory
@@ -56,46 +58,19 @@ def writing_plan(
         and ufunc.nin == len(are_tensors) - (not inplace)
     ):
         return _ufunc_writing(ufunc, len(are_tensors), inplace)
-    into = quietly(kernel.into) if kernel.quiet else kernel.into
-    if inplace and not builder.proxy and not apart and len(are_tensors) <= 2 and all(are_tensors):
-        if len(are_tensors) == 1:
-
-            def unary_(self: Any) -> Any:
-                data = self._data
-                into(data, data)
-                cell = self._version_cell
-                if cell is None:
-                    self.bump_version()
-                else:
-                    cell[0] += 1
-                return self
-
-            return unary_
-
-        def binary_(self: Any, other: Any) -> Any:
-            data = self._data
-            cell = self._version_cell
-            if cell is None:
-                into(data, data, other._data)
-                self.bump_version()
-            else:
-                if other._version_cell is cell and other is not self:
-                    check_write_overlap(self, other)
-                into(data, data, other._data)
-                cell[0] += 1
-            return self
-
-        return binary_
     if (
         not builder.proxy
         and not builder.resized
         and not apart
         and len(outputs) == 1
-        and len(are_tensors) <= 4
+        and len(are_tensors) <= MANY
+        and (inplace or first_out == len(are_tensors) - 1)
     ):
-        plan = _writing_one(into, are_tensors, inplace)
-        if plan is not None:
-            return plan
+        # The kernel itself where the plan ignores floating-point errors in its place.
+        alone = getattr(kernel.into, "alone", None)
+        quiet = kernel.quiet or alone is not None
+        return one_writer(tuple(are_tensors), inplace, quiet)(kernel.into if alone is None else alone)
+    into = quietly(kernel.into) if kernel.quiet else kernel.into
     resized = {i: outputs[i] for i in builder.resized}
     proxies = {i: (spec, allocator_of(spec)) for i, spec in builder.proxy.items()}
     copy_back = {i: _copy_of(outputs[i], spec) for i, (spec, _) in proxies.items()}
@@ -268,70 +243,64 @@ def _restore(target: Any, data: Any, spec: TensorSpec, cell: list[int] | None, v
         cell[0] = version or 0
 
 
-def _writing_one(into: Callable[..., Any], are_tensors: Sequence[bool], inplace: bool) -> Plan | None:
-    """The plan that writes one output as it is, from tensors first and numbers after them; None for other calls."""
-    if inplace:
-        if list(are_tensors) == [True, False]:
+MANY = 6
+"""Arguments of plans that are written out; those of more are looped over."""
 
-            def number_(self: Any, number: Any) -> Any:
-                data = self._data
-                into(data, data, number if number.__class__ in PASSED else data_of(number))
-                cell = self._version_cell
-                if cell is None:
-                    self.bump_version()
-                else:
-                    cell[0] += 1
-                return self
 
-            return number_
-        if list(are_tensors) == [True, True, False]:
+@functools.cache
+def one_writer(are_tensors: tuple[bool, ...], inplace: bool, quiet: bool) -> Callable[..., Plan]:
+    """A function from a kernel to the plan that has it write one output as it is.
 
-            def binary_scaled_(self: Any, other: Any, number: Any) -> Any:
-                data = self._data
-                cell = self._version_cell
-                if cell is not None and other._version_cell is cell and other is not self:
-                    check_write_overlap(self, other)
-                given = number if number.__class__ in PASSED else data_of(number)
-                into(data, data, other._data, given)
-                if cell is None:
-                    self.bump_version()
-                else:
-                    cell[0] += 1
-                return self
-
-            return binary_scaled_
-        return None
-    if list(are_tensors) == [True, True]:
-
-        def unary_out(self: Any, out: Any) -> Any:
-            cell = out._version_cell
-            if cell is not None and self._version_cell is cell and self is not out:
-                check_write_overlap(out, self)
-            into(out._data, self._data)
-            if cell is None:
-                out.bump_version()
-            else:
-                cell[0] += 1
-            return out
-
-        return unary_out
-    if list(are_tensors) == [True, True, True]:
-
-        def binary_out(self: Any, other: Any, out: Any) -> Any:
-            cell = out._version_cell
-            if cell is not None:
-                for value in (self, other):
-                    if value._version_cell is cell and value is not out:
-                        check_write_overlap(out, value)
-            into(out._data, self._data, other._data)
-            if cell is None:
-                out.bump_version()
-            else:
-                cell[0] += 1
-            return out
-
-        return binary_out
-    return None
+    Args:
+        are_tensors: which of the plan's arguments are tensors; the others are numbers, lists, or nothing.
+        inplace: whether the output is the first of them, which is read too; otherwise it is the last.
+        quiet: whether floating-point errors are ignored.
+    """
+    count = len(are_tensors)
+    out, read = (0, range(count)) if inplace else (count - 1, range(count - 1))
+    tensors = [i for i in read if are_tensors[i]]
+    given = [
+        f"v{i}._data" if i in tensors else f"v{i} if v{i}.__class__ in PASSED else data_of(v{i})"
+        for i in read
+    ]
+    called = ", ".join(["data", *["data" if i == out else text for i, text in zip(read, given, strict=True)]])
+    lines = [f"data = v{out}._data", f"cell = v{out}._version_cell"]
+    checks = [i for i in tensors if i != out]
+    if checks:
+        lines.append("if cell is not None:")
+        lines += [
+            f"    if v{i}._version_cell is cell and v{i} is not v{out}: check_write_overlap(v{out}, v{i})"
+            for i in checks
+        ]
+    if quiet:
+        lines += [
+            "try:",
+            f"    run_quiet(into, {called})",
+            "except RuntimeError as error:",
+            "    if not is_taken(error): raise",
+            f"    run_quiet_copy(into, {called})",
+        ]
+    else:
+        lines.append(f"into({called})")
+    lines += [f"if cell is None: v{out}.bump_version()", "else: cell[0] += 1", f"return v{out}"]
+    text = [
+        "def make(into):",
+        f"    def writing({', '.join([f'v{i}' for i in range(count)])}):",
+        *[f"        {line}" for line in lines],
+        "    return writing",
+        "",
+    ]
+    names: dict[str, Any] = {
+        "PASSED": PASSED,
+        "check_write_overlap": check_write_overlap,
+        "data_of": data_of,
+        "__name__": __name__,
+        "is_taken": is_taken,
+        "run_quiet": run_quiet,
+        "run_quiet_copy": run_quiet_copy,
+    }
+    made: Callable[..., Plan] = defined("make", "\n".join(text), f"plan that writes v{out}", names)
+    return made
 
 
 def _copy_of(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:

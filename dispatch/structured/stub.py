@@ -282,6 +282,7 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
         raise _missing(name, device_type, operator)
     for listener in listeners:
         listener.on_stub(name, device_type, factory)
+    own = factory
     if not serves_complex_half(name, device_type):
         factory = without_complex_half(name, factory)
     factory = refusing(name, factory)
@@ -289,7 +290,17 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
         factory = declared(name.removesuffix("_stub"), factory)
     if device_type not in OWN:
         factory = guarding(factory)
-    return recording(factory) if recorders else factory
+    if recorders:
+        return recording(factory)
+    if device_type in OWN:
+        factory.checked = own  # type: ignore[attr-defined]
+    return factory
+
+
+def for_checked(factory: KernelFactory) -> KernelFactory:
+    """A factory of `find_kernel` without its looks at dtypes, for another call of a kind that passed them."""
+    checked: KernelFactory = getattr(factory, "checked", factory)
+    return checked
 
 
 def find_host_kernel(name: str) -> HostKernelFactory:

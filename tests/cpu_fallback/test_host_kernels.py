@@ -18,6 +18,16 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "vector_norm, kept": lambda a, b: tt.linalg.vector_norm(a, 3, keepdim=True),
     "vector_norm of columns": lambda a, b: tt.linalg.vector_norm(a.mT, 2, dim=(0, 1), keepdim=True),
     "vector_norm of a number": lambda a, b: tt.linalg.vector_norm(a[0, 0], 6),
+    **{f"norm of lines, {p}": lambda a, b, p=p: a.norm(p, -1) for p in ORDERS},
+    "norm of lines, kept": lambda a, b: tt.linalg.vector_norm(tt.stack([a, b]), dim=(2,), keepdim=True),
+    "norm of lines of one": lambda a, b: a[:, :1].contiguous().norm(dim=1),
+    "linear": lambda a, b: tt.nn.functional.linear(a, b),
+    "linear, with a bias": lambda a, b: tt.nn.functional.linear(a, b, b[:, 0]),
+    "linear of a stack": lambda a, b: tt.nn.functional.linear(tt.stack([a, b]), b, b[:, 0]),
+    "linear of a permuted stack": lambda a, b: tt.nn.functional.linear(tt.stack([a, b], 1), b),
+    "linear of many": lambda a, b: tt.nn.functional.linear(
+        a.repeat(3, 80, 20), b.repeat(20, 20), b[:, 0].repeat(20)
+    ),
     "norm": lambda a, b: tt.linalg.norm(a),
     "norm, fro": lambda a, b: tt.linalg.norm(a, "fro"),
     "matrix_norm": lambda a, b: tt.linalg.matrix_norm(a, keepdim=True),
@@ -46,6 +56,43 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "fftshift": lambda a, b: tt.fft.fftshift(tt.stack([a, b]), dim=(0, -2)),
     "ifftshift": lambda a, b: tt.fft.ifftshift(a.mT),
     "einsum": lambda a, b: tt.einsum("ij,Ab->ijAb", a, b),
+    "matmul of stacks": lambda a, b: tt.stack([a, b]) @ tt.stack([b.mT, a.mT]),
+    "matmul of transposed stacks": lambda a, b: (
+        a.repeat(2, 3, 1, 1).transpose(0, 2) @ b.mT.repeat(5, 3, 1, 2)[:, :, :, :3]
+    ),
+    "matmul of copied stacks": lambda a, b: a.repeat(2, 3, 1, 1).transpose(1, 2) @ b.repeat(2, 5, 3, 1).mT,
+    "matmul of one stack": lambda a, b: a.repeat(2, 3, 1, 1).transpose(0, 1) @ b.mT,
+    "matmul of outer products": lambda a, b: a.repeat(2, 20, 20)[..., :1] @ b.repeat(2, 20, 20)[:, :1],
+    "matmul of many": lambda a, b: a.repeat(2, 3, 40, 20) @ b.repeat(2, 3, 40, 20).mT,
+    **{
+        f"einsum {equation}": lambda a, b, e=equation: tt.einsum(e, a, b)
+        for equation in (
+            "ij,kj->ik",
+            "ij,kj->ki",
+            "ij,ij->",
+            "ij,ij->i",
+            "ij,ij->j",
+            "ij,kl->",
+            "ij,ik->jk",
+            "ij,kj",
+        )
+    },
+    **{
+        f"einsum of stacks {equation}": lambda a, b, e=equation: tt.einsum(
+            e, tt.stack([a, b]), tt.stack([b, a])
+        )
+        for equation in (
+            "bij,bkj->bik",
+            "bij,bkj->kib",
+            "bij,ckj->bick",
+            "bij,bij->b",
+            "...ij,...kj->...ik",
+            "bij,bij->bi",
+        )
+    },
+    "einsum of many": lambda a, b: tt.einsum(
+        "bhqd,bhkd->bqhk", a.repeat(2, 3, 20, 4), b.repeat(3, 2, 20, 4).transpose(0, 1)
+    ),
     "multi_dot": lambda a, b: tt.linalg.multi_dot([a, b.mT, a.mT.contiguous().mT]),
     "addr": lambda a, b: tt.addr(tt.stack([a[0]] * 5), b[:, 0], b[0]),
     "addr of many": lambda a, b: tt.addr(a.repeat(20, 20), a.repeat(20, 1)[:, 0], b.repeat(1, 20)[0]),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.dispatch import tensor_data
 
 
 @pytest.mark.parametrize(
@@ -252,3 +253,36 @@ def test_a_type_of_python_s_numbers_is_a_dtype(kind, dtype):
         assert make([1, 0], dtype=kind).dtype is dtype
     with pytest.raises(TypeError, match=r"argument 'dtype' must be triten\.dtype, not type"):
         tt.tensor([1], dtype=str)
+
+
+SHORT = [
+    1,
+    True,
+    2.5,
+    -0.0,
+    (1, 2),
+    [True, False],
+    [],
+    [0.1, 1e-46],
+    [[1.0, 2.0], [3.0, 4.0]],
+    ((1, 2), [3, 4]),
+]
+ODD = [[[]], [[], []], [[True], [False]], [1, 2.0], [[1], [2.5]], [True, 2]]
+ANY, REAL = (None, tt.float32, tt.float64, tt.int64, tt.bool), (None, tt.float32, tt.float64)
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype"),
+    [
+        *[(data, dtype) for data in (*SHORT, *ODD) for dtype in ANY],
+        *[(data, dtype) for data in (1e300, math.nan, [1.0, 1e300], -(2**63)) for dtype in REAL],
+    ],
+    ids=str,
+)
+def test_short_data_is_what_the_long_way_makes_of_it(data, dtype):
+    expected = tensor_data._array_of(data, dtype)
+    made = tt.tensor(data, dtype=dtype)
+    assert made._data.tobytes() == expected.tobytes()
+    assert (made.shape, made._data.dtype) == (expected.shape, expected.dtype)
+    assert made.is_contiguous() and made.is_leaf
+    made.zero_()

@@ -19,6 +19,7 @@ from ....runtime.scalar_type import PACKED, get_default_dtype, int64
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ....runtime.traceback_filter import hide_inner_frames
+from ...core.call_kind import leave_replanner
 from ...core.kernel_function import Plan
 from ...core.op_overload import find_overload
 from ...core.operator_entry import OperatorEntry
@@ -125,8 +126,10 @@ def filled(spec: TensorSpec, stub: str, value: int, pin: bool | None = None) -> 
             f"\"{kernel_name('fill', spec.device.type)}\" not implemented for '{PACKED.scalar_name}'"
         )
     if spec.device is CPU and not pin and numpy_may_allocate(spec):
-        make: Callable[..., Any] = np.zeros if value == 0 else np.ones
         sizes, np_dtype = spec.sizes, spec.np_dtype
+        if value and np_dtype.kind in "biufc":
+            return _small_ones(spec)
+        make: Callable[..., Any] = np.ones if value else np.zeros
 
         def small(*_: object) -> Tensor:
             out = blank_tensor()
@@ -156,6 +159,25 @@ def filled(spec: TensorSpec, stub: str, value: int, pin: bool | None = None) -> 
     return plan
 
 
+def _small_ones(spec: TensorSpec) -> Plan:
+    """A plan of ones in NumPy's own memory, in two thirds of the time of `np.ones`, which is written in Python."""
+    sizes, np_dtype, allocate = spec.sizes, spec.np_dtype, np.empty
+
+    def ones(*_: object) -> Tensor:
+        out = blank_tensor()
+        try:
+            out._data = data = allocate(sizes, np_dtype)
+            data.fill(1)
+        except BaseException:
+            hide_inner_frames()
+            raise
+        out._spec = spec
+        out._version_cell = out._autograd = out._view_base = None
+        return out
+
+    return ones
+
+
 def _filled_by_backend(spec: TensorSpec, value: int) -> Plan:
     """A plan that fills by the dispatcher, as a backend of another package has it."""
     from ...generated.functions import fill_, zero_
@@ -170,7 +192,16 @@ def empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``empty(size, dtype, layout, device, pin_memory, memory_format)``."""
     if is_sparse(args[2]):
         return sparse_factory("empty", *args[:4])
-    return uninitialised(spec_from("empty", args[0], args[1], args[2], args[3], args[5]), args[4])
+    spec, pin = spec_from("empty", args[0], args[1], args[2], args[3], args[5]), args[4]
+    plan = uninitialised(spec, pin)
+    if spec.device is not CPU or pin or args[5] is not None:
+        return plan
+    dtype = spec.dtype
+
+    def replanner(specs: Sequence[Any]) -> Plan:
+        return uninitialised(TensorSpec.contiguous(check_sizes("empty", specs[0]), dtype, CPU))
+
+    return leave_replanner(plan, op, replanner)
 
 
 def check_strides(
@@ -216,14 +247,28 @@ def zeros(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``zeros(size, ...)``."""
     if is_sparse(args[2]):
         return sparse_factory("zeros", *args[:4])
-    return filled(spec_from("zeros", args[0], args[1], args[2], args[3]), "zero_stub", 0, args[4])
+    return _filled_alike(op, "zeros", args, "zero_stub", 0)
 
 
 def ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``ones(size, ...)``."""
     if is_sparse(args[2]):
         raise RuntimeError(f"full(...) is not implemented for sparse layout: {args[2]}")
-    return filled(spec_from("ones", args[0], args[1], args[2], args[3]), "fill_stub", 1, args[4])
+    return _filled_alike(op, "ones", args, "fill_stub", 1)
+
+
+def _filled_alike(op: OperatorEntry, name: str, args: Sequence[Any], stub: str, value: int) -> Plan:
+    """The plan of ``name(size, dtype, layout, device, pin_memory)``; on the host other sizes need no more than it."""
+    spec, pin = spec_from(name, args[0], args[1], args[2], args[3]), args[4]
+    plan = filled(spec, stub, value, pin)
+    if spec.device is not CPU or pin:
+        return plan
+    dtype = spec.dtype
+
+    def replanner(specs: Sequence[Any]) -> Plan:
+        return filled(TensorSpec.contiguous(check_sizes(name, specs[0]), dtype, CPU), stub, value)
+
+    return leave_replanner(plan, op, replanner)
 
 
 def like_spec(args: Sequence[Any]) -> TensorSpec:

@@ -14,7 +14,9 @@ def softmax(meta: MetaBase, self: TensorSpec, dim: int, half_to_float: bool) -> 
     meta.extra["dim"] = wrap_dim(dim, self.ndim)
     if half_to_float and self.dtype is not float16:
         raise RuntimeError(f"conversion is supported for Half type only, got {self.dtype.scalar_name}")
-    meta.set_output_raw_strided(0, self.sizes, dtype=float32 if half_to_float else self.dtype)
+    dtype = float32 if half_to_float else self.dtype
+    meta.set_output_raw_strided(0, self.sizes, dtype=dtype)
+    meta.rule = lambda args: TensorSpec.contiguous(args[0].sizes, dtype, args[0].device)
 
 
 def softmax_backward(

@@ -1,4 +1,4 @@
-"""Host time of small calls, one thread: forty on shapes that are known, and a stream of ever-new shapes."""
+"""Host time of small calls, one thread: some on shapes that are known, and a stream of ever-new shapes."""
 
 from __future__ import annotations
 

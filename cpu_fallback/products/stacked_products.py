@@ -1,0 +1,143 @@
+"""Host kernels of products of stacks of matrices: one function in the place of views, a product and a view.
+
+`dispatch/composite/linalg.py` has the composites, whose products are these: the numbers are the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.structured.meta.views import view_strides
+from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
+from ...runtime.device import CPU
+from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
+from ..widen import NARROW
+from .products import is_blas_ready, outer_products, stack_product
+
+
+def matmul(self: TensorSpec, other: TensorSpec) -> HostKernel | None:
+    """Stacks of matrices by one matrix, or by a stack of the same shape; vectors and broadcast stacks are left."""
+    if self.ndim < 2 or other.ndim < 2 or self.dtype is not other.dtype or not self.numel or not other.numel:
+        return None
+    *stack, rows, inner = self.sizes
+    if other.sizes[-2] != inner or self.dtype in NARROW or not self.dtype.is_floating_point:
+        return None
+    out = TensorSpec.contiguous((*stack, rows, other.sizes[-1]), self.dtype, CPU)
+    if other.ndim == 2:
+        return _by_one(out, (math.prod(stack) * rows, inner))
+    return _by_stack(self, other, out) if tuple(stack) == other.sizes[:-2] else None
+
+
+def _by_one(out: TensorSpec, flat: tuple[int, int]) -> HostKernel:
+    """All rows of all matrices together make one product."""
+    sizes, columns = out.sizes, out.sizes[-1]
+
+    def compute(x: Any, y: Any) -> Any:
+        return x.reshape(flat).dot(y).reshape(sizes)
+
+    def into(made: Any, x: Any, y: Any) -> None:
+        x.reshape(flat).dot(y, made.reshape(flat[0], columns))
+
+    return HostKernel((out,), compute, into, declines=False)
+
+
+def _by_stack(self: TensorSpec, other: TensorSpec, out: TensorSpec) -> HostKernel:
+    """A product for each pair of matrices."""
+    *stack, rows, inner = self.sizes
+    columns = out.sizes[-1]
+    multiply = stack_product(rows, inner, columns, _is_ready(self), _is_ready(other))
+    if len(stack) == 1:
+        return HostKernel((out,), multiply, _into(multiply), declines=False)
+    sizes, count = out.sizes, math.prod(stack)
+    first, second, flat = (count, rows, inner), (count, inner, columns), (count, rows, columns)
+
+    def compute(x: Any, y: Any) -> Any:
+        return multiply(x.reshape(first), y.reshape(second)).reshape(sizes)
+
+    write = _into(multiply)
+
+    def into(made: Any, x: Any, y: Any) -> None:
+        write(made.reshape(flat), x.reshape(first), y.reshape(second))
+
+    return HostKernel((out,), compute, into, declines=False)
+
+
+def _is_ready(spec: TensorSpec) -> bool:
+    """Whether BLAS takes a stack's matrices as they lie once its dimensions are one: a copy has no gaps."""
+    sizes = spec.sizes
+    if len(sizes) == 3 or spec.is_contiguous:
+        return is_blas_ready(spec)
+    if view_strides(sizes[:-2], spec.strides[:-2], (math.prod(sizes[:-2]),)) is not None:
+        return is_blas_ready(spec)
+    return sizes[-1] > 1 and sizes[-2] > 1
+
+
+def _into(multiply: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], None]:
+    """What writes a product to an array."""
+    if multiply is np.matmul:
+        return lambda out, x, y: np.matmul(x, y, out)
+    if multiply is outer_products:
+        return lambda out, x, y: outer_products(x, y, out)
+    return lambda out, x, y: np.copyto(out, multiply(x, y))
+
+
+def linear(input: TensorSpec, weight: TensorSpec, bias: TensorSpec | None) -> HostKernel | None:
+    """Rows by a transposed matrix, and a vector added to each."""
+    dtype = input.dtype
+    if input.ndim < 2 or weight.ndim != 2 or not input.numel or not weight.numel or dtype in NARROW:
+        return None
+    columns, inner = weight.sizes
+    if not dtype.is_floating_point or weight.dtype is not dtype or input.sizes[-1] != inner:
+        return None
+    if bias is not None and (bias.dtype is not dtype or bias.sizes != (columns,)):
+        return None
+    out = TensorSpec.contiguous((*input.sizes[:-1], columns), dtype, CPU)
+    adds = bias is not None
+    return _linear_of_matrix(out, adds) if input.ndim == 2 else _linear_of_stack(out, inner, adds)
+
+
+def _linear_of_matrix(out: TensorSpec, adds: bool) -> HostKernel:
+    """`linear` of a matrix, with or without something to add."""
+
+    def product(x: Any, w: Any, _: Any) -> Any:
+        return x.dot(w.T)
+
+    def product_into(made: Any, x: Any, w: Any, _: Any) -> None:
+        x.dot(w.T, made)
+
+    def added(x: Any, w: Any, b: Any) -> Any:
+        made = x.dot(w.T)
+        made += b
+        return made
+
+    def added_into(made: Any, x: Any, w: Any, b: Any) -> None:
+        x.dot(w.T, made)
+        made += b
+
+    fresh, into = (added, added_into) if adds else (product, product_into)
+    return HostKernel((out,), fresh, into, declines=False)
+
+
+def _linear_of_stack(out: TensorSpec, inner: int, adds: bool) -> HostKernel:
+    """`linear` of a stack of matrices, whose rows together make one product."""
+    kernel = _linear_of_matrix(out, adds)
+    fresh, into = kernel.fresh, kernel.into
+    assert fresh is not None and into is not None
+    sizes, columns = out.sizes, out.sizes[-1]
+    rows = out.numel // columns
+    given, made_flat = (rows, inner), (rows, columns)
+
+    def compute(x: Any, w: Any, b: Any) -> Any:
+        return fresh(x.reshape(given), w, b).reshape(sizes)
+
+    def write(made: Any, x: Any, w: Any, b: Any) -> None:
+        into(made.reshape(made_flat), x.reshape(given), w, b)
+
+    return HostKernel((out,), compute, write, declines=False)
+
+
+register_stub("linear_host_stub", "cpu", by_arguments(linear))
+register_stub("matmul_host_stub", "cpu", by_arguments(matmul))

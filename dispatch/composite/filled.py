@@ -1,0 +1,71 @@
+"""Plans of new host memory that is filled with a number: one for the memory and its elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...runtime.device import CPU
+from ...runtime.layout import strided
+from ...runtime.scalar_type import dtype_of_number
+from ...runtime.tensor_spec import TensorSpec
+from ...runtime.traceback_filter import hide_inner_frames
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
+from ..plans.host_kernel import is_unseen
+from ..structured.allocation import allocator_of
+from ..structured.meta.factories import is_sparse, like_spec, spec_from
+from ..structured.stub import StructuredCall, find_kernel
+from ..tensor import Tensor, blank_tensor
+
+
+def plan_full(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """New host memory filled in one plan."""
+    size, value, dtype, layout, device, pin = args
+    if pin or is_sparse(layout) or value.__class__ not in (bool, int, float):
+        return None
+    if not is_unseen(key_set, ("aten::empty.memory_format", "aten::fill_.Scalar")):
+        return None
+    chosen = dtype_of_number(value.__class__) if dtype is None else dtype
+    made = spec_from("empty", size, chosen, layout, device)
+    return _plan_filled(made, value.__class__) if made.device is CPU else None
+
+
+def plan_full_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """New host memory, in the order of a tensor's, filled in one plan."""
+    self, value, dtype, layout, device, pin, fmt = args
+    if (
+        pin
+        or is_sparse(layout)
+        or value.__class__ not in (bool, int, float)
+        or self._spec.layout is not strided
+    ):
+        return None
+    if not is_unseen(key_set, ("aten::empty_like", "aten::fill_.Scalar")):
+        return None
+    made = like_spec((self, dtype, layout, device, pin, fmt))
+    if made.device is not CPU:
+        return None
+    fill = _plan_filled(made, value.__class__)
+    return lambda self, value: fill(value)
+
+
+def _plan_filled(made: TensorSpec, kind: type) -> Plan:
+    """The plan, called with a number of this class, of host memory that is filled with it."""
+    allocate = allocator_of(made)
+    call = StructuredCall("fill_", {"self": made, "value": kind}, ("value",), (made,), None, CPU, {})
+    fill = find_kernel("fill_stub", "cpu", "fill_")(call).into
+
+    def plan(value: Any) -> Tensor:
+        out = blank_tensor()
+        try:
+            out._data = data = allocate()
+            fill(data, value)
+        except BaseException:
+            hide_inner_frames()
+            raise
+        out._spec = made
+        out._version_cell = out._autograd = out._view_base = None
+        return out
+
+    return plan

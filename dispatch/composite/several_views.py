@@ -1,0 +1,99 @@
+"""Plans of operators that return several views along a dimension: the views' own plans, one after another."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.tensor_spec import TensorSpec
+from ...runtime.traceback_filter import hide_inner_frames
+from ..autograd.creation import mark_several
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
+from ..plans.delegated import plan_of_part
+from ..structured.meta.dims import wrap_dim
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+MOST_PARTS = 64
+"""Views that one plan of several makes; more of them are made one by one."""
+
+
+def _plan_several(
+    op: OperatorEntry,
+    key_set: int,
+    args: Sequence[Any],
+    part: str,
+    of_each: Sequence[tuple[Any, ...]],
+    node: str,
+) -> Plan | None:
+    """The views that `part` makes of a call's tensor with each of these arguments, as those of one operator."""
+    if len(of_each) > MOST_PARTS:
+        return None
+    plans = []
+    for given in of_each:
+        plan = plan_of_part(op, key_set, args, part, (args[0], *given))
+        if plan is None:
+            return None
+        plans.append(plan)
+    dim = wrap_dim(args[-1], args[0]._spec.ndim)
+
+    def planned(self: Tensor) -> tuple[Tensor, ...]:
+        try:
+            return mark_several(tuple([plan(self) for plan in plans]), node, dim)
+        except BaseException:
+            hide_inner_frames()
+            raise
+
+    return planned
+
+
+def plan_split(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """Parts of one size; what is empty or refused is the composite's."""
+    self, length, dim = args
+    size = _size_along(self._spec, dim)
+    if size == 0 or length <= 0:
+        return None
+    return _plan_slices(op, key_set, args, [*range(length, size, length), size], "Split")
+
+
+def plan_split_with_sizes(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """Parts of the sizes given."""
+    self, sizes, dim = args
+    if any(n < 0 for n in sizes) or sum(sizes) != _size_along(self._spec, dim):
+        return None
+    return _plan_slices(op, key_set, args, list(itertools.accumulate(sizes)), "SplitWithSizes")
+
+
+def plan_chunk(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """Parts of one size, of which there are as many."""
+    self, chunks, dim = args
+    size = _size_along(self._spec, dim)
+    if size == 0 or chunks <= 0:
+        return None
+    length = -(-size // chunks)
+    return _plan_slices(op, key_set, args, [*range(length, size, length), size], "Split")
+
+
+def _size_along(spec: TensorSpec, dim: int) -> int:
+    """The size of a dimension; 0 for a tensor without any."""
+    return spec.sizes[wrap_dim(dim, spec.ndim)] if spec.ndim else 0
+
+
+def _plan_slices(
+    op: OperatorEntry, key_set: int, args: Sequence[Any], ends: Sequence[int], node: str
+) -> Plan | None:
+    """Slices that begin where the last one ended."""
+    slices = [(args[-1], start, end, 1) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+    return _plan_several(op, key_set, args, "aten::slice.Tensor", slices, node) if slices else None
+
+
+def plan_unbind(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """Every index of a dimension."""
+    self, dim = args
+    size = _size_along(self._spec, dim)
+    if not size:
+        return None
+    return _plan_several(op, key_set, args, "aten::select.int", [(dim, i) for i in range(size)], "Unbind")
