@@ -16,11 +16,11 @@ from ...runtime.scalar_type import bfloat16, complex32, float16, float32, float6
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.elementwise import MAX_CONSTANTS
 from ..plain_numpy import np
+from .box_muller import normal_pairs
 from .philox import draws32, draws64
 
 BLOCK = 1 << 15
 """Elements computed at a time: their draws and temporaries stay in the second-level cache."""
-TWO_PI = 6.283185307179586
 _BITS = {float32: 24, float16: 11, bfloat16: 8}
 
 Base = Callable[[Any], Any]
@@ -164,29 +164,13 @@ _UNITS = {
 """Draws as numbers from 0 to, not including, 1: a base and its unit by the bits that count, 64 for wide draws."""
 
 
-def _box_muller(even: Any, odd: Any, unit: float) -> Any:
-    """Normal numbers of pairs of whole ones, in float64."""
-    radius = even.astype(np.float64)
-    radius += 1.0
-    radius *= unit
-    np.log(radius, radius)
-    radius *= -2.0
-    np.sqrt(radius, radius)
-    angle = odd.astype(np.float64)
-    angle *= unit
-    angle *= TWO_PI
-    out = np.empty(2 * len(radius))
-    np.multiply(radius, np.cos(angle), out[0::2])
-    np.multiply(radius, np.sin(angle), out[1::2])
-    return out
-
-
 def _normal32(draws: Any) -> Any:
-    return _box_muller(draws[0::2], draws[1::2], 2.0**-32)
+    return normal_pairs(draws[0::2], draws[1::2], 2.0**-32)
 
 
 def _normal64(draws: Any) -> Any:
-    return _box_muller(draws[0::2] >> np.uint64(11), draws[1::2] >> np.uint64(11), 2.0**-53)
+    draws = draws >> np.uint64(11)
+    return normal_pairs(draws[0::2], draws[1::2], 2.0**-53)
 
 
 def normal(call: StructuredCall) -> PlannedKernel:
