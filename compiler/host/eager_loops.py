@@ -9,9 +9,11 @@ import numpy as np
 
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.compiled_loops import Makers
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
+from .draw_loops import draw_loop
 from .element_program import REGISTERS, CannotLower, ElementProgram, Value
 from .function_check import has_bits_of_eager
 from .llvm_source import write_loop
@@ -28,7 +30,7 @@ SHARED_FROM = 1 << 24
 """Bytes of a loop's arrays, or twice its instructions, from which threads share it: half a millisecond's work."""
 
 
-def eager_loop(
+def loop_of_call(
     stub: str, call: StructuredCall, numbers: dict[str, Any], written: tuple[str, ...]
 ) -> Callable[..., None] | None:
     """A function of the output's array, and of the arrays and numbers that a kernel is called with.
@@ -150,3 +152,11 @@ def _over_parts(
         parallel_for(0, len(parts), 1 if is_shared else len(parts), part)
 
     return run
+
+
+def loop_by_name(name: str) -> Callable[..., None] | None:
+    """A loop that a kernel asks for by name; None without llvmlite."""
+    return draw_loop(name) if target() is not None else None
+
+
+MAKERS = Makers(loop_of_call, loop_by_name)

@@ -2,7 +2,7 @@
 
 The C library takes a sine and a cosine one at a time, at 8 nanoseconds each. Here an angle is that of the nearest of
 `STEPS` points of the circle, whose sines and cosines are in a table, and a small rest, whose series have three terms:
-some thirty passes of vector loops, which have the same bits on every processor.
+some thirty passes of vector loops, which have the same bits on every processor. A compiled loop makes it one.
 
 Source: G. E. P. Box, M. E. Muller, "A note on the generation of random normal deviates" (1958).
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from ...dispatch.structured.compiled_loops import NamedLoop
 from ..plain_numpy import np
 from ..workspace import borrow, give_back
 
@@ -25,6 +26,9 @@ STEP = np.ldexp(np.floor(np.ldexp(TWO_PI / STEPS, 49)), -49)
 BLOCK = 1 << 13
 """Pairs that are computed at a time: their arrays stay in the second-level cache."""
 ARRAYS = 7
+_DROPPED = np.uint64(11)
+LOOPS = {4: NamedLoop("normal_pairs_32", 1 << 19), 8: NamedLoop("normal_pairs_64", 1 << 19)}
+"""By the bytes of a draw."""
 
 
 @cache
@@ -34,29 +38,39 @@ def circle() -> tuple[Array, Array]:
     return np.cos(angles), np.sin(angles)
 
 
-def normal_pairs(even: Array, odd: Array, unit: float) -> Array:
-    """Standard normal numbers, side by side in pairs, of the even and odd elements' draws as whole numbers.
+def normal_pairs(draws: Array) -> Array:
+    """Standard normal numbers of contiguous draws, an even number of them, of 32 or 64 bits.
 
-    Of a = (even + 1) unit and b = odd unit a pair is sqrt(-2 log a) times the cosine and the sine of the float64
-    6.283185307179586 b.
+    Draws are whole numbers w, or the upper 53 bits of 64, in a unit of 2**-32 or 2**-53. Of a = (even + 1) unit and
+    b = odd unit a pair of them becomes sqrt(-2 log a) times the cosine and the sine of the float64 6.283185307179586 b.
     """
-    count = len(even)
+    count = len(draws) // 2
+    unit = 2.0**-32 if draws.itemsize == 4 else 2.0**-53
     out = np.empty(2 * count)
     room = borrow(8 * ARRAYS * min(count, BLOCK))
+    loop = LOOPS[draws.itemsize].beside(count)
     for first in range(0, count, BLOCK):
         last = min(first + BLOCK, count)
         arrays = room[: 8 * ARRAYS * (last - first)].view(np.float64).reshape(ARRAYS, -1)
-        _some_pairs(out[2 * first : 2 * last], even[first:last], odd[first:last], unit, arrays)
+        logarithm, some = arrays[0], draws[2 * first : 2 * last]
+        even = some[0::2]
+        np.copyto(logarithm, even if draws.itemsize == 4 else even >> _DROPPED)
+        np.add(logarithm, 1.0, logarithm)
+        np.multiply(logarithm, unit, logarithm)
+        np.log(logarithm, logarithm)
+        target = out[2 * first : 2 * last]
+        if loop is not None:
+            loop(np.array(last - first), target, logarithm, some, *circle())
+        else:
+            odd = some[1::2]
+            _pairs_of(target, odd if draws.itemsize == 4 else odd >> _DROPPED, unit, arrays)
     give_back(room)
     return out
 
 
-def _some_pairs(out: Array, even: Array, odd: Array, unit: float, arrays: Array) -> None:
+def _pairs_of(out: Array, odd: Array, unit: float, arrays: Array) -> None:
+    """Write the pairs of angles, and of logarithms in the first of the arrays."""
     radius, rest, square, sine, cosine, kept, other = arrays
-    np.copyto(radius, even)
-    np.add(radius, 1.0, radius)
-    np.multiply(radius, unit, radius)
-    np.log(radius, radius)
     np.multiply(radius, -2.0, radius)
     np.sqrt(radius, radius)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.structured.compiled_loops import NamedLoop
 from ..plain_numpy import np
 from ..workspace import borrow, give_back
 
@@ -20,6 +21,8 @@ BLOCK = 1 << 13
 
 PAGE = 2048
 """Counters of the run that is kept for small draws."""
+
+_loop = NamedLoop("philox_words", 1 << 19)
 
 _kept: tuple[int, int, Any] = (-1, -1, None)
 _MASK = np.uint64(0xFFFFFFFF)
@@ -75,6 +78,10 @@ def words(seed: int, first: int, counters: int) -> Any:
 def fill_words(out: Any, seed: int, first: int) -> None:
     """`words` into an array of shape (counters, 4)."""
     key = (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)
+    loop = _loop.beside(len(out))
+    if loop is not None and len(out):
+        loop(np.array((len(out), first % (1 << 64), *key), np.uint64), out)
+        return
     size = min(len(out), BLOCK)
     room = borrow(8 * 5 * size)
     arrays = room[: 8 * 5 * size].view(np.uint64).reshape(5, size)

@@ -164,15 +164,6 @@ _UNITS = {
 """Draws as numbers from 0 to, not including, 1: a base and its unit by the bits that count, 64 for wide draws."""
 
 
-def _normal32(draws: Any) -> Any:
-    return normal_pairs(draws[0::2], draws[1::2], 2.0**-32)
-
-
-def _normal64(draws: Any) -> Any:
-    draws = draws >> np.uint64(11)
-    return normal_pairs(draws[0::2], draws[1::2], 2.0**-53)
-
-
 def normal(call: StructuredCall) -> PlannedKernel:
     """mean + std * z; a complex number has its variance in equal parts."""
     spec = call.outputs[0]
@@ -192,7 +183,7 @@ def normal(call: StructuredCall) -> PlannedKernel:
             z = scratch = np.multiply(z, std, scratch)
         return z if mean == 0 else np.add(z, mean, scratch)
 
-    return by_blocks(spec, wide, _normal64 if wide else _normal32, finish)
+    return by_blocks(spec, wide, normal_pairs, finish)
 
 
 def normal_tensor(call: StructuredCall) -> PlannedKernel:
@@ -202,7 +193,7 @@ def normal_tensor(call: StructuredCall) -> PlannedKernel:
     if not real.is_floating_point:
         raise call.refuse(spec)
     wide = real is float64
-    base, draws, per = (_normal64, draws64, 2) if wide else (_normal32, draws32, 4)
+    base, draws, per = (normal_pairs, draws64, 2) if wide else (normal_pairs, draws32, 4)
     parts = 2 if spec.dtype.is_complex else 1
     count, sizes = spec.numel * parts, spec.sizes
 
@@ -280,7 +271,7 @@ def log_normal(call: StructuredCall) -> PlannedKernel:
         made += mean
         return np.exp(made, made)
 
-    return by_blocks(spec, wide, _normal64 if wide else _normal32, finish)
+    return by_blocks(spec, wide, normal_pairs, finish)
 
 
 def cauchy(call: StructuredCall) -> PlannedKernel:

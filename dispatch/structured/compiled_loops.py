@@ -34,9 +34,6 @@ NARROW = (bfloat16, float16)
 
 Loop = Callable[..., None]
 """Called with the output's array, and the arrays and numbers of a plan's inputs."""
-Maker = Callable[[str, StructuredCall, dict[str, Any], tuple[str, ...]], Loop | None]
-"""From a stub, a call, the numbers that it is called with, and the names of inputs that are the output itself, to the
-loop; None where there is none."""
 
 
 def several_passes(call: StructuredCall) -> bool:
@@ -80,29 +77,27 @@ LOOPED: dict[str, Callable[[StructuredCall], bool]] = {
 REPEATING = frozenset(f"{name}_stub" for name in ONE_PASS)
 """Stubs of which that is so if a call `repeats`."""
 
-_maker: Callable[[], Maker] | None = None
+
+class Makers(NamedTuple):
+    """What makes loops.
+
+    Attributes:
+        of_call: of a stub's call, for numbers by name; the last argument names inputs that are the output itself. None
+            where there is none.
+        by_name: of a kernel that asks for one by a name of its own; None without llvmlite.
+    """
+
+    of_call: Callable[[str, StructuredCall, dict[str, Any], tuple[str, ...]], Loop | None]
+    by_name: Callable[[str], Loop | None]
 
 
-def register_maker(load: Callable[[], Maker]) -> None:
+_makers: Callable[[], Makers] | None = None
+
+
+def register_makers(load: Callable[[], Makers]) -> None:
     """Have `load` import what makes loops, when one is first wanted."""
-    global _maker
-    _maker = load
-
-
-class _Request(NamedTuple):
-    """A loop that is wanted, and where it is put."""
-
-    stub: str
-    call: StructuredCall
-    numbers: dict[str, Any]
-    written: tuple[str, ...]
-    loops: dict[Any, Loop | None]
-    key: Any
-
-    def serve(self) -> None:
-        """Make the loop."""
-        if _maker is not None:
-            self.loops[self.key] = _maker()(self.stub, self.call, self.numbers, self.written)
+    global _makers
+    _makers = load
 
 
 class _Background:
@@ -115,11 +110,11 @@ class _Background:
         """Start anew: what a fork's child must do."""
         self.lock = threading.Lock()
         self.busy = threading.Lock()
-        self.requests: list[_Request] = []
+        self.requests: list[Callable[[], None]] = []
         self.thread: threading.Thread | None = None
 
-    def ask(self, request: _Request) -> None:
-        """Have a loop made."""
+    def ask(self, request: Callable[[], None]) -> None:
+        """Have a loop made by `request`."""
         with self.lock:
             self.requests.append(request)
             if self.thread is None:
@@ -136,7 +131,7 @@ class _Background:
                         return
                     request = self.requests.pop(0)
                 with self.busy:
-                    request.serve()
+                    request()
         finally:
             self.thread = None
 
@@ -155,6 +150,34 @@ if hasattr(os, "register_at_fork"):
         after_in_parent=lambda: background.busy.release(),
         after_in_child=background.forget,
     )
+
+
+class NamedLoop:
+    """A loop that a kernel asks for by name.
+
+    Args:
+        name: one that `Makers.by_name` knows.
+        worth: how much the kernel has done before the loop is made, in its own units.
+    """
+
+    __slots__ = ("done", "loop", "name", "worth")
+
+    def __init__(self, name: str, worth: int) -> None:
+        self.name, self.worth, self.done = name, worth, 0
+        self.loop: Loop | None = None
+
+    def beside(self, work: int) -> Loop | None:
+        """The loop, if it is made; if not, so much work is NumPy's."""
+        loop = self.loop
+        if loop is None and self.done < self.worth:
+            self.done += work
+            if self.done >= self.worth:
+                background.ask(self._make)
+        return loop
+
+    def _make(self) -> None:
+        if _makers is not None:
+            self.loop = _makers().by_name(self.name)
 
 
 def looped(stub: str, factory: KernelFactory) -> KernelFactory:
@@ -211,7 +234,12 @@ def _with_loop(stub: str, call: StructuredCall, kernel: PlannedKernel) -> Planne
         elif len(loops) < MOST:
             loops[key] = None
             given = {names[i]: inputs[i] for i in numbers}
-            background.ask(_Request(stub, call, given, tuple([names[i] for i in written]), loops, key))
+
+            def make() -> None:
+                if _makers is not None:
+                    loops[key] = _makers().of_call(stub, call, given, tuple([names[i] for i in written]))
+
+            background.ask(make)
 
     def unshared(out: Any, *inputs: Any) -> None:
         compute((), out, inputs)

@@ -22,16 +22,16 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
     """Each stub for which a loop was wanted after a few calls, and its loop."""
     found: list[tuple[str, Any]] = []
     tt.neg(tt.ones(2))  # the first kernel brings what makes loops
-    load = compiled_loops._maker
+    load = compiled_loops._makers
     assert load is not None
-    maker = load()
+    makers = load()
 
     def recording(stub: str, *args: Any) -> Any:
-        loop = maker(stub, *args)
+        loop = makers.of_call(stub, *args)
         found.append((stub, loop))
         return loop
 
-    monkeypatch.setattr(compiled_loops, "_maker", lambda: recording)
+    monkeypatch.setattr(compiled_loops, "_makers", lambda: makers._replace(of_call=recording))
     monkeypatch.setattr(compiled_loops, "WORTH", 1)
     yield found
     compiled_loops.background.wait()
@@ -156,9 +156,7 @@ def test_numbers_of_a_plan_are_few(made: list[tuple[str, Any]]) -> None:
 
 def test_few_elements_and_few_calls_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only long work is worth a loop."""
-    monkeypatch.setattr(
-        compiled_loops.background, "ask", lambda request: pytest.fail(f"a loop for {request.stub}")
-    )
+    monkeypatch.setattr(compiled_loops.background, "ask", lambda request: pytest.fail("a loop is asked for"))
     small = tt.randn(60, 60)
     for _ in range(20):
         F.gelu(small)
