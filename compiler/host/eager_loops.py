@@ -16,6 +16,7 @@ from ...triton_kernels.geometry import broadcast_strides
 from .draw_loops import draw_loop
 from .element_program import REGISTERS, CannotLower, ElementProgram, Value
 from .function_check import has_bits_of_eager
+from .half_word_sums import adds_as_numpy, sums_text
 from .llvm_source import write_loop
 from .loops import Geometry, part_limit_of, parts_of
 from .lowering import ROWS
@@ -155,8 +156,17 @@ def _over_parts(
 
 
 def loop_by_name(name: str) -> Callable[..., None] | None:
-    """A loop that a kernel asks for by name; None without llvmlite."""
-    return draw_loop(name) if target() is not None else None
+    """A loop that a kernel asks for by name; None without llvmlite, or where it has not the bits of NumPy's passes."""
+    found = target()
+    if found is None:
+        return None
+    kind, _, dtype = name.partition(" ")
+    if kind != "half_word_sums":
+        return draw_loop(name)
+    if dtype == "float16" and not found.converts_half:
+        return None
+    loop = loop_function(sums_text(dtype))
+    return loop if adds_as_numpy(dtype, loop) else None
 
 
 MAKERS = Makers(loop_of_call, loop_by_name)

@@ -5,9 +5,12 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import triten as tt
+from triten.cpu_fallback.random import box_muller, philox
+from triten.cpu_fallback.reduction import half_words
 from triten.dispatch.structured import compiled_loops
 
 pytest.importorskip("llvmlite", reason="the extra triten[jit]")
@@ -40,7 +43,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
 def bits(tensor: tt.Tensor) -> list[Any]:
     """A tensor's elements as integers of their width; one NaN is like another."""
     one_nan = tt.where(tensor.isnan(), float("nan"), tensor).contiguous()
-    return one_nan.view({2: tt.int16, 4: tt.int32}[tensor.element_size()]).tolist()
+    return one_nan.reshape(-1).view({2: tt.int16, 4: tt.int32}[tensor.element_size()]).tolist()
 
 
 def operand(dtype: tt.dtype, side: int = SIDE) -> tt.Tensor:
@@ -184,3 +187,66 @@ def test_a_child_makes_loops_too(made: list[tuple[str, Any]]) -> None:
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def loop_of(named: compiled_loops.NamedLoop) -> Callable[..., None] | None:
+    """The loop, made now if it was not."""
+    tt.neg(tt.ones(2))
+    if named.loop is None:
+        named.done = 0
+        named.beside(named.worth)
+        compiled_loops.background.wait()
+    return named.loop
+
+
+def test_a_named_loop_is_made_when_it_is_worth_it() -> None:
+    """What was done before counts, and nothing is asked for twice."""
+    named = compiled_loops.NamedLoop("philox_words", 100)
+    assert named.beside(60) is None
+    assert named.beside(60) is None
+    compiled_loops.background.wait()
+    assert named.beside(60) is not None
+    assert named.done == 120
+
+
+@pytest.mark.parametrize("seed", [0, 0xDEADBEEFCAFE1234])
+@pytest.mark.parametrize("first", [0, (1 << 32) - 50, (1 << 64) - 50])
+def test_words_of_counters(seed: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of a loop are those of the passes, where a counter's halves carry too."""
+    made = np.empty((100, 4), np.uint32)
+    wanted = made.copy()
+    assert loop_of(philox._loop) is not None
+    philox.fill_words(made, seed, first)
+    monkeypatch.setattr(philox._loop, "loop", None)
+    philox.fill_words(wanted, seed, first)
+    assert made.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+def test_normal_numbers(dtype: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pairs of a loop are those of the passes, at the ends of the range and at quarters of a turn too."""
+    largest = np.iinfo(dtype).max
+    draws = rng.integers(0, largest, 2 * 700, dtype, endpoint=True)
+    quarters = [i * (largest // 4 + 1) + d for i in range(4) for d in (-1, 0, 1)]
+    draws[1 : 2 * len(quarters) : 2] = [min(max(q, 0), largest) for q in quarters]
+    draws[:4] = 0, 0, largest, largest
+    named = box_muller.LOOPS[draws.itemsize]
+    assert loop_of(named) is not None
+    made = box_muller.normal_pairs(draws)
+    monkeypatch.setattr(named, "loop", None)
+    wanted = box_muller.normal_pairs(draws)
+    assert np.isfinite(wanted).all()
+    assert made.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [tt.bfloat16, tt.float16], ids=str)
+@pytest.mark.parametrize("shape", [(70, 96), (9, 2048), (5, 4096), (3, 5000), (140_000,), (2, 300_000)])
+def test_sums_of_halves(dtype: tt.dtype, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop adds in the order of the passes; lines that are no whole runs are the passes'."""
+    x = (tt.randn(shape) * 5).to(dtype)
+    named = half_words._LOOPS[dtype]
+    if loop_of(named) is None:
+        pytest.skip("this processor's NumPy adds in another order")
+    made = [bits(x.sum(d, dtype=tt.float32)) for d in (-1, None)]
+    monkeypatch.setattr(named, "loop", None)
+    assert made == [bits(x.sum(d, dtype=tt.float32)) for d in (-1, None)]
