@@ -12,6 +12,10 @@ RUN = 512
 """Elements that are added into the lanes of a few vectors before their sums are added as a line of their own."""
 DIRECT = 2 * RUN
 """The longest line that is added at once."""
+PRODUCTS = 16
+"""Numbers of a line that are multiplied one after another."""
+LONG_PRODUCT = 256
+"""Numbers of the shortest lines that are worth more calls than one."""
 SHORT_LINE = 1 << 12
 """The longest line of which the place of the extremum is found sooner than the extremum: np.maximum begins slowly."""
 _HIGH_HALF = np.uint32(0xFFFF0000)
@@ -38,6 +42,25 @@ def line_sums(array: Any) -> Any:
     if runs * RUN < length:
         total = total + c_einsum("...i->...", array[..., runs * RUN :])
     return total
+
+
+def line_products(array: Any) -> Any:
+    """The products along the last axis of real floats: halves of the lines are multiplied, until they are short.
+
+    ``np.multiply.reduce`` has one number wait for the one before it.
+
+    Example:
+        >>> import numpy as np
+        >>> line_products(np.full((2, 101), -1, np.float32))
+        array([-1., -1.], dtype=float32)
+    """
+    while (length := array.shape[-1]) >= 2 * PRODUCTS:
+        half = length // 2
+        products = array[..., :half] * array[..., half : 2 * half]
+        if length % 2:
+            products[..., 0] *= array[..., -1]
+        array = products
+    return np.multiply.reduce(array, -1)
 
 
 def adds_lines(array: Any, axis: int, np_dtype: Any) -> bool:
