@@ -16,7 +16,6 @@ from ...triton_kernels.geometry import broadcast_strides
 from .draw_loops import draw_loop
 from .element_program import REGISTERS, CannotLower, ElementProgram, Value
 from .function_check import has_bits_of_eager
-from .half_word_sums import adds_as_numpy, sums_text
 from .llvm_source import write_loop
 from .loops import Geometry, part_limit_of, parts_of
 from .lowering import ROWS
@@ -24,6 +23,7 @@ from .object_code import loop_function, target
 from .operator_step import Step
 from .row_program import RowProgram
 from .row_source import WORKSPACE_ITEM, write_rows
+from .run_sums import adds_as_numpy, sums_text
 from .stages import Loop, made_of
 from .tiled_loops import LEAST_ROW, TILE
 
@@ -161,7 +161,7 @@ def loop_by_name(name: str) -> Callable[..., None] | None:
     if found is None:
         return None
     kind, _, dtype = name.partition(" ")
-    if kind != "half_word_sums":
+    if kind != "run_sums":
         return draw_loop(name)
     if dtype == "float16" and not found.converts_half:
         return None

@@ -19,7 +19,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import FLOAT32
 from ..workspace import borrow, give_back
-from .line_reductions import DIRECT, RUN, line_sums
+from .line_reductions import DIRECT, RUN, SIXTEEN, line_sums
 from .sums import row_sums
 
 Array = np.ndarray[Any, Any]
@@ -67,9 +67,7 @@ HALVES: dict[ScalarType, Callable[[Array, Array], None]] = {
     bfloat16: bfloat16_halves,
     float16: float16_halves,
 }
-SIXTEEN = 16
-"""Numbers that NumPy's einsum adds at a time."""
-_LOOPS = {kind: NamedLoop(f"half_word_sums {kind.name}", 1 << 23) for kind in HALVES}
+_LOOPS = {kind: NamedLoop(f"run_sums {kind.name}", 1 << 23) for kind in HALVES}
 REBIAS: dict[ScalarType, Any] = {bfloat16: np.float32(1), float16: np.float32(2.0**112)}
 """What results of the halves are multiplied by."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from numpy._core.multiarray import c_einsum  # np.einsum without its planning
 
+from ...dispatch.structured.compiled_loops import NamedLoop
 from ..plain_numpy import np
 
 RUN = 512
@@ -18,6 +19,11 @@ LONG_PRODUCT = 256
 """Numbers of the shortest lines that are worth more calls than one."""
 SHORT_LINE = 1 << 12
 """The longest line of which the place of the extremum is found sooner than the extremum: np.maximum begins slowly."""
+SIXTEEN = 16
+"""Numbers that NumPy's einsum adds at a time."""
+MANY = 1 << 14
+"""Numbers from which a compiled loop is looked for."""
+_sums = NamedLoop("run_sums float32", 1 << 24)
 _HIGH_HALF = np.uint32(0xFFFF0000)
 _HALF = np.uint32(16)
 
@@ -35,13 +41,25 @@ def line_sums(array: Any) -> Any:
     """
     length = array.shape[-1]
     if length <= DIRECT:
-        return c_einsum("...i->...", array)
+        return run_sums(array)
     runs = length // RUN
     head = array[..., : runs * RUN].reshape(*array.shape[:-1], runs, RUN)
-    total = line_sums(c_einsum("...i->...", head))
+    total = line_sums(run_sums(head))
     if runs * RUN < length:
         total = total + c_einsum("...i->...", array[..., runs * RUN :])
     return total
+
+
+def run_sums(array: Any, out: Any = None) -> Any:
+    """The sums along the last axis as einsum has them, by its loop or by a compiled one with the same bits."""
+    if array.size >= MANY and array.dtype == np.float32 and not array.shape[-1] % SIXTEEN:
+        loop = _sums.beside(array.size)
+        if loop is not None and array.flags.c_contiguous and (out is None or out.flags.c_contiguous):
+            if out is None:
+                out = np.empty(array.shape[:-1], np.float32)
+            loop(np.array((out.size, array.shape[-1])), out, array)
+            return out
+    return c_einsum("...i->...", array) if out is None else c_einsum("...i->...", array, out=out)
 
 
 def line_products(array: Any) -> Any:

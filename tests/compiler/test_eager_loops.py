@@ -10,7 +10,7 @@ import pytest
 
 import triten as tt
 from triten.cpu_fallback.random import box_muller, philox
-from triten.cpu_fallback.reduction import half_words
+from triten.cpu_fallback.reduction import half_words, line_reductions
 from triten.dispatch.structured import compiled_loops
 
 pytest.importorskip("llvmlite", reason="the extra triten[jit]")
@@ -250,3 +250,16 @@ def test_sums_of_halves(dtype: tt.dtype, shape: tuple[int, ...], monkeypatch: py
     made = [bits(x.sum(d, dtype=tt.float32)) for d in (-1, None)]
     monkeypatch.setattr(named, "loop", None)
     assert made == [bits(x.sum(d, dtype=tt.float32)) for d in (-1, None)]
+
+
+@pytest.mark.parametrize("shape", [(400, 96), (9, 2048), (130, 512), (140_000,), (9, 30_000), (257, 100)])
+def test_sums_of_float32(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums, means and variances have the bits of einsum's loop."""
+    x = operand(tt.float32)[2].mean() + tt.randn(shape) * 5
+    named = line_reductions._sums
+    if loop_of(named) is None:
+        pytest.skip("this processor's NumPy adds in another order")
+    functions = (tt.sum, tt.mean, tt.var)
+    made = [bits(function(x, -1)) for function in functions] + [bits(x.sum())]
+    monkeypatch.setattr(named, "loop", None)
+    assert made == [bits(function(x, -1)) for function in functions] + [bits(x.sum())]
