@@ -315,9 +315,16 @@ def _defer_collectives() -> None:
     )
 
 
+def _prepare_loops() -> None:
+    """Have kernels of the CPU know what makes loops, which is imported with the first of them."""
+    from .dispatch.structured.compiled_loops import register_makers
+
+    register_makers(lambda: _import_module(f"{__package__}.compiler.host.eager_loops").MAKERS)  # type: ignore[no-any-return]
+
+
 _load()
 _defer_collectives()
-_register_loader("cpu", _KernelPackage(f"{__package__}.cpu_fallback", "cpu").load)
+_register_loader("cpu", _KernelPackage(f"{__package__}.cpu_fallback", "cpu").load, _prepare_loops)
 _register_loader("cuda", _KernelPackage(f"{__package__}.triton_kernels", "cuda").load, _choose_cuda_driver)
 
 # Python reaches derivatives through `ops.aten`, as in PyTorch; one of them its operator database has by name.

@@ -207,6 +207,19 @@ def empty_array(sizes: tuple[int, ...], strides: tuple[int, ...], np_dtype: Any,
     return (host_is_custom[0] if host_is_custom else _HOST).empty_array(sizes, np_dtype, byte_strides, nbytes)
 
 
+def aligned_allocator(sizes: tuple[int, ...], np_dtype: Any, nbytes: int) -> Callable[[], Any]:
+    """`empty_array` of a contiguous tensor of `ALIGN_FROM` bytes or more, as a function that has its steps ready."""
+    shape, array, address_of = (nbytes + ALIGNMENT,), np.ndarray, _address_of
+
+    def allocate() -> Any:
+        if host_is_custom:
+            return host_is_custom[0].empty_array(sizes, np_dtype, None, nbytes)
+        buffer = HostBuffer(shape, BYTE)
+        return array(sizes, np_dtype, buffer, -address_of(buffer) % ALIGNMENT)
+
+    return allocate
+
+
 def storage_size(sizes: tuple[int, ...], strides: tuple[int, ...]) -> int:
     """How many elements the memory of a tensor of this geometry spans."""
     last = 1

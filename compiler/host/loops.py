@@ -133,12 +133,8 @@ def one_loop(kernel: FusedKernel, loop: Loop) -> Kernel:
     outs = [int(name[1:]) for _, name in loop.writes]
     geometry = whole_geometry(kernel, outs, places)
     work = work_of(kernel, places, len(loop.instructions))
-    limit = part_limit(work, kernel.domain.numel)
-    turned = geometry.turned
-    if turned is not None and kernel.domain.numel >= TURNED_FROM and geometry.sizes[-1] > TILE:
-        geometry, parts = geometry.tiled(turned, limit)
-    else:
-        parts = geometry.parts(limit)
+    numel = kernel.domain.numel
+    geometry, parts = parts_of(geometry, numel, part_limit(work, numel))
     function = loop_function(_text(loop, geometry))
     return over_parts(kernel, function, parts, outs, places, work >= SHARED_FROM)
 
@@ -161,7 +157,20 @@ def work_of(kernel: FusedKernel, places: Sequence[int], instructions: int) -> in
 
 def part_limit(work: int, numel: int) -> int:
     """Elements of a part at most."""
-    return max(PART, -(-numel // PARTS)) if work >= SHARED_FROM else numel
+    return part_limit_of(work >= SHARED_FROM, numel)
+
+
+def part_limit_of(is_shared: bool, numel: int) -> int:
+    """The same, where threads share the parts or do not."""
+    return max(PART, -(-numel // PARTS)) if is_shared else numel
+
+
+def parts_of(geometry: Geometry, numel: int, limit: int) -> tuple[Geometry, list[Numbers]]:
+    """A geometry in parts of about `limit` elements: in tiles where some array of many lies along another dimension."""
+    turned = geometry.turned
+    if turned is not None and numel >= TURNED_FROM and geometry.sizes[-1] > TILE:
+        return geometry.tiled(turned, limit)
+    return geometry, geometry.parts(limit)
 
 
 def over_parts(

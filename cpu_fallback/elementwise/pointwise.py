@@ -278,10 +278,17 @@ def _narrow_relu(call: StructuredCall) -> Callable[..., None]:
 
 
 def _large_relu(call: StructuredCall, np_dtype: Any) -> Callable[..., None]:
-    """Relu of what is contiguous: each line of it beside a line of zeros, which stays in the cache."""
+    """Relu of what is contiguous: integers line by line, each beside a line of zeros, which stays in the cache.
+
+    np.clip's ufunc is quicker than np.maximum's for floats: its loop has no branches for NaN.
+    """
     out_spec, spec = call.outputs[0], call.args["self"]
     zeros = np.zeros(ZEROS, np_dtype)
     maximum = np.maximum
+    zero, infinity = zeros[0, ...], np.array(np.inf, np_dtype) if np_dtype.kind == "f" else None
+
+    def clipped(out: Any, a: Any) -> None:
+        clip(a, zero, infinity, out=out)
 
     def step(out: Any, a: Any) -> None:
         whole = a.size // ZEROS * ZEROS
@@ -291,8 +298,9 @@ def _large_relu(call: StructuredCall, np_dtype: Any) -> Callable[..., None]:
 
     shared = 2 * spec.nbytes >= SHARED_BYTES
     blocks = Blocks(out_spec, [spec], part_of(spec.numel) if shared else spec.numel)
+    if infinity is not None:
+        return clipped if blocks.flat and not shared else lambda out, a: blocks.run(clipped, out, a)
     if not blocks.flat:
-        zero = np.zeros((), np_dtype)
         return lambda out, a: blocks.run(lambda out, a: maximum(zero, a, out=out), out, a)
     return lambda out, a: blocks.run(step, out, a)
 

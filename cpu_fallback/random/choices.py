@@ -124,13 +124,33 @@ def randperm(call: StructuredCall) -> PlannedKernel:
 
     def into(out: Any, seed: int, first: int) -> None:
         keys = draws64(seed, first, count)
-        order = np.argsort(keys)
-        ranked = keys[order]
-        if (ranked[1:] == ranked[:-1]).any():
-            order = np.argsort(keys, kind="stable")
+        order = order_of(keys)
         np.copyto(out, order, casting="unsafe")
 
     return PlannedKernel(into)
+
+
+def order_of(keys: Any) -> Any:
+    """The order of 64-bit keys, the smaller index first among equal ones.
+
+    By their upper halves first: NumPy sorts 16-bit numbers by radix, in a tenth of the time that it sorts longer ones.
+    Elements whose upper halves are equal are then ordered among themselves, in the places that they have together.
+
+    Example:
+        >>> import numpy as np
+        >>> order_of(np.array([3 << 40, 1 << 40, 2, 1, 1 << 40], np.uint64)).tolist()
+        [3, 2, 1, 4, 0]
+    """
+    digits = keys.view("<u2").reshape(-1, 4)
+    order = np.argsort(np.ascontiguousarray(digits[:, 2]), kind="stable")
+    order = order[np.argsort(digits[:, 3][order], kind="stable")]
+    upper = keys.view("<u4").reshape(-1, 2)[:, 1][order]
+    equal = upper[1:] == upper[:-1]
+    if equal.any():
+        places = np.flatnonzero(np.append(equal, False) | np.append(False, equal))
+        together = order[places]
+        order[places] = together[np.argsort(keys[together], kind="stable")]
+    return order
 
 
 def multinomial(call: StructuredCall) -> PlannedKernel:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...dispatch.structured.compiled_loops import NamedLoop
 from ..plain_numpy import np
+from ..workspace import borrow, give_back
 
 ROUNDS = 10
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -19,6 +21,8 @@ BLOCK = 1 << 13
 
 PAGE = 2048
 """Counters of the run that is kept for small draws."""
+
+_loop = NamedLoop("philox_words", 1 << 19)
 
 _kept: tuple[int, int, Any] = (-1, -1, None)
 _MASK = np.uint64(0xFFFFFFFF)
@@ -74,16 +78,64 @@ def words(seed: int, first: int, counters: int) -> Any:
 def fill_words(out: Any, seed: int, first: int) -> None:
     """`words` into an array of shape (counters, 4)."""
     key = (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)
-    for start in range(0, len(out), BLOCK):
-        piece = out[start : start + BLOCK]
-        number = np.arange(len(piece), dtype=np.uint64)
-        number += np.uint64((first + start) % (1 << 64))
-        high = number >> _SHIFT
-        number &= _MASK
-        for column, word in enumerate(
-            philox(number, high, np.zeros_like(number), np.zeros_like(number), key)
-        ):
-            piece[:, column] = word
+    loop = _loop.beside(len(out))
+    if loop is not None and len(out):
+        loop(np.array((len(out), first % (1 << 64), *key), np.uint64), out)
+        return
+    size = min(len(out), BLOCK)
+    room = borrow(8 * 5 * size)
+    arrays = room[: 8 * 5 * size].view(np.uint64).reshape(5, size)
+    start = 0
+    while start < len(out):
+        low = (first + start) & 0xFFFFFFFF
+        high = (first + start) >> 32 & 0xFFFFFFFF
+        end = min(start + BLOCK, len(out), start + (1 << 32) - low)  # of one high half
+        piece = out[start:end]
+        number = np.arange(low, low + end - start, dtype=np.uint64)
+        _from_numbers(piece, number, high, key, arrays[:, : end - start])
+        start = end
+    give_back(room)
+
+
+def _from_numbers(out: Any, number: Any, high: int, key: tuple[int, int], arrays: Any) -> None:
+    """`philox` of the counters (number, high, 0, 0), of which most words are the same for all in the first rounds."""
+    c0, c1, c2, c3, product = arrays
+    k0, k1 = key
+
+    # After the first round the first word is a number, and the second zero.
+    np.multiply(number, _M0, c3)
+    np.right_shift(c3, _SHIFT, c2)
+    np.bitwise_xor(c2, np.uint64(k1), c2)
+    same = high ^ k0
+    k0, k1 = (k0 + WEYL[0]) & 0xFFFFFFFF, (k1 + WEYL[1]) & 0xFFFFFFFF
+
+    # After the second one the fourth is.
+    upper, same = divmod(same * MULTIPLIERS[0], 1 << 32)
+    np.multiply(c2, _M1, c1)
+    np.right_shift(c1, _SHIFT, c0)
+    np.bitwise_xor(c0, np.uint64(k0), c0)
+    np.bitwise_and(c3, _MASK, c2)
+    np.bitwise_xor(c2, np.uint64(upper ^ k1), c2)
+    k0, k1 = (k0 + WEYL[0]) & 0xFFFFFFFF, (k1 + WEYL[1]) & 0xFFFFFFFF
+    fourth: Any = np.uint64(same)
+
+    for _ in range(2, ROUNDS):
+        # The second and fourth words have the whole products here, and the upper halves are taken off the others.
+        np.multiply(c0, _M0, product)
+        np.multiply(c2, _M1, c2)
+        np.right_shift(c2, _SHIFT, c0)
+        np.bitwise_xor(c0, c1, c0)
+        np.bitwise_xor(c0, np.uint64(k0), c0)
+        np.bitwise_and(c0, _MASK, c0)
+        c1, c2 = c2, c1
+        np.right_shift(product, _SHIFT, c2)
+        np.bitwise_xor(c2, fourth, c2)
+        np.bitwise_xor(c2, np.uint64(k1), c2)
+        np.bitwise_and(c2, _MASK, c2)
+        fourth, product = product, c3 if fourth.__class__ is np.uint64 else fourth
+        k0, k1 = (k0 + WEYL[0]) & 0xFFFFFFFF, (k1 + WEYL[1]) & 0xFFFFFFFF
+    for column, word in enumerate((c0, c1, c2, fourth)):
+        np.copyto(out[:, column], word, casting="unsafe")  # modulo 2**32
 
 
 def draws32(seed: int, first: int, count: int) -> Any:

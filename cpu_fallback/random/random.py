@@ -16,11 +16,11 @@ from ...runtime.scalar_type import bfloat16, complex32, float16, float32, float6
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.elementwise import MAX_CONSTANTS
 from ..plain_numpy import np
+from .box_muller import normal_pairs
 from .philox import draws32, draws64
 
 BLOCK = 1 << 15
 """Elements computed at a time: their draws and temporaries stay in the second-level cache."""
-TWO_PI = 6.283185307179586
 _BITS = {float32: 24, float16: 11, bfloat16: 8}
 
 Base = Callable[[Any], Any]
@@ -164,31 +164,6 @@ _UNITS = {
 """Draws as numbers from 0 to, not including, 1: a base and its unit by the bits that count, 64 for wide draws."""
 
 
-def _box_muller(even: Any, odd: Any, unit: float) -> Any:
-    """Normal numbers of pairs of whole ones, in float64."""
-    radius = even.astype(np.float64)
-    radius += 1.0
-    radius *= unit
-    np.log(radius, radius)
-    radius *= -2.0
-    np.sqrt(radius, radius)
-    angle = odd.astype(np.float64)
-    angle *= unit
-    angle *= TWO_PI
-    out = np.empty(2 * len(radius))
-    np.multiply(radius, np.cos(angle), out[0::2])
-    np.multiply(radius, np.sin(angle), out[1::2])
-    return out
-
-
-def _normal32(draws: Any) -> Any:
-    return _box_muller(draws[0::2], draws[1::2], 2.0**-32)
-
-
-def _normal64(draws: Any) -> Any:
-    return _box_muller(draws[0::2] >> np.uint64(11), draws[1::2] >> np.uint64(11), 2.0**-53)
-
-
 def normal(call: StructuredCall) -> PlannedKernel:
     """mean + std * z; a complex number has its variance in equal parts."""
     spec = call.outputs[0]
@@ -208,7 +183,7 @@ def normal(call: StructuredCall) -> PlannedKernel:
             z = scratch = np.multiply(z, std, scratch)
         return z if mean == 0 else np.add(z, mean, scratch)
 
-    return by_blocks(spec, wide, _normal64 if wide else _normal32, finish)
+    return by_blocks(spec, wide, normal_pairs, finish)
 
 
 def normal_tensor(call: StructuredCall) -> PlannedKernel:
@@ -218,7 +193,7 @@ def normal_tensor(call: StructuredCall) -> PlannedKernel:
     if not real.is_floating_point:
         raise call.refuse(spec)
     wide = real is float64
-    base, draws, per = (_normal64, draws64, 2) if wide else (_normal32, draws32, 4)
+    base, draws, per = (normal_pairs, draws64, 2) if wide else (normal_pairs, draws32, 4)
     parts = 2 if spec.dtype.is_complex else 1
     count, sizes = spec.numel * parts, spec.sizes
 
@@ -296,7 +271,7 @@ def log_normal(call: StructuredCall) -> PlannedKernel:
         made += mean
         return np.exp(made, made)
 
-    return by_blocks(spec, wide, _normal64 if wide else _normal32, finish)
+    return by_blocks(spec, wide, normal_pairs, finish)
 
 
 def cauchy(call: StructuredCall) -> PlannedKernel:

@@ -15,7 +15,7 @@ from ...runtime.scalar_type import bfloat16
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import FLOAT32
-from .line_reductions import bfloat16_line_sums, c_einsum, line_sums
+from .line_reductions import bfloat16_line_sums, line_sums, run_sums
 
 ROWS = 128
 """Elements that are added one after another before their sums are added pairwise."""
@@ -105,6 +105,10 @@ def over_everything(
     starts = range(0, spec.numel, limit)
     shares = spec.nbytes >= (HANDED_OVER if widens or prepares else SHARED_BYTES)
     reduce = ufunc.reduce
+    if len(starts) == 1 and not widens and not prepares:
+        if spec.is_contiguous:
+            return lambda array: _folded(ufunc, array.reshape(-1))
+        return lambda array: _folded(ufunc, array.transpose(order).reshape(-1))
 
     def total(array: Any, prepare: Callable[[Any], Any] | None = None) -> Any:
         line = array.transpose(order).reshape(-1)
@@ -170,7 +174,7 @@ def over_streamed(spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any) -> Cal
 
         def part(first: int, last: int) -> None:
             index = (slice(first, last),) if by_rows else (slice(None), slice(first, last))
-            c_einsum("...i->...", head[index], out=partial[:, :runs][index])
+            run_sums(head[index], partial[:, :runs][index])
             if by_rows and rest.size:
                 partial[first:last, runs] = line_sums(rest[first:last])
 

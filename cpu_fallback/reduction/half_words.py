@@ -12,13 +12,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.compiled_loops import NamedLoop
 from ...runtime.scalar_type import bfloat16, float16
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import FLOAT32
 from ..workspace import borrow, give_back
-from .line_reductions import line_sums
+from .line_reductions import DIRECT, RUN, SIXTEEN, line_sums
 from .sums import row_sums
 
 Array = np.ndarray[Any, Any]
@@ -66,6 +67,7 @@ HALVES: dict[ScalarType, Callable[[Array, Array], None]] = {
     bfloat16: bfloat16_halves,
     float16: float16_halves,
 }
+_LOOPS = {kind: NamedLoop(f"run_sums {kind.name}", 1 << 23) for kind in HALVES}
 REBIAS: dict[ScalarType, Any] = {bfloat16: np.float32(1), float16: np.float32(2.0**112)}
 """What results of the halves are multiplied by."""
 
@@ -115,6 +117,8 @@ def _over_lines(spec: TensorSpec, length: int, ufunc: np.ufunc) -> Callable[[Arr
     blocks = -(-rows // together)
     fold, halves, rebias = FOLDS[ufunc].lines, HALVES[spec.dtype], REBIAS[spec.dtype]
 
+    adds, sums = ufunc is np.add, _LOOPS[spec.dtype]
+
     def reduced(array: Array) -> Array:
         words = array.reshape(rows, length).view(np.uint32)
         partial = np.empty((rows, pieces), np.float32)
@@ -124,6 +128,11 @@ def _over_lines(spec: TensorSpec, length: int, ufunc: np.ufunc) -> Callable[[Arr
             for i in range(first, last):
                 row, piece = divmod(i, pieces)
                 block = words[row * together : (row + 1) * together, piece * width : (piece + 1) * width]
+                loop = sums.beside(block.size) if adds and _adds_in_runs(block) else None
+                if loop is not None:
+                    target = partial[row * together : (row + 1) * together, piece]
+                    np.add.reduce(_line_sums(loop, block), 0, None, target)
+                    continue
                 wide = room[: 8 * block.size].view(np.uint32).reshape(2, *block.shape)
                 halves(block, wide)
                 found = ufunc.reduce(fold(wide.view(FLOAT32)), 0)
@@ -137,6 +146,21 @@ def _over_lines(spec: TensorSpec, length: int, ufunc: np.ufunc) -> Callable[[Arr
         return partial[:, 0] if pieces == 1 else fold(partial)
 
     return reduced
+
+
+def _adds_in_runs(words: Array) -> bool:
+    """Whether the lines of a block are whole runs of vectors, one after another."""
+    width = words.shape[1]
+    return bool(words.flags.c_contiguous and not width % (SIXTEEN if width <= DIRECT else RUN))
+
+
+def _line_sums(loop: Callable[..., None], words: Array) -> Array:
+    """The sums of a block's first elements and of its second ones, [2, rows], as `line_sums` adds them."""
+    rows, width = words.shape
+    runs = 1 if width <= DIRECT else width // RUN
+    made = np.empty((2, rows * runs), np.float32)
+    loop(np.array((rows * runs, width // runs)), made, words)
+    return made if runs == 1 else line_sums(made.reshape(2, rows, runs))
 
 
 def _over_rows(spec: TensorSpec, length: int, ufunc: np.ufunc) -> Callable[[Array], Array]:

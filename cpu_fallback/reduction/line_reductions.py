@@ -6,14 +6,24 @@ from typing import Any
 
 from numpy._core.multiarray import c_einsum  # np.einsum without its planning
 
+from ...dispatch.structured.compiled_loops import NamedLoop
 from ..plain_numpy import np
 
 RUN = 512
 """Elements that are added into the lanes of a few vectors before their sums are added as a line of their own."""
 DIRECT = 2 * RUN
 """The longest line that is added at once."""
+PRODUCTS = 16
+"""Numbers of a line that are multiplied one after another."""
+LONG_PRODUCT = 256
+"""Numbers of the shortest lines that are worth more calls than one."""
 SHORT_LINE = 1 << 12
 """The longest line of which the place of the extremum is found sooner than the extremum: np.maximum begins slowly."""
+SIXTEEN = 16
+"""Numbers that NumPy's einsum adds at a time."""
+MANY = 1 << 14
+"""Numbers from which a compiled loop is looked for."""
+_sums = NamedLoop("run_sums float32", 1 << 24)
 _HIGH_HALF = np.uint32(0xFFFF0000)
 _HALF = np.uint32(16)
 
@@ -31,13 +41,44 @@ def line_sums(array: Any) -> Any:
     """
     length = array.shape[-1]
     if length <= DIRECT:
-        return c_einsum("...i->...", array)
+        return run_sums(array)
     runs = length // RUN
     head = array[..., : runs * RUN].reshape(*array.shape[:-1], runs, RUN)
-    total = line_sums(c_einsum("...i->...", head))
+    total = line_sums(run_sums(head))
     if runs * RUN < length:
         total = total + c_einsum("...i->...", array[..., runs * RUN :])
     return total
+
+
+def run_sums(array: Any, out: Any = None) -> Any:
+    """The sums along the last axis as einsum has them, by its loop or by a compiled one with the same bits."""
+    if array.size >= MANY and array.dtype == np.float32 and not array.shape[-1] % SIXTEEN:
+        loop = _sums.beside(array.size)
+        if loop is not None and array.flags.c_contiguous and (out is None or out.flags.c_contiguous):
+            if out is None:
+                out = np.empty(array.shape[:-1], np.float32)
+            loop(np.array((out.size, array.shape[-1])), out, array)
+            return out
+    return c_einsum("...i->...", array) if out is None else c_einsum("...i->...", array, out=out)
+
+
+def line_products(array: Any) -> Any:
+    """The products along the last axis of real floats: halves of the lines are multiplied, until they are short.
+
+    ``np.multiply.reduce`` has one number wait for the one before it.
+
+    Example:
+        >>> import numpy as np
+        >>> line_products(np.full((2, 101), -1, np.float32))
+        array([-1., -1.], dtype=float32)
+    """
+    while (length := array.shape[-1]) >= 2 * PRODUCTS:
+        half = length // 2
+        products = array[..., :half] * array[..., half : 2 * half]
+        if length % 2:
+            products[..., 0] *= array[..., -1]
+        array = products
+    return np.multiply.reduce(array, -1)
 
 
 def adds_lines(array: Any, axis: int, np_dtype: Any) -> bool:

@@ -25,7 +25,7 @@ from .blocks import (
     over_streamed,
 )
 from .half_words import over_half_words
-from .line_reductions import DIRECT, SHORT_LINE, line_extrema, line_sums
+from .line_reductions import DIRECT, LONG_PRODUCT, SHORT_LINE, line_extrema, line_products, line_sums
 from .small_variance import small_variance
 from .sums import (
     PRODUCTS,
@@ -260,6 +260,16 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
             _tell("places of extrema", spec, dims, f"are contiguous lines of at most {SHORT_LINE}")
             into, fresh = _located(spec, locate, kept)
             return PlannedKernel(quietly(into), None if kept is not None or keepdims else fresh)
+        if ufunc is np.multiply and is_of_lines(spec, dims, np_dtype) and spec.sizes[-1] >= LONG_PRODUCT:
+            _tell("products of halves", spec, dims, f"are contiguous lines of at least {LONG_PRODUCT}")
+            sizes = out_spec.sizes
+            if kept is not None:
+                return PlannedKernel(
+                    quietly(lambda out, array: kept(lambda piece: (line_products(piece),), (out,), array))
+                )
+            return PlannedKernel(
+                quietly(lambda out, a: np.copyto(out, line_products(a).reshape(sizes), casting="unsafe"))
+            )
         if kept is not None:
             _tell("blocks of kept elements", spec, dims, "belong to many results, which blocks share out")
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...runtime import allocator as allocators
-from ...runtime.allocator import ALIGN_FROM, empty_array, get_allocator, storage_size
+from ...runtime.allocator import ALIGN_FROM, aligned_allocator, empty_array, get_allocator, storage_size
 from ...runtime.data_ptr import DataPtr
 from ...runtime.device import CPU
 from ...runtime.tensor_spec import TensorSpec
@@ -31,6 +31,8 @@ def allocator_of(spec: TensorSpec) -> Callable[[], Any]:
     if device is CPU:
         if spec.is_contiguous and spec.nbytes < ALIGN_FROM and not allocators.host_is_custom:
             return partial(np.empty, spec.sizes, spec.np_dtype)
+        if spec.is_contiguous and spec.nbytes >= ALIGN_FROM:
+            return aligned_allocator(spec.sizes, spec.np_dtype, spec.nbytes)
         return partial(empty_array, spec.sizes, spec.strides, spec.np_dtype, spec.is_contiguous)
     if spec.is_meta:
         return partial(DataPtr, 0, spec.nbytes, device)

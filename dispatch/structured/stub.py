@@ -202,6 +202,9 @@ on_register: list[Callable[[str, str], None]] = []
 Loader = Callable[[str | None], object]
 """Imports what registers the named kernel, which may be one that it does not know; everything for None."""
 
+loopers: dict[str, Callable[[str, KernelFactory], KernelFactory]] = {}
+"""By stub: what gives the CPU's kernels compiled loops later on (`compiled_loops.py`)."""
+
 _stubs: dict[str, dict[str, Callable[[StructuredCall], Any]]] = {}
 _loaders: dict[str, Loader] = {}
 _preparations: dict[str, Callable[[], object]] = {}
@@ -282,6 +285,8 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
         raise _missing(name, device_type, operator)
     for listener in listeners:
         listener.on_stub(name, device_type, factory)
+    if device_type == "cpu" and name in loopers:
+        factory = loopers[name](name, factory)
     own = factory
     if not serves_complex_half(name, device_type):
         factory = without_complex_half(name, factory)

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.cpu_fallback.random.box_muller import normal_pairs
+from triten.cpu_fallback.random.choices import order_of
 from triten.cpu_fallback.random.philox import draws32, draws64, philox, words
 
 FLOATS = [tt.float16, tt.bfloat16, tt.float32, tt.float64]
@@ -413,3 +415,20 @@ def test_probabilities_that_do_not_broadcast_are_refused(p, device):
     x = tt.zeros(3, device=device)
     with pytest.raises(RuntimeError, match="expand"):
         x.bernoulli_(tt.ones(p, device=device))
+
+
+@pytest.mark.parametrize("largest", [3, 1 << 20, 1 << 34, (1 << 64) - 1])
+def test_the_order_of_keys_is_stable(largest: int, rng: np.random.Generator) -> None:
+    """Keys are ordered by halves of their bits, and equal ones by their places."""
+    keys = rng.integers(0, largest, 3000, np.uint64)
+    assert order_of(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+
+
+def test_normal_numbers_are_near_the_functions_they_stand_for(rng: np.random.Generator) -> None:
+    """Box-Muller's cosine and sine, beside the C library's."""
+    draws = rng.integers(0, 1 << 32, 20_000, np.uint32)
+    radius = np.sqrt(-2 * np.log((draws[0::2] + 1.0) * 2.0**-32))
+    angle = 6.283185307179586 * (draws[1::2] * 2.0**-32)
+    made = normal_pairs(draws).reshape(-1, 2)
+    for column, wanted in ((0, radius * np.cos(angle)), (1, radius * np.sin(angle))):
+        assert np.abs((made[:, column] - wanted) / np.spacing(wanted)).max() < 5

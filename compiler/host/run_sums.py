@@ -1,0 +1,135 @@
+"""Loops that add runs of numbers in the order of NumPy's einsum: float32, and 16-bit floats, two of which are one word.
+
+Einsum adds sixteen numbers to the lanes of one vector at a time. The first and the second elements of words are brought
+to float32 apart, and each are added so. (Two runs of float32 at a time would not wait for themselves either, but memory
+is read ahead for one only.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...cpu_fallback.reduction.half_words import HALVES, REBIAS
+from ...cpu_fallback.reduction.line_reductions import c_einsum
+from ...runtime.scalar_type import BY_NAME
+from .llvm_source import HEADER, loaded_number, python_call
+
+KIND = "<4 x float>"
+_second_sum = [
+    "  %second = add i64 %n, %r",
+    "  %b_p = getelementptr float, ptr %p0, i64 %second",
+    "  store float %b_sum, ptr %b_p, align 4",
+]
+
+
+def sums_text(dtype: str) -> str:
+    """The loop of ``loop((runs, length), out, numbers)``.
+
+    Of float32 `out` has a sum for each run. Of words of 16-bit floats it has a row of sums of first elements, and one
+    of second ones.
+    """
+    is_wide = dtype == "float32"
+    halves = "a" if is_wide else "ab"
+    lines = [
+        "define internal void @loop(ptr nocapture readonly %g, ptr noalias nocapture %p0, ptr nocapture readonly %p1) "
+        "noinline {",
+        "entry:",
+        *loaded_number("n", 0),
+        *loaded_number("m", 1),
+        "  br label %head",
+        "head:",
+        "  %r = phi i64 [0, %entry], [%r_next, %ended]",
+        "  %start = mul i64 %r, %m",
+        "  br label %more",
+        "more:",
+        "  %i = phi i64 [0, %head], [%i_next, %more]",
+        *(f"  %{half} = phi {KIND} [zeroinitializer, %head], [%{half}_next, %more]" for half in halves),
+    ]
+    for j in range(4):
+        lines.append(f"  %k{j} = add i64 %i, {4 * j}")
+        lines += _loaded_run(j) if is_wide else _loaded_words(dtype, j)
+    for half in halves:
+        lines += [
+            f"  %{half}01 = fadd {KIND} %{half}0, %{half}1",
+            f"  %{half}23 = fadd {KIND} %{half}2, %{half}3",
+            f"  %{half}0123 = fadd {KIND} %{half}01, %{half}23",
+            f"  %{half}_next = fadd {KIND} %{half}0123, %{half}",
+        ]
+    lines += [
+        "  %i_next = add i64 %i, 16",
+        "  %again = icmp ult i64 %i_next, %m",
+        "  br i1 %again, label %more, label %ended",
+        "ended:",
+    ]
+    for half in halves:
+        for j in range(4):
+            lines.append(f"  %{half}_{j} = extractelement {KIND} %{half}_next, i64 {j}")
+        lines += [
+            f"  %{half}_01 = fadd float %{half}_0, %{half}_1",
+            f"  %{half}_23 = fadd float %{half}_2, %{half}_3",
+            f"  %{half}_sum = fadd float %{half}_01, %{half}_23",
+        ]
+    lines += [
+        "  %a_p = getelementptr float, ptr %p0, i64 %r",
+        "  store float %a_sum, ptr %a_p, align 4",
+        *([] if is_wide else _second_sum),
+        "  %r_next = add nuw nsw i64 %r, 1",
+        "  %c = icmp slt i64 %r_next, %n",
+        "  br i1 %c, label %head, label %done",
+        "done:",
+        "  ret void",
+        "}",
+    ]
+    return HEADER + "\n".join(lines) + "\n" + python_call(2, 2)
+
+
+def _loaded_run(j: int) -> list[str]:
+    """Four numbers of a run, ``%a{j}``."""
+    return [
+        f"  %at{j} = add i64 %start, %k{j}",
+        f"  %p_{j} = getelementptr float, ptr %p1, i64 %at{j}",
+        f"  %a{j} = load {KIND}, ptr %p_{j}, align 4",
+    ]
+
+
+def _loaded_words(dtype: str, j: int) -> list[str]:
+    """The first and the second elements of four words in float32, ``%a{j}`` and ``%b{j}``."""
+    loaded = [
+        f"  %at{j} = add i64 %start, %k{j}",
+        f"  %w{j}_p = getelementptr i32, ptr %p1, i64 %at{j}",
+        f"  %w{j} = load <4 x i32>, ptr %w{j}_p, align 4",
+    ]
+    if dtype == "bfloat16":
+        return [
+            *loaded,
+            f"  %x{j} = shl <4 x i32> %w{j}, splat (i32 16)",
+            f"  %y{j} = and <4 x i32> %w{j}, splat (i32 -65536)",
+            f"  %a{j} = bitcast <4 x i32> %x{j} to {KIND}",
+            f"  %b{j} = bitcast <4 x i32> %y{j} to {KIND}",
+        ]
+    return [
+        *loaded,
+        f"  %y{j} = lshr <4 x i32> %w{j}, splat (i32 16)",
+        f"  %x16_{j} = trunc <4 x i32> %w{j} to <4 x i16>",
+        f"  %y16_{j} = trunc <4 x i32> %y{j} to <4 x i16>",
+        f"  %xh{j} = bitcast <4 x i16> %x16_{j} to <4 x half>",
+        f"  %yh{j} = bitcast <4 x i16> %y16_{j} to <4 x half>",
+        f"  %a{j} = fpext <4 x half> %xh{j} to {KIND}",
+        f"  %b{j} = fpext <4 x half> %yh{j} to {KIND}",
+    ]
+
+
+def adds_as_numpy(dtype: str, loop: object) -> bool:
+    """Whether a loop has the bits of the passes on this processor."""
+    assert callable(loop)
+    scalar = BY_NAME[dtype]
+    numbers = np.random.default_rng(7).standard_normal((9, 2 * 512)) * 2.0 ** np.arange(-12, 15, 3)[:, None]
+    if dtype == "float32":
+        whole, sums = numbers.astype(np.float32), np.empty(9, np.float32)
+        loop(np.array([9, 1024]), sums, whole)
+        return bool(np.array_equal(sums, c_einsum("...i->...", whole)))
+    words = numbers.astype(scalar.np).view(np.uint32)
+    found, wide = np.empty((2, 9), np.float32), np.empty((2, 9, 512), np.uint32)
+    loop(np.array([9, 512]), found, words)
+    HALVES[scalar](words, wide)
+    return bool(np.array_equal(found, c_einsum("...i->...", wide.view(np.float32)) * REBIAS[scalar]))

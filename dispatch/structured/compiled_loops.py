@@ -1,0 +1,263 @@
+"""Compiled loops in the place of host kernels that take several passes of NumPy (the extra ``triten[jit]``).
+
+A kernel whose stub is in `LOOPED` begins as NumPy's. When it has computed `WORTH` elements, a thread in the background
+makes its loop, from the disk where it is known; from then on the loop, which has the same bits, computes the plan's
+calls. Without llvmlite nothing of the kind happens, and small programs never import it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...runtime.scalar_type import bfloat16, float16, float32
+from ...runtime.tensor_spec import TensorSpec
+from .stub import KernelFactory, PlannedKernel, StructuredCall, loopers
+
+LOOPED_FROM = 1 << 13
+"""Elements from which a kernel may have a loop: fewer are computed sooner than a loop is found."""
+WORTH = 1 << 23
+"""Elements that a kernel has computed before its loop is made: NumPy takes some 10 milliseconds for them."""
+CALLS = 4
+"""Calls before, at least: what is computed once is not worth a loop, however large it is."""
+SHORT_LINE = 1 << 12
+"""The longest line that NumPy begins too slowly beside an operand that is repeated."""
+MOST = 8
+"""Loops of a plan, each of other numbers."""
+NARROW = (bfloat16, float16)
+
+Loop = Callable[..., None]
+"""Called with the output's array, and the arrays and numbers of a plan's inputs."""
+
+
+def several_passes(call: StructuredCall) -> bool:
+    """Kernels that are several passes in any dtype."""
+    return True
+
+
+def widens(call: StructuredCall) -> bool:
+    """Kernels that are one pass, of operands that are brought to float32 first."""
+    return any(spec.dtype in NARROW for spec in (call.outputs[0], *_tensors(call)))
+
+
+def converts(call: StructuredCall) -> bool:
+    """Copies to and from 16-bit floats."""
+    source, target = call.args.get("src", call.args["self"]).dtype, call.outputs[0].dtype
+    return source is not target and {source, target} <= {bfloat16, float16, float32}
+
+
+def repeats(call: StructuredCall) -> bool:
+    """Short lines beside an operand that is repeated: NumPy begins anew for each of them."""
+    out = call.outputs[0]
+    if out.dtype is not float32 or not 0 < out.sizes[-1] <= SHORT_LINE:
+        return False
+    return any(spec.ndim and spec.sizes != out.sizes for spec in _tensors(call))
+
+
+PASSES = (
+    *("addcdiv", "addcmul", "erf", "gelu", "gelu_backward", "hardsigmoid", "hardswish", "leaky_relu"),
+    *("leaky_relu_backward", "lerp", "mish", "pow", "rsqrt", "sigmoid", "sigmoid_backward", "silu"),
+    *("silu_backward", "tanh_backward", "threshold", "threshold_backward"),
+)
+ONE_PASS = (
+    *("abs", "add", "clamp", "div", "exp", "maximum", "minimum", "mul", "neg", "relu", "sqrt", "sub", "tanh"),
+)
+LOOPED: dict[str, Callable[[StructuredCall], bool]] = {
+    **dict.fromkeys((f"{name}_stub" for name in PASSES), several_passes),
+    **dict.fromkeys((f"{name}_stub" for name in ONE_PASS), widens),
+    "copy_stub": converts,
+}
+"""By stub: whether a loop would be quicker than a call's kernel, whatever its shapes are."""
+REPEATING = frozenset(f"{name}_stub" for name in ONE_PASS)
+"""Stubs of which that is so if a call `repeats`."""
+
+
+class Makers(NamedTuple):
+    """What makes loops.
+
+    Attributes:
+        of_call: of a stub's call, for numbers by name; the last argument names inputs that are the output itself. None
+            where there is none.
+        by_name: of a kernel that asks for one by a name of its own; None without llvmlite.
+    """
+
+    of_call: Callable[[str, StructuredCall, dict[str, Any], tuple[str, ...]], Loop | None]
+    by_name: Callable[[str], Loop | None]
+
+
+_makers: Callable[[], Makers] | None = None
+
+
+def register_makers(load: Callable[[], Makers]) -> None:
+    """Have `load` import what makes loops, when one is first wanted."""
+    global _makers
+    _makers = load
+
+
+class _Background:
+    """Makes loops one by one, in a thread that ends when there is no more to make."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew: what a fork's child must do."""
+        self.lock = threading.Lock()
+        self.busy = threading.Lock()
+        self.requests: list[Callable[[], None]] = []
+        self.thread: threading.Thread | None = None
+
+    def ask(self, request: Callable[[], None]) -> None:
+        """Have a loop made by `request`."""
+        with self.lock:
+            self.requests.append(request)
+            if self.thread is None:
+                # No daemon: the interpreter's end waits for LLVM, which must not be stopped in the middle.
+                self.thread = threading.Thread(target=self._work, name="triten-loops", daemon=False)
+                with contextlib.suppress(RuntimeError):  # the interpreter's end, which starts no threads
+                    self.thread.start()
+
+    def _work(self) -> None:
+        try:
+            while True:
+                with self.lock:
+                    if not self.requests:
+                        return
+                    request = self.requests.pop(0)
+                with self.busy:
+                    request()
+        finally:
+            self.thread = None
+
+    def wait(self) -> None:
+        """Wait until all that was asked for is made."""
+        thread = self.thread
+        if thread is not None:
+            thread.join()
+
+
+background = _Background()
+if hasattr(os, "register_at_fork"):
+    # A child has none of the other threads: it must not begin in the middle of what one of them compiles.
+    os.register_at_fork(
+        before=lambda: background.busy.acquire(),
+        after_in_parent=lambda: background.busy.release(),
+        after_in_child=background.forget,
+    )
+
+
+class NamedLoop:
+    """A loop that a kernel asks for by name.
+
+    Args:
+        name: one that `Makers.by_name` knows.
+        worth: how much the kernel has done before the loop is made, in its own units.
+    """
+
+    __slots__ = ("done", "loop", "name", "worth")
+
+    def __init__(self, name: str, worth: int) -> None:
+        self.name, self.worth, self.done = name, worth, 0
+        self.loop: Loop | None = None
+
+    def beside(self, work: int) -> Loop | None:
+        """The loop, if it is made; if not, so much work is NumPy's."""
+        loop = self.loop
+        if loop is None and self.done < self.worth:
+            self.done += work
+            if self.done >= self.worth:
+                background.ask(self._make)
+        return loop
+
+    def _make(self) -> None:
+        if _makers is not None:
+            self.loop = _makers().by_name(self.name)
+
+
+def looped(stub: str, factory: KernelFactory) -> KernelFactory:
+    """`factory`, whose kernels of many elements have loops later on."""
+    pays, may_repeat = LOOPED[stub], stub in REPEATING
+
+    def planned(call: StructuredCall) -> PlannedKernel:
+        kernel = factory(call)
+        if len(call.outputs) > 1 or not _serves(call):
+            return kernel
+        if pays(call):
+            if call.outputs[0].numel < LOOPED_FROM:
+                return kernel._replace(any_shape=min(kernel.any_shape, LOOPED_FROM - 1))
+        elif not may_repeat or call.outputs[0].numel < LOOPED_FROM or not repeats(call):
+            return kernel
+        return _with_loop(stub, call, kernel)
+
+    return planned
+
+
+def _serves(call: StructuredCall) -> bool:
+    return all(
+        isinstance(value, TensorSpec) or value in (int, float, bool)
+        for value in (call.args[name] for name in call.runtime)
+    )
+
+
+def _tensors(call: StructuredCall) -> list[TensorSpec]:
+    return [spec for spec in (call.args[name] for name in call.runtime) if isinstance(spec, TensorSpec)]
+
+
+def _with_loop(stub: str, call: StructuredCall, kernel: PlannedKernel) -> PlannedKernel:
+    into, names = kernel.into, call.runtime
+    numbers = [i for i, name in enumerate(names) if not isinstance(call.args[name], TensorSpec)]
+    arrays = [i for i in range(len(names)) if i not in numbers]
+    loops: dict[Any, Loop | None] = {}
+    calls: dict[Any, int] = {}
+    least = max(CALLS, WORTH // call.outputs[0].numel)
+    may_share = np.may_share_memory
+
+    def compute(written: tuple[int, ...], out: Any, inputs: tuple[Any, ...]) -> None:
+        key = (written, *[key_of(inputs[i]) for i in numbers]) if numbers else written
+        loop = loops.get(key)
+        if loop is not None:
+            loop(out, *inputs)
+            return
+        into(out, *inputs)
+        if key in loops:
+            return
+        count = calls.get(key, 0) + 1
+        if count < least:
+            if len(calls) < 16 * MOST:
+                calls[key] = count
+        elif len(loops) < MOST:
+            loops[key] = None
+            given = {names[i]: inputs[i] for i in numbers}
+
+            def make() -> None:
+                if _makers is not None:
+                    loops[key] = _makers().of_call(stub, call, given, tuple([names[i] for i in written]))
+
+            background.ask(make)
+
+    def unshared(out: Any, *inputs: Any) -> None:
+        compute((), out, inputs)
+
+    def shared(out: Any, *inputs: Any) -> None:
+        written = tuple([i for i in arrays if inputs[i] is out])
+        if any(may_share(out, inputs[i]) for i in arrays if i not in written):
+            into(out, *inputs)
+        else:
+            compute(written, out, inputs)
+
+    return PlannedKernel(shared, quiet=kernel.quiet, unshared=unshared)
+
+
+def key_of(number: Any) -> Any:
+    """A number, told apart from equal ones of other classes and signs."""
+    return (number.__class__, number, math.copysign(1.0, number) if number.__class__ is float else 0)
+
+
+for _stub in LOOPED:
+    loopers[_stub] = looped

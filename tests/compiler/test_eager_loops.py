@@ -1,0 +1,265 @@
+"""Compiled loops in the place of NumPy's passes in eager calls: when they come, and that nobody can tell."""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.cpu_fallback.random import box_muller, philox
+from triten.cpu_fallback.reduction import half_words, line_reductions
+from triten.dispatch.structured import compiled_loops
+
+pytest.importorskip("llvmlite", reason="the extra triten[jit]")
+
+F = tt.nn.functional
+SIDE = 97  # more elements than `LOOPED_FROM`
+CALLS = compiled_loops.CALLS
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
+    """Each stub for which a loop was wanted after a few calls, and its loop."""
+    found: list[tuple[str, Any]] = []
+    tt.neg(tt.ones(2))  # the first kernel brings what makes loops
+    load = compiled_loops._makers
+    assert load is not None
+    makers = load()
+
+    def recording(stub: str, *args: Any) -> Any:
+        loop = makers.of_call(stub, *args)
+        found.append((stub, loop))
+        return loop
+
+    monkeypatch.setattr(compiled_loops, "_makers", lambda: makers._replace(of_call=recording))
+    monkeypatch.setattr(compiled_loops, "WORTH", 1)
+    yield found
+    compiled_loops.background.wait()
+
+
+def bits(tensor: tt.Tensor) -> list[Any]:
+    """A tensor's elements as integers of their width; one NaN is like another."""
+    one_nan = tt.where(tensor.isnan(), float("nan"), tensor).contiguous()
+    return one_nan.reshape(-1).view({2: tt.int16, 4: tt.int32}[tensor.element_size()]).tolist()
+
+
+def operand(dtype: tt.dtype, side: int = SIDE) -> tt.Tensor:
+    """Numbers of all sizes, with infinities, NaN and zeros of both signs."""
+    made = tt.randn(side, side + 2) * 3
+    made[0, :6] = tt.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-40])
+    return made.to(dtype)
+
+
+OPERATORS: dict[str, Callable[[tt.Tensor], tt.Tensor]] = {
+    "addcdiv": lambda x: tt.addcdiv(x, x, x, value=0.3),
+    "addcmul": lambda x: tt.addcmul(x, x, x),
+    "gelu": F.gelu,
+    "gelu tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish,
+    "leaky_relu": lambda x: F.leaky_relu(x, 0.2),
+    "lerp": lambda x: tt.lerp(x, x + 1, 0.7),
+    "mish": F.mish,
+    "pow": lambda x: x**3,
+    "rsqrt": tt.rsqrt,
+    "sigmoid": tt.sigmoid,
+    "silu": F.silu,
+    "threshold": lambda x: F.threshold(x, 0.1, -0.0),
+    "row": lambda x: x * x[3],
+    "column": lambda x: x + x[:, 3:4],
+    "transposed": lambda x: tt.sigmoid(x.t()),
+}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_loop_has_the_bits_of_the_passes(name: str, made: list[tuple[str, Any]]) -> None:
+    """NumPy computes the first calls, and a loop later ones."""
+    x = operand(tt.float32)
+    results = [bits(OPERATORS[name](x)) for _ in range(CALLS)]
+    compiled_loops.background.wait()
+    assert made[-1][1] is not None
+    results.append(bits(OPERATORS[name](x)))
+    assert all(each == results[0] for each in results)
+
+
+@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "function",
+    [
+        tt.add,
+        tt.mul,
+        tt.maximum,
+        tt.div,
+        lambda a, b: tt.relu(a),
+        lambda a, b: tt.exp(b),
+        lambda a, b: a.float(),
+        lambda a, b: a * 2.5,
+    ],
+    ids=["add", "mul", "maximum", "div", "relu", "exp", "float", "number"],
+)
+def test_narrow_floats(
+    function: Callable[..., tt.Tensor], dtype: tt.dtype, made: list[tuple[str, Any]]
+) -> None:
+    """Operators of one pass have loops where their operands are widened first."""
+    a, b = operand(dtype), operand(dtype).flip(0)
+    results = [bits(function(a, b)) for _ in range(CALLS)]
+    compiled_loops.background.wait()
+    assert made[-1][1] is not None
+    assert bits(function(a, b)) == results[0]
+
+
+@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16], ids=str)
+def test_conversions(dtype: tt.dtype, made: list[tuple[str, Any]]) -> None:
+    """From float32, rounded to nearest even."""
+    x = operand(tt.float32, SIDE + 4)  # no plan of an earlier test
+    x[1] = tt.linspace(-7e4, 7e4, x.shape[1])
+    x[2] = tt.linspace(-1e-7, 1e-7, x.shape[1])
+    results = [bits(x.to(dtype)) for _ in range(CALLS)]
+    compiled_loops.background.wait()
+    assert made[-1][0] == "copy_stub"
+    assert bits(x.to(dtype)) == results[0]
+
+
+def test_in_place_forms_read_what_they_write(made: list[tuple[str, Any]]) -> None:
+    """The loop of an in-place form reads each element before it writes it."""
+    y, z = operand(tt.float32), operand(tt.float32)
+    results = []
+    for _ in range(CALLS + 1):
+        x = z.clone()
+        x.addcmul_(x, y, value=0.5)
+        results.append(bits(x))
+        compiled_loops.background.wait()
+    assert [stub for stub, loop in made if loop is not None] == ["addcmul_stub"]
+    assert all(each == results[0] for each in results)
+
+
+def test_each_number_has_a_loop_of_its_own(made: list[tuple[str, Any]]) -> None:
+    """A plan is called with any number, and a zero's sign counts."""
+    x = operand(tt.float32, SIDE + 1)
+    for value in (0.5, -0.0, 0.0):
+        first = bits(F.threshold(x, 0.25, value))
+        for _ in range(CALLS):
+            assert bits(F.threshold(x, 0.25, value)) == first
+        compiled_loops.background.wait()
+        assert bits(F.threshold(x, 0.25, value)) == first
+    assert len(made) == 3
+
+
+def test_numbers_of_a_plan_are_few(made: list[tuple[str, Any]]) -> None:
+    """What changes at each call has no loops."""
+    x = operand(tt.float32, SIDE + 2)
+    for step in range(5 * compiled_loops.MOST):
+        tt.lerp(x, x, step / 100)
+    compiled_loops.background.wait()
+    assert made == []
+
+
+def test_few_elements_and_few_calls_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only long work is worth a loop."""
+    monkeypatch.setattr(compiled_loops.background, "ask", lambda request: pytest.fail("a loop is asked for"))
+    small = tt.randn(60, 60)
+    for _ in range(20):
+        F.gelu(small)
+    large = tt.randn(300, 300)
+    for _ in range(20):
+        F.gelu(large)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_makes_loops_too(made: list[tuple[str, Any]]) -> None:
+    """A fork waits for the loop that is being made, and its child starts a thread of its own."""
+    x = operand(tt.float32, SIDE + 3)
+    for _ in range(CALLS):
+        wanted = bits(tt.sigmoid(x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads
+        child = os.fork()
+    if not child:
+        code = 1
+        try:
+            for _ in range(CALLS):
+                F.silu(x)
+            compiled_loops.background.wait()
+            code = 0 if made[-1][0] == "silu_stub" and bits(tt.sigmoid(x)) == wanted else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def loop_of(named: compiled_loops.NamedLoop) -> Callable[..., None] | None:
+    """The loop, made now if it was not."""
+    tt.neg(tt.ones(2))
+    if named.loop is None:
+        named.done = 0
+        named.beside(named.worth)
+        compiled_loops.background.wait()
+    return named.loop
+
+
+def test_a_named_loop_is_made_when_it_is_worth_it() -> None:
+    """What was done before counts, and nothing is asked for twice."""
+    named = compiled_loops.NamedLoop("philox_words", 100)
+    assert named.beside(60) is None
+    assert named.beside(60) is None
+    compiled_loops.background.wait()
+    assert named.beside(60) is not None
+    assert named.done == 120
+
+
+@pytest.mark.parametrize("seed", [0, 0xDEADBEEFCAFE1234])
+@pytest.mark.parametrize("first", [0, (1 << 32) - 50, (1 << 64) - 50])
+def test_words_of_counters(seed: int, first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words of a loop are those of the passes, where a counter's halves carry too."""
+    made = np.empty((100, 4), np.uint32)
+    wanted = made.copy()
+    assert loop_of(philox._loop) is not None
+    philox.fill_words(made, seed, first)
+    monkeypatch.setattr(philox._loop, "loop", None)
+    philox.fill_words(wanted, seed, first)
+    assert made.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.uint32, np.uint64])
+def test_normal_numbers(dtype: Any, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pairs of a loop are those of the passes, at the ends of the range and at quarters of a turn too."""
+    largest = np.iinfo(dtype).max
+    draws = rng.integers(0, largest, 2 * 700, dtype, endpoint=True)
+    quarters = [i * (largest // 4 + 1) + d for i in range(4) for d in (-1, 0, 1)]
+    draws[1 : 2 * len(quarters) : 2] = [min(max(q, 0), largest) for q in quarters]
+    draws[:4] = 0, 0, largest, largest
+    named = box_muller.LOOPS[draws.itemsize]
+    assert loop_of(named) is not None
+    made = box_muller.normal_pairs(draws)
+    monkeypatch.setattr(named, "loop", None)
+    wanted = box_muller.normal_pairs(draws)
+    assert np.isfinite(wanted).all()
+    assert made.tobytes() == wanted.tobytes()
+
+
+@pytest.mark.parametrize("dtype", [tt.bfloat16, tt.float16], ids=str)
+@pytest.mark.parametrize("shape", [(70, 96), (9, 2048), (5, 4096), (3, 5000), (140_000,), (2, 300_000)])
+def test_sums_of_halves(dtype: tt.dtype, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop adds in the order of the passes; lines that are no whole runs are the passes'."""
+    x = (tt.randn(shape) * 5).to(dtype)
+    named = half_words._LOOPS[dtype]
+    if loop_of(named) is None:
+        pytest.skip("this processor's NumPy adds in another order")
+    made = [bits(x.sum(d, dtype=tt.float32)) for d in (-1, None)]
+    monkeypatch.setattr(named, "loop", None)
+    assert made == [bits(x.sum(d, dtype=tt.float32)) for d in (-1, None)]
+
+
+@pytest.mark.parametrize("shape", [(400, 96), (9, 2048), (130, 512), (140_000,), (9, 30_000), (257, 100)])
+def test_sums_of_float32(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums, means and variances have the bits of einsum's loop."""
+    x = operand(tt.float32)[2].mean() + tt.randn(shape) * 5
+    named = line_reductions._sums
+    if loop_of(named) is None:
+        pytest.skip("this processor's NumPy adds in another order")
+    functions = (tt.sum, tt.mean, tt.var)
+    made = [bits(function(x, -1)) for function in functions] + [bits(x.sum())]
+    monkeypatch.setattr(named, "loop", None)
+    assert made == [bits(function(x, -1)) for function in functions] + [bits(x.sum())]
