@@ -18,6 +18,7 @@ from ...runtime.memory_format import contiguous_strides, is_channels_last
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..windows import Padding, Window
+from . import pointwise
 from . import rows as convolution_rows
 from .columns import Convolution, Part, at
 
@@ -105,12 +106,10 @@ def _is_rows(spec: TensorSpec) -> bool:
 
 def _forward_pointwise(conv: Convolution) -> Any:
     """A kernel of one element: the images are the columns."""
-    shape = (conv.n, conv.groups, -1, conv.run)
+    multiply = pointwise.multiply(conv.n, conv.groups, conv.dense, conv.dtype)
 
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
-        np.matmul(conv.matrix(weight), conv.pad(input).reshape(shape), out=out.reshape(shape))
-        if bias is not None:
-            out += bias.reshape(-1, *(1,) * conv.rank)
+        multiply(out, input, conv.matrix(weight), bias)
 
     return into
 
@@ -211,6 +210,14 @@ def _backward_by_taps(call: StructuredCall, conv: Convolution) -> PlannedKernel:
         return PlannedKernel(_backward_by_gathering(call, conv))
     if window.is_pointwise:
         chosen("one product", "the kernel has one element")
+        spec = call.outputs[0]
+        if conv.multiply is np.matmul and spec.np_dtype == conv.dtype and spec.is_contiguous:
+            multiply = pointwise.multiply(conv.n, conv.groups, conv.dense, conv.dtype)
+
+            def transposed(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+                multiply(out, grad, conv.matrix(weight).swapaxes(1, 2), bias)
+
+            return PlannedKernel(quietly(transposed))
     else:
         chosen("taps", "each of the {} taps is added where it came from", math.prod(window.kernel))
     inside = (slice(None), slice(None), *window.inside)
@@ -329,12 +336,18 @@ def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
 def backward_weight(call: StructuredCall) -> PlannedKernel:
     """The columns by the gradient, summed over the blocks in float64."""
     grad, input = call.args["grad_output"], call.args["input"]
-    conv = Convolution(call, input.sizes, call.outputs[0].sizes, grad.sizes)
+    conv = Convolution(call, input.sizes, call.outputs[0].sizes, grad.sizes, is_summed=True)
     if conv.is_empty:
         return PlannedKernel(_zero)
     if conv.by_rows and convolution_rows.sums_by_rows(conv.channels, conv.outputs, conv.window):
         chosen("rows of the image", "{} channels and {} outputs are few", conv.channels, conv.outputs)
         return PlannedKernel(quietly(convolution_rows.backward_weight(*conv.by_rows, TOTALS)))
+    spec = call.outputs[0]
+    is_direct = conv.multiply is np.matmul and spec.np_dtype == conv.dtype and spec.is_contiguous
+    geometry = (conv.n, conv.groups, conv.outputs, conv.channels, conv.dense, conv.dtype.itemsize)
+    if is_direct and conv.window.is_pointwise and pointwise.is_summed_by_image(*geometry):
+        chosen("one product for each image", "the kernel has one element, and its stride is 1")
+        return PlannedKernel(quietly(pointwise.weight_gradient(conv.n, conv.groups, conv.dense, conv.dtype)))
     wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
 
     chosen("columns", "the windows of {} elements are laid out as the columns of a product", conv.depth)
@@ -363,6 +376,19 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
             total += more
         return total
 
+    def at_once(out: Any, grad: Any, input: Any) -> None:
+        target = out.reshape(sizes)
+        padded = conv.pad(input)
+
+        def some(first: int, last: int, room: Array | None) -> None:
+            for part in conv.batches[0][first:last]:
+                rows, columns = conv.spread(grad, part), conv.columns(padded, part, room)
+                np.matmul(rows, columns.swapaxes(1, 2), out=at(target, part.groups))
+
+        conv.over(len(conv.batches[0]), some)
+        if conv.has_runs and not conv.is_dense and not math.isfinite(np.vdot(out, out)):
+            into(out, grad, input)
+
     def into(out: Any, grad: Any, input: Any) -> None:
         total = summed(grad, input, lambda columns, part: columns)
         if conv.has_runs and not conv.is_dense and not np.isfinite(total).all():
@@ -374,6 +400,8 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     most = max(1, min(TOTALS, TOTAL_BYTES // (conv.depth * conv.outputs * wide.itemsize)))
     step = -(-count // most)
     shares = [conv.batches[i : i + step] for i in range(0, count, step)]
+    if is_direct and count == 1 and all(part.rows is None for part in conv.batches[0]):
+        return PlannedKernel(quietly(at_once))
     return PlannedKernel(quietly(into))
 
 
