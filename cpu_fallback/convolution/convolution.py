@@ -18,14 +18,14 @@ from ...runtime.memory_format import contiguous_strides, is_channels_last
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..windows import Padding, Window
-from . import pointwise
+from . import pointwise, small_planes
 from . import rows as convolution_rows
-from .columns import Convolution, Part, at
+from .columns import LARGE_WEIGHT, Convolution, Part, at
 
 TOTALS, TOTAL_BYTES = 8, 24 << 20
 """How many sums of the weight's gradient are made side by side, and the memory that these may take."""
 FEW_POSITIONS = 1 << 10
-"""Up to so many the gradient of the input is added tap by tap, which takes fewer calls."""
+"""Up to so many the gradient of the input is added tap by tap if the weight is large: then it is not copied."""
 MORE_OUTPUTS = 2
 """How many more outputs than channels may be gathered: columns are made of the outputs, and taps added to channels."""
 FEW_CHANNELS, FEW_TAPS = 32, 9
@@ -48,6 +48,13 @@ def convolution(call: StructuredCall) -> PlannedKernel:
             "the output is channels-last and there is one group, so that pixels are rows",
         )
         return PlannedKernel(quietly(_forward_channels_last(conv, spec)))
+    if _has_small_planes(conv, spec):
+        return _by_small_planes(call, conv, small_planes.forward, _convolution_by_columns)
+    return _convolution_by_columns(call, conv)
+
+
+def _convolution_by_columns(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    spec = call.outputs[0]
     if conv.by_rows:
         why = "there is one group, and the windows of {} images of {} pixels are read row by row"
         chosen("rows of the image", why, conv.n, conv.dense)
@@ -97,6 +104,37 @@ def convolution(call: StructuredCall) -> PlannedKernel:
         conv.over(len(parts), some_parts)
 
     return PlannedKernel(quietly(into))
+
+
+def _has_small_planes(conv: Convolution, spec: TensorSpec) -> bool:
+    """Whether each channel is a group of its own, of planes that are small."""
+    return (
+        1 < conv.groups == conv.channels == conv.outputs
+        and conv.multiply is np.matmul
+        and spec.np_dtype == conv.dtype
+        and spec.is_contiguous
+        and not conv.window.is_pointwise
+        and small_planes.is_small(conv.channels, conv.window, conv.dtype)
+    )
+
+
+def _by_small_planes(
+    call: StructuredCall,
+    conv: Convolution,
+    kernel: Callable[..., Callable[..., bool]],
+    general: Callable[[StructuredCall, Convolution], PlannedKernel],
+) -> PlannedKernel:
+    """A depthwise convolution of small planes, and in general where its result is not finite."""
+    why = "there is a group for each of {} channels, whose planes have {} elements"
+    chosen("matrices of taps", why, conv.channels, math.prod(conv.window.spatial))
+    by_planes = quietly(kernel(conv.n, conv.channels, conv.window, conv.dtype))
+    otherwise = functools.cache(lambda: general(call, conv).into)
+
+    def into(out: Any, *args: Any) -> None:
+        if not by_planes(out, *args):
+            otherwise()(out, *args)
+
+    return PlannedKernel(into)
 
 
 def _is_rows(spec: TensorSpec) -> bool:
@@ -181,6 +219,8 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     conv = Convolution(call, call.outputs[0].sizes, weight.sizes, grad.sizes)
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
+    if _has_small_planes(conv, call.outputs[0]):
+        return _by_small_planes(call, conv, small_planes.backward_input, _backward_by_taps)
     if conv.by_rows is None:
         return _backward_by_taps(call, conv)
     why = "there is one group, and the windows of {} images of {} pixels are read row by row"
@@ -195,15 +235,16 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
-def _backward_by_taps(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+def _backward_by_taps(call: StructuredCall, conv: Convolution, can_gather: bool = True) -> PlannedKernel:
     """Weight transposed by the gradient gives columns; each tap's are added where they came from."""
     window = conv.window
     is_narrow = conv.outputs <= MORE_OUTPUTS * conv.channels
     if conv.channels < min(conv.outputs, FEW_CHANNELS) and math.prod(window.kernel) <= FEW_TAPS:
         is_narrow = False
-    if is_narrow and conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
+    is_worth = conv.n * conv.run > FEW_POSITIONS or conv.depth * conv.outputs < LARGE_WEIGHT
+    if can_gather and is_narrow and is_worth and not window.is_pointwise and _gathers(window):
         chosen(
-            "gathering by a convolution",
+            "gathering by a convolution, by taps if a weight is infinite",
             "strides are 1, and the {} outputs are no more than {} times the {} channels",
             *(conv.outputs, MORE_OUTPUTS, conv.channels),
         )
@@ -324,9 +365,13 @@ def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
         "transposed": False,
     }
     forward = convolution(call._replace(args=args)).into
+    by_taps = functools.cache(lambda: _backward_by_taps(call, conv, can_gather=False).into)
     backwards = (slice(None),) * 3 + (slice(None, None, -1),) * conv.rank
 
     def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        if not np.isfinite(weight).all():  # it would meet the border's zeros
+            by_taps()(out, grad, weight, bias)
+            return
         reversed_taps = weight.reshape(conv.groups, *each, *window.kernel)[backwards].swapaxes(1, 2)
         forward(out, grad, np.ascontiguousarray(reversed_taps).reshape(sizes), bias)
 
@@ -339,6 +384,12 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     conv = Convolution(call, input.sizes, call.outputs[0].sizes, grad.sizes, is_summed=True)
     if conv.is_empty:
         return PlannedKernel(_zero)
+    if _has_small_planes(conv, call.outputs[0]):
+        return _by_small_planes(call, conv, small_planes.backward_weight, _weight_by_columns)
+    return _weight_by_columns(call, conv)
+
+
+def _weight_by_columns(call: StructuredCall, conv: Convolution) -> PlannedKernel:
     if conv.by_rows and convolution_rows.sums_by_rows(conv.channels, conv.outputs, conv.window):
         chosen("rows of the image", "{} channels and {} outputs are few", conv.channels, conv.outputs)
         return PlannedKernel(quietly(convolution_rows.backward_weight(*conv.by_rows, TOTALS)))
