@@ -19,7 +19,7 @@ from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
-from . import small_norm
+from . import batch_rows, small_norm
 from .moments import BLOCK, GRAIN, column_sums, combined, ones, row_dots
 
 Array = np.ndarray[Any, Any]
@@ -390,7 +390,6 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(quietly(small_norm.small_batch_norm(spec, training)))
     view = Channels(spec, merged=True)
     count = view.sizes[0] * view.sizes[2]
-    chosen("statistics, then one pass", "{} elements are more than {}", spec.numel, small_norm.SMALL)
 
     def into(
         out: Any,
@@ -420,12 +419,19 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
             mean, invstd = view.parameter(running_mean), reciprocal_root(view.parameter(running_var), eps)
         view.normalise(out, x, mean, invstd, view.parameter(weight), view.parameter(bias))
 
+    if training and batch_rows.are_rows(spec, call.outputs[0]):
+        chosen("one block of lines", "{} contiguous elements are at most {}", spec.numel, batch_rows.MOST)
+        return PlannedKernel(quietly(batch_rows.batch_norm(spec, into), line=view.line))
+    chosen("statistics, then one pass", "{} elements are more than {}", spec.numel, small_norm.SMALL)
     return PlannedKernel(quietly(into, line=view.line))
 
 
 def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
     """As `group_norm_backward`, with sums over all samples; in evaluation the statistics were constants."""
     spec, train = call.args["input"], call.extra["train"]
+    if train and batch_rows.are_rows(spec, call.args["grad_out"], call.outputs[0]):
+        line = math.prod(spec.sizes[2:])
+        return PlannedKernel(quietly(batch_rows.batch_norm_backward(spec), line=line))
     view = Channels(spec, merged=True)
     count = view.sizes[0] * view.sizes[2]
 
