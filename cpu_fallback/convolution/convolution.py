@@ -1,14 +1,15 @@
-"""Convolution and its two gradients, each by the algorithm that the geometry allows.
+"""Convolution and the gradient of its input, each by the algorithm that the geometry allows.
 
-Images whose width stays go by rows (`convolution_rows.py`). All others are im2col and one matrix product for each
-group, a few images at a time, on several threads (`convolution_columns.py`).
+Images whose width stays go by rows (`rows.py`), with fewer multiplications if the kernel has three (`winograd.py`);
+kernels of one element are products of images (`pointwise.py`), channels of small planes products with matrices of taps
+(`small_planes.py`). All others are im2col and one matrix product for each group, a few images at a time, on several
+threads (`columns.py`).
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.choices import chosen
@@ -18,12 +19,11 @@ from ...runtime.memory_format import contiguous_strides, is_channels_last
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..windows import Padding, Window
-from . import pointwise, small_planes
+from . import pointwise, small_planes, winograd
 from . import rows as convolution_rows
 from .columns import LARGE_WEIGHT, Convolution, Part, at
+from .weight_gradient import backward_weight
 
-TOTALS, TOTAL_BYTES = 8, 24 << 20
-"""How many sums of the weight's gradient are made side by side, and the memory that these may take."""
 FEW_POSITIONS = 1 << 10
 """Up to so many the gradient of the input is added tap by tap if the weight is large: then it is not copied."""
 MORE_OUTPUTS = 2
@@ -48,13 +48,15 @@ def convolution(call: StructuredCall) -> PlannedKernel:
             "the output is channels-last and there is one group, so that pixels are rows",
         )
         return PlannedKernel(quietly(_forward_channels_last(conv, spec)))
-    if _has_small_planes(conv, spec):
-        return _by_small_planes(call, conv, small_planes.forward, _convolution_by_columns)
+    if small_planes.applies(conv, spec):
+        return small_planes.planned(call, conv, small_planes.forward, _convolution_by_columns)
     return _convolution_by_columns(call, conv)
 
 
 def _convolution_by_columns(call: StructuredCall, conv: Convolution) -> PlannedKernel:
     spec = call.outputs[0]
+    if conv.by_rows and winograd.is_worthwhile(*conv.by_rows):
+        return _forward_winograd(conv.by_rows)
     if conv.by_rows:
         why = "there is one group, and the windows of {} images of {} pixels are read row by row"
         chosen("rows of the image", why, conv.n, conv.dense)
@@ -106,33 +108,16 @@ def _convolution_by_columns(call: StructuredCall, conv: Convolution) -> PlannedK
     return PlannedKernel(quietly(into))
 
 
-def _has_small_planes(conv: Convolution, spec: TensorSpec) -> bool:
-    """Whether each channel is a group of its own, of planes that are small."""
-    return (
-        1 < conv.groups == conv.channels == conv.outputs
-        and conv.multiply is np.matmul
-        and spec.np_dtype == conv.dtype
-        and spec.is_contiguous
-        and not conv.window.is_pointwise
-        and small_planes.is_small(conv.channels, conv.window, conv.dtype)
+def _forward_winograd(geometry: Any) -> PlannedKernel:
+    chosen(
+        "Winograd's F(2, 3) along columns", "the kernel has three rows, and positions and channels are many"
     )
+    by_sums = quietly(winograd.forward(*geometry))
+    otherwise = functools.cache(lambda: quietly(convolution_rows.forward(*geometry)))
 
-
-def _by_small_planes(
-    call: StructuredCall,
-    conv: Convolution,
-    kernel: Callable[..., Callable[..., bool]],
-    general: Callable[[StructuredCall, Convolution], PlannedKernel],
-) -> PlannedKernel:
-    """A depthwise convolution of small planes, and in general where its result is not finite."""
-    why = "there is a group for each of {} channels, whose planes have {} elements"
-    chosen("matrices of taps", why, conv.channels, math.prod(conv.window.spatial))
-    by_planes = quietly(kernel(conv.n, conv.channels, conv.window, conv.dtype))
-    otherwise = functools.cache(lambda: general(call, conv).into)
-
-    def into(out: Any, *args: Any) -> None:
-        if not by_planes(out, *args):
-            otherwise()(out, *args)
+    def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
+        if not by_sums(out, input, weight.transpose(2, 0, 3, 1), bias):
+            otherwise()(out, input, weight, bias)
 
     return PlannedKernel(into)
 
@@ -209,20 +194,40 @@ def _bias_alone(out: Any, input: Any, weight: Any, bias: Any = None) -> None:
         out[...] = bias.reshape(-1, *(1,) * (out.ndim - 2))
 
 
-def _zero(out: Any, *_: Any) -> None:
-    out.fill(0)
-
-
 def backward_input(call: StructuredCall) -> PlannedKernel:
     """The gradient of the input, and a transposed convolution, which may have a bias."""
     grad, weight = call.args["grad_output"], call.args["weight"]
     conv = Convolution(call, call.outputs[0].sizes, weight.sizes, grad.sizes)
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
-    if _has_small_planes(conv, call.outputs[0]):
-        return _by_small_planes(call, conv, small_planes.backward_input, _backward_by_taps)
+    if small_planes.applies(conv, call.outputs[0]):
+        return small_planes.planned(call, conv, small_planes.backward_input, _backward_by_taps)
     if conv.by_rows is None:
         return _backward_by_taps(call, conv)
+    if winograd.is_worthwhile(*conv.by_rows):
+        return _backward_winograd(call, conv)
+    return _backward_by_rows(call, conv)
+
+
+def _backward_winograd(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    assert conv.by_rows is not None
+    chosen(
+        "Winograd's F(2, 3) along columns", "the kernel has three rows, and positions and channels are many"
+    )
+    images, channels, outputs, window, dtype = conv.by_rows
+    by_sums = quietly(winograd.forward(images, outputs, channels, convolution_rows.turned(window), dtype))
+    otherwise = functools.cache(lambda: _backward_by_rows(call, conv).into)
+
+    def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        reversed_taps = weight[:, :, ::-1, ::-1].transpose(2, 1, 3, 0)
+        if not by_sums(out, grad, reversed_taps, bias):
+            otherwise()(out, grad, weight, bias)
+
+    return PlannedKernel(into)
+
+
+def _backward_by_rows(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    assert conv.by_rows is not None
     why = "there is one group, and the windows of {} images of {} pixels are read row by row"
     chosen("rows of the image, by taps if a weight is infinite", why, conv.n, conv.dense)
     by_rows = quietly(convolution_rows.backward_input(*conv.by_rows))
@@ -242,10 +247,12 @@ def _backward_by_taps(call: StructuredCall, conv: Convolution, can_gather: bool 
     if conv.channels < min(conv.outputs, FEW_CHANNELS) and math.prod(window.kernel) <= FEW_TAPS:
         is_narrow = False
     is_worth = conv.n * conv.run > FEW_POSITIONS or conv.depth * conv.outputs < LARGE_WEIGHT
+    is_depthwise = conv.groups == conv.channels == conv.outputs
+    can_gather = can_gather and (is_depthwise or all(s == 1 for s in window.stride))
     if can_gather and is_narrow and is_worth and not window.is_pointwise and _gathers(window):
         chosen(
             "gathering by a convolution, by taps if a weight is infinite",
-            "strides are 1, and the {} outputs are no more than {} times the {} channels",
+            "strides are 1 or channels groups, and the {} outputs are no more than {} times the {} channels",
             *(conv.outputs, MORE_OUTPUTS, conv.channels),
         )
         return PlannedKernel(_backward_by_gathering(call, conv))
@@ -345,19 +352,33 @@ def _backward_by_taps(call: StructuredCall, conv: Convolution, can_gather: bool 
 
 def _gathers(window: Window) -> bool:
     """Whether the gradient of the input is a convolution too, which reads each element of it once."""
-    return all(s == 1 for s in window.stride) and all(
+    return all(
         p <= (k - 1) * d for p, k, d in zip(window.padding, window.kernel, window.dilation, strict=True)
     )
 
 
 def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
-    """With strides of 1: the gradient convolved with the weight, whose taps are reversed and channels exchanged."""
+    """The gradient convolved with the weight, whose taps are reversed and channels exchanged.
+
+    With strides there are zeros between the gradient's elements.
+    """
     grad, weight, window = call.args["grad_output"], call.args["weight"], conv.window
     each = (conv.outputs // conv.groups, conv.channels // conv.groups)
     sizes = (conv.channels, each[0], *window.kernel)
+    spread = (
+        conv.n,
+        conv.outputs,
+        *(
+            n + 2 * p - (k - 1) * d
+            for n, p, k, d in zip(window.spatial, window.padding, window.kernel, window.dilation, strict=True)
+        ),
+    )
+    is_spread = any(s > 1 for s in window.stride)
+    places = tuple(slice(0, (o - 1) * s + 1, s) for o, s in zip(window.out, window.stride, strict=True))
     args = {
         **call.args,
-        "input": grad,
+        "input": TensorSpec.contiguous(spread, grad.dtype, grad.device) if is_spread else grad,
+        "stride": (1,) * conv.rank,
         "weight": TensorSpec.contiguous(sizes, weight.dtype, weight.device),
         "padding": tuple(
             (k - 1) * d - p for k, d, p in zip(window.kernel, window.dilation, window.padding, strict=True)
@@ -372,88 +393,13 @@ def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
         if not np.isfinite(weight).all():  # it would meet the border's zeros
             by_taps()(out, grad, weight, bias)
             return
+        if is_spread:
+            grad, dense = np.zeros(spread, grad.dtype), grad
+            grad[:, :, *places] = dense
         reversed_taps = weight.reshape(conv.groups, *each, *window.kernel)[backwards].swapaxes(1, 2)
         forward(out, grad, np.ascontiguousarray(reversed_taps).reshape(sizes), bias)
 
     return into
-
-
-def backward_weight(call: StructuredCall) -> PlannedKernel:
-    """The columns by the gradient, summed over the blocks in float64."""
-    grad, input = call.args["grad_output"], call.args["input"]
-    conv = Convolution(call, input.sizes, call.outputs[0].sizes, grad.sizes, is_summed=True)
-    if conv.is_empty:
-        return PlannedKernel(_zero)
-    if _has_small_planes(conv, call.outputs[0]):
-        return _by_small_planes(call, conv, small_planes.backward_weight, _weight_by_columns)
-    return _weight_by_columns(call, conv)
-
-
-def _weight_by_columns(call: StructuredCall, conv: Convolution) -> PlannedKernel:
-    if conv.by_rows and convolution_rows.sums_by_rows(conv.channels, conv.outputs, conv.window):
-        chosen("rows of the image", "{} channels and {} outputs are few", conv.channels, conv.outputs)
-        return PlannedKernel(quietly(convolution_rows.backward_weight(*conv.by_rows, TOTALS)))
-    spec = call.outputs[0]
-    is_direct = conv.multiply is np.matmul and spec.np_dtype == conv.dtype and spec.is_contiguous
-    geometry = (conv.n, conv.groups, conv.outputs, conv.channels, conv.dense, conv.dtype.itemsize)
-    if is_direct and conv.window.is_pointwise and pointwise.is_summed_by_image(*geometry):
-        chosen("one product for each image", "the kernel has one element, and its stride is 1")
-        return PlannedKernel(quietly(pointwise.weight_gradient(conv.n, conv.groups, conv.dense, conv.dtype)))
-    wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
-
-    chosen("columns", "the windows of {} elements are laid out as the columns of a product", conv.depth)
-    # The larger matrix first: the other way round the BLAS takes up to 1.5 times as long.
-    is_turned = conv.depth >= conv.outputs // conv.groups
-    sizes = (conv.groups, conv.outputs // conv.groups, conv.depth)
-    kept = (sizes[0], sizes[2], sizes[1]) if is_turned else sizes
-
-    def summed(grad: Any, input: Any, of_columns: Callable[[Array, Part], Array]) -> Array:
-        totals = np.zeros((len(shares), *kept), wide)
-
-        def some(first: int, last: int, room: Array | None) -> None:
-            for share in range(first, last):
-                for batch in shares[share]:
-                    padded = conv.pad(at(input, batch[0].images))
-                    for part in batch:
-                        rows = conv.spread(grad, part)
-                        columns = of_columns(conv.columns(padded, part, room), part)
-                        some = at(totals[share], part.groups)
-                        factors = (columns, rows) if is_turned else (rows, columns)
-                        some += conv.multiply(factors[0], factors[1].swapaxes(1, 2))
-
-        conv.over(len(shares), some)
-        total: Array = totals[0]
-        for more in totals[1:]:
-            total += more
-        return total
-
-    def at_once(out: Any, grad: Any, input: Any) -> None:
-        target = out.reshape(sizes)
-        padded = conv.pad(input)
-
-        def some(first: int, last: int, room: Array | None) -> None:
-            for part in conv.batches[0][first:last]:
-                rows, columns = conv.spread(grad, part), conv.columns(padded, part, room)
-                np.matmul(rows, columns.swapaxes(1, 2), out=at(target, part.groups))
-
-        conv.over(len(conv.batches[0]), some)
-        if conv.has_runs and not conv.is_dense and not math.isfinite(np.vdot(out, out)):
-            into(out, grad, input)
-
-    def into(out: Any, grad: Any, input: Any) -> None:
-        total = summed(grad, input, lambda columns, part: columns)
-        if conv.has_runs and not conv.is_dense and not np.isfinite(total).all():
-            total = summed(grad, input, conv.without_gaps)
-        total = total.swapaxes(1, 2) if is_turned else total
-        np.copyto(out, total.reshape(out.shape), casting="unsafe")
-
-    count = len(conv.batches)
-    most = max(1, min(TOTALS, TOTAL_BYTES // (conv.depth * conv.outputs * wide.itemsize)))
-    step = -(-count // most)
-    shares = [conv.batches[i : i + step] for i in range(0, count, step)]
-    if is_direct and count == 1 and all(part.rows is None for part in conv.batches[0]):
-        return PlannedKernel(quietly(at_once))
-    return PlannedKernel(quietly(into))
 
 
 def backward_both(call: StructuredCall) -> PlannedKernel:

@@ -13,8 +13,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.structured.choices import chosen
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall
+from ...runtime.float_errors import quietly
+from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..windows import Window
+from .columns import Convolution
 
 MOST_ELEMENTS = 1 << 10
 """Of a channel's matrix, up to which a product with it takes less time than its taps one by one."""
@@ -110,3 +115,34 @@ def backward_weight(n: int, channels: int, window: Window, dtype: np.dtype[Any])
         return is_finite(out)
 
     return into
+
+
+def applies(conv: Convolution, spec: TensorSpec) -> bool:
+    """Whether each channel is a group of its own, of planes that are small."""
+    return (
+        1 < conv.groups == conv.channels == conv.outputs
+        and conv.multiply is np.matmul
+        and spec.np_dtype == conv.dtype
+        and spec.is_contiguous
+        and not conv.window.is_pointwise
+        and is_small(conv.channels, conv.window, conv.dtype)
+    )
+
+
+def planned(
+    call: StructuredCall,
+    conv: Convolution,
+    kernel: Callable[..., Callable[..., bool]],
+    general: Callable[[StructuredCall, Convolution], PlannedKernel],
+) -> PlannedKernel:
+    """A depthwise convolution of small planes, and in general where its result is not finite."""
+    why = "there is a group for each of {} channels, whose planes have {} elements"
+    chosen("matrices of taps", why, conv.channels, math.prod(conv.window.spatial))
+    by_planes = quietly(kernel(conv.n, conv.channels, conv.window, conv.dtype))
+    otherwise = functools.cache(lambda: general(call, conv).into)
+
+    def into(out: Any, *args: Any) -> None:
+        if not by_planes(out, *args):
+            otherwise()(out, *args)
+
+    return PlannedKernel(into)

@@ -44,6 +44,8 @@ def reference(
         pytest.param(3, 6, (5, 4), 6, 3, 1, 1, 1, 6, id="depthwise"),
         pytest.param(2, 5, (5, 4), 5, 3, 2, 1, 2, 5, id="depthwise, strided and dilated"),
         pytest.param(2, 5, (2, 3), 5, 7, 1, 3, 1, 5, id="depthwise, a kernel larger than the plane"),
+        pytest.param(2, 3, (40, 33), 3, 3, 2, 1, 1, 3, id="depthwise, strided, large planes"),
+        pytest.param(1, 3, (38, 33), 3, 3, 3, 2, 2, 3, id="depthwise, strided and dilated, large planes"),
         pytest.param(1, 6, (5, 4), 4, 1, 1, 0, 1, 1, id="one element"),
         pytest.param(3, 6, (5, 4), 4, 1, 1, 0, 1, 2, id="one element, groups"),
         pytest.param(20, 6, (3, 4), 4, 1, 1, 0, 1, 1, id="one element, many images"),
