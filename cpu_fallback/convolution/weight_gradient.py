@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
-from . import pointwise, small_planes
+from . import pointwise, small_planes, winograd
 from . import rows as convolution_rows
 from .columns import Convolution, Part, at
 
@@ -36,6 +37,25 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
 
 
 def _weight_by_columns(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    if conv.by_rows and winograd.sums_are_worthwhile(*conv.by_rows):
+        return _weight_by_sums(call, conv)
+    return _weight_by_products(call, conv)
+
+
+def _weight_by_sums(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    assert conv.by_rows is not None
+    chosen("Winograd's F(2, 3) along columns", "the kernel has three rows, and positions are many")
+    by_sums = quietly(winograd.backward_weight(*conv.by_rows, TOTALS))
+    otherwise = functools.cache(lambda: _weight_by_products(call, conv).into)
+
+    def into(out: Any, grad: Any, input: Any) -> None:
+        if not by_sums(out, grad, input):
+            otherwise()(out, grad, input)
+
+    return PlannedKernel(into)
+
+
+def _weight_by_products(call: StructuredCall, conv: Convolution) -> PlannedKernel:
     if conv.by_rows and convolution_rows.sums_by_rows(conv.channels, conv.outputs, conv.window):
         chosen("rows of the image", "{} channels and {} outputs are few", conv.channels, conv.outputs)
         return PlannedKernel(quietly(convolution_rows.backward_weight(*conv.by_rows, TOTALS)))

@@ -23,6 +23,8 @@ from .rows import LEAST_LINE, LINE, SMALL_PRODUCT, beyond, copy_rows, shifts_of
 LEAST_POSITIONS, LEAST_CHANNELS, LEAST_WORK = 1 << 10, 32, 1 << 23
 """Fewer positions do not make up for the sums of the kernel's rows, fewer channels or outputs for those of the image's,
 and fewer products of all three for the calls of NumPy."""
+MOST_OF_WEIGHT = 1 << 18
+"""Elements of a weight whose gradient is summed up in parts of some hundred positions."""
 LEAST_PART, MOST_SHARES = 1 << 24, 8
 """Multiplications of a thread's part, and how many parts there are for threads alone."""
 PART_BYTES = 5 << 19
@@ -42,6 +44,14 @@ def is_worthwhile(images: int, channels: int, outputs: int, window: Window, dtyp
         and min(channels, outputs) >= LEAST_CHANNELS
         and positions * channels * outputs >= LEAST_WORK
     )
+
+
+def sums_are_worthwhile(
+    images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any]
+) -> bool:
+    """The same for the gradient of the weight, which has to be small beside the positions."""
+    weight = 3 * window.kernel[1] * channels * outputs
+    return weight <= MOST_OF_WEIGHT and is_worthwhile(images, channels, outputs, window, dtype)
 
 
 class Part(NamedTuple):
@@ -101,31 +111,49 @@ class Pairs:
     def sums(self, room: Array, array: Array, part: Part) -> Array:
         """The four sums of rows for each pair: (pairs, 4, depth, images * width)."""
         line, taps = part.count * self.width, len(self.shifts)
-        spread = self.array(room, 0, (2 * part.pairs + 2, self.channels, part.count, self.width))
+        rows = self._rows(room, array, part, (1, 0, 2, 3)).reshape(2 * part.pairs + 2, -1)
+        sums = self.array(room, rows.size, (part.pairs, 4, taps, self.channels * line))
+        self._fill(sums, [rows[i : i + 2 * part.pairs - 1 : 2] for i in range(4)])
+        return sums.reshape(part.pairs, 4, self.depth, line)
+
+    def lines(self, room: Array, array: Array, part: Part) -> Array:
+        """The same with all pairs side by side: (4, depth, pairs * images * width)."""
+        line, taps = part.count * self.width, len(self.shifts)
+        rows = self._rows(room, array, part, (0, 1, 2, 3)).reshape(self.channels, -1, line)
+        sums = self.array(room, rows.size, (1, 4, taps, self.channels * part.pairs * line))
+        self._fill(sums, [rows[:, i : i + 2 * part.pairs - 1 : 2] for i in range(4)])
+        return sums.reshape(4, self.depth, part.pairs * line)
+
+    def _rows(self, room: Array, array: Array, part: Part, order: tuple[int, ...]) -> Array:
+        """The rows that a part meets, of (channels, rows, images, width) in this order; the border's are zero."""
+        sizes = (self.channels, 2 * part.pairs + 2, part.count, self.width)
+        made = self.array(room, 0, tuple(sizes[d] for d in order))
+        spread = made.transpose(order)  # an exchange of two is its own inverse
         first = part.rows.start - self.above
-        source = slice(max(first, 0), min(first + len(spread), self.rows))
+        source = slice(max(first, 0), min(first + sizes[1], self.rows))
         above, below = source.start - first, max(source.stop - first, 0)
-        spread[:above] = 0
-        spread[below:] = 0
-        copy_rows(spread[above:below], array[part.images, :, source].transpose(2, 1, 0, 3))
-        rows = spread.reshape(len(spread), -1)
-        size = self.channels * line
-        sums = self.array(room, rows.size, (part.pairs, 4, taps, size))
+        spread[:, :above] = 0
+        spread[:, below:] = 0
+        copy_rows(spread[:, above:below], array[part.images, :, source].transpose(1, 2, 0, 3))
+        return made
+
+    def _fill(self, sums: Array, rows: list[Array]) -> None:
+        """Sums (some, 4, taps, elements) from the four rows of each pair; a tap's are shifted, zero in the border."""
+        taps, (a, b, c, d) = len(self.shifts), rows
         middle = sums[:, :, taps // 2]
-        a, b, c, d = (rows[i : i + 2 * part.pairs - 1 : 2] for i in range(4))
-        np.subtract(a, c, middle[:, 0])
-        np.add(b, c, middle[:, 1])
-        np.subtract(c, b, middle[:, 2])
-        np.subtract(b, d, middle[:, 3])
-        images = sums.reshape(part.pairs, 4, taps, self.channels, part.count, self.width)
+        targets = [middle[:, i].reshape(a.shape) for i in range(4)]
+        np.subtract(a, c, targets[0])
+        np.add(b, c, targets[1])
+        np.subtract(c, b, targets[2])
+        np.subtract(b, d, targets[3])
+        whole = sums.reshape(len(sums), 4, taps, -1, self.width)
         for tap, shift in enumerate(self.shifts):
             if shift > 0:
                 sums[:, :, tap, :-shift] = middle[:, :, shift:]
             elif shift < 0:
                 sums[:, :, tap, -shift:] = middle[:, :, :shift]
             if shift:
-                images[:, :, tap, :, :, beyond(shift)] = 0
-        return sums.reshape(part.pairs, 4, self.depth, line)
+                whole[:, :, tap, :, beyond(shift)] = 0
 
     def multiply(self, room: Array, matrices: Array, sums: Array, part: Part) -> Array:
         """Matrices (4, outputs, depth) by the sums: (pairs, 4, outputs, images * width)."""
@@ -193,5 +221,57 @@ def forward(
 
         parallel_for(0, len(pairs.parts), 1, some)
         return all(are_finite)
+
+    return into
+
+
+def backward_weight(
+    images: int, channels: int, outputs: int, window: Window, dtype: np.dtype[Any], totals: int
+) -> Callable[..., bool]:
+    """``into(out, grad, input)``: sums of rows of the input by sums of the gradient's, added up in float64.
+
+    At most so many totals are made side by side. False if a result is not finite.
+    """
+    pairs = Pairs(images, channels, outputs, window, dtype)
+    step = -(-len(pairs.parts) // totals)
+    shares = [pairs.parts[i : i + step] for i in range(0, len(pairs.parts), step)]
+    wide = np.dtype(np.float64) if dtype == np.float32 else dtype
+    taps = len(pairs.shifts)
+
+    def into(out: Array, grad: Array, input: Array) -> bool:
+        found = np.zeros((len(shares), 4, pairs.depth, outputs), wide)
+
+        def one(total: Array, part: Part, room: Array) -> None:
+            lines = pairs.lines(room, input, part)
+            offset = pairs.sizes(part)[0] + pairs.sizes(part)[1]
+            rows = pairs.array(room, offset, (4, outputs, part.pairs, part.count, pairs.width))
+            there = grad[part.images, :, part.rows]
+            for row, target in ((0, rows[0]), (1, rows[3])):
+                source = there[:, :, row::2].transpose(1, 2, 0, 3)
+                target[:, source.shape[1] :] = 0
+                copy_rows(target[:, : source.shape[1]], source)
+            np.add(rows[0], rows[3], rows[1])
+            np.subtract(rows[0], rows[3], rows[2])
+            np.negative(rows[3], rows[3])
+            total += np.matmul(lines, rows.reshape(4, outputs, -1).swapaxes(1, 2))
+
+        def some(begin: int, end: int) -> None:
+            room = borrow(pairs.room)
+            try:
+                for share in range(begin, end):
+                    for part in shares[share]:
+                        one(found[share], part, room)
+            finally:
+                give_back(room)
+
+        parallel_for(0, len(shares), 1, some)
+        total = np.add.reduce(found, axis=0).reshape(4, taps, channels, outputs)
+        if not np.isfinite(total).all():
+            return False
+        half = (total[1] + total[2]) / 2
+        kernel = (total[0] + half, (total[1] - total[2]) / 2, total[3] + half)
+        for row, values in enumerate(kernel):
+            np.copyto(out[:, :, row], values.transpose(2, 1, 0), casting="unsafe")
+        return True
 
     return into

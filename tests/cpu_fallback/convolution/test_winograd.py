@@ -66,22 +66,29 @@ def test_like_taps(
     g = rng.standard_normal(expected.shape)
     turned = ((2 - padding[0]), (taps - 1) * dilation - padding[1])
     of_x = by_taps(g, w[:, :, ::-1, ::-1].swapaxes(0, 1), turned, dilation)
+    of_w = np.zeros_like(w)
+    (ph, pw), (rows, columns) = padding, g.shape[2:]
+    padded = np.pad(x, ((0, 0), (0, 0), (ph, ph), (pw, pw)))
+    for i in range(3):
+        for j in range(taps):
+            met = padded[:, :, i : i + rows, j * dilation : j * dilation + columns]
+            of_w[:, :, i, j] = np.einsum("nohw,nchw->oc", g, met)
     made = []
     before = tt.get_num_threads()
     for threads in (1, 3):
         tt.set_num_threads(threads)
         try:
-            a = tt.from_numpy(x).requires_grad_()
-            out = tt.conv2d(a, tt.from_numpy(w), tt.from_numpy(bias), 1, padding, (1, dilation))
+            a, b = tt.from_numpy(x).requires_grad_(), tt.from_numpy(w).requires_grad_()
+            out = tt.conv2d(a, b, tt.from_numpy(bias), 1, padding, (1, dilation))
             out.backward(tt.from_numpy(g))
         finally:
             tt.set_num_threads(before)
-        made.append([out.detach().numpy(), a.grad.numpy()])
+        made.append([out.detach().numpy(), a.grad.numpy(), b.grad.numpy()])
     assert "F(2, 3)" in str(
         tt.explain(tt.conv2d, a, tt.from_numpy(w), tt.from_numpy(bias), 1, padding, (1, dilation))
     )
-    np.testing.assert_allclose(made[0][0], expected, atol=1e-11)
-    np.testing.assert_allclose(made[0][1], of_x, atol=1e-11)
+    for found, correct in zip(made[0], (expected, of_x, of_w), strict=True):
+        np.testing.assert_allclose(found, correct, atol=1e-11)
     for one, other in zip(*made, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -109,19 +116,22 @@ def test_what_is_not_finite_stays_in_place(
 ) -> None:
     x, w = (rng.standard_normal(sizes).astype(np.float32) for sizes in ((4, 3, 9, 20), (5, 3, 3, 3)))
     (x if where == "input" else w)[(1, 2, 4, 6) if where == "input" else (1, 2, 0, 1)] = value
-    a = tt.from_numpy(x).requires_grad_()
-    out = tt.conv2d(a, tt.from_numpy(w), None, 1, 1)
+    a, b = tt.from_numpy(x).requires_grad_(), tt.from_numpy(w).requires_grad_()
+    out = tt.conv2d(a, b, None, 1, 1)
     with np.errstate(all="ignore"):
         expected = by_taps(x.astype(np.float64), w.astype(np.float64), (1, 1), 1)
         expected = expected.astype(np.float32)
     np.testing.assert_allclose(out.detach().numpy(), expected, rtol=1e-4, atol=1e-4)
     g = rng.standard_normal(expected.shape).astype(np.float32)
     out.backward(tt.from_numpy(g))
-    of_x = np.zeros((4, 3, 11, 22))
+    of_x, of_w = np.zeros((4, 3, 11, 22)), np.zeros(w.shape)
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
     with np.errstate(all="ignore"):
         for i in range(3):
             for j in range(3):
                 met = of_x[:, :, i : i + g.shape[2], j : j + g.shape[3]]
                 met += np.einsum("nohw,oc->nchw", g.astype(np.float64), w[:, :, i, j].astype(np.float64))
+                of_w[:, :, i, j] = np.einsum("nohw,nchw->oc", g, padded[:, :, i : i + 9, j : j + 20])
         of_x = of_x[:, :, 1:-1, 1:-1].astype(np.float32)
     np.testing.assert_allclose(a.grad.numpy(), of_x, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(b.grad.numpy(), of_w.astype(np.float32), rtol=1e-4, atol=1e-4)
