@@ -31,6 +31,10 @@ LEAST_POSITIONS = 512
 LEAST_PRODUCTS = 1 << 24
 """Multiplications of a product, where its columns stay below `MOST_BYTES`: 300 us, in which nobody needs the GIL."""
 MOST_BYTES = 4 << 20
+SUMMED_POSITIONS, SUMMED_BYTES = 2048, 16 << 20
+"""Positions of a product that is one of several terms of the weight's gradient, and the columns that it may take: to
+add a large weight's to a sum costs as much as some hundred positions of it."""
+LARGE_WEIGHT = 1 << 17
 ROOM_BYTES = 1 << 17
 """Columns from which memory that is kept is borrowed for one part too: it is in a cache, as fresh memory is not."""
 
@@ -99,7 +103,12 @@ class Convolution:
     """
 
     def __init__(
-        self, call: StructuredCall, input: tuple[int, ...], weight: tuple[int, ...], out: tuple[int, ...]
+        self,
+        call: StructuredCall,
+        input: tuple[int, ...],
+        weight: tuple[int, ...],
+        out: tuple[int, ...],
+        is_summed: bool = False,
     ) -> None:
         args = call.args
         spec: TensorSpec = args["input"] if "input" in args else args["grad_output"]
@@ -113,6 +122,7 @@ class Convolution:
         self.n, self.channels = input[:2]
         self.outputs = weight[0]
         self.groups: int = args["groups"]
+        self.is_summed = is_summed
         self.rank = len(self.window.out)
         self.dtype = compute_np(spec.dtype)
         self.multiply = integer_matmul if spec.dtype.is_integral else np.matmul
@@ -258,6 +268,9 @@ class Convolution:
         each = self.depth * self.dtype.itemsize
         many = LEAST_PRODUCTS // (self.depth * self.outputs) if self.groups == 1 else 0
         size = COLUMN_BYTES if self.groups == 1 else GROUPED_BYTES
+        if self.is_summed and self.depth * self.outputs >= LARGE_WEIGHT:
+            many = max(many, min(SUMMED_POSITIONS, SUMMED_BYTES // each))
+            return max(LEAST_POSITIONS, size // each, many)
         return max(LEAST_POSITIONS, size // each, min(many, MOST_BYTES // each))
 
     def over(self, batches: int, some: Callable[[int, int, Array | None], None]) -> None:

@@ -1,14 +1,15 @@
-"""Convolution and its two gradients, each by the algorithm that the geometry allows.
+"""Convolution and the gradient of its input, each by the algorithm that the geometry allows.
 
-Images whose width stays go by rows (`convolution_rows.py`). All others are im2col and one matrix product for each
-group, a few images at a time, on several threads (`convolution_columns.py`).
+Images whose width stays go by rows (`rows.py`), with fewer multiplications if the kernel has three (`winograd.py`);
+kernels of one element are products of images (`pointwise.py`), channels of small planes products with matrices of taps
+(`small_planes.py`). All others are im2col and one matrix product for each group, a few images at a time, on several
+threads (`columns.py`).
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.choices import chosen
@@ -18,13 +19,13 @@ from ...runtime.memory_format import contiguous_strides, is_channels_last
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..windows import Padding, Window
+from . import pointwise, small_planes, winograd
 from . import rows as convolution_rows
-from .columns import Convolution, Part, at
+from .columns import LARGE_WEIGHT, Convolution, Part, at
+from .weight_gradient import backward_weight
 
-TOTALS, TOTAL_BYTES = 8, 24 << 20
-"""How many sums of the weight's gradient are made side by side, and the memory that these may take."""
 FEW_POSITIONS = 1 << 10
-"""Up to so many the gradient of the input is added tap by tap, which takes fewer calls."""
+"""Up to so many the gradient of the input is added tap by tap if the weight is large: then it is not copied."""
 MORE_OUTPUTS = 2
 """How many more outputs than channels may be gathered: columns are made of the outputs, and taps added to channels."""
 FEW_CHANNELS, FEW_TAPS = 32, 9
@@ -47,6 +48,15 @@ def convolution(call: StructuredCall) -> PlannedKernel:
             "the output is channels-last and there is one group, so that pixels are rows",
         )
         return PlannedKernel(quietly(_forward_channels_last(conv, spec)))
+    if small_planes.applies(conv, spec):
+        return small_planes.planned(call, conv, small_planes.forward, _convolution_by_columns)
+    return _convolution_by_columns(call, conv)
+
+
+def _convolution_by_columns(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    spec = call.outputs[0]
+    if conv.by_rows and winograd.is_worthwhile(*conv.by_rows):
+        return _forward_winograd(conv.by_rows)
     if conv.by_rows:
         why = "there is one group, and the windows of {} images of {} pixels are read row by row"
         chosen("rows of the image", why, conv.n, conv.dense)
@@ -98,6 +108,20 @@ def convolution(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(quietly(into))
 
 
+def _forward_winograd(geometry: Any) -> PlannedKernel:
+    chosen(
+        "Winograd's F(2, 3) along columns", "the kernel has three rows, and positions and channels are many"
+    )
+    by_sums = quietly(winograd.forward(*geometry))
+    otherwise = functools.cache(lambda: quietly(convolution_rows.forward(*geometry)))
+
+    def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
+        if not by_sums(out, input, weight.transpose(2, 0, 3, 1), bias):
+            otherwise()(out, input, weight, bias)
+
+    return PlannedKernel(into)
+
+
 def _is_rows(spec: TensorSpec) -> bool:
     """Whether an output is channels-last, so that its positions are the rows of one matrix."""
     return spec.ndim in (4, 5) and is_channels_last(spec.sizes, spec.strides, spec.ndim)
@@ -105,12 +129,10 @@ def _is_rows(spec: TensorSpec) -> bool:
 
 def _forward_pointwise(conv: Convolution) -> Any:
     """A kernel of one element: the images are the columns."""
-    shape = (conv.n, conv.groups, -1, conv.run)
+    multiply = pointwise.multiply(conv.n, conv.groups, conv.dense, conv.dtype)
 
     def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
-        np.matmul(conv.matrix(weight), conv.pad(input).reshape(shape), out=out.reshape(shape))
-        if bias is not None:
-            out += bias.reshape(-1, *(1,) * conv.rank)
+        multiply(out, input, conv.matrix(weight), bias)
 
     return into
 
@@ -172,18 +194,40 @@ def _bias_alone(out: Any, input: Any, weight: Any, bias: Any = None) -> None:
         out[...] = bias.reshape(-1, *(1,) * (out.ndim - 2))
 
 
-def _zero(out: Any, *_: Any) -> None:
-    out.fill(0)
-
-
 def backward_input(call: StructuredCall) -> PlannedKernel:
     """The gradient of the input, and a transposed convolution, which may have a bias."""
     grad, weight = call.args["grad_output"], call.args["weight"]
     conv = Convolution(call, call.outputs[0].sizes, weight.sizes, grad.sizes)
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
+    if small_planes.applies(conv, call.outputs[0]):
+        return small_planes.planned(call, conv, small_planes.backward_input, _backward_by_taps)
     if conv.by_rows is None:
         return _backward_by_taps(call, conv)
+    if winograd.is_worthwhile(*conv.by_rows):
+        return _backward_winograd(call, conv)
+    return _backward_by_rows(call, conv)
+
+
+def _backward_winograd(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    assert conv.by_rows is not None
+    chosen(
+        "Winograd's F(2, 3) along columns", "the kernel has three rows, and positions and channels are many"
+    )
+    images, channels, outputs, window, dtype = conv.by_rows
+    by_sums = quietly(winograd.forward(images, outputs, channels, convolution_rows.turned(window), dtype))
+    otherwise = functools.cache(lambda: _backward_by_rows(call, conv).into)
+
+    def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        reversed_taps = weight[:, :, ::-1, ::-1].transpose(2, 1, 3, 0)
+        if not by_sums(out, grad, reversed_taps, bias):
+            otherwise()(out, grad, weight, bias)
+
+    return PlannedKernel(into)
+
+
+def _backward_by_rows(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    assert conv.by_rows is not None
     why = "there is one group, and the windows of {} images of {} pixels are read row by row"
     chosen("rows of the image, by taps if a weight is infinite", why, conv.n, conv.dense)
     by_rows = quietly(convolution_rows.backward_input(*conv.by_rows))
@@ -196,21 +240,32 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
-def _backward_by_taps(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+def _backward_by_taps(call: StructuredCall, conv: Convolution, can_gather: bool = True) -> PlannedKernel:
     """Weight transposed by the gradient gives columns; each tap's are added where they came from."""
     window = conv.window
     is_narrow = conv.outputs <= MORE_OUTPUTS * conv.channels
     if conv.channels < min(conv.outputs, FEW_CHANNELS) and math.prod(window.kernel) <= FEW_TAPS:
         is_narrow = False
-    if is_narrow and conv.n * conv.run > FEW_POSITIONS and not window.is_pointwise and _gathers(window):
+    is_worth = conv.n * conv.run > FEW_POSITIONS or conv.depth * conv.outputs < LARGE_WEIGHT
+    is_depthwise = conv.groups == conv.channels == conv.outputs
+    can_gather = can_gather and (is_depthwise or all(s == 1 for s in window.stride))
+    if can_gather and is_narrow and is_worth and not window.is_pointwise and _gathers(window):
         chosen(
-            "gathering by a convolution",
-            "strides are 1, and the {} outputs are no more than {} times the {} channels",
+            "gathering by a convolution, by taps if a weight is infinite",
+            "strides are 1 or channels groups, and the {} outputs are no more than {} times the {} channels",
             *(conv.outputs, MORE_OUTPUTS, conv.channels),
         )
         return PlannedKernel(_backward_by_gathering(call, conv))
     if window.is_pointwise:
         chosen("one product", "the kernel has one element")
+        spec = call.outputs[0]
+        if conv.multiply is np.matmul and spec.np_dtype == conv.dtype and spec.is_contiguous:
+            multiply = pointwise.multiply(conv.n, conv.groups, conv.dense, conv.dtype)
+
+            def transposed(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+                multiply(out, grad, conv.matrix(weight).swapaxes(1, 2), bias)
+
+            return PlannedKernel(quietly(transposed))
     else:
         chosen("taps", "each of the {} taps is added where it came from", math.prod(window.kernel))
     inside = (slice(None), slice(None), *window.inside)
@@ -297,19 +352,33 @@ def _backward_by_taps(call: StructuredCall, conv: Convolution) -> PlannedKernel:
 
 def _gathers(window: Window) -> bool:
     """Whether the gradient of the input is a convolution too, which reads each element of it once."""
-    return all(s == 1 for s in window.stride) and all(
+    return all(
         p <= (k - 1) * d for p, k, d in zip(window.padding, window.kernel, window.dilation, strict=True)
     )
 
 
 def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
-    """With strides of 1: the gradient convolved with the weight, whose taps are reversed and channels exchanged."""
+    """The gradient convolved with the weight, whose taps are reversed and channels exchanged.
+
+    With strides there are zeros between the gradient's elements.
+    """
     grad, weight, window = call.args["grad_output"], call.args["weight"], conv.window
     each = (conv.outputs // conv.groups, conv.channels // conv.groups)
     sizes = (conv.channels, each[0], *window.kernel)
+    spread = (
+        conv.n,
+        conv.outputs,
+        *(
+            n + 2 * p - (k - 1) * d
+            for n, p, k, d in zip(window.spatial, window.padding, window.kernel, window.dilation, strict=True)
+        ),
+    )
+    is_spread = any(s > 1 for s in window.stride)
+    places = tuple(slice(0, (o - 1) * s + 1, s) for o, s in zip(window.out, window.stride, strict=True))
     args = {
         **call.args,
-        "input": grad,
+        "input": TensorSpec.contiguous(spread, grad.dtype, grad.device) if is_spread else grad,
+        "stride": (1,) * conv.rank,
         "weight": TensorSpec.contiguous(sizes, weight.dtype, weight.device),
         "padding": tuple(
             (k - 1) * d - p for k, d, p in zip(window.kernel, window.dilation, window.padding, strict=True)
@@ -317,64 +386,20 @@ def _backward_by_gathering(call: StructuredCall, conv: Convolution) -> Any:
         "transposed": False,
     }
     forward = convolution(call._replace(args=args)).into
+    by_taps = functools.cache(lambda: _backward_by_taps(call, conv, can_gather=False).into)
     backwards = (slice(None),) * 3 + (slice(None, None, -1),) * conv.rank
 
     def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        if not np.isfinite(weight).all():  # it would meet the border's zeros
+            by_taps()(out, grad, weight, bias)
+            return
+        if is_spread:
+            grad, dense = np.zeros(spread, grad.dtype), grad
+            grad[:, :, *places] = dense
         reversed_taps = weight.reshape(conv.groups, *each, *window.kernel)[backwards].swapaxes(1, 2)
         forward(out, grad, np.ascontiguousarray(reversed_taps).reshape(sizes), bias)
 
     return into
-
-
-def backward_weight(call: StructuredCall) -> PlannedKernel:
-    """The columns by the gradient, summed over the blocks in float64."""
-    grad, input = call.args["grad_output"], call.args["input"]
-    conv = Convolution(call, input.sizes, call.outputs[0].sizes, grad.sizes)
-    if conv.is_empty:
-        return PlannedKernel(_zero)
-    if conv.by_rows and convolution_rows.sums_by_rows(conv.channels, conv.outputs, conv.window):
-        chosen("rows of the image", "{} channels and {} outputs are few", conv.channels, conv.outputs)
-        return PlannedKernel(quietly(convolution_rows.backward_weight(*conv.by_rows, TOTALS)))
-    wide = np.dtype(np.float64) if conv.dtype == np.float32 else conv.dtype
-
-    chosen("columns", "the windows of {} elements are laid out as the columns of a product", conv.depth)
-    # The larger matrix first: the other way round the BLAS takes up to 1.5 times as long.
-    is_turned = conv.depth >= conv.outputs // conv.groups
-    sizes = (conv.groups, conv.outputs // conv.groups, conv.depth)
-    kept = (sizes[0], sizes[2], sizes[1]) if is_turned else sizes
-
-    def summed(grad: Any, input: Any, of_columns: Callable[[Array, Part], Array]) -> Array:
-        totals = np.zeros((len(shares), *kept), wide)
-
-        def some(first: int, last: int, room: Array | None) -> None:
-            for share in range(first, last):
-                for batch in shares[share]:
-                    padded = conv.pad(at(input, batch[0].images))
-                    for part in batch:
-                        rows = conv.spread(grad, part)
-                        columns = of_columns(conv.columns(padded, part, room), part)
-                        some = at(totals[share], part.groups)
-                        factors = (columns, rows) if is_turned else (rows, columns)
-                        some += conv.multiply(factors[0], factors[1].swapaxes(1, 2))
-
-        conv.over(len(shares), some)
-        total: Array = totals[0]
-        for more in totals[1:]:
-            total += more
-        return total
-
-    def into(out: Any, grad: Any, input: Any) -> None:
-        total = summed(grad, input, lambda columns, part: columns)
-        if conv.has_runs and not conv.is_dense and not np.isfinite(total).all():
-            total = summed(grad, input, conv.without_gaps)
-        total = total.swapaxes(1, 2) if is_turned else total
-        np.copyto(out, total.reshape(out.shape), casting="unsafe")
-
-    count = len(conv.batches)
-    most = max(1, min(TOTALS, TOTAL_BYTES // (conv.depth * conv.outputs * wide.itemsize)))
-    step = -(-count // most)
-    shares = [conv.batches[i : i + step] for i in range(0, count, step)]
-    return PlannedKernel(quietly(into))
 
 
 def backward_both(call: StructuredCall) -> PlannedKernel:

@@ -239,6 +239,14 @@ def has_rows(images: int, window: Window) -> bool:
     return taps % 2 == 1 and 2 * left == (taps - 1) * step and left < window.spatial[1] and above < rows
 
 
+def turned(window: Window) -> Window:
+    """The window of the convolution that gives the gradient of the input from that of the result, with strides of 1."""
+    padding = tuple(
+        (k - 1) * d - p for k, d, p in zip(window.kernel, window.dilation, window.padding, strict=True)
+    )
+    return window._replace(spatial=window.out, padding=padding, out=window.spatial)
+
+
 def sums_by_rows(channels: int, outputs: int, window: Window) -> bool:
     """Whether the weight's gradient is to be summed up from products of rows, too."""
     return window.spatial[1] < WIDE and outputs * channels * math.prod(window.kernel) <= MOST_OF_WEIGHT

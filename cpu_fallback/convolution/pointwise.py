@@ -1,0 +1,82 @@
+"""Convolutions whose kernel has one element and a stride of 1: images are the factors of products, without a copy.
+
+Images of one position are the rows of one matrix, as a linear layer has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.iterator.parallel import parallel_for
+from ..plain_numpy import np
+
+FEW_IMAGES = 16
+"""Up to so many products are added in their own dtype: the BLAS adds more terms so within each."""
+PRODUCT_BYTES = 16 << 20
+"""What the products of all images take at most, before they are added."""
+LEAST_PART = 1 << 22
+"""Multiplications of a thread's part."""
+
+Array = np.ndarray[Any, Any]
+
+
+def multiply(n: int, groups: int, positions: int, dtype: np.dtype[Any]) -> Callable[..., None]:
+    """Matrices (groups, outputs, channels) by images (n, groups * channels, positions).
+
+    The returned ``into(out, images, matrices, bias)`` serves the convolution, and the gradient of its input by the
+    matrices transposed. All arrays but the matrices have C order and the dtype.
+    """
+    shape = (n, groups, -1, positions)
+    as_rows = groups == positions == 1
+
+    def into(out: Array, images: Array, matrices: Array, bias: Array | None = None) -> None:
+        images = np.ascontiguousarray(images, dtype)
+        if as_rows:
+            np.matmul(images.reshape(n, -1), matrices[0].T, out=out.reshape(n, -1))
+        else:
+            np.matmul(matrices, images.reshape(shape), out=out.reshape(shape))
+        if bias is not None:
+            out += bias.reshape(-1, *(1,) * (out.ndim - 2))
+
+    return into
+
+
+def is_summed_by_image(n: int, groups: int, outputs: int, channels: int, positions: int, size: int) -> bool:
+    """Whether a product for each image is cheaper than bringing the positions of all images side by side."""
+    if n == 1 or groups == positions == 1:
+        return True
+    weight = outputs * channels // groups
+    return weight <= positions * (outputs + channels) and n * weight * size <= PRODUCT_BYTES
+
+
+def weight_gradient(n: int, groups: int, positions: int, dtype: np.dtype[Any]) -> Callable[..., None]:
+    """``into(out, grad, images)``: gradients (outputs, positions) by images (positions, channels), summed over images.
+
+    The result has C order and the dtype.
+    """
+    shape = (n, groups, -1, positions)
+    as_rows = groups == positions == 1
+
+    def into(out: Array, grad: Array, images: Array) -> None:
+        grad, images = np.ascontiguousarray(grad, dtype), np.ascontiguousarray(images, dtype)
+        if as_rows:
+            np.matmul(grad.reshape(n, -1).T, images.reshape(n, -1), out=out.reshape(len(out), -1))
+            return
+        left, right = grad.reshape(shape), images.reshape(shape).swapaxes(2, 3)
+        sizes = (groups, left.shape[2], right.shape[3])
+        if n == 1:
+            np.matmul(left[0], right[0], out=out.reshape(sizes))
+            return
+        products = np.empty((n, *sizes), dtype)
+
+        def some(first: int, last: int) -> None:
+            np.matmul(left[first:last], right[first:last], out=products[first:last])
+
+        parallel_for(0, n, max(1, LEAST_PART // (positions * out.size)), some)
+        if n <= FEW_IMAGES or dtype != np.float32:
+            np.add.reduce(products, axis=0, out=out.reshape(sizes))
+        else:
+            out.reshape(sizes)[...] = np.add.reduce(products, axis=0, dtype=np.float64)
+
+    return into

@@ -1,0 +1,148 @@
+"""Depthwise convolutions of small planes: each channel is a product with the matrix of its taps.
+
+The matrix (elements of a plane, positions) has a channel's taps where a window meets an element, and zeros elsewhere:
+few multiplications, many of them by zero, in the place of many short rows. The gradient of the input is a product with
+its transpose; that of the weight is the product of both planes, whose elements of one tap are added up by a product
+with ones. A zero times an infinite element is NaN: results that are not finite are for `is_finite` to find.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.structured.choices import chosen
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall
+from ...runtime.float_errors import quietly
+from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
+from ..windows import Window
+from .columns import Convolution
+
+MOST_ELEMENTS = 1 << 10
+"""Of a channel's matrix, up to which a product with it takes less time than its taps one by one."""
+MOST_BYTES = 4 << 20
+"""All channels' matrices, which are made anew by each call."""
+
+Array = np.ndarray[Any, Any]
+
+
+def is_small(channels: int, window: Window, dtype: np.dtype[Any]) -> bool:
+    """Whether the matrices of so many channels are small."""
+    elements = math.prod(window.spatial) * math.prod(window.out)
+    return 0 < elements <= MOST_ELEMENTS and channels * elements * dtype.itemsize <= MOST_BYTES
+
+
+@functools.cache
+def tap_table(window: Window) -> Array:
+    """Which tap each element (row) is met by at each position (column); the number of taps where by none."""
+    flat = np.zeros((1, 1), np.int64)
+    there = np.ones((1, 1), np.bool_)
+    for n, kernel, stride, padding, dilation, out in zip(*window, strict=True):
+        distance = np.arange(n)[:, None] + padding - np.arange(out) * stride
+        tap, rest = np.divmod(distance, dilation)
+        met = (rest == 0) & (tap >= 0) & (tap < kernel)
+        sizes = (len(flat) * n, flat.shape[1] * out)
+        flat = (flat[:, None, :, None] * kernel + np.where(met, tap, 0)[:, None]).reshape(sizes)
+        there = (there[:, None, :, None] & met[:, None]).reshape(sizes)
+    return np.where(there, flat, math.prod(window.kernel))
+
+
+@functools.cache
+def tap_sums(window: Window, dtype: np.dtype[Any]) -> Array:
+    """Ones (elements and positions, taps) where a tap is."""
+    table = tap_table(window).reshape(-1, 1)
+    return (table == np.arange(math.prod(window.kernel))).astype(dtype)
+
+
+def is_finite(array: Array) -> bool:
+    """Whether no element is infinite or NaN; also False where their squares add up to more than there is."""
+    return math.isfinite(np.vdot(array, array))
+
+
+def _matrices(window: Window, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
+    """From a weight (channels, 1, *kernel) to matrices (channels, elements, positions)."""
+    table, taps = tap_table(window), math.prod(window.kernel)
+
+    def matrices(weight: Array) -> Array:
+        line = np.zeros((len(weight), taps + 1), dtype)
+        line[:, :taps] = weight.reshape(-1, taps)
+        return line.take(table, axis=1)
+
+    return matrices
+
+
+def forward(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:
+    """``into(out, input, weight, bias)`` for results in C order; False if a result is not finite."""
+    matrices = _matrices(window, dtype)
+
+    def into(out: Array, input: Array, weight: Array, bias: Array | None = None) -> bool:
+        planes = np.ascontiguousarray(input, dtype).reshape(n, channels, -1).swapaxes(0, 1)
+        np.matmul(planes, matrices(weight), out=out.reshape(n, channels, -1).swapaxes(0, 1))
+        if bias is not None:
+            out += bias.reshape(-1, *(1,) * (out.ndim - 2))
+        return is_finite(out)
+
+    return into
+
+
+def backward_input(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:
+    """``into(out, grad, weight, bias)`` for results in C order; False if a result is not finite."""
+    matrices = _matrices(window, dtype)
+
+    def into(out: Array, grad: Array, weight: Array, bias: Array | None = None) -> bool:
+        planes = np.ascontiguousarray(grad, dtype).reshape(n, channels, -1).swapaxes(0, 1)
+        target = out.reshape(n, channels, -1).swapaxes(0, 1)
+        np.matmul(planes, matrices(weight).swapaxes(1, 2), out=target)
+        if bias is not None:
+            out += bias.reshape(-1, *(1,) * (out.ndim - 2))
+        return is_finite(out)
+
+    return into
+
+
+def backward_weight(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:
+    """``into(out, grad, input)`` for results in C order; False if a result is not finite."""
+    sums = tap_sums(window, dtype)
+
+    def into(out: Array, grad: Array, input: Array) -> bool:
+        elements = np.ascontiguousarray(input, dtype).reshape(n, channels, -1).transpose(1, 2, 0)
+        positions = np.ascontiguousarray(grad, dtype).reshape(n, channels, -1).swapaxes(0, 1)
+        met = np.matmul(elements, positions)
+        np.matmul(met.reshape(channels, -1), sums, out=out.reshape(channels, -1))
+        return is_finite(out)
+
+    return into
+
+
+def applies(conv: Convolution, spec: TensorSpec) -> bool:
+    """Whether each channel is a group of its own, of planes that are small."""
+    return (
+        1 < conv.groups == conv.channels == conv.outputs
+        and conv.multiply is np.matmul
+        and spec.np_dtype == conv.dtype
+        and spec.is_contiguous
+        and not conv.window.is_pointwise
+        and is_small(conv.channels, conv.window, conv.dtype)
+    )
+
+
+def planned(
+    call: StructuredCall,
+    conv: Convolution,
+    kernel: Callable[..., Callable[..., bool]],
+    general: Callable[[StructuredCall, Convolution], PlannedKernel],
+) -> PlannedKernel:
+    """A depthwise convolution of small planes, and in general where its result is not finite."""
+    why = "there is a group for each of {} channels, whose planes have {} elements"
+    chosen("matrices of taps", why, conv.channels, math.prod(conv.window.spatial))
+    by_planes = quietly(kernel(conv.n, conv.channels, conv.window, conv.dtype))
+    otherwise = functools.cache(lambda: general(call, conv).into)
+
+    def into(out: Any, *args: Any) -> None:
+        if not by_planes(out, *args):
+            otherwise()(out, *args)
+
+    return PlannedKernel(into)

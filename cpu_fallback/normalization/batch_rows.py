@@ -1,0 +1,143 @@
+"""batch_norm of contiguous tensors of one block: the lines of samples and channels at once.
+
+No block is looked up.
+Sums are those of `channel_norm`: BLAS's along a line, and float64 across lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
+from ..workspace import borrow, give_back
+from .moments import CHUNK, ones, row_dots
+from .small_norm import without_spread
+
+MOST = 1 << 18
+"""Elements up to which one thread does it all, and what is written stays in the cache for the next pass."""
+
+Array = np.ndarray[Any, Any]
+
+
+def are_rows(*specs: TensorSpec | None) -> bool:
+    """Whether all tensors are contiguous, of one dtype that is computed in, and small enough."""
+    first = next(spec for spec in specs if spec is not None)
+    return (
+        first.dtype.name in ("float32", "float64")
+        and 0 < first.numel <= MOST
+        and math.prod(first.sizes[2:]) <= CHUNK
+        and all(spec is None or (spec.is_contiguous and spec.dtype is first.dtype) for spec in specs)
+    )
+
+
+class ChannelRows:
+    """The lines (samples, channels, positions) of contiguous tensors of these sizes."""
+
+    def __init__(self, spec: TensorSpec) -> None:
+        n, c, *spatial = spec.sizes
+        self.lines = (n, c, math.prod(spatial))
+        self.rows = (n * c, self.lines[2])
+        self.count = n * self.lines[2]
+        self.dtype = spec.np_dtype
+        self.units = ones(self.lines[2], self.dtype)
+        self.nbytes = spec.numel * self.dtype.itemsize
+
+    def sums(self, rows: Array, other: Array | None = None) -> Array:
+        """Of each channel, times those of `other` if given, in float64."""
+        return row_dots(rows, self.units if other is None else other).reshape(self.lines[:2]).sum(0)
+
+    def column(self, values: Array) -> Array:
+        """A value for each channel, to broadcast with the lines."""
+        return values.astype(self.dtype, copy=False).reshape(-1, 1)
+
+
+def batch_norm(spec: TensorSpec, general: Callable[..., None]) -> Callable[..., None]:
+    """The kernel of `channel_norm.batch_norm` in training; `general` does what is not finite in this dtype."""
+    view = ChannelRows(spec)
+    count = view.count
+    bessel = count / (count - 1) if count > 1 else math.inf
+
+    def into(
+        out: Array,
+        save_mean: Array,
+        save_invstd: Array,
+        x: Array,
+        weight: Array | None,
+        bias: Array | None,
+        running_mean: Array | None,
+        running_var: Array | None,
+        momentum: float,
+        eps: float,
+    ) -> None:
+        rows, made = x.reshape(view.rows), out.reshape(view.lines)
+        mean = view.sums(rows)
+        mean /= count
+        pivot = mean.astype(view.dtype)
+        np.subtract(x.reshape(view.lines), pivot[:, None], made)
+        flat = made.reshape(view.rows)
+        variance = view.sums(flat, flat)
+        if not math.isfinite(variance.sum()):
+            general(out, save_mean, save_invstd, x, weight, bias, running_mean, running_var, momentum, eps)
+            return
+        left = mean - pivot
+        variance -= count * left * left
+        np.maximum(variance, 0, out=variance)
+        variance /= count
+        invstd = without_spread(1 / np.sqrt(variance + eps), eps)
+        save_mean[...] = mean.reshape(save_mean.shape)
+        save_invstd[...] = invstd.reshape(save_invstd.shape)
+        if running_mean is not None and running_var is not None:
+            variance *= bessel
+            for running, new in ((running_mean, mean), (running_var, variance)):
+                old = running.astype(np.float64)
+                old *= 1 - momentum
+                old += momentum * new.reshape(old.shape)
+                running[...] = old
+        made *= view.column(invstd if weight is None else invstd * weight.reshape(-1))
+        if bias is not None:
+            made += view.column(bias)
+
+    return into
+
+
+def batch_norm_backward(spec: TensorSpec) -> Callable[..., None]:
+    """The kernel of `channel_norm.batch_norm_backward` in training."""
+    view = ChannelRows(spec)
+    count = view.count
+
+    def into(
+        to: Array | None,
+        to_weight: Array | None,
+        to_bias: Array | None,
+        grad: Array,
+        x: Array,
+        mean: Array,
+        invstd: Array,
+        weight: Array | None,
+        eps: float,
+    ) -> None:
+        g, invstd = grad.reshape(view.rows), invstd.reshape(-1).astype(np.float64)
+        room = borrow(view.nbytes)
+        gaps: Array = np.ndarray(view.lines, view.dtype, room)
+        np.subtract(x.reshape(view.lines), view.column(mean), gaps)
+        plain, scaled = view.sums(g), view.sums(g, gaps.reshape(view.rows))
+        scaled *= invstd
+        if to_weight is not None:
+            to_weight[...] = scaled.reshape(to_weight.shape)
+        if to_bias is not None:
+            to_bias[...] = plain.reshape(to_bias.shape)
+        if to is not None:
+            scaled *= invstd
+            scaled /= count
+            plain /= count
+            gaps *= view.column(scaled)
+            made = to.reshape(view.lines)
+            np.subtract(grad.reshape(view.lines), gaps, made)
+            made -= view.column(plain)
+            made *= view.column(invstd if weight is None else invstd * weight.reshape(-1))
+        give_back(room)
+
+    return into
