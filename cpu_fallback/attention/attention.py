@@ -2,36 +2,53 @@
 
 A block has all keys that it sees, so that its softmax is exact in one pass: Rabe and Staats, "Self-attention does not
 need O(n^2) memory", 2021, with blocks of queries alone. Memory grows with the keys, not with keys times queries.
+Threads share the blocks, in backward the heads. Blocks follow from the sizes alone, and so do the results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
+from ..normalization.moments import CHUNK, ones, row_dots
 from ..plain_numpy import np
 from ..widen import compute_np
+from ..workspace import borrow, give_back
 
-SCORES = 1 << 18
+Array = np.ndarray[Any, Any]
+
+SCORES = 1 << 17
 """How many scores a block has: with the block's other arrays they stay in the second-level cache."""
 LEAST_QUERIES = 16
 """A block has at least so many queries, of long keys too: products of fewer rows are bound by reading the keys."""
+CAUSAL_QUERIES = 64
+"""Queries of a block, at most, where each sees only the keys up to its own place: those beyond are left out."""
+KEYS = 1 << 18
+"""Elements of keys and values that the heads of a block read together, at most."""
+GRAIN = 1 << 16
+"""Scores that a thread takes at least."""
+UNSHIFTED = 32.0
+"""Scores no larger than that need no maximum subtracted: exp of them, times any usual value, is far from both ends of
+float32. The lengths of queries and keys bound their products."""
 
 
 class Block(NamedTuple):
-    """Sets of keys (one for each batch and key head), queries of each of their heads, and how many keys these see."""
+    """Batches, key heads (each read by `group` heads), queries of each of these, and how many keys they see."""
 
-    sets: slice
+    batches: slice
+    heads: slice
     queries: slice
     keys: int
 
 
 class Attention:
-    """The geometry of a call. Sets of keys are numbered over (batch, key head), each read by `group` heads."""
+    """The geometry of a call. Arrays are views (batch, key heads, group, length, ...)."""
 
     def __init__(self, call: StructuredCall) -> None:
         query, key, value = (call.args[name] for name in ("query", "key", "value"))
@@ -39,110 +56,172 @@ class Attention:
         self.batch, self.heads, self.length_q, self.width = query.sizes
         self.heads_k, self.length_k, self.width_v = key.sizes[1], key.sizes[2], value.sizes[3]
         self.group = self.heads // self.heads_k if self.heads_k else 1
-        self.sets = self.batch * self.heads_k
         self.is_causal: bool = call.extra["is_causal"]
         self.dtype = compute_np(query.dtype)
         self.mask_is_bool = mask is not None and mask.dtype.name == "bool"
+        self.is_added = mask is not None and not self.mask_is_bool
+        self.is_empty = 0 in (self.batch, self.heads_k, self.length_q, self.length_k)
+        self.sets: list[list[Block]] = [] if self.is_empty else self._sets()
+        self.blocks = [block for blocks in self.sets for block in blocks]
+        step = self.queries_of_block
+        self.beyond = np.arange(step) > np.arange(step)[:, None] if self.is_causal else None
 
-    def blocks(self) -> Iterator[Block]:
-        """The blocks of a pass, queries of one set in order."""
-        row = max(self.group * self.length_k, 1)
-        whole = row * self.length_q
-        if whole <= SCORES:
-            step = max(SCORES // max(whole, 1), 1)
-            for at in range(0, self.sets, step):
-                yield self._block(slice(at, min(at + step, self.sets)), 0, self.length_q)
-            return
-        step = max(SCORES // row, LEAST_QUERIES)
-        for at in range(self.sets):
-            for start in range(0, self.length_q, step):
-                yield self._block(slice(at, at + 1), start, min(start + step, self.length_q))
+    def _sets(self) -> list[list[Block]]:
+        """The blocks of each set of batches and heads, the last queries first: they see the most keys."""
+        row = self.group * self.length_k
+        step = min(self.length_q, max(SCORES // row, LEAST_QUERIES))
+        if self.is_causal:
+            step = min(step, max(CAUSAL_QUERIES, LEAST_QUERIES))
+        self.queries_of_block = step
+        together = min(SCORES // (row * step), KEYS // max(self.length_k * (self.width + self.width_v), 1))
+        batches, heads = max(together // self.heads_k, 1), min(max(together, 1), self.heads_k)
+        starts = reversed(range(0, self.length_q, step))
+        queries = [slice(start, min(start + step, self.length_q)) for start in starts]
+        return [
+            [
+                Block(
+                    slice(b, min(b + batches, self.batch)),
+                    slice(h, min(h + heads, self.heads_k)),
+                    each,
+                    min(self.length_k, each.stop) if self.is_causal else self.length_k,
+                )
+                for each in queries
+            ]
+            for b in range(0, self.batch, batches)
+            for h in range(0, self.heads_k, heads)
+        ]
 
-    def _block(self, sets: slice, start: int, stop: int) -> Block:
-        return Block(sets, slice(start, stop), min(self.length_k, stop) if self.is_causal else self.length_k)
+    queries_of_block = 0
 
-    def of_queries(self, array: Any) -> Any:
-        """(B, H, L, ...) as (sets, group, L, ...)."""
-        return array.reshape(self.sets, self.group, *array.shape[2:])
+    def scores_of(self, block: Block) -> int:
+        """How many scores a block has."""
+        heads = (block.batches.stop - block.batches.start) * (block.heads.stop - block.heads.start)
+        queries = block.queries.stop - block.queries.start
+        return int(heads * self.group * queries * block.keys)
 
-    def of_keys(self, array: Any) -> Any:
-        """(B, G, S, ...) as (sets, 1, S, ...)."""
-        return array.reshape(self.sets, 1, *array.shape[2:])
+    def share(self, count: int, blocks_each: int, run: Callable[[int, int], None]) -> None:
+        """Call `run` over ranges of sets or blocks, on several threads where there is enough to do."""
+        parallel_for(0, count, max(1, GRAIN // max(self.scores_of(self.blocks[0]) * blocks_each, 1)), run)
 
-    def widened(self, array: Any) -> Any:
-        """The array in the dtype of computing."""
-        return array.astype(self.dtype, copy=False)
+    def of_queries(self, array: Array) -> Array:
+        """(B, H, L, ...) as (B, key heads, group, L, ...)."""
+        return array.reshape(self.batch, self.heads_k, self.group, *array.shape[2:])
+
+    def operand(self, array: Array) -> Array:
+        """The array as products take it: in the dtype of computing, rows without gaps in themselves."""
+        array = array.astype(self.dtype, copy=False)
+        down, across = array.strides[-2:]
+        ready = across == array.itemsize and down >= array.shape[-1] * across
+        return array if ready else np.ascontiguousarray(array)
+
+    def of_keys(self, array: Array) -> Array:
+        """(B, G, S, ...) as (B, G, 1, S, ...)."""
+        return self.operand(array)[:, :, None]
 
     def of_mask(self, mask: Any) -> Any:
-        """The mask as a view (B, key heads, group, L, S); None without one."""
+        """The mask as a view (B, key heads, group, L, S), of bools what is left out; None without one."""
         if mask is None:
             return None
+        mask = np.logical_not(mask) if self.mask_is_bool else mask.astype(self.dtype, copy=False)
         full = np.broadcast_to(mask, (self.batch, self.heads, self.length_q, self.length_k))
         return full.reshape(self.batch, self.heads_k, self.group, self.length_q, self.length_k)
 
-    def scores(self, q: Any, k: Any, mask: Any, block: Block, scale: float) -> Any:
-        """scale * q . k and the mask, for a block: (sets, group, queries, keys)."""
-        made = np.matmul(q[block.sets, :, block.queries], k[block.sets, :, : block.keys].swapaxes(-1, -2))
-        made *= self.dtype.type(scale)
+    def scores(self, q: Array, k: Array, mask: Any, block: Block, room: Array) -> Array:
+        """Scaled q . k and the mask, for a block: (batches, key heads, group, queries, keys), in `room`."""
+        queries = q[block.batches, block.heads, :, block.queries]
+        keys = k[block.batches, block.heads, :, : block.keys]
+        shape = (*queries.shape[:-1], block.keys)
+        made = np.matmul(queries, keys.swapaxes(-1, -2), room[: math.prod(shape)].reshape(shape))
         if mask is not None:
-            numbers = np.arange(block.sets.start, block.sets.stop)
-            given = mask[:, :, :, block.queries, : block.keys][
-                numbers // self.heads_k, numbers % self.heads_k
-            ]
+            given = mask[block.batches, block.heads, :, block.queries, : block.keys]
             if self.mask_is_bool:
-                np.putmask(made, ~given, -np.inf)
+                np.copyto(made, -np.inf, where=given)
             else:
-                made += given.astype(self.dtype, copy=False)
-        if self.is_causal:
-            queries = np.arange(block.queries.start, block.queries.stop)
-            np.copyto(made, -np.inf, where=np.arange(block.keys) > queries[:, None])
+                made += given
+        if self.beyond is not None:
+            start, rows = block.queries.start, shape[-2]
+            if start < block.keys:
+                np.copyto(made[..., start:], -np.inf, where=self.beyond[:rows, : block.keys - start])
         return made
+
+    def room(self, count: int) -> tuple[Array, list[Array]]:
+        """What was borrowed, and `count` arrays in it that have an element for each score of a block."""
+        size = max(map(self.scores_of, self.blocks))
+        borrowed = borrow(count * size * self.dtype.itemsize)
+        flat = borrowed[: count * size * self.dtype.itemsize].view(self.dtype)
+        return borrowed, [flat[i * size : (i + 1) * size] for i in range(count)]
+
+    def tell(self) -> None:
+        """Note how the blocks were cut."""
+        step, row = self.queries_of_block, self.group * self.length_k
+        if step == self.length_q:
+            why = "a set of {} keys has {} scores, and a block up to {}"
+            chosen("several heads in a block", why, self.length_k, step * row, SCORES)
+        else:
+            why = "each of {} queries has {} scores, and a block of {} queries up to {}"
+            chosen("queries in blocks", why, self.length_q, row, step, SCORES)
+
+
+def is_bounded(q: Array, k: Array) -> bool:
+    """Whether no product of a query and a key is beyond `UNSHIFTED`; with NaN or infinities none is said to be."""
+    longest = np.vecdot(q, q).max() * np.vecdot(k, k).max() if q.shape[-1] else 0
+    return bool(longest <= UNSHIFTED**2)
 
 
 def attention(call: StructuredCall) -> PlannedKernel:
     """softmax(scale * query @ key^T + mask) @ value, and the logarithm of each row's sum."""
     how = Attention(call)
-    whole = max(how.group * how.length_k, 1) * how.length_q
-    if whole <= SCORES:
-        chosen("several heads in a block", "the {} scores of a set of keys are at most {}", whole, SCORES)
-    else:
-        chosen("queries in blocks", "the {} scores of a set of keys are more than {}", whole, SCORES)
-    same = call.outputs[0].np_dtype == how.dtype
+    if how.is_empty:
+        chosen("nothing", "there are no scores")
 
-    def into(out: Any, logsumexp: Any, query: Any, key: Any, value: Any, mask: Any, scale: float) -> None:
-        if 0 in (how.sets, how.length_q, how.length_k):
+        def zero(out: Any, logsumexp: Any, *_: Any) -> None:
             out.fill(0)
             logsumexp.fill(0)
-            return
-        q, k, v = (
-            how.of_queries(how.widened(query)),
-            how.of_keys(how.widened(key)),
-            how.of_keys(how.widened(value)),
-        )
+
+        return PlannedKernel(zero)
+    how.tell()
+    same = call.outputs[0].np_dtype == how.dtype
+    units = ones(how.length_k, how.dtype)
+
+    def sums(weights: Array) -> Array:
+        if how.length_k <= CHUNK:
+            made: Array = np.vecdot(weights, units[: weights.shape[-1]])[..., None]
+            return made
+        lines = weights.reshape(-1, weights.shape[-1])
+        return row_dots(lines, units).astype(how.dtype).reshape(*weights.shape[:-1], 1)
+
+    def into(out: Any, logsumexp: Any, query: Any, key: Any, value: Any, mask: Any, scale: float) -> None:
+        q = how.of_queries(np.multiply(query.astype(how.dtype, copy=False), how.dtype.type(scale), order="C"))
+        k, v = how.of_keys(key), how.of_keys(value)
         given = how.of_mask(mask)
-        target = (
-            how.of_queries(out)
-            if out.flags.c_contiguous and same
-            else np.empty((*q.shape[:3], how.width_v), how.dtype)
-        )
-        rows = how.of_queries(logsumexp)
-        for block in how.blocks():
-            at = (block.sets, slice(None), block.queries)
-            weights = how.scores(q, k, given, block, scale)
-            top = weights.max(-1, keepdims=True)
-            # A row that sees nothing is relative to 0, so that its weights are 0.
-            np.copyto(top, 0, where=np.isneginf(top))
-            weights -= top
-            np.exp(weights, weights)
-            total = weights.sum(-1, keepdims=True)
-            empty = total == 0
-            np.copyto(total, 1, where=empty)
-            np.divide(np.matmul(weights, v[block.sets, :, : block.keys]), total, out=target[at])
-            top += np.log(total)
-            np.copyto(top, 0, where=empty)
-            rows[at] = top[..., 0]
-        if not np.shares_memory(target, out):
-            np.copyto(out, target.reshape(out.shape), casting="unsafe")
+        target, rows = how.of_queries(out), how.of_queries(logsumexp)
+        is_shifted = how.is_added or not is_bounded(q, k)
+
+        def some(first: int, last: int) -> None:
+            borrowed, (room,) = how.room(1)
+            for block in how.blocks[first:last]:
+                at = (block.batches, block.heads, slice(None), block.queries)
+                weights = how.scores(q, k, given, block, room)
+                if is_shifted:
+                    top = weights.max(-1, keepdims=True)
+                    # A row that sees nothing is relative to 0, so that its weights are 0.
+                    np.copyto(top, 0, where=np.isneginf(top))
+                    weights -= top
+                np.exp(weights, weights)
+                total = sums(weights)
+                empty = total == 0
+                np.copyto(total, 1, where=empty)
+                values = v[block.batches, block.heads, :, : block.keys]
+                made = np.matmul(weights, values, target[at]) if same else np.matmul(weights, values)
+                np.divide(made, total, target[at], casting="unsafe")
+                np.log(total, total)
+                if is_shifted:
+                    total += top
+                    np.copyto(total, 0, where=empty)
+                rows[at] = total[..., 0]
+            give_back(borrowed)
+
+        how.share(len(how.blocks), 1, some)
 
     return PlannedKernel(quietly(into))
 
@@ -153,6 +232,14 @@ def attention_backward(call: StructuredCall) -> PlannedKernel:
     The heads that read one set of keys are added in order.
     """
     how = Attention(call)
+    if how.is_empty:
+
+        def zero(grad_query: Any, grad_key: Any, grad_value: Any, *_: Any) -> None:
+            for made in (grad_query, grad_key, grad_value):
+                made.fill(0)
+
+        return PlannedKernel(zero)
+    same = call.outputs[0].np_dtype == how.dtype
 
     def into(
         grad_query: Any,
@@ -167,32 +254,52 @@ def attention_backward(call: StructuredCall) -> PlannedKernel:
         mask: Any,
         scale: float,
     ) -> None:
-        if 0 in (how.sets, how.length_q, how.length_k):
-            for made in (grad_query, grad_key, grad_value):
-                made.fill(0)
-            return
-        q, g, o = (how.of_queries(how.widened(a)) for a in (query, grad, out))
-        k, v = how.of_keys(how.widened(key)), how.of_keys(how.widened(value))
+        factor = how.dtype.type(scale)
+        q = how.of_queries(np.multiply(query.astype(how.dtype, copy=False), factor, order="C"))
+        g, o = (how.of_queries(how.operand(a)) for a in (grad, out))
+        k, v = how.of_keys(key), how.of_keys(value)
         given, rows = how.of_mask(mask), how.of_queries(logsumexp)
-        delta = np.einsum("ngld,ngld->ngl", g, o)
-        of_q = np.empty(q.shape, how.dtype)
-        of_k = np.zeros((how.sets, how.length_k, how.width), how.dtype)
-        of_v = np.zeros((how.sets, how.length_k, how.width_v), how.dtype)
-        for block in how.blocks():
-            at, keys = (block.sets, slice(None), block.queries), (block.sets, slice(None), slice(block.keys))
-            weights = how.scores(q, k, given, block, scale)
-            weights -= rows[at][..., None]
-            np.exp(weights, weights)
-            seen = (block.sets, slice(block.keys))
-            of_v[seen] += np.matmul(weights.swapaxes(-1, -2), g[at]).sum(1)
-            changes = np.matmul(g[at], v[keys].swapaxes(-1, -2))
-            changes -= delta[at][..., None]
-            changes *= weights
-            changes *= how.dtype.type(scale)
-            np.matmul(changes, k[keys], out=of_q[at])
-            of_k[seen] += np.matmul(changes.swapaxes(-1, -2), q[at]).sum(1)
-        for made, wide in ((grad_query, of_q), (grad_key, of_k), (grad_value, of_v)):
-            np.copyto(made, wide.reshape(made.shape), casting="unsafe")
+        delta = np.vecdot(g, o)[..., None]
+        of_q, of_k, of_v = (
+            made if same else np.empty(made.shape, how.dtype) for made in (grad_query, grad_key, grad_value)
+        )
+        to_q = how.of_queries(of_q)
+
+        def add(to: Array, block: Block, is_first: bool, left: Array, right: Array) -> None:
+            """Add left^T @ right of each head of the group to the block's keys."""
+            target = to[block.batches, block.heads]
+            left = left.swapaxes(-1, -2)
+            if is_first and how.group == 1 and block.keys == how.length_k:
+                np.matmul(left[:, :, 0], right[:, :, 0], target)
+                return
+            if is_first:
+                target[...] = 0
+            target[:, :, : block.keys] += np.matmul(left, right).sum(2)
+
+        def some(first: int, last: int) -> None:
+            borrowed, (room, other) = how.room(2)
+            for blocks in how.sets[first:last]:
+                for block in blocks:
+                    at = (block.batches, block.heads, slice(None), block.queries)
+                    keys = (block.batches, block.heads, slice(None), slice(block.keys))
+                    is_first = block is blocks[0]
+                    weights = how.scores(q, k, given, block, room)
+                    weights -= rows[at][..., None]
+                    np.exp(weights, weights)
+                    add(of_v, block, is_first, weights, g[at])
+                    changes = other[: weights.size].reshape(weights.shape)
+                    np.matmul(g[at], v[keys].swapaxes(-1, -2), changes)
+                    changes -= delta[at]
+                    changes *= weights
+                    np.matmul(changes, k[keys], to_q[at])
+                    to_q[at] *= factor
+                    add(of_k, block, is_first, changes, q[at])
+            give_back(borrowed)
+
+        how.share(len(how.sets), len(how.sets[0]), some)
+        if not same:
+            for made, wide in ((grad_query, of_q), (grad_key, of_k), (grad_value, of_v)):
+                np.copyto(made, wide, casting="unsafe")
 
     return PlannedKernel(quietly(into))
 

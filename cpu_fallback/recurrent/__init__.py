@@ -1,1 +1,1 @@
-"""Steps of LSTM and GRU."""
+"""Steps of LSTM and GRU, and whole recurrent layers."""

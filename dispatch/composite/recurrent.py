@@ -1,7 +1,8 @@
 """Recurrent layers and their cells, as ATen composes them without a library (ATen/native/RNN.cpp).
 
 The input's share of the gates is one product for the whole sequence, with both biases in it where they are only added;
-what is left of a step is a product of the hidden state and a fused kernel.
+what is left of a step is a product of the hidden state and a fused kernel. On the CPU a layer of whole sequences is one
+operator, `_fused_rnn_layer`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...runtime.device import CPU
+from ...runtime.grad_mode import is_grad_enabled
+from ...runtime.scalar_type import float32, float64
+from ..autograd.tangents import tangents_of
 from ..generated import functions as ops
 
 if TYPE_CHECKING:
@@ -38,6 +43,8 @@ class Cell(NamedTuple):
     share: Callable[[Any, Weights], Any]
     step: Callable[[Any, State, Any, Any, Any], State]
     bias: Callable[[Weights], Any]
+    mode: int
+    gates: int
 
 
 def _share_with_both(input: Tensor, weights: Weights) -> Tensor:
@@ -94,10 +101,10 @@ def _simple_step(activation: Callable[[Any], Any]) -> Callable[[Any, State, Any,
     return step
 
 
-LSTM = Cell(_share_with_both, _lstm_step, _no_bias)
-GRU = Cell(_share_with_one, _gru_step, lambda weights: weights.b_hh)
-TANH = Cell(_share_with_both, _simple_step(lambda x: x.tanh()), _no_bias)
-RELU = Cell(_share_with_both, _simple_step(lambda x: x.relu()), _no_bias)
+LSTM = Cell(_share_with_both, _lstm_step, _no_bias, 2, 4)
+GRU = Cell(_share_with_one, _gru_step, lambda weights: weights.b_hh, 3, 3)
+TANH = Cell(_share_with_both, _simple_step(lambda x: x.tanh()), _no_bias, 1, 1)
+RELU = Cell(_share_with_both, _simple_step(lambda x: x.relu()), _no_bias, 0, 1)
 
 
 def _transposed(weights: Weights) -> tuple[Tensor, Tensor | None]:
@@ -129,11 +136,48 @@ def _joined(states: Sequence[State]) -> State:
     return states[0] if len(states) == 1 else tuple(ops.cat(parts, 0) for parts in zip(*states, strict=True))
 
 
-def _direction(
+def _direction(cell: Cell, input: Steps, state: State, weights: Weights, reverse: bool) -> tuple[Any, State]:
+    """The output of all steps, and the state after the last; of packed sequences after each one's own last."""
+    share = cell.share(input.data, weights)
+    if input.sizes is None and _is_one_operator(cell, share, state, weights):
+        bias = cell.bias(weights)
+        cx = state[1] if len(state) == 2 else None
+        output, hy, cy, _ = ops._fused_rnn_layer(
+            share, state[0], cx, weights.w_hh, bias, cell.mode, reverse, is_grad_enabled()
+        )
+        return output, (hy,) if cx is None else (hy, cy)
+    made, end = _by_steps(cell, input._replace(data=share), state, weights, reverse)
+    return input.made_of(made).data, end
+
+
+def _is_one_operator(cell: Cell, share: Tensor, state: State, weights: Weights) -> bool:
+    """Whether `_fused_rnn_layer` takes these: plain tensors of the CPU, of one full float, without tangents."""
+    bias = cell.bias(weights)
+    given = [share, *state, weights.w_hh] + ([] if bias is None else [bias])
+    dtype = share._spec.dtype
+    if weights.w_hr is not None or dtype not in (float32, float64):
+        return False
+    for x in given:
+        spec = x._spec
+        if spec.dtype is not dtype or spec.device is not CPU or spec.keys or tangents_of(x):
+            return False
+    sizes, hidden = share._spec.sizes, state[0]._spec.sizes
+    if len(sizes) != 3 or len(hidden) != 2 or 0 in sizes:
+        return False
+    rows, width = hidden
+    return (
+        sizes[1:] == (rows, cell.gates * width)
+        and all(x._spec.sizes == hidden for x in state)
+        and weights.w_hh._spec.sizes == (cell.gates * width, width)
+        and (bias is None or bias._spec.sizes == (cell.gates * width,))
+    )
+
+
+def _by_steps(
     cell: Cell, input: Steps, state: State, weights: Weights, reverse: bool
 ) -> tuple[list[Any], State]:
-    """The output of each step, and the state after the last; of packed sequences after each one's own last."""
-    steps = input._replace(data=cell.share(input.data, weights)).steps()
+    """The output of each step of the input's share, and the last state, from an operator for each step."""
+    steps = input.steps()
     if not steps:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
     w_hh, w_hr = _transposed(weights)
@@ -189,7 +233,7 @@ def _layers(
         for direction in range(directions):
             at = layer * directions + direction
             made, end = _direction(cell, input, states[at], params[at], direction == 1)
-            outputs.append(input.made_of(made).data)
+            outputs.append(made)
             ends.append(end)
         data = outputs[0] if directions == 1 else ops.cat(outputs, outputs[0]._spec.ndim - 1)
         if dropout != 0 and train and layer < num_layers - 1:

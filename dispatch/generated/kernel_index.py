@@ -202,6 +202,8 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "fused_adam_stub": ("optimizers.fused", "optimizers.fused"),
     "fused_rms_norm_backward_stub": ("normalization.row_norm", "normalization.row_norm_backward"),
     "fused_rms_norm_stub": ("normalization.row_norm", "normalization.row_norm"),
+    "fused_rnn_layer_backward_stub": ("recurrent.layers", None),
+    "fused_rnn_layer_stub": ("recurrent.layers", None),
     "fused_sgd_stub": ("optimizers.fused", "optimizers.fused"),
     "gather_stub": ("indexing.scatter_gather", "indexing.picking"),
     "gcd_stub": ("elementwise.pointwise", "elementwise.pointwise"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 
 import triten as tt
 from triten.cpu_fallback.attention import attention as kernels
+from triten.dispatch.core.dispatcher import Dispatcher
 from triten.tests.shared import comparison
 
 attention = tt.nn.functional.scaled_dot_product_attention
@@ -91,12 +92,17 @@ def close(got: tt.Tensor, expected: Any, tolerance: float) -> None:
     comparison.close(got, expected, tolerance, 4 * tolerance)
 
 
-@pytest.fixture(params=["whole sets", "blocks of queries"])
-def blocks(request: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Several heads in a block, and a few queries of one."""
+@pytest.fixture(params=["whole sets", "blocks of queries", "shifted"])
+def blocks(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Several heads in a block; a few queries of one, and two threads; scores relative to their maxima."""
+    Dispatcher.singleton().forget_all()
     if request.param == "blocks of queries":
-        monkeypatch.setattr(kernels, "SCORES", 64)
-        monkeypatch.setattr(kernels, "LEAST_QUERIES", 3)
+        for name, value in (("SCORES", 64), ("LEAST_QUERIES", 3), ("CAUSAL_QUERIES", 3), ("GRAIN", 1)):
+            monkeypatch.setattr(kernels, name, value)
+    elif request.param == "shifted":
+        monkeypatch.setattr(kernels, "UNSHIFTED", -1.0)
+    yield
+    Dispatcher.singleton().forget_all()
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
@@ -175,6 +181,38 @@ def test_what_is_not_finite_goes_where_the_definition_says(
     got = attention(*tensors).numpy()
     np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
     np.testing.assert_allclose(got, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_scores_whose_exp_overflows(rng: np.random.Generator, causal: bool) -> None:
+    *inputs, g = operands(rng, (1, 2, 2, 6, 7, 8, 8), "float32")
+    inputs[0] *= 300
+    leaves = [x.clone().requires_grad_() for x in inputs]
+    out = attention(*leaves, is_causal=causal)
+    close(out, reference(*arrays(inputs), None, causal)[0], 3e-4)
+    out.backward(g)
+    assert all(bool(x.grad.isfinite().all()) for x in leaves)
+
+
+def test_long_rows_are_added_in_pieces(rng: np.random.Generator) -> None:
+    q, k, v, _ = operands(rng, (1, 1, 1, 2, 3 * kernels.CHUNK + 5, 8, 8), "float32")
+    close(attention(q, k, v), reference(*arrays([q, k, v]))[0], 3e-6)
+
+
+def test_threads_do_not_change_results(rng: np.random.Generator) -> None:
+    tensors = operands(rng, (2, 4, 4, 200, 200, 16, 16), "float32")
+    before, found = tt.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            tt.set_num_threads(threads)
+            leaves = [x.clone().requires_grad_() for x in tensors[:3]]
+            out = attention(*leaves, is_causal=True)
+            out.backward(tensors[3])
+            found.append([out.detach().numpy(), *[x.grad.numpy() for x in leaves]])
+    finally:
+        tt.set_num_threads(before)
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 def test_logsumexp(rng: np.random.Generator) -> None:

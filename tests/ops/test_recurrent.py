@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.cpu_fallback.recurrent import layers as kernels
+from triten.dispatch.composite import recurrent
+from triten.dispatch.core.dispatcher import Dispatcher
 from triten.tests.shared import comparison
 
 GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
@@ -350,3 +353,110 @@ def test_autocast_on_the_cpu_keeps_a_wide_state() -> None:
     with tt.autocast("cpu", tt.bfloat16):
         hidden, state = tt.lstm_cell(tt.ones(1, 3), [tt.zeros(1, 2), tt.ones(1, 2)], *cell)
     assert (hidden.dtype, state.dtype) == (tt.float32, tt.float32)
+
+
+LAYERS = ("rnn_relu", "rnn_tanh", "lstm", "gru")
+
+
+def whole(mode: str, reverse: bool, by_steps: bool, operands: Sequence[Any]) -> list[Any]:
+    """The output and the last states, of the layer's operator or of the operators of its steps."""
+    x, w_ih, w_hh, b_ih, b_hh, *state = operands
+    kind = getattr(recurrent, mode.removeprefix("rnn_").upper())
+    weights = recurrent.Weights(w_ih, w_hh, b_ih, b_hh)
+    if not by_steps:
+        output, end = recurrent._direction(kind, recurrent.Steps(x), tuple(state), weights, reverse)
+        return [output, *end]
+    share = recurrent.Steps(kind.share(x, weights))
+    steps, end = recurrent._by_steps(kind, share, tuple(state), weights, reverse)
+    return [tt.stack(steps), *end]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("mode", LAYERS)
+def test_a_layer_of_the_cpu_is_one_operator_with_the_values_and_gradients_of_its_steps(
+    rng: np.random.Generator, mode: str, reverse: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gates = GATES[mode]
+    state = [(3, 4)] * (2 if mode == "lstm" else 1)
+    shapes = ((6, 3, 5), (gates * 4, 5), (gates * 4, 4), (gates * 4,), (gates * 4,), *state)
+    operands = leaves(rng, "cpu", *shapes)
+    monkeypatch.setattr(kernels, "TOGETHER", 2 * gates * 12)
+    Dispatcher.singleton().forget_all()
+    one, many = (whole(mode, reverse, by_steps, operands) for by_steps in (False, True))
+    assert "_fused_rnn_layer" in str(tt.explain(whole, mode, reverse, False, operands))
+    for a, b in zip(one, many, strict=True):
+        close(a.detach().numpy(), b.detach().numpy())
+    change = [x.detach() for x in leaves(rng, "cpu", (6, 3, 4), *state)]
+    for k in (slice(None), slice(0, 1), slice(1, 2), slice(len(one) - 1, None)):
+        first, second = (
+            tt.autograd.grad(made[k], operands, change[k], retain_graph=True, allow_unused=True)
+            for made in (one, many)
+        )
+        for a, b in zip(first, second, strict=True):
+            assert (a is None) == (b is None)
+            if a is not None:
+                close(a.numpy(), b.numpy())
+    Dispatcher.singleton().forget_all()
+
+
+@pytest.mark.parametrize("mode", LAYERS)
+def test_a_layer_without_gradients_keeps_one_step(rng: np.random.Generator, mode: str) -> None:
+    x = leaves(rng, "cpu", (7, 2, 3 * GATES[mode]), (2, 3), (2, 3), (3 * GATES[mode], 3))
+    given = (x[0], x[1], x[2] if mode == "lstm" else None, x[3], None, LAYERS.index(mode))
+    kept, least = (aten._fused_rnn_layer(*given, True, train) for train in (True, False))
+    for a, b in zip(kept[:3], least[:3], strict=True):
+        assert a.equal(b)
+    assert least[3].shape[0] == 1
+    with pytest.raises(RuntimeError, match="expected train=True"):
+        least[0].sum().backward()
+
+
+@pytest.mark.parametrize("mode", LAYERS)
+def test_layers_under_vmap_and_with_tangents(rng: np.random.Generator, mode: str) -> None:
+    gates = GATES[mode]
+    state = [(2, 4)] * (2 if mode == "lstm" else 1)
+    shapes = ((5, 2, 3), (gates * 4, 3), (gates * 4, 4), (gates * 4,), (gates * 4,), *state)
+    x, *rest = [t.detach() for t in leaves(rng, "cpu", *shapes)]
+
+    def run(x: Any) -> Any:
+        return whole(mode, False, False, [x, *rest])[0]
+
+    mapped = tt.vmap(run)(tt.stack([x, 2 * x]))
+    close(mapped[1].numpy(), run(2 * x).numpy())
+    step = 1e-6
+    _, tangent = tt.func.jvp(run, (x,), (tt.ones_like(x),))
+    np.testing.assert_allclose(
+        tangent.numpy(), ((run(x + step) - run(x - step)) / (2 * step)).numpy(), rtol=1e-6, atol=1e-7
+    )
+
+
+LAYER_REFUSALS = {
+    "expected mode to be one of": lambda z: aten._fused_rnn_layer(
+        z(2, 3, 4), z(3, 4), None, z(4, 4), None, 7
+    ),
+    "expected weight_hh of shape": lambda z: aten._fused_rnn_layer(
+        z(2, 3, 4), z(3, 4), None, z(4, 5), None, 1
+    ),
+    "expected cx with mode 2 alone": lambda z: aten._fused_rnn_layer(
+        z(2, 3, 16), z(3, 4), None, z(16, 4), None, 2
+    ),
+    "expected bias_hh with mode 3 alone": lambda z: aten._fused_rnn_layer(
+        z(2, 3, 4), z(3, 4), None, z(4, 4), z(4), 1
+    ),
+    "expected input_gates of shape": lambda z: aten._fused_rnn_layer(
+        z(2, 3, 5), z(3, 4), None, z(4, 4), None, 1
+    ),
+}
+
+
+@pytest.mark.parametrize("message", LAYER_REFUSALS)
+def test_a_layer_refuses_what_does_not_fit(message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        LAYER_REFUSALS[message](tt.zeros)
+
+
+def test_a_layer_on_meta(rng: np.random.Generator) -> None:
+    x = tt.empty(5, 2, 16, device="meta")
+    state = tt.empty(2, 4, device="meta")
+    made = aten._fused_rnn_layer(x, state, state, tt.empty(16, 4, device="meta"), None, 2)
+    assert [tuple(t.shape) for t in made] == [(5, 2, 4), (2, 4), (2, 4), (5, 48)]

@@ -52,6 +52,97 @@ def gru_cell_backward(
     return ops._thnn_fused_gru_cell_backward(grad, workspace, input_bias is not None)
 
 
+LSTM, GRU, RELU = 2, 3, 0
+"""Kinds of layers, with cuDNN's numbers."""
+
+
+def rnn_layer_backward(
+    grads: Sequence[Any],
+    input_gates: Tensor,
+    hx: Tensor,
+    cx: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None,
+    output: Tensor,
+    workspace: Tensor,
+    mode: int,
+    reverse: bool,
+    train: bool,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the input's gates, of the states before, of the weights and of a GRU's bias.
+
+    Raises RuntimeError if the layer was not run with `train`.
+    """
+    if not train:
+        raise RuntimeError("_fused_rnn_layer: expected train=True where gradients are wanted")
+    grad_output, grad_hy, grad_cy = grads[:3]
+    if not is_grad_enabled():
+        made: tuple[Tensor | None, ...] = ops._fused_rnn_layer_backward(
+            grad_output, grad_hy, grad_cy, hx, cx, weight, output, workspace, mode, reverse, bias is not None
+        )
+        return made
+    return _differentiable_layer_backward(
+        grad_output, grad_hy, grad_cy, input_gates, hx, cx, weight, bias, mode, reverse
+    )
+
+
+def _added(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    return b if a is None else a if b is None else a + b
+
+
+def _differentiable_layer_backward(
+    grad_output: Tensor | None,
+    grad_hy: Tensor | None,
+    grad_cy: Tensor | None,
+    input_gates: Tensor,
+    hx: Tensor,
+    cx: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None,
+    mode: int,
+    reverse: bool,
+) -> tuple[Tensor | None, ...]:
+    """The same made of operators, for gradients of gradients: the states are made again, step by step."""
+    order = range(input_gates.shape[0])
+    shares = input_gates.unbind(0)
+    kept: list[Any] = []
+    h, c = hx, cx
+    for t in reversed(order) if reverse else order:
+        gates = ops.mm(h, weight.t()) if bias is None else ops.addmm(bias, h, weight.t())
+        if mode == LSTM:
+            new, cell, _ = ops._thnn_fused_lstm_cell(shares[t], gates, c)
+        elif mode == GRU:
+            new, cell = ops._thnn_fused_gru_cell(shares[t], gates, h)[0], None
+        else:
+            made = gates + shares[t]
+            new, cell = made.relu() if mode == RELU else made.tanh(), None
+        kept.append((t, gates, h, c, new, cell))
+        h, c = new, cell
+    of_h, of_c = grad_hy, grad_cy
+    of_shares: list[Any] = [None] * len(order)
+    of_weight = of_bias = None
+    for t, gates, before, c, new, cell in reversed(kept):
+        of_h = _added(of_h, None if grad_output is None else grad_output[t])
+        if of_h is None:
+            of_h = ops.zeros_like(hx)
+        if mode == LSTM:
+            of_gates, _, of_c, _, _ = ops._thnn_differentiable_lstm_cell_backward(
+                of_h, of_c, shares[t], gates, None, None, c, cell
+            )
+            of_shares[t], of_h = of_gates, None
+        elif mode == GRU:
+            of_shares[t], of_gates, of_h, _, _ = ops._thnn_differentiable_gru_cell_backward(
+                of_h, shares[t], gates, before, None, None
+            )
+        else:
+            of_gates = ops.threshold_backward(of_h, new, 0) if mode == RELU else ops.tanh_backward(of_h, new)
+            of_shares[t], of_h = of_gates, None
+        of_weight = _added(of_weight, ops.mm(of_gates.t(), before))
+        of_bias = _added(of_bias, None if bias is None else of_gates.sum(0))
+        of_h = _added(of_h, ops.mm(of_gates, weight))
+    return ops.stack(of_shares, 0), of_h, of_c, of_weight, of_bias
+
+
 def _lstm_gates(
     input_gates: Tensor, hidden_gates: Tensor, input_bias: Any, hidden_bias: Any
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:

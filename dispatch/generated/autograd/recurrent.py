@@ -10,7 +10,7 @@ from typing import Any
 
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
-from ...autograd.formulas.recurrent import gru_cell_backward, lstm_cell_backward
+from ...autograd.formulas.recurrent import gru_cell_backward, lstm_cell_backward, rnn_layer_backward
 from ...autograd.node import (
     FREED,
     AutogradMeta,
@@ -375,6 +375,227 @@ def plan__thnn_fused_gru_cell(op: OperatorEntry, key_set: int, args: Sequence[An
         kept._version_cell = cell
         node.result1 = kept
         node.result1_version = cell[0]
+        return out
+
+    return saves_refused(
+        record,
+        (
+            args[0]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            or requires_grad(args[4])
+            else None,
+            args[1]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            or requires_grad(args[4])
+            else None,
+            args[2]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            or requires_grad(args[4])
+            else None,
+            args[3]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            or requires_grad(args[4])
+            else None,
+            args[4]
+            if requires_grad(args[0])
+            or requires_grad(args[1])
+            or requires_grad(args[2])
+            or requires_grad(args[3])
+            or requires_grad(args[4])
+            else None,
+        ),
+    )
+
+
+class FusedRnnLayerBackward0(Node):
+    """_fused_rnn_layer(Tensor input_gates, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor? bias_hh, int mode, bool reverse=False, bool train=True) -> (Tensor output, Tensor hy, Tensor cy, Tensor workspace)"""
+
+    __slots__ = (
+        "bias_hh",
+        "bias_hh_version",
+        "cx",
+        "cx_version",
+        "hx",
+        "hx_version",
+        "input_gates",
+        "input_gates_version",
+        "mode",
+        "output",
+        "output_version",
+        "reverse",
+        "train",
+        "weight_hh",
+        "weight_hh_version",
+        "workspace",
+        "workspace_version",
+    )
+
+    bias_hh: Any
+    bias_hh_version: Any
+    cx: Any
+    cx_version: Any
+    hx: Any
+    hx_version: Any
+    input_gates: Any
+    input_gates_version: Any
+    mode: Any
+    output: Any
+    output_version: Any
+    reverse: Any
+    train: Any
+    weight_hh: Any
+    weight_hh_version: Any
+    workspace: Any
+    workspace_version: Any
+
+    def backward(self, *grads: Any) -> Any:
+        edges = self.next_edges
+        grad_input_gates: Any = None
+        grad_hx: Any = None
+        grad_cx: Any = None
+        grad_weight_hh: Any = None
+        grad_bias_hh: Any = None
+        if (
+            edges[0] is not None
+            or edges[1] is not None
+            or edges[2] is not None
+            or edges[3] is not None
+            or edges[4] is not None
+        ):
+            input_gates = unpack(self, self.input_gates, self.input_gates_version)
+            hx = unpack(self, self.hx, self.hx_version)
+            cx = unpack(self, self.cx, self.cx_version)
+            weight_hh = unpack(self, self.weight_hh, self.weight_hh_version)
+            bias_hh = unpack(self, self.bias_hh, self.bias_hh_version)
+            mode = self.mode
+            reverse = self.reverse
+            train = self.train
+            output = unpack_result(self, self.output, self.output_version, 0)
+            workspace = unpack(self, self.workspace, self.workspace_version)
+            grad_input_gates, grad_hx, grad_cx, grad_weight_hh, grad_bias_hh = rnn_layer_backward(
+                grads, input_gates, hx, cx, weight_hh, bias_hh, output, workspace, mode, reverse, train
+            )
+        return grad_input_gates, grad_hx, grad_cx, grad_weight_hh, grad_bias_hh
+
+    def release(self) -> None:
+        self.input_gates = self.hx = self.cx = self.weight_hh = self.bias_hh = self.output = (
+            self.workspace
+        ) = FREED
+
+
+def plan__fused_rnn_layer(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """_fused_rnn_layer(Tensor input_gates, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor? bias_hh, int mode, bool reverse=False, bool train=True) -> (Tensor output, Tensor hy, Tensor cy, Tensor workspace)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_input_gates = requires_grad(args[0])
+    needs_hx = requires_grad(args[1])
+    needs_cx = requires_grad(args[2])
+    needs_weight_hh = requires_grad(args[3])
+    needs_bias_hh = requires_grad(args[4])
+    mode = args[5]
+    reverse = args[6]
+    train = args[7]
+    input_gates_is_tensor = isinstance(args[0], TensorImpl)
+    hx_is_tensor = isinstance(args[1], TensorImpl)
+    cx_is_tensor = isinstance(args[2], TensorImpl)
+    weight_hh_is_tensor = isinstance(args[3], TensorImpl)
+    bias_hh_is_tensor = isinstance(args[4], TensorImpl)
+
+    def record(input_gates: Any, hx: Any, cx: Any, weight_hh: Any, bias_hh: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(input_gates, hx, cx, weight_hh, bias_hh)
+        edges = (
+            ((input_gates._autograd.edge if input_gates._view_base is None else None) or edge_of(input_gates))
+            if needs_input_gates
+            else None,
+            ((hx._autograd.edge if hx._view_base is None else None) or edge_of(hx)) if needs_hx else None,
+            ((cx._autograd.edge if cx._view_base is None else None) or edge_of(cx)) if needs_cx else None,
+            ((weight_hh._autograd.edge if weight_hh._view_base is None else None) or edge_of(weight_hh))
+            if needs_weight_hh
+            else None,
+            ((bias_hh._autograd.edge if bias_hh._view_base is None else None) or edge_of(bias_hh))
+            if needs_bias_hh
+            else None,
+        )
+        out = inner(input_gates, hx, cx, weight_hh, bias_hh)
+        node = FusedRnnLayerBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_input_gates or needs_hx or needs_cx or needs_weight_hh or needs_bias_hh:
+            node.input_gates = input_gates
+            cell = input_gates._version_cell if input_gates_is_tensor else None
+            node.input_gates_version = 0 if cell is None else cell[0]
+        if needs_input_gates or needs_hx or needs_cx or needs_weight_hh or needs_bias_hh:
+            node.hx = hx
+            cell = hx._version_cell if hx_is_tensor else None
+            node.hx_version = 0 if cell is None else cell[0]
+        if needs_input_gates or needs_hx or needs_cx or needs_weight_hh or needs_bias_hh:
+            node.cx = cx
+            cell = cx._version_cell if cx_is_tensor else None
+            node.cx_version = 0 if cell is None else cell[0]
+        if needs_input_gates or needs_hx or needs_cx or needs_weight_hh or needs_bias_hh:
+            node.weight_hh = weight_hh
+            cell = weight_hh._version_cell if weight_hh_is_tensor else None
+            node.weight_hh_version = 0 if cell is None else cell[0]
+        if needs_input_gates or needs_hx or needs_cx or needs_weight_hh or needs_bias_hh:
+            node.bias_hh = bias_hh
+            cell = bias_hh._version_cell if bias_hh_is_tensor else None
+            node.bias_hh_version = 0 if cell is None else cell[0]
+        node.mode = mode
+        node.reverse = reverse
+        node.train = train
+        out0, out1, out2, out3 = out
+        node.specs = (out0._spec, out1._spec, out2._spec, out3._spec)
+        out0._spec = out0._spec.twin
+        out0._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        if out0._view_base is not None:
+            meta.version = out0._version_cell[0]
+        out1._spec = out1._spec.twin
+        out1._autograd = meta = AutogradMeta()
+        meta.edge = (node, 1)
+        meta.grad = None
+        if out1._view_base is not None:
+            meta.version = out1._version_cell[0]
+        out2._spec = out2._spec.twin
+        out2._autograd = meta = AutogradMeta()
+        meta.edge = (node, 2)
+        meta.grad = None
+        if out2._view_base is not None:
+            meta.version = out2._version_cell[0]
+        kept = blank_tensor() if out0.__class__ is Tensor else out0._blank()
+        kept._data = out0._data
+        kept._spec = out0._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out0._version_cell
+        if cell is None:
+            cell = out0._version_cell = [saved_version(out0) if out0._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.output = kept
+        node.output_version = cell[0]
+        kept = blank_tensor() if out3.__class__ is Tensor else out3._blank()
+        kept._data = out3._data
+        kept._spec = out3._spec.detached
+        kept._autograd = kept._view_base = None
+        cell = out3._version_cell
+        if cell is None:
+            cell = out3._version_cell = [saved_version(out3) if out3._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.workspace = kept
+        node.workspace_version = cell[0]
         return out
 
     return saves_refused(

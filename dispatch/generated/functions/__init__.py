@@ -839,6 +839,8 @@ from .random import (
     rrelu_,
 )
 from .recurrent import (
+    _fused_rnn_layer,
+    _fused_rnn_layer_backward,
     _thnn_differentiable_gru_cell_backward,
     _thnn_differentiable_lstm_cell_backward,
     _thnn_fused_gru_cell,
@@ -1240,6 +1242,8 @@ __all__ = [
     "_fused_adamw_",
     "_fused_rms_norm",
     "_fused_rms_norm_backward",
+    "_fused_rnn_layer",
+    "_fused_rnn_layer_backward",
     "_fused_sdp_choice",
     "_fused_sgd_",
     "_gather_sparse_backward",

@@ -25301,6 +25301,33 @@ def _thnn_differentiable_gru_cell_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """_thnn_differentiable_gru_cell_backward(Tensor grad_hy, Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias, Tensor? hidden_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)"""
 
+def _fused_rnn_layer(
+    input_gates: Tensor,
+    hx: Tensor,
+    cx: Tensor | None,
+    weight_hh: Tensor,
+    bias_hh: Tensor | None,
+    mode: int,
+    reverse: bool = ...,
+    train: bool = ...,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """_fused_rnn_layer(Tensor input_gates, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor? bias_hh, int mode, bool reverse=False, bool train=True) -> (Tensor output, Tensor hy, Tensor cy, Tensor workspace)"""
+
+def _fused_rnn_layer_backward(
+    grad_output: Tensor | None,
+    grad_hy: Tensor | None,
+    grad_cy: Tensor | None,
+    hx: Tensor,
+    cx: Tensor | None,
+    weight_hh: Tensor,
+    output: Tensor,
+    workspace: Tensor,
+    mode: int,
+    reverse: bool,
+    has_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """_fused_rnn_layer_backward(Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor output, Tensor workspace, int mode, bool reverse, bool has_bias) -> (Tensor grad_gates, Tensor grad_hx, Tensor grad_cx, Tensor grad_weight_hh, Tensor grad_bias_hh)"""
+
 @overload
 def lstm(
     input: Tensor,
@@ -34172,6 +34199,8 @@ __all__ = [
     "_fused_adamw_",
     "_fused_rms_norm",
     "_fused_rms_norm_backward",
+    "_fused_rnn_layer",
+    "_fused_rnn_layer_backward",
     "_fused_sdp_choice",
     "_fused_sgd_",
     "_gather_sparse_backward",

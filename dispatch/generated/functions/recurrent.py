@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
+    "_fused_rnn_layer",
+    "_fused_rnn_layer_backward",
     "_thnn_differentiable_gru_cell_backward",
     "_thnn_differentiable_lstm_cell_backward",
     "_thnn_fused_gru_cell",
@@ -138,6 +140,41 @@ _thnn_differentiable_gru_cell_backward_packet = packet(
     False,
 )
 _thnn_differentiable_gru_cell_backward_plans = _thnn_differentiable_gru_cell_backward_packet.plans
+_fused_rnn_layer_packet = packet(
+    "_fused_rnn_layer",
+    ("_fused_rnn_layer",),
+    (
+        ("input_gates", "tensor", NOT_GIVEN, False),
+        ("hx", "tensor", NOT_GIVEN, False),
+        ("cx", "optional", NOT_GIVEN, False),
+        ("weight_hh", "tensor", NOT_GIVEN, False),
+        ("bias_hh", "optional", NOT_GIVEN, False),
+        ("mode", "static", NOT_GIVEN, False),
+        ("reverse", "static", False, False),
+        ("train", "static", True, False),
+    ),
+    False,
+)
+_fused_rnn_layer_plans = _fused_rnn_layer_packet.plans
+_fused_rnn_layer_backward_packet = packet(
+    "_fused_rnn_layer_backward",
+    ("_fused_rnn_layer_backward",),
+    (
+        ("grad_output", "optional", NOT_GIVEN, False),
+        ("grad_hy", "optional", NOT_GIVEN, False),
+        ("grad_cy", "optional", NOT_GIVEN, False),
+        ("hx", "tensor", NOT_GIVEN, False),
+        ("cx", "optional", NOT_GIVEN, False),
+        ("weight_hh", "tensor", NOT_GIVEN, False),
+        ("output", "tensor", NOT_GIVEN, False),
+        ("workspace", "tensor", NOT_GIVEN, False),
+        ("mode", "static", NOT_GIVEN, False),
+        ("reverse", "static", NOT_GIVEN, False),
+        ("has_bias", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_fused_rnn_layer_backward_plans = _fused_rnn_layer_backward_packet.plans
 lstm_packet = packet(
     "lstm",
     (
@@ -427,6 +464,74 @@ def _thnn_differentiable_gru_cell_backward(
             grad_hy, input_gates, hidden_gates, hx, input_bias, hidden_bias
         )
     return plan(grad_hy, input_gates, hidden_gates, hx, input_bias, hidden_bias)
+
+
+def _fused_rnn_layer(
+    input_gates: Tensor,
+    hx: Tensor,
+    cx: Tensor | None,
+    weight_hh: Tensor,
+    bias_hh: Tensor | None,
+    mode: int,
+    reverse: bool = False,
+    train: bool = True,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """_fused_rnn_layer(Tensor input_gates, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor? bias_hh, int mode, bool reverse=False, bool train=True) -> (Tensor output, Tensor hy, Tensor cy, Tensor workspace)"""
+    if modes:
+        return _fused_rnn_layer_packet.call_parameters(
+            input_gates, hx, cx, weight_hh, bias_hh, mode, reverse, train
+        )
+    try:
+        plan = _fused_rnn_layer_plans[input_gates._spec][
+            hx._spec,
+            (None if cx is None else cx._spec),
+            weight_hh._spec,
+            (None if bias_hh is None else bias_hh._spec),
+            mode,
+            reverse,
+            train,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _fused_rnn_layer_packet.miss(input_gates, hx, cx, weight_hh, bias_hh, mode, reverse, train)
+    return plan(input_gates, hx, cx, weight_hh, bias_hh)
+
+
+def _fused_rnn_layer_backward(
+    grad_output: Tensor | None,
+    grad_hy: Tensor | None,
+    grad_cy: Tensor | None,
+    hx: Tensor,
+    cx: Tensor | None,
+    weight_hh: Tensor,
+    output: Tensor,
+    workspace: Tensor,
+    mode: int,
+    reverse: bool,
+    has_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """_fused_rnn_layer_backward(Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor output, Tensor workspace, int mode, bool reverse, bool has_bias) -> (Tensor grad_gates, Tensor grad_hx, Tensor grad_cx, Tensor grad_weight_hh, Tensor grad_bias_hh)"""
+    if modes:
+        return _fused_rnn_layer_backward_packet.call_parameters(
+            grad_output, grad_hy, grad_cy, hx, cx, weight_hh, output, workspace, mode, reverse, has_bias
+        )
+    try:
+        plan = _fused_rnn_layer_backward_plans[(None if grad_output is None else grad_output._spec)][
+            (None if grad_hy is None else grad_hy._spec),
+            (None if grad_cy is None else grad_cy._spec),
+            hx._spec,
+            (None if cx is None else cx._spec),
+            weight_hh._spec,
+            output._spec,
+            workspace._spec,
+            mode,
+            reverse,
+            has_bias,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _fused_rnn_layer_backward_packet.miss(
+            grad_output, grad_hy, grad_cy, hx, cx, weight_hh, output, workspace, mode, reverse, has_bias
+        )
+    return plan(grad_output, grad_hy, grad_cy, hx, cx, weight_hh, output, workspace)
 
 
 def lstm(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor, Tensor]:

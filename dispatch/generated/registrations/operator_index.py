@@ -1497,6 +1497,8 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::_thnn_fused_gru_cell.out",
         "aten::_thnn_fused_gru_cell_backward",
         "aten::_thnn_differentiable_gru_cell_backward",
+        "aten::_fused_rnn_layer",
+        "aten::_fused_rnn_layer_backward",
         "aten::lstm.input",
         "aten::lstm.data",
         "aten::gru.input",

@@ -105,6 +105,19 @@ def register() -> None:
         composition._thnn_differentiable_gru_cell_backward,
     )
     define(
+        "_fused_rnn_layer",
+        "_fused_rnn_layer(Tensor input_gates, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor? bias_hh, int mode, bool reverse=False, bool train=True) -> (Tensor output, Tensor hy, Tensor cy, Tensor workspace)",
+        "native_functions/recurrent.yaml: _fused_rnn_layer",
+    )
+    planned("_fused_rnn_layer", "fused_rnn_layer_stub", meta._fused_rnn_layer)
+    autograd("_fused_rnn_layer", autograd_recurrent.plan__fused_rnn_layer)
+    define(
+        "_fused_rnn_layer_backward",
+        "_fused_rnn_layer_backward(Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor output, Tensor workspace, int mode, bool reverse, bool has_bias) -> (Tensor grad_gates, Tensor grad_hx, Tensor grad_cx, Tensor grad_weight_hh, Tensor grad_bias_hh)",
+        "native_functions/recurrent.yaml: _fused_rnn_layer_backward",
+    )
+    planned("_fused_rnn_layer_backward", "fused_rnn_layer_backward_stub", meta._fused_rnn_layer_backward)
+    define(
         "lstm.input",
         "lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
         "native_functions/recurrent.yaml: lstm.input",

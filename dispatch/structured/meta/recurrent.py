@@ -20,6 +20,12 @@ from .normalization import _plan_masked, _spec
 
 LSTM_GATES, GRU_GATES, GRU_KEPT = 4, 3, 5
 
+RELU, TANH, LSTM, GRU = range(4)
+"""The kinds of recurrent layers, with cuDNN's numbers."""
+GATES = {RELU: 1, TANH: 1, LSTM: LSTM_GATES, GRU: GRU_GATES}
+KEPT = {RELU: 0, TANH: 0, LSTM: 6, GRU: 4}
+"""Numbers that backward needs of each element of each step, beside the hidden states."""
+
 
 def _check_dtypes(name: str, first: TensorSpec, *others: TensorSpec | None) -> None:
     """All of one floating dtype."""
@@ -181,3 +187,106 @@ def _thnn_fused_gru_cell_backward(op: OperatorEntry, key_set: int, args: Sequenc
         name, "thnn_fused_gru_cell_backward_stub", (gates, gates, state, bias, bias), given, {}
     )
     return op.rebind(lambda g, kept, has_bias: run(g, kept), args)
+
+
+def _check_layer(
+    name: str,
+    gates: TensorSpec,
+    hx: TensorSpec,
+    cx: TensorSpec | None,
+    weight: TensorSpec,
+    bias: TensorSpec | None,
+    mode: int,
+) -> None:
+    if mode not in GATES:
+        raise RuntimeError(f"{name}: expected mode to be one of {list(GATES)}, but got {mode}")
+    if gates.ndim != 3 or hx.ndim != 2 or 0 in gates.sizes:
+        raise RuntimeError(
+            f"{name}: expected input_gates of shape (T, N, G) and hx of shape (N, H), none of them 0, but got "
+            f"{list(gates.sizes)} and {list(hx.sizes)}"
+        )
+    rows, width = hx.sizes
+    count = GATES[mode]
+    expected: list[tuple[str, TensorSpec | None, tuple[int, ...]]] = [
+        ("input_gates", gates, (gates.sizes[0], rows, count * width)),
+        ("weight_hh", weight, (count * width, width)),
+    ]
+    if (cx is not None) != (mode == LSTM):
+        raise RuntimeError(f"{name}: expected cx with mode {LSTM} alone, but got mode {mode}")
+    if bias is not None and mode != GRU:
+        raise RuntimeError(f"{name}: expected bias_hh with mode {GRU} alone, but got mode {mode}")
+    expected += [("cx", cx, (rows, width)), ("bias_hh", bias, (count * width,))]
+    for what, spec, sizes in expected:
+        if spec is not None and spec.sizes != sizes:
+            raise RuntimeError(
+                f"{name}: expected {what} of shape {list(sizes)} with hx of {list(hx.sizes)} and mode {mode}, but got "
+                f"{list(spec.sizes)}"
+            )
+    check_same_device(name, gates, hx, cx, weight, bias)
+    _check_dtypes(name, gates, hx, cx, weight, bias)
+
+
+def _empty_like(spec: TensorSpec, sizes: tuple[int, ...]) -> TensorSpec:
+    return TensorSpec.contiguous(sizes, spec.dtype, spec.device)
+
+
+def _fused_rnn_layer(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """The hidden states of all steps (T, N, H), the last one, an LSTM's last cell state, and what backward needs.
+
+    The last two have no elements where there is no such thing; without `train` the last has room for one step.
+    """
+    gates, hx, cx, weight, bias = map(_spec, args[:5])
+    mode, reverse, train = args[5:]
+    name = "_fused_rnn_layer"
+    _check_layer(name, gates, hx, cx, weight, bias, mode)
+    rows, width = hx.sizes
+    made = (
+        _empty_like(hx, (gates.sizes[0], rows, width)),
+        _empty_like(hx, (rows, width)),
+        _empty_like(hx, (rows, width) if mode == LSTM else (0,)),
+        _empty_like(hx, (gates.sizes[0] if train else 1, KEPT[mode] * rows * width)),
+    )
+    given = {"input_gates": gates, "hx": hx, "cx": cx, "weight_hh": weight, "bias_hh": bias}
+    extra = {"mode": mode, "reverse": reverse, "steps": gates.sizes[0] if train else 1}
+    run = _plan_masked(name, "fused_rnn_layer_stub", made, given, extra)
+    return op.rebind(lambda gates, hx, cx, weight, bias, *_: run(gates, hx, cx, weight, bias), args)
+
+
+def _fused_rnn_layer_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """The gradients of the input's gates, of the states before, of the weights and of a GRU's bias."""
+    grad_output, grad_hy, grad_cy, hx, cx, weight, output, workspace = map(_spec, args[:8])
+    mode, reverse, has_bias = args[8:]
+    name = "_fused_rnn_layer_backward"
+    steps, rows, width = output.sizes
+    gates = _empty_like(hx, (steps, rows, GATES[mode] * width))
+    bias = _empty_like(hx, (GATES[mode] * width,)) if has_bias else None
+    _check_layer(name, gates, hx, cx, weight, bias, mode)
+    states = (rows, width)
+    kept = (steps, KEPT[mode] * rows * width)
+    for what, spec, sizes in (
+        ("grad_output", grad_output, output.sizes),
+        ("grad_hy", grad_hy, states),
+        ("grad_cy", grad_cy, states),
+        ("workspace", workspace, kept),
+    ):
+        if spec is not None and spec.sizes != sizes:
+            raise RuntimeError(f"{name}: expected {what} of shape {list(sizes)}, but got {list(spec.sizes)}")
+    check_same_device(name, hx, grad_output, grad_hy, grad_cy, output, workspace)
+    _check_dtypes(name, hx, grad_output, grad_hy, grad_cy, output, workspace)
+    state = _empty_like(hx, states)
+    made = (gates, state, state if mode == LSTM else None, _empty_like(hx, weight.sizes), bias)
+    given = {
+        "grad_output": grad_output,
+        "grad_hy": grad_hy,
+        "grad_cy": grad_cy,
+        "hx": hx,
+        "cx": cx,
+        "weight_hh": weight,
+        "output": output,
+        "workspace": workspace,
+    }
+    extra = {"mode": mode, "reverse": reverse, "steps": steps}
+    run = _plan_masked(name, "fused_rnn_layer_backward_stub", made, given, extra)
+    return op.rebind(
+        lambda go, gh, gc, h, c, w, o, kept, mode, reverse, b: run(go, gh, gc, h, c, w, o, kept), args
+    )

@@ -524,6 +524,14 @@ ELSEWHERE = {
     "_thnn_fused_gru_cell": lambda x: tt.ops.aten._thnn_fused_gru_cell(
         x[:, :3], x[:, 1:].sin(), x[:, 1:2], x[0, :3], x[1, 1:]
     )[0],
+    "_fused_rnn_layer": lambda x: [
+        out
+        for mode, gates in enumerate((x, x, x.repeat(1, 4), x.repeat(1, 3)))
+        for out in tt.ops.aten._fused_rnn_layer(
+            *(gates[None], x.sin(), x.cos() if mode == 2 else None),
+            *(gates.t()[:, :1] * x[0], gates[0] if mode == 3 else None, mode),
+        )[: 3 if mode == 2 else 2]
+    ],
     "_cdist_forward": lambda x: (tt.cdist(x, x.flip(1) + 0.3, p=3.0), tt.cdist(x, x.flip(1) + 0.3)),
     "_pdist_forward": lambda x: tt.nn.functional.pdist(x, 3.0),
 }

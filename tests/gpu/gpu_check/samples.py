@@ -224,6 +224,8 @@ WITHOUT_SAMPLE = {
     "_embedding_bag_forward_only": "computes what _embedding_bag does, which embedding_bag calls",
     "_embedding_bag_backward": "calls _embedding_bag_dense_backward",
     "_fused_sdp_choice": "names an operator, computes nothing",
+    "_fused_rnn_layer": "is the CPU's alone",
+    "_fused_rnn_layer_backward": "is the CPU's alone",
     "_scaled_dot_product_flash_attention_for_cpu": "is the CPU's alone",
     "_scaled_dot_product_flash_attention_for_cpu_backward": "is the CPU's alone",
     "_scaled_dot_product_efficient_attention": "is CUDA's alone: scaled_dot_product_attention calls it",

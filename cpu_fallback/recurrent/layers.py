@@ -1,0 +1,320 @@
+"""All steps of a recurrent layer on the CPU, forward and backward, in float32 or float64.
+
+A step is one product and passes over memory in the cache; gradients of weights are one product over all steps. What
+backward needs of the activations is computed for several steps together, so that a step has few calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...dispatch.structured.meta.recurrent import GATES, GRU, LSTM, RELU
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...runtime.float_errors import quietly
+from ..elementwise.pointwise_math import sigmoid_in
+from ..normalization.moments import column_sums
+from ..plain_numpy import np
+from ..widen import FULL_FLOATS
+
+Array = np.ndarray[Any, Any]
+
+TOGETHER = 1 << 15
+"""Elements of gates whose derivatives are computed together: they stay in a core's second-level cache."""
+
+TURNED_FROM = 4
+"""Steps from which a transposed copy of the weights pays: BLAS takes few rows by them in half the time."""
+
+
+class Layer:
+    """The sizes of a layer, and its arrays in the order of its steps."""
+
+    def __init__(self, call: StructuredCall, steps: int) -> None:
+        spec = call.args["hx"]
+        if spec.dtype not in FULL_FLOATS:
+            raise NotImplementedError(f"\"{call.name}\" not implemented for '{spec.dtype.scalar_name}'")
+        self.mode: int = call.extra["mode"]
+        self.is_reverse: bool = call.extra["reverse"]
+        self.steps, (self.rows, self.width) = steps, spec.sizes
+        self.kept_steps: int = call.extra["steps"]
+        self.gates = GATES[self.mode]
+        self.dtype = spec.np_dtype
+
+    def in_order(self, array: Array) -> Array:
+        """An array of all steps, the first one first."""
+        return array[::-1] if self.is_reverse else array
+
+    def kept(self, workspace: Array, begin: int, end: int) -> Array:
+        """Some of the numbers kept for each element: (steps, rows, end - begin, width), of all steps or of one."""
+        size = self.rows * self.width
+        part = workspace[:, begin * size : end * size]
+        return self.in_order(part.reshape(self.kept_steps, self.rows, end - begin, self.width))
+
+    def products(self, gates: Array, output: Array, hx: Array) -> Array:
+        """gates^T @ hidden states before, added over all steps."""
+        later, before = (gates[:-1], output[1:]) if self.is_reverse else (gates[1:], output[:-1])
+        first = gates[-1] if self.is_reverse else gates[0]
+        made: Array = np.dot(first.T, hx)
+        if len(later):
+            width = gates.shape[-1]
+            made += np.dot(later.reshape(-1, width).T, before.reshape(-1, self.width))
+        return made
+
+
+def _lstm(
+    layer: Layer, share: Array, output: Array, cy: Array, kept: Array, h: Array, c: Array, w: Array
+) -> None:
+    """c' = f c + i g, h' = o tanh(c'); keeps the activated gates i, f, g, o, and c' and tanh(c')."""
+    rows, n = layer.rows, layer.width
+    sigmoid = sigmoid_in(layer.dtype)
+    room, product = np.empty((2, rows, n), layer.dtype), np.empty((rows, 4 * n), layer.dtype)
+    candidate, added = room
+    every = layer.kept(kept, 0, 4).reshape(-1, rows, 4 * n)
+    cells = layer.kept(kept, 4, 5)[:, :, 0]
+    squashed = layer.kept(kept, 5, 6)[:, :, 0]
+    for t in range(layer.steps):
+        at = t if len(every) > 1 else 0
+        gates, cell, bounded, hidden = every[at], cells[at], squashed[at], output[t]
+        np.dot(h, w, product)
+        np.add(product, share[t], gates)
+        own = gates[:, 2 * n : 3 * n]
+        np.tanh(own, candidate)
+        sigmoid(gates, gates)
+        np.copyto(own, candidate)
+        np.multiply(gates[:, n : 2 * n], c, cell)
+        np.multiply(gates[:, :n], candidate, added)
+        np.add(cell, added, cell)
+        np.tanh(cell, bounded)
+        np.multiply(gates[:, 3 * n :], bounded, hidden)
+        h, c = hidden, cell
+    np.copyto(cy, c)
+
+
+def _gru(layer: Layer, share: Array, output: Array, bias: Any, kept: Array, h: Array, w: Array) -> None:
+    """h' = n + z (h - n) with n = tanh(x_n + r h_n); keeps r, z, n and h_n."""
+    rows, n = layer.rows, layer.width
+    sigmoid = sigmoid_in(layer.dtype)
+    product = np.empty((rows, 3 * n), layer.dtype)
+    both = product[:, : 2 * n]
+    every = layer.kept(kept, 0, 3).reshape(-1, rows, 3 * n)
+    shares = layer.kept(kept, 3, 4)[:, :, 0]
+    for t in range(layer.steps):
+        at = t if len(every) > 1 else 0
+        gates, of_hidden, inputs, hidden = every[at], shares[at], share[t], output[t]
+        np.dot(h, w, product)
+        if bias is not None:
+            np.add(product, bias, product)
+        np.copyto(of_hidden, product[:, 2 * n :])
+        first, new = gates[:, : 2 * n], gates[:, 2 * n :]
+        np.add(both, inputs[:, : 2 * n], first)
+        sigmoid(first, first)
+        np.multiply(gates[:, :n], of_hidden, new)
+        np.add(new, inputs[:, 2 * n :], new)
+        np.tanh(new, new)
+        np.subtract(h, new, hidden)
+        np.multiply(hidden, gates[:, n : 2 * n], hidden)
+        np.add(hidden, new, hidden)
+        h = hidden
+
+
+def _simple(layer: Layer, share: Array, output: Array, h: Array, w: Array) -> None:
+    """h' = tanh or relu of the gates."""
+    zero = np.zeros((), layer.dtype)
+    for t in range(layer.steps):
+        hidden = output[t]
+        np.dot(h, w, hidden)
+        np.add(hidden, share[t], hidden)
+        if layer.mode == RELU:
+            np.maximum(hidden, zero, out=hidden)
+        else:
+            np.tanh(hidden, hidden)
+        h = hidden
+
+
+def rnn_layer(call: StructuredCall) -> PlannedKernel:
+    """The hidden states of all steps, the last states, and what backward needs."""
+    layer = Layer(call, call.args["input_gates"].sizes[0])
+
+    def into(
+        output: Any, hy: Any, cy: Any, kept: Any, gates: Any, hx: Any, cx: Any, weight: Any, bias: Any
+    ) -> None:
+        share, made = layer.in_order(gates), layer.in_order(output)
+        hx = np.ascontiguousarray(hx)
+        w = np.ascontiguousarray(weight.T) if layer.steps >= TURNED_FROM else weight.T
+        if layer.mode == LSTM:
+            _lstm(layer, share, made, cy, kept, hx, cx, w)
+        elif layer.mode == GRU:
+            _gru(layer, share, made, bias, kept, hx, w)
+        else:
+            _simple(layer, share, made, hx, w)
+        np.copyto(hy, made[-1])
+
+    return PlannedKernel(quietly(into))
+
+
+def _times_state_before(target: Array, states: Array, first: Array, begin: int, end: int) -> None:
+    """Multiply each of the steps from `begin` to `end` by the state before it."""
+    if begin == 0:
+        target[0] *= first
+        target[1:] *= states[: end - 1]
+    else:
+        target *= states[begin - 1 : end - 1]
+
+
+class _Lstm:
+    """The gradients of an LSTM's gates: each is a derivative times the gradient of h' (o) or of c' (i, f, g)."""
+
+    def __init__(self, layer: Layer, kept: Array, cx: Array, grad_cy: Any, to: Array) -> None:
+        self.layer, self.cx, self.to = layer, cx, to
+        self.every = layer.kept(kept, 0, 4)
+        self.cells, self.squashed = layer.kept(kept, 4, 5)[:, :, 0], layer.kept(kept, 5, 6)[:, :, 0]
+        self.change = np.zeros(cx.shape, layer.dtype) if grad_cy is None else np.array(grad_cy)
+        self.room = np.empty(cx.shape, layer.dtype)
+
+    def prepare(self, begin: int, end: int) -> None:
+        """The derivatives of some steps."""
+        kept, made = self.every[begin:end], self.to[begin:end]
+        i, g, o = (kept[:, :, k] for k in (0, 2, 3))
+        np.subtract(1, kept, made)
+        np.multiply(made, kept, made)
+        made[:, :, 0] *= g
+        _times_state_before(made[:, :, 1], self.cells, self.cx, begin, end)
+        bounded = self.squashed[begin:end]
+        made[:, :, 3] *= bounded
+        of_g = made[:, :, 2]
+        np.multiply(g, g, of_g)
+        np.subtract(1, of_g, of_g)
+        of_g *= i
+        self.slopes = np.multiply(bounded, bounded)
+        np.subtract(1, self.slopes, self.slopes)
+        self.slopes *= o
+        self.begin = begin
+
+    def step(self, t: int, grad: Array) -> None:
+        """The gradients of a step's gates from that of its hidden state; then that of the cell's state before."""
+        made, change, room = self.to[t], self.change, self.room
+        np.multiply(made[:, 3], grad, made[:, 3])
+        np.multiply(self.slopes[t - self.begin], grad, room)
+        np.add(change, room, change)
+        np.multiply(made[:, :3], change[:, None], made[:, :3])
+        np.multiply(change, self.every[t, :, 1], change)
+
+
+class _Gru:
+    """The gradients of a GRU's gates; `hidden` holds those of the hidden state's share."""
+
+    def __init__(self, layer: Layer, kept: Array, hx: Array, output: Array, to: Array, hidden: Array) -> None:
+        self.hx, self.output, self.to, self.hidden = hx, output, to, hidden
+        self.every, self.shares = layer.kept(kept, 0, 3), layer.kept(kept, 3, 4)[:, :, 0]
+
+    def prepare(self, begin: int, end: int) -> None:
+        """The derivatives of some steps."""
+        kept, made = self.every[begin:end], self.to[begin:end]
+        r, z, n = (kept[:, :, k] for k in range(3))
+        of_r, of_z, of_n = (made[:, :, k] for k in range(3))
+        np.subtract(1, r, of_r)
+        of_r *= r
+        of_r *= self.shares[begin:end]
+        if begin == 0:
+            np.subtract(self.hx, n[0], of_z[0])
+            np.subtract(self.output[: end - 1], n[1:], of_z[1:])
+        else:
+            np.subtract(self.output[begin - 1 : end - 1], n, of_z)
+        left = np.subtract(1, z)
+        of_z *= z
+        of_z *= left
+        np.multiply(n, n, of_n)
+        np.subtract(1, of_n, of_n)
+        of_n *= left
+
+    def step(self, t: int, grad: Array) -> None:
+        """The gradients of a step's gates from that of its hidden state, which then is that of the one before."""
+        made, hidden, kept = self.to[t], self.hidden[t], self.every[t]
+        np.multiply(made[:, 1:], grad[:, None], made[:, 1:])
+        np.multiply(made[:, 0], made[:, 2], made[:, 0])
+        np.copyto(hidden[:, :2], made[:, :2])
+        np.multiply(made[:, 2], kept[:, 0], hidden[:, 2])
+        np.multiply(grad, kept[:, 1], grad)
+
+
+class _Simple:
+    """The gradients of gates whose only activation is tanh or relu."""
+
+    def __init__(self, layer: Layer, output: Array, to: Array) -> None:
+        self.output, self.to, self.is_relu = output, to, layer.mode == RELU
+
+    def prepare(self, begin: int, end: int) -> None:
+        """The derivatives of some steps."""
+        made, states = self.to[begin:end, :, 0], self.output[begin:end]
+        if self.is_relu:
+            np.greater(states, 0, made, casting="unsafe")
+        else:
+            np.multiply(states, states, made)
+            np.subtract(1, made, made)
+
+    def step(self, t: int, grad: Array) -> None:
+        """The gradients of a step's gates from that of its hidden state."""
+        made = self.to[t, :, 0]
+        np.multiply(made, grad, made)
+
+
+def rnn_layer_backward(call: StructuredCall) -> PlannedKernel:
+    """The gradients of the input's gates, of the states before, of the weights and of a GRU's bias."""
+    layer = Layer(call, call.args["output"].sizes[0])
+    steps, rows, n, count = layer.steps, layer.rows, layer.width, layer.gates
+    together = max(1, TOGETHER // (count * rows * n))
+    parts = [(max(end - together, 0), end) for end in range(steps, 0, -together)]
+
+    def into(
+        to: Any,
+        to_hx: Any,
+        to_cx: Any,
+        to_weight: Any,
+        to_bias: Any,
+        grad_output: Any,
+        grad_hy: Any,
+        grad_cy: Any,
+        hx: Any,
+        cx: Any,
+        weight: Any,
+        output: Any,
+        kept: Any,
+    ) -> None:
+        hx = np.ascontiguousarray(hx)
+        made = layer.in_order(to.reshape(steps, rows, count, n))
+        states = layer.in_order(output)
+        hidden = np.empty(to.shape, layer.dtype) if layer.mode == GRU else to
+        of_hidden = layer.in_order(hidden)
+        cell: _Lstm | _Gru | _Simple
+        if layer.mode == LSTM:
+            cell = _Lstm(layer, kept, cx, grad_cy, made)
+        elif layer.mode == GRU:
+            cell = _Gru(layer, kept, hx, states, made, of_hidden.reshape(steps, rows, count, n))
+        else:
+            cell = _Simple(layer, states, made)
+        given = None if grad_output is None else layer.in_order(grad_output)
+        grad = np.zeros((rows, n), layer.dtype) if grad_hy is None else np.array(grad_hy, order="C")
+        before = np.empty((rows, n), layer.dtype)
+        for begin, end in parts:
+            cell.prepare(begin, end)
+            for t in range(end - 1, begin - 1, -1):
+                if given is not None:
+                    np.add(grad, given[t], grad)
+                cell.step(t, grad)
+                np.dot(of_hidden[t], weight, before)
+                if layer.mode == GRU:
+                    np.add(grad, before, grad)
+                else:
+                    grad, before = before, grad
+        np.copyto(to_hx, grad)
+        if to_cx is not None:
+            assert isinstance(cell, _Lstm)
+            np.copyto(to_cx, cell.change)
+        np.copyto(to_weight, layer.products(hidden, output, hx))
+        if to_bias is not None:
+            np.copyto(to_bias, column_sums(hidden.reshape(steps * rows, -1)), casting="unsafe")
+
+    return PlannedKernel(quietly(into))
+
+
+register_stub("fused_rnn_layer_stub", "cpu", rnn_layer)
+register_stub("fused_rnn_layer_backward_stub", "cpu", rnn_layer_backward)
