@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from numbers import Integral
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
 from ..dispatch.core.tensor_function import overridable
@@ -46,8 +45,8 @@ def _pooled(
             raise ValueError(f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
         output_size = tuple([int(n * ratio) for n, ratio in zip(sizes[-rank:], ratios, strict=True)])
     wrap_dim(-rank - 1, len(sizes))
-    kernel_size = (kernel_size,) * rank if isinstance(kernel_size, Integral) else tuple(kernel_size)
-    output_size = (output_size,) * rank if isinstance(output_size, Integral) else tuple(output_size)
+    kernel_size = (kernel_size,) * rank if not isinstance(kernel_size, Iterable) else tuple(kernel_size)
+    output_size = (output_size,) * rank if not isinstance(output_size, Iterable) else tuple(output_size)
     if samples is None:
         batch = 1 if len(sizes) == rank + 1 else sizes[0]
         samples = ops.rand((batch, sizes[-rank - 1], rank), dtype=input.dtype, device=input.device)

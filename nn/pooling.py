@@ -6,8 +6,7 @@ Inputs are (N, C, *spatial) or (C, *spatial); a size that may be one number hold
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from numbers import Integral
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from ..dispatch.core.tensor_function import numpy_named, overridable
@@ -407,10 +406,10 @@ def avg_pool3d(
 
 def _sizes(input: Tensor, output_size: AdaptiveSize, rank: int) -> tuple[int, ...]:
     """An output size for each dimension: one number for all, None for the input's own."""
-    if isinstance(output_size, Integral):
-        return (output_size,) * rank
     if output_size is None:
         return tuple(input.shape[-rank:])
+    if not isinstance(output_size, Iterable):
+        return (output_size,) * rank
     if len(input.shape) <= len(output_size):
         raise ValueError(
             f"Input dimension should be at least {len(output_size) + 1}, but got {len(input.shape)}"
@@ -627,7 +626,7 @@ def _power_average(averaged: Tensor, norm_type: float, count: int) -> Tensor:
 
 
 def _count(kernel_size: Size, rank: int) -> int:
-    if isinstance(kernel_size, Integral):
+    if not isinstance(kernel_size, Iterable):
         return int(kernel_size**rank)
     count = 1
     for size in kernel_size:

@@ -386,9 +386,11 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
     return ops.affine_grid_generator(theta, size, align_corners)
 
 
-def _pair(size: Size) -> list[int]:
+def _pair(size: Size) -> Any:
     """Two numbers; what is neither a number nor a sequence is left to the operator, which refuses it."""
-    return [size, size] if isinstance(size, Integral) else list(size) if isinstance(size, Sequence) else size
+    if isinstance(size, Sequence):
+        return list(size)
+    return [size, size] if isinstance(size, Integral) else size
 
 
 @overridable

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from numbers import Integral
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,7 +26,7 @@ def _sizes(rank: int, size: Size, name: str) -> list[int]:
         raise TypeError(
             f"max_unpool{rank}d(): argument '{name}' must be tuple of ints, not {type(size).__name__}"
         )
-    sizes = [size] * rank if isinstance(size, Integral) else list(size)
+    sizes = [size] * rank if not isinstance(size, Iterable) else list(size)
     if len(sizes) != rank:
         raise ValueError(f"max_unpool{rank}d: expected {name} of {rank} elements, got {len(sizes)}")
     return sizes

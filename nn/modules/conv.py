@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from numbers import Integral
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...dispatch.generated import functions as _ops
@@ -25,7 +24,7 @@ PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 def _each(value: int | Sequence[int], rank: int) -> tuple[int, ...]:
     """One number for each spatial dimension."""
-    return (value,) * rank if isinstance(value, Integral) else tuple(value)
+    return (value,) * rank if not isinstance(value, Iterable) else tuple(value)
 
 
 class _ConvNd(Module):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from numbers import Integral
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...dispatch.generated import functions as _ops
@@ -22,7 +21,7 @@ __all__ = ["GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
 
 def _sizes(normalized_shape: int | Sequence[int]) -> tuple[int, ...]:
-    return (normalized_shape,) if isinstance(normalized_shape, Integral) else tuple(normalized_shape)
+    return (normalized_shape,) if not isinstance(normalized_shape, Iterable) else tuple(normalized_shape)
 
 
 class LayerNorm(_Affine):

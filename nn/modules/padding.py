@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from numbers import Integral
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .. import functional as F
@@ -39,7 +38,7 @@ class _Pad(Module):
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
-        self.padding = (padding,) * (2 * self.rank) if isinstance(padding, Integral) else tuple(padding)
+        self.padding = (padding,) * (2 * self.rank) if not isinstance(padding, Iterable) else tuple(padding)
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, *) or (C, *)."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from numbers import Integral
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import functional as F
@@ -120,7 +119,7 @@ class AvgPool1d(_Pool):
         count_include_pad: bool = True,
     ) -> None:
         sizes = [
-            (size,) if isinstance(size, Integral) else tuple(size)
+            (size,) if not isinstance(size, Iterable) else tuple(size)
             for size in (kernel_size, kernel_size if stride is None else stride, padding)
         ]
         super().__init__(

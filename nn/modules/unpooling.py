@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from numbers import Integral
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from .. import functional as F
@@ -28,7 +27,7 @@ class _MaxUnpoolNd(Module):
         super().__init__()
         given = (kernel_size, kernel_size if stride is None else stride, padding)
         self.kernel_size, self.stride, self.padding = (
-            (size,) * self.rank if isinstance(size, Integral) else tuple(size) for size in given
+            (size,) * self.rank if not isinstance(size, Iterable) else tuple(size) for size in given
         )
 
     def forward(self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
