@@ -53,7 +53,7 @@ class Samples(Campaign):
         elif form < WITH_OUTPUT + IN_PLACE + AS_METHOD:
             _of_tensor(case, in_place=form < WITH_OUTPUT + IN_PLACE)
         kinds = {**OF_TENSORS, **OF_NUMBERS}
-        left = rng.choices((1, 2, 3), (6, 3, 1))[0]
+        left = rng.choices((1, 2, 3), (15, 4, 1))[0]
         for _ in range(TRIES):
             if rng.choices(list(kinds), list(kinds.values()))[0](rng, case):
                 left -= 1
