@@ -189,7 +189,7 @@ def into_out(scope: Scope) -> str:
     x = scope[a]
     b = scope.pick(
         lambda each: (
-            (fits_into(each.shape, x.shape) or careless and broadcasts(each.shape, x.shape))
+            (fits_into(each.shape, x.shape) or (careless and broadcasts(each.shape, x.shape)))
             and not (free and each.requires_grad)
         )
     )
