@@ -55,8 +55,15 @@ class Campaign(ABC):
     """Environment variables of its workers, beside the parent's own."""
     limit: ClassVar[float] = 20.0
     """Seconds that a case may take: over it, it hangs."""
+    forks: ClassVar[bool] = False
+    """Whether a worker is a fork of a process that has prepared, and that lives on when the worker dies: for a campaign
+    whose preparation takes long and starts no threads."""
     memory_limit: ClassVar[int] = 0
     """Bytes of address space that a worker may have; 0: as many as it likes."""
+
+    def prepare(self) -> None:
+        """Import and make what takes long, once in each worker, before the first case's time begins."""
+        return
 
     @abstractmethod
     def draw(self, rng: random.Random) -> Case:

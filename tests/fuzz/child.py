@@ -11,7 +11,7 @@ import os
 import random
 import sys
 import traceback
-from typing import Any
+from typing import Any, TextIO
 
 from .campaign import Campaign, Finding, Outcome, Verdict
 from .campaigns import campaign_named
@@ -70,11 +70,23 @@ def main(name: str) -> None:
     os.dup2(2, 1)
     faulthandler.enable()
     campaign = campaign_named(name)
+    campaign.prepare()
+    if campaign.forks:
+        while (pid := os.fork()) != 0:
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            if status == 0:
+                return
+            print(json.dumps({"died": status}), file=replies, flush=True)
+    serve(campaign, replies)
+
+
+def serve(campaign: Campaign, replies: TextIO) -> None:
+    """Answer requests until there are no more."""
     if campaign.memory_limit:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (campaign.memory_limit, campaign.memory_limit))
-    print(json.dumps("ready"), file=replies, flush=True)
+    print(json.dumps({"ready": os.getpid()}), file=replies, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
         # Before the parent loses its patience, so that it finds the stack.

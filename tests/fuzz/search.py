@@ -12,7 +12,7 @@ from .campaign import Campaign, Finding, Verdict
 from .minimize import minimized
 from .worker import Worker
 
-PROGRESS_SECONDS = 1.0
+TERMINAL_SECONDS, LOG_SECONDS = 1.0, 60.0
 
 
 @dataclass
@@ -79,7 +79,7 @@ class Search:
         self._error: BaseException | None = None
 
     def run(self, jobs: int) -> Totals:
-        """Search with that many workers. Raises RuntimeError if one cannot be started or cannot draw a case."""
+        """Search with that many workers. Raises what ended one of them, as RuntimeError if it cannot draw a case."""
         threads = [threading.Thread(target=self._search, daemon=True) for _ in range(jobs)]
         for thread in threads:
             thread.start()
@@ -94,10 +94,11 @@ class Search:
 
     def _search(self) -> None:
         try:
-            with Worker(self.campaign, self.python) as worker:
+            # In a second process: what earlier cases left behind must not be what was found.
+            with Worker(self.campaign, self.python) as worker, Worker(self.campaign, self.python) as second:
                 while (seed := self._take()) is not None:
-                    self._one(worker, seed)
-        except RuntimeError as error:
+                    self._one(worker, second, seed)
+        except BaseException as error:  # raised again where the threads are waited for
             self._error = error
 
     def _take(self) -> str | None:
@@ -108,12 +109,19 @@ class Search:
             if self.seconds and now > self.seconds:
                 return None
             self._next += 1
-            if sys.stderr.isatty() and now - self._shown > PROGRESS_SECONDS:
-                self._shown = now
-                print(f"\r\033[K{self.totals.line()[:-4]} {now:.0f} s", end="", file=sys.stderr, flush=True)
+            self._progress(now)
             return f"{self.campaign.name}/{self.seed}/{self._next - 1}"
 
-    def _one(self, worker: Worker, seed: str) -> None:
+    def _progress(self, now: float) -> None:
+        """The totals so far: on a terminal one line that is written over, else a line now and then."""
+        terminal = sys.stderr.isatty()
+        if now - self._shown < (TERMINAL_SECONDS if terminal else LOG_SECONDS):
+            return
+        self._shown = self.totals.seconds = now
+        start, end = ("\r\033[K", "") if terminal else ("", "\n")
+        print(f"{start}{self.totals.line()}", end=end, file=sys.stderr, flush=True)
+
+    def _one(self, worker: Worker, second: Worker, seed: str) -> None:
         outcome, case = worker.attempt(seed)
         if not isinstance(outcome, Finding):
             with self._lock:
@@ -127,9 +135,7 @@ class Search:
                 self.totals.outcomes[outcome.kind] += 1
                 return
             family = self.totals.families[name] = Family(seed, case, outcome)
-        # In a worker of its own: what an earlier case left behind must not be what was found.
-        worker.stop()
-        again = worker.run(case)
+        again = second.run(case)
         if not isinstance(again, Finding):
             with self._lock:
                 del self.totals.families[name]
@@ -138,8 +144,8 @@ class Search:
             return
         with self._lock:
             self.totals.outcomes[outcome.kind] += 1
-        family.case, family.finding = minimized(worker, case, again, tries=self.tries)
-        family.program = worker.describe(family.case)
-        family.record = worker.record(family.case)
+        family.case, family.finding = minimized(second, case, again, tries=self.tries)
+        family.program = second.describe(family.case)
+        family.record = second.record(family.case)
         with self._lock:
             self.report(family)

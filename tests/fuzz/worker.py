@@ -1,8 +1,10 @@
 """A child process that runs cases, as its parent sees it; it is begun anew after a crash or a hang."""
 
+import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -33,13 +35,14 @@ class Worker:
 
     def __init__(self, campaign: Campaign, python: str = sys.executable) -> None:
         self.campaign = campaign
-        self._python = python
+        self._python = os.path.abspath(python)  # a link to a Python is an environment of its own
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="triten-fuzz-")
         # Whatever Python it is, it gets this very checkout.
         os.symlink(triten.__path__[0], Path(self._folder.name) / "triten", target_is_directory=True)
         self._errors = Path(self._folder.name) / "errors"
         self._rest = b""
+        self._served_by = 0
 
     def __enter__(self) -> "Worker":
         return self
@@ -87,8 +90,12 @@ class Worker:
     def stop(self) -> None:
         """End the child."""
         if self._process is not None:
+            if self._served_by not in (0, self._process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._served_by, signal.SIGKILL)
             self._process.kill()
             self._process.wait()
+            self._served_by = 0
             for stream in (self._process.stdin, self._process.stdout):
                 if stream is not None:
                     stream.close()
@@ -106,7 +113,7 @@ class Worker:
         environment.setdefault("OPENBLAS_NUM_THREADS", "1")
         environment.setdefault("OMP_NUM_THREADS", "1")
         self._rest = b""
-        with self._errors.open("wb") as errors:
+        with self._errors.open("ab") as errors:  # what is read is cut off, for a child that goes on writing
             self._process = process = subprocess.Popen(
                 [self._python, "-P", "-m", "triten.tests.fuzz.child", self.campaign.name],
                 stdin=subprocess.PIPE,
@@ -115,13 +122,17 @@ class Worker:
                 env=environment,
                 cwd=self._folder.name,
             )
+        self._await_ready(process)
+        return process
+
+    def _await_ready(self, process: subprocess.Popen[bytes]) -> None:
         try:
-            self._reply(process, START_LIMIT)
+            self._served_by = self._reply(process, START_LIMIT)["ready"]
         except DeathError as death:
+            self.stop()
             raise RuntimeError(
                 f"a worker of {self.campaign.name} does not start: {death.finding.message}"
             ) from None
-        return process
 
     def _ask(self, request: dict[str, Any], limit: float) -> Any:
         process = self._process if self._process is not None else self._start()
@@ -129,36 +140,51 @@ class Worker:
         try:
             process.stdin.write(json.dumps(request | {"limit": limit}).encode() + b"\n")
             process.stdin.flush()
-        except BrokenPipeError:
-            raise self._death(process, limit) from None
+        except BrokenPipeError:  # it died after its last answer
+            self.stop()
+            return self._ask(request, limit)
         reply = self._reply(process, limit)
         if "error" in reply:
             raise RuntimeError(f"{self.campaign.name}, {request['do']}: {reply['error']}")
         return reply["answer"]
 
     def _reply(self, process: subprocess.Popen[bytes], limit: float) -> Any:
+        """The next answer. Raises DeathError if the child dies, or is ended after `limit` seconds."""
         assert process.stdout is not None
         end = time.monotonic() + limit
         while b"\n" not in self._rest:
             ready, _, _ = select.select([process.stdout], [], [], max(end - time.monotonic(), 0))
             if not ready:
-                stack = self._stack()
-                self.stop()
-                raise DeathError(Finding("hang", f"over {limit:g} s\n{stack}"))
+                finding = Finding("hang", f"over {limit:g} s\n{self._stack()}")
+                self._end_serving(process)
+                raise DeathError(finding)
             piece = os.read(process.stdout.fileno(), 1 << 16)
             if not piece:
-                raise self._death(process, limit)
+                finding = Finding("crash", f"exit status {process.wait()}\n{self._stack()}")
+                self.stop()
+                raise DeathError(finding)
             self._rest += piece
         line, self._rest = self._rest.split(b"\n", 1)
-        return json.loads(line)
+        reply = json.loads(line)
+        if "died" in reply:
+            finding = Finding("crash", f"exit status {reply['died']}\n{self._stack()}")
+            self._await_ready(process)
+            raise DeathError(finding)
+        return reply
 
-    def _death(self, process: subprocess.Popen[bytes], limit: float) -> DeathError:
-        status = process.wait(limit)
-        stack = self._stack()
-        self.stop()
-        return DeathError(Finding("crash", f"exit status {status}\n{stack}"))
+    def _end_serving(self, process: subprocess.Popen[bytes]) -> None:
+        """End the child that serves; the one that it is a fork of begins another."""
+        if self._served_by in (0, process.pid):
+            self.stop()
+            return
+        os.kill(self._served_by, signal.SIGKILL)
+        try:
+            self._reply(process, OTHER_LIMIT)
+        except DeathError:
+            return
 
     def _stack(self) -> str:
         text = self._errors.read_text(errors="replace")
+        self._errors.write_bytes(b"")
         start = max(text.rfind("Fatal Python error"), text.rfind("Timeout (0:"))
         return text[start : start + STACK] if start >= 0 else text[-STACK:]

@@ -147,6 +147,8 @@ def _check_matrix_vector_dtype(input: TensorSpec, mat: TensorSpec, vec: TensorSp
 
 def mv(meta: MetaBase, self: TensorSpec, vec: TensorSpec) -> None:
     """(n, m) by (m,) gives (n,)."""
+    if not self.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     _check_matrix_vector(self.sizes[:1], self, vec)
     check_same_device("mv", self, vec)
     _check_matrix_vector_dtype(vec, self, vec)

@@ -10,6 +10,9 @@ CAMPAIGNS = {
     "programs_transformed": "programs_transformed:TransformedPrograms",
     "programs_interpreted": "programs_on_cuda:InterpretedPrograms",
     "programs_emulated": "programs_on_cuda:EmulatedPrograms",
+    "samples": "samples:Samples",
+    "samples_meta": "samples:SamplesOnMeta",
+    "samples_cuda": "samples:SamplesOnCuda",
     "planted": "planted:Planted",
 }
 """Where each campaign is: ``module:class``, beneath this folder."""

@@ -107,7 +107,7 @@ def unary(scope: Scope) -> str:
         "cos_()",
         "conj_physical_()",
         "swapaxes_(0, -1)",
-        "fill_diagonal_(0)",
+        "fill_diagonal_(0)" if scope[a].numel() else "zero_()",
         "erf_()",
         "pow_(2)",
     )
