@@ -132,7 +132,7 @@ def _compare(name: str, mine: Any, theirs: Any, free: Set[str] = frozenset()) ->
     if isinstance(mine, Look) != isinstance(theirs, Look):
         raise Difference("wrong type", f"{name}: {type(mine).__name__}, not {type(theirs).__name__}")
     if not isinstance(mine, Look):
-        if type(mine) in (int, float, bool, str, type(None)) and repr(mine) != repr(theirs):
+        if mine != theirs:
             raise Difference(VALUE, f"{name}: {mine!r}, not {theirs!r}")
         return
     for fact, value in theirs.facts.items():
