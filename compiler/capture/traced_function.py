@@ -104,6 +104,7 @@ class TracedFunction:
                 raise Unsupported(
                     "the function sets the gradient of a tensor that it holds; call backward() outside"
                 )
+        self._refuse_unrecorded_views(found)
         if not is_grad_enabled():
             given = Identities([*handles, *tracer._constants])
             self._refuse_made_leaves([(i, leaf) for i, leaf in enumerate(found) if _is_alone(leaf)], given)
@@ -222,6 +223,11 @@ class TracedFunction:
         plain = [leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf for leaf in found]
         return (*plain, *grads)
 
+    def _refuse_unrecorded_views(self, found: Sequence[Any]) -> None:
+        for i in _unrecorded_views(found):
+            reason = "a result is a view, made in no_grad, of a tensor that requires grad"
+            raise Unsupported(reason, element=self.elements[i])
+
     def _refuse_made_leaves(self, found: Iterable[tuple[int, Any]], given: Identities) -> None:
         for i, leaf in found:
             if isinstance(leaf, Tensor) and leaf._spec.requires_grad and leaf.is_leaf and leaf not in given:
@@ -307,6 +313,19 @@ def _aliases(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
                 raise Unsupported("a result with a gradient views a tensor that the function writes to")
             found.append(i)
     return found
+
+
+def _unrecorded_views(results: Sequence[Any]) -> list[int]:
+    """The results that view a tensor which requires grad, made in no_grad: eagerly they would require it, too."""
+    return [
+        i
+        for i, leaf in enumerate(results)
+        if isinstance(leaf, TensorImpl)
+        and leaf._view_base is not None
+        and leaf._view_base._spec.requires_grad
+        and not leaf._spec.requires_grad
+        and (leaf.dtype.is_floating_point or leaf.dtype.is_complex)
+    ]
 
 
 def _is_alone(leaf: Any) -> bool:

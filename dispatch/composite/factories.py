@@ -16,6 +16,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _arange_, _linspace_, as_strided, empty, empty_like, empty_strided, fill_
+from ..iterator.overlap import shares_memory
 from ..plans.host_kernel import host_kernel, is_unseen
 from ..plans.register import planned_by
 from ..scalars import element_of, overflow_error
@@ -108,6 +109,8 @@ def fill__tensor(self: Tensor, value: Tensor) -> Tensor:
         for dim, stride in enumerate(spec.strides):
             if stride == 0 and spec.sizes[dim] > 1:
                 part = part.narrow(dim, 0, 1)
+    if shares_memory(self, value):
+        value = value.clone()
     part.copy_(value)
     return self
 

@@ -156,12 +156,13 @@ class SubscriptMethods(_Base):
                     return
             if isinstance(index, TensorImpl) and index._spec.ndim:
                 basic, advanced = tensor, (index,)
-            elif index is False:
-                return
-            elif index is True:
-                basic = tensor.unsqueeze(0)
             elif basic is None:
-                basic, advanced = _apply(tensor, _as_tuple(index))
+                if index is False:
+                    return
+                if index is True:
+                    basic = tensor.unsqueeze(0)
+                else:
+                    basic, advanced = _apply(tensor, _as_tuple(index))
             if advanced is None:
                 _write(basic, value, is_tensor)
             else:

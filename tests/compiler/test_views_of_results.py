@@ -57,3 +57,49 @@ def test_views_whose_base_is_no_result_run_eagerly(name: str) -> None:
     compiled = tt.compile(APART[name])
     same(used(compiled), used(APART[name]), name)
     assert graphs(compiled) == 0
+
+
+def test_all_of_a_result_is_another_tensor() -> None:
+    def function(x: tt.Tensor) -> Any:
+        y = x - 1
+        return y, y.T
+
+    for each in (function, tt.compile(function, fullgraph=True)):
+        y, whole = each(drawn(4, grad=True))
+        assert whole is not y and whole._base is y
+        y.fill_(1.5)
+        assert whole.tolist() == [1.5] * 4
+
+
+def test_a_view_of_what_nobody_else_has_can_be_written_to() -> None:
+    def function(x: tt.Tensor) -> Any:
+        return (x * 2).t()
+
+    for each in (function, tt.compile(function, fullgraph=True)):
+        x = drawn(2, 3, grad=True)
+        made = each(x)
+        made.mul_(3)
+        made.sum().backward()
+        assert x.grad is not None and x.grad.tolist() == [[6.0] * 3] * 2
+
+
+def test_a_leaf_made_in_a_block_without_gradients_is_one() -> None:
+    def function(x: tt.Tensor) -> Any:
+        with tt.no_grad():
+            leaf = x.sum()
+            leaf.requires_grad_()
+        return leaf * 2
+
+    same(tt.compile(function)(drawn(3)), function(drawn(3)))
+
+
+@pytest.mark.parametrize("of_argument", [True, False])
+def test_a_view_made_in_no_grad_requires_grad_as_its_base(of_argument: bool) -> None:
+    def function(x: tt.Tensor) -> Any:
+        y = x if of_argument else x * 2
+        with tt.no_grad():
+            return y[0], y.detach()[0]
+
+    for each in (function, tt.compile(function)):
+        view, apart = each(drawn(3, 3, grad=True))
+        assert view.requires_grad and not apart.requires_grad

@@ -144,3 +144,15 @@ def test_covariances_refuse_bad_weights() -> None:
         tt.cov(x, aweights=tt.ones(2))
     with pytest.raises(RuntimeError, match="cannot be negative"):
         tt.cov(x, aweights=-tt.ones(3))
+
+
+def test_a_product_lies_as_the_output_of_the_equation_does():
+    a, b = tt.ones(4, 3), tt.ones(5, 3)
+    assert tt.einsum("ij,kj->ki", a, b).stride() == (4, 1)
+    assert tt.einsum("ij,kj->ik", a, b).stride() == (5, 1)
+
+
+def test_a_label_of_one_element_is_not_summed():
+    row = tt.tensor([[-4, -1, 4, 5]], dtype=tt.int32)
+    assert tt.einsum("ij,kj->k", row, row).tolist() == [58]
+    assert tt.einsum("ij,kj->", row, row).dtype is tt.int32

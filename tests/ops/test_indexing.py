@@ -674,3 +674,29 @@ def test_short_names_of_combinations_have_no_derivative(short, name, device):
         made.sum().backward()
     with pytest.raises(RuntimeError, match="Expected reduce to be one of prod, mean, amax or amin"):
         x.index_reduce(0, index, source.detach(), short)
+
+
+def test_a_truth_value_for_an_index_writes_all_or_nothing():
+    x = tt.zeros(2, 3)
+    x[True] = tt.ones(2, 3, dtype=tt.bfloat16)
+    assert x.tolist() == [[1.0] * 3] * 2
+    x[False] = 5
+    assert x.tolist() == [[1.0] * 3] * 2
+
+
+def test_an_element_of_a_tensor_fills_it():
+    x = tt.arange(4.0)
+    x[:] = x[2]
+    assert x.tolist() == [2.0] * 4
+    value = tt.tensor(1.5, dtype=tt.float64, requires_grad=True)
+    x[1:] = value
+    x.sum().backward()
+    assert x.tolist() == [2.0, 1.5, 1.5, 1.5] and value.grad.item() == 3 and value.grad.dtype is tt.float64
+
+
+def test_a_turned_tensor_is_none_of_its_steps_views(device):
+    weight = tt.ones(2, 2, device=device, requires_grad=True)
+    with tt.no_grad():
+        turned = tt.arange(4.0, device=device).reshape(2, 2).rot90()
+    turned.mul_(weight)
+    assert turned.tolist() == [[1.0, 3.0], [0.0, 2.0]] and turned.requires_grad

@@ -122,3 +122,19 @@ def test_writes_without_a_derivative_cut_the_history():
     stepped.heaviside_(tt.ones(2))
     with pytest.raises(RuntimeError, match="derivative for aten::heaviside_ is not implemented"):
         stepped.sum().backward()
+
+
+def test_a_stack_is_not_written_into_what_is_stacked():
+    x = tt.ones(2, 2, 2)
+    with pytest.raises(RuntimeError, match=SHARES):
+        tt.stack([x[0], x[1]], out=x)
+
+
+@pytest.mark.parametrize("name", ["clamp", "clamp_min", "clamp_max"])
+def test_bounds_that_are_numbers_ask_for_the_promoted_dtype(name):
+    bounds = (0, 1) if name == "clamp" else (1,)
+    with pytest.raises(RuntimeError, match="Found dtype Double but expected Float"):
+        getattr(tt, name)(tt.ones(2), *bounds, out=tt.ones(2, dtype=tt.float64))
+    whole = tt.ones(2, dtype=tt.int64)
+    assert tt.clamp(whole, -0.5, 1, out=tt.zeros(2)).tolist() == [1.0, 1.0]
+    assert tt.clamp(whole, whole, whole, out=tt.zeros(2, dtype=tt.uint8)).tolist() == [1, 1]

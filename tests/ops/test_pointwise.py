@@ -634,3 +634,21 @@ def test_bytes_as_conditions_warn():
         assert tt.where(tt.tensor([1, 0], dtype=tt.uint8), 1, 2).tolist() == [1, 2]
     with pytest.warns(UserWarning, match="indexing with dtype triten.uint8"):
         assert tt.arange(2)[tt.tensor([0, 1], dtype=tt.uint8)].tolist() == [1]
+
+
+def test_a_single_weight_may_have_another_dtype():
+    start, weight = tt.zeros(3), tt.tensor(0.5, dtype=tt.float64, requires_grad=True)
+    mixed = tt.lerp(start, start + 4, weight)
+    mixed.sum().backward()
+    assert mixed.tolist() == [2.0] * 3 and mixed.dtype is tt.float32
+    assert weight.grad.item() == 12 and weight.grad.dtype is tt.float64
+    with pytest.raises(RuntimeError, match="expected dtype float32 for `weight`"):
+        tt.lerp(start, start, tt.ones(3, dtype=tt.float64))
+
+
+def test_numbers_made_of_parts_are_no_view():
+    with tt.no_grad():
+        made = tt.complex(tt.ones(2), tt.ones(2))
+    assert made._base is None
+    made.mul_(tt.ones(2, requires_grad=True))
+    assert made.requires_grad

@@ -182,3 +182,10 @@ ERRORS = [
 def test_refusals_are_pytorchs(call, kind, words):
     with pytest.raises(kind, match=re.escape(words)):
         call()
+
+
+def test_sorted_elements_lie_as_they_lay():
+    one = tt.arange(12.0).reshape(3, 4)[0, 3:4:3]
+    assert one.stride() == (3,) and all(each.stride() == (3,) for each in tt.sort(one))
+    turned = tt.arange(6.0).reshape(2, 3).t()
+    assert tt.sort(turned, 0).values.stride() == turned.stride()

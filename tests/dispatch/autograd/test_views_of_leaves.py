@@ -143,3 +143,52 @@ def test_nobody_looks_for_views_where_there_are_none(monkeypatch):
     assert parameter.requires_grad
     with pytest.raises(RuntimeError, match="only Tensors of floating point"):
         tt.nn.Parameter(tt.arange(2))
+
+
+def test_a_view_of_a_leaf_that_is_a_view_itself_is_not_written_to():
+    leaf = tt.ones(4).view(2, 2).requires_grad_()
+    for write in (lambda v: v.fill_(2), lambda v: v.mul_(2), lambda v: v.clamp_(0, 1)):
+        with pytest.raises(RuntimeError, match="a view of a leaf Variable that requires grad"):
+            write(leaf[1:])
+
+
+def test_one_of_several_views_of_such_a_leaf_has_no_history_after_a_write():
+    part = tt.ones(4).view(2, 2).requires_grad_().unbind(0)[0]
+    part.detach().mul_(2)
+    with pytest.raises(RuntimeError, match="Output 0 of Unbind is a view and its base"):
+        part * 2
+    assert part.grad is None and not part.retains_grad, "to look does not ask for a history"
+
+
+def test_views_of_another_dtype_have_no_base():
+    base = tt.ones(4)
+    view = base.view(tt.int32)
+    assert view._base is None and not view._is_view()
+    view.zero_()
+    assert base.tolist() == [0.0] * 4 and base._version == 1
+
+
+def test_an_unrecorded_view_is_reached_by_no_gradient():
+    x = tt.ones(4, requires_grad=True)
+    y = x * 2
+    with tt.no_grad():
+        view = y[1:]
+    assert tt.autograd.grad(y.sum(), view, allow_unused=True) == (None,)
+    (zeros,) = tt.autograd.grad(y.sum(), view, create_graph=True, materialize_grads=True)
+    assert zeros.tolist() == [0.0] * 3 and zeros.requires_grad
+
+
+def test_zeros_for_a_gradient_lie_as_their_tensor_does():
+    x = tt.ones(2, 3).t().clone().requires_grad_()
+    (zeros,) = tt.autograd.grad(tt.ones(2, requires_grad=True).sum(), x, materialize_grads=True)
+    assert zeros.stride() == x.stride() == (1, 3)
+
+
+def test_overlapping_views_have_gradients_after_a_write_to_their_base():
+    weight = tt.arange(6.0).reshape(3, 2)
+    x = tt.arange(4.0).requires_grad_()
+    y = x * 2
+    windows = y.unfold(0, 2, 1)
+    y.add_(1)
+    (windows * weight).sum().backward()
+    assert x.grad.tolist() == [0.0, 6.0, 14.0, 10.0]

@@ -88,7 +88,7 @@ def check_vmap(function: Computes, x: tt.Tensor) -> None:
 
 def _smooth(function: Computes) -> Callable[[tt.Tensor], tt.Tensor]:
     def total(x: tt.Tensor) -> tt.Tensor:
-        parts = [v.double().sum() for v in function(x)]
+        parts = [v.sum() for v in function(x)]
         return sum(parts[1:], parts[0]) if parts else (x * 0).sum()
 
     return total

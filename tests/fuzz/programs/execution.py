@@ -23,7 +23,7 @@ class Record:
 
     Attributes:
         errors: the exception's class and message of each statement that raised.
-        looks: each variable's tensor; other variables by their value.
+        looks: each variable's tensor; other variables as `repr` shows them.
         shared: variables grouped by the memory that they look into, and by the object that they are.
         passed_over: statements that name a variable which is not there.
     """
@@ -87,7 +87,9 @@ def observe(library: Any, variables: dict[str, Any], record: Record, born: Mappi
     """Record each variable whose name a program can have."""
     chosen = {name: value for name, value in variables.items() if name[:1] == "v" and name[1:].isdigit()}
     for name, value in chosen.items():
-        record.looks[name] = look(value, born.get(name, 0)) if isinstance(value, library.Tensor) else value
+        record.looks[name] = (
+            look(value, born.get(name, 0)) if isinstance(value, library.Tensor) else repr(value)
+        )
     tensors = {name: value for name, value in chosen.items() if isinstance(value, library.Tensor)}
     record.shared["object"] = _groups({name: id(value) for name, value in tensors.items()})
     record.shared["memory"] = _groups(
@@ -165,7 +167,7 @@ def as_json(record: Record) -> dict[str, Any]:
 
     def one(look: Any) -> Any:
         if not isinstance(look, Look):
-            return repr(look)
+            return look
         numbers = [complex(x).real for x in look.values.flat], [complex(x).imag for x in look.values.flat]
         if look.values.dtype.kind in "iub":
             numbers = [int(x) for x in look.values.flat], []

@@ -38,8 +38,14 @@ class Difference(Exception):
 
 
 NAME = re.compile(r"\bv\d+")
+DTYPE_REFUSALS = ("not implemented for '", "is not supported for complex types")
 SET_ITEM = re.compile(r"v\d+\[.*\] [-+*]?= ")
 KNOWN_REFUSALS = (
+    (
+        "triten",
+        "PyTorch",
+        "A view was created in no_grad mode and its base or another view of its base has been",
+    ),
     # A node that keeps no tensor may run again.
     ("triten", "PyTorch", "Trying to backward through the graph a second time"),
     ("triten", "PyTorch", "Autograd not support dtype"),
@@ -78,9 +84,11 @@ def compare(found: Record, expected: Record, names: tuple[str, str], statements:
     for number, text in enumerate(statements):
         error, other = found.errors.get(number), expected.errors.get(number)
         if (error and error[0].__name__) != (other and other[0].__name__):
+            if error and other and any(words in error[1] for words in DTYPE_REFUSALS):
+                raise Known  # of two faults each names one: ours looks at dtypes first
             for does, refuses, words in KNOWN_REFUSALS:
                 said = {names[0]: error, names[1]: other}
-                if SET_ITEM.match(text) and "single memory location" in str(other):
+                if SET_ITEM.match(text) and "single memory location" in f"{error} {other}":
                     raise Known  # what is written from the same memory is read first
                 if said.get(does, ()) is None and words in (said.get(refuses) or ("", ""))[1]:
                     raise Known
@@ -124,7 +132,7 @@ def _compare(name: str, mine: Any, theirs: Any, free: Set[str] = frozenset()) ->
     if isinstance(mine, Look) != isinstance(theirs, Look):
         raise Difference("wrong type", f"{name}: {type(mine).__name__}, not {type(theirs).__name__}")
     if not isinstance(mine, Look):
-        if type(mine) in (int, float, bool, str, type(None)) and repr(mine) != repr(theirs):
+        if mine != theirs:
             raise Difference(VALUE, f"{name}: {mine!r}, not {theirs!r}")
         return
     for fact, value in theirs.facts.items():

@@ -107,7 +107,7 @@ def unary(scope: Scope) -> str:
         "cos_()",
         "conj_physical_()",
         "swapaxes_(0, -1)",
-        "fill_diagonal_(0)",
+        "fill_diagonal_(0)" if scope[a].numel() else "zero_()",
         "erf_()",
         "pow_(2)",
     )
@@ -189,7 +189,7 @@ def into_out(scope: Scope) -> str:
     x = scope[a]
     b = scope.pick(
         lambda each: (
-            (fits_into(each.shape, x.shape) or careless and broadcasts(each.shape, x.shape))
+            (fits_into(each.shape, x.shape) or (careless and broadcasts(each.shape, x.shape)))
             and not (free and each.requires_grad)
         )
     )
