@@ -473,6 +473,7 @@ def multilabel_soft_margin_loss(
         The loss: a tensor without dimensions, or with 'none' one of shape (N,).
 
     Raises:
+        IndexError: `input` has no dimensions.
         ValueError: `reduction` is another string.
 
     Example:
@@ -484,7 +485,9 @@ def multilabel_soft_margin_loss(
     loss = -(target * _ops.log_sigmoid(input) + (1 - target) * _ops.log_sigmoid(-input))
     if weight is not None:
         loss = loss * weight
-    loss = loss.sum(-1) / input.size(-1) if input.dim() else loss
+    if not input.dim():
+        raise IndexError("Dimension specified as -1 but tensor has no dimensions")
+    loss = loss.sum(-1) / input.size(-1)
     return loss if chosen == 0 else loss.mean() if chosen == 1 else loss.sum()
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
 from ..dispatch.structured.meta.dims import wrap_dim
@@ -18,6 +20,8 @@ Size = int | Sequence[int]
 
 
 def _sizes(rank: int, size: Size, name: str) -> list[int]:
+    if isinstance(size, np.integer):
+        size = int(size)
     if not isinstance(size, int | list | tuple):
         raise TypeError(
             f"max_unpool{rank}d(): argument '{name}' must be tuple of ints, not {type(size).__name__}"

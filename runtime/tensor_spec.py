@@ -6,6 +6,7 @@ a kernel depends on, and the tables on the call path are keyed by it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -32,8 +33,8 @@ internal_assert(bool(_AUTOGRAD & AUTOGRAD_BITS), "the autograd functionality is 
 MAX_SPECS = 1 << 15
 """Beyond this many the intern table starts anew; living tensors keep their specs, which stay valid."""
 
-MAX_BYTES = (1 << 63) - 1
-"""What a tensor's elements may take: offsets are signed 64-bit numbers."""
+MAX_BYTES = (1 << 63) - 129
+"""What a tensor's elements may take: offsets are signed 64-bit numbers, and memory is aligned."""
 
 OVERRIDE_FLAG = 1 << 63
 """Stands among a spec's `keys` and routes nothing: the tensor's class may take over public calls, so that its spec is
@@ -244,6 +245,9 @@ def _make(
         contiguous = layout is jagged
     elif not numel:
         contiguous = True
+        if len(sizes) > 1 and math.prod([n or 1 for n in sizes]) * dtype.itemsize > MAX_BYTES:
+            # No byte is needed, but strides and NumPy's arrays count them.
+            raise RuntimeError(f"Storage size calculation overflowed with sizes={list(sizes)}")
     spec.is_contiguous = contiguous
     spec.itemsize = itemsize = dtype.itemsize
     spec.nbytes = nbytes = numel * itemsize

@@ -18,7 +18,7 @@ from ...dispatch.structured.complex_half import SCALES
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.float_errors import quietly, run_quiet, run_quiet_copy
-from ...runtime.scalar_type import complex32, float16
+from ...runtime.scalar_type import complex32, float16, float32, from_numpy_dtype
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..blocks import BLOCK, HANDED_OVER, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
@@ -147,18 +147,24 @@ class RoundedConstants(Constants):
         return np.array(complex(number) if self.np_dtype.kind == "c" else float(number), self.np_dtype)
 
 
-BOUNDED = frozenset({"clamp", "clamp_max", "clamp_min"})
+BOUNDED = frozenset({"clamp", "clamp_max", "clamp_min", "hardshrink", "softshrink", "threshold"})
 """Operators whose numbers must be in the range of the common dtype."""
+
+
+CONVERTING = frozenset({"elu", "leaky_relu", "lerp", "softplus"})
+"""Operators whose numbers must be in the range of the dtype that is computed in: float32 where theirs is narrow."""
 
 
 def constants_for(call: StructuredCall, name: str, np_dtype: Any, kind: type) -> Constants:
     """The numbers of an argument; a scale must be in the range of the dtype that is computed in."""
-    if call.name.rstrip("_") in BOUNDED:
+    operator = call.name.rstrip("_")
+    if operator in BOUNDED or name == "alpha":
         return RangedConstants(np_dtype, kind, compute_dtype_of(call))
     if call.name == "where" and compute_dtype_of(call).name not in ROUNDED_IN_WHERE:
         return RangedConstants(np_dtype, kind, compute_dtype_of(call))
-    if name == "alpha" and np_dtype.kind in "iu":
-        return RangedConstants(np_dtype, kind, compute_dtype_of(call))
+    if np_dtype.kind in "fc" and (name in SCALES or operator in CONVERTING):
+        wide = float32 if np_dtype.itemsize < 4 else from_numpy_dtype(np_dtype)
+        return RangedConstants(np_dtype, kind, wide)
     return Constants(np_dtype, kind)
 
 

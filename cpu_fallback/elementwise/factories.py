@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
-from ...dispatch.scalars import element_of
+from ...dispatch.scalars import element_of, fitting_number
 from ...dispatch.structured.meta.indexing import preserved
 from ...dispatch.structured.stub import HostKernel, PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
@@ -125,13 +125,15 @@ def linspace(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(spec)
     wide: Any = np.complex128 if spec.dtype.is_complex else np.float64
     count = spec.numel
-    half, whole = count // 2, spec.dtype.is_integral
+    half, dtype = count // 2, spec.dtype
+    whole, fitting = dtype.is_integral, fitting_number(dtype)
 
     @quietly
     def large(out: Any, _: Any, start: Any, end: Any) -> None:
         flat = out.reshape(-1)
+        start, end = fitting(start), fitting(end)
         if whole:
-            start, end = int(start), int(end)
+            start, end = int(element_of(start, dtype)), int(element_of(end, dtype))
         first, last = wide(start), wide(end)
         step = (last - first) / (count - 1)
 
@@ -149,11 +151,14 @@ def linspace(call: StructuredCall) -> PlannedKernel:
 
     @quietly
     def into(out: Any, _: Any, start: Any, end: Any) -> None:
+        if not count:
+            return
+        start, end = fitting(start), fitting(end)
+        if whole:
+            start, end = int(element_of(start, dtype)), int(element_of(end, dtype))
         if count == 1:
             out.fill(start)
             return
-        if whole:
-            start, end = int(start), int(end)
         start, end = wide(start), wide(end)
         step = (end - start) / (count - 1)
         values = np.arange(count, dtype=np.float64).astype(wide, copy=False)

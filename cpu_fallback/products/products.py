@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.scalars import truncated
+from ...dispatch.scalars import fitting_number, truncated
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import from_numpy_dtype
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.pointwise_math import gelu
 from ..plain_numpy import dot as multiply_arrays
@@ -183,13 +184,17 @@ def vdot(call: StructuredCall) -> PlannedKernel:
 
 
 def scale_of(np_dtype: Any) -> Callable[[Any], Any]:
-    """A function that casts a Python number to a dtype as C does: truncated, then wrapped."""
+    """A function that casts a Python number to a dtype as C does: truncated, then wrapped.
+
+    One beyond a floating dtype's largest is refused, with RuntimeError.
+    """
     if np_dtype.kind in "iu":
         name = np_dtype.name
         return lambda value: np.array(truncated(value.real, name) & 0xFFFFFFFFFFFFFFFF, np.uint64).astype(
             np_dtype
         )
-    return lambda value: np.array(value, np_dtype)
+    fitting = fitting_number(from_numpy_dtype(np_dtype))
+    return lambda value: np.array(fitting(value), np_dtype)
 
 
 def product_sum(

@@ -145,6 +145,8 @@ def quantile(call: StructuredCall) -> HostKernel | None:
     dim = None if given_dim is None or not rank else given_dim + rank if given_dim < 0 else given_dim
     if spec.dtype not in FULL_FLOATS or not 0 < spec.numel <= FEW or not spec.is_contiguous:
         return None
+    if given_dim is not None and not rank and given_dim not in (0, -1):
+        return None
     if q not in (float, int) or interpolation != "linear" or (dim is not None and not 0 <= dim < rank):
         return None
     lines = _lines(spec, dim)

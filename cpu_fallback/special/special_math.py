@@ -43,13 +43,22 @@ def lgamma(a: Array) -> Array:
     return np.where(a == -np.inf, np.array(np.inf, a.dtype), found)
 
 
+LAST_FACTORIAL = 170
+"""The last n whose factorial is a float64."""
+
+
+def factorial(n: int) -> float:
+    """n!, infinite beyond the largest float64."""
+    return math.exp(math.lgamma(n + 1.0)) if n <= LAST_FACTORIAL else math.inf
+
+
 def polygamma_of(n: int) -> Callable[[Array], Array]:
     """The n-th derivative of digamma: by the zeta function from the second on."""
     if n == 0:
         return _digamma
     if n == 1:
         return trigamma
-    factor = np.array((1.0 if n % 2 else -1.0) * math.exp(math.lgamma(n + 1.0)))
+    factor = np.array((1.0 if n % 2 else -1.0) * factorial(n))
 
     def derivative(a: Array) -> Array:
         found = zeta_of_order(n + 1, a.astype(np.float64))

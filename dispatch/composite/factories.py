@@ -18,7 +18,7 @@ from ..core.operator_entry import OperatorEntry
 from ..generated.functions import _arange_, _linspace_, as_strided, empty, empty_like, empty_strided, fill_
 from ..plans.host_kernel import host_kernel, is_unseen
 from ..plans.register import planned_by
-from ..scalars import overflow_error
+from ..scalars import element_of, overflow_error
 from ..structured.allocation import allocator_of, numpy_may_allocate
 from ..structured.meta.factories import is_sparse, spec_from
 from ..structured.stub import StructuredCall, find_kernel
@@ -474,6 +474,10 @@ def logspace(
     """`torch.logspace`: `steps` powers of `base`, whose exponents go from `start` to `end`."""
     _check_bounds("logspace", start, end)
     is_integral = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
+    if dtype is not None and is_integral:
+        for number in (start, end):
+            if isinstance(number, int | float):
+                element_of(number, dtype)
     # Exponents that the result's dtype need not hold.
     first, last = (0, 0) if is_integral else (start, end)
     return powers(linspace(first, last, steps, dtype, layout, device, pin), start, end, base)

@@ -351,6 +351,8 @@ def linalg_cholesky(self: Tensor, upper: bool) -> Tensor:
 @host_kernel("cholesky", "linalg_cholesky_ex")
 def cholesky(self: Tensor, upper: bool) -> Tensor:
     """`torch.cholesky`."""
+    if not self.numel():
+        return ops.empty_like(self)
     check_square("cholesky", self._spec)
     check_routine_dtype("cholesky", self)
     L, info = ops.linalg_cholesky_ex(self, upper=upper)

@@ -493,7 +493,7 @@ def rot90(self: Tensor, k: int, dims: Sequence[int]) -> Tensor:
     if rank < 2:
         raise RuntimeError(f"expected total dims >= 2, but got total dims = {rank}")
     a, b = dims
-    if a % rank == b % rank:
+    if wrap_dim(a, rank) == wrap_dim(b, rank):
         raise RuntimeError(f"expected rotation dims to be different, but got dim0 = {a} and dim1 = {b}")
     for d in dims:
         wrap_dim(d, rank)

@@ -289,7 +289,7 @@ def smooth_l1_loss(self: Tensor, target: Tensor, reduction: int, beta: float) ->
 @host_kernel("huber_loss", *_OF_GAPS)
 def huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
     """Squared up to `delta`, linear above, continuous in slope."""
-    if delta <= 0:
+    if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     check_common("huber_loss", self, target)
     return reduced(ops._huber_terms(self, target, delta), reduction)
@@ -389,6 +389,11 @@ def soft_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
             f"result type {computed.scalar_name} can't be cast to the desired output type {dtype.scalar_name}"
         )
     exponent = ops.mul(ops.neg(target if given is dtype else target.to(dtype)), self)
+    if exponent._spec.sizes != self._spec.sizes:
+        raise RuntimeError(
+            f"output with shape {list(self._spec.sizes)} doesn't match the broadcast shape "
+            f"{list(exponent._spec.sizes)}"
+        )
     loss = ops.log1p(ops.exp(exponent)) if dtype.is_complex else ops.softplus(exponent)
     return reduced(loss, reduction)
 

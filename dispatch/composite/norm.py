@@ -220,13 +220,13 @@ def old_norm(
 ) -> Tensor:
     """`torch.norm`: a vector norm over the dimensions, the Frobenius norm being one, or the nuclear norm."""
     order: Any = 2 if p in ("fro", None) else p
-    if order == "nuc":
-        planes = (-2, -1) if dim is None else dim
+    planes = list(range(input._spec.ndim)) if dim is None else [dim] if isinstance(dim, int) else dim
+    if isinstance(order, str) or (
+        p == "fro" and dim is not None and not isinstance(dim, int) and len(dim) > 2
+    ):
         if out is not None:
-            return ops.linalg_matrix_norm(input, "nuc", planes, keepdim, dtype=dtype, out=out)
-        return ops.linalg_matrix_norm(input, "nuc", planes, keepdim, dtype=dtype)
-    if isinstance(order, str):
-        raise ValueError(f"only valid string values are 'fro' and 'nuc', found {p}")
+            return ops.linalg_matrix_norm(input, p, planes, keepdim, dtype=dtype, out=out)
+        return ops.linalg_matrix_norm(input, p, planes, keepdim, dtype=dtype)
     if out is not None:
         return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
     return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)

@@ -270,6 +270,8 @@ def pixel_shuffle(self: Tensor, upscale_factor: int) -> Tensor:
         raise RuntimeError(f"pixel_shuffle expects a positive upscale_factor, but got {upscale_factor}")
     *batch, c, h, w = self._spec.sizes
     r = upscale_factor
+    if r * r >= 1 << 63:
+        raise ValueError(f"upscale factor is too large, (upscale_factor)^2 overflowed: upscale_factor={r}")
     if c % (r * r):
         raise RuntimeError(
             "pixel_shuffle expects its input's 'channel' dimension to be divisible by the square of "

@@ -134,6 +134,8 @@ def _expected(argument: Argument, value: object) -> str:
         return f"{expected}, not {value_type_name(value)}"
     exact, convert = compile_check(type_.elem)
     for position, element in enumerate(value):
+        if position and type(element) is bool and expected == "tuple of ints":
+            continue
         if type(element) not in exact and convert(element, True) is MISMATCH:
             return f"{expected}, but found element of type {value_type_name(element)} at pos {position}"
         if isinstance(element, int) and overflows((element,)):

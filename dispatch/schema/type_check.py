@@ -247,8 +247,8 @@ _REPEATED = frozenset({"int", "SymInt", "float", "Dimname"})
 def compile_check(type: Type) -> CompiledCheck:
     """The check of a type: the classes that pass as they are, and the converter for every other value.
 
-    Lists take lists and tuples and give tuples; `int[n]` also takes one int, and repeats it n times, as `Dimname[n]`
-    does one name;
+    Lists take lists and tuples and give tuples; those of ints take a bool behind the first element; `int[n]` also
+    takes one int, and repeats it n times, as `Dimname[n]` does one name;
     `bool[n]` takes exactly n.
     """
     if isinstance(type, BaseType):
@@ -283,11 +283,21 @@ def _list_converter(type: ListType) -> Converter:
         else:
             return MISMATCH if is_int and overflows(value) else tuple(value)
         converted = tuple([convert(element, lenient) for element in value])
+        if is_int and MISMATCH in converted[1:] and converted[0] is not MISMATCH:
+            converted = (
+                converted[0],
+                *[_unpacked(element, convert(element, lenient)) for element in value[1:]],
+            )
         if any(element is MISMATCH for element in converted) or (is_int and overflows(converted)):
             return MISMATCH
         return converted
 
     return convert_list
+
+
+def _unpacked(element: Any, converted: Any) -> Any:
+    """An element of ints behind the first, at whose type alone PyTorch looks: a bool is a number there."""
+    return int(element) if element.__class__ is bool else converted
 
 
 def python_type_name(type: Type) -> str:

@@ -12,5 +12,5 @@ command ends with exit status 2. What lives here:
 * `speed`: how fast each operator is beside PyTorch's;
 * `modes`: a module for each way of asking (values, refusals, dtypes, out=, in-place, layouts, strides,
   derivatives), and one for each other database (modules, optimizers);
-* `known_differences.txt`: what differs on purpose, each with its reason.
+* `known_differences.txt`: what differs on purpose, each with its reason, in these modes and in `tests/fuzz`.
 """

@@ -12,7 +12,7 @@ from .campaign import Campaign, Finding, Verdict
 from .minimize import minimized
 from .worker import Worker
 
-PROGRESS_SECONDS = 1.0
+TERMINAL_SECONDS, LOG_SECONDS = 1.0, 60.0
 
 
 @dataclass
@@ -109,10 +109,17 @@ class Search:
             if self.seconds and now > self.seconds:
                 return None
             self._next += 1
-            if sys.stderr.isatty() and now - self._shown > PROGRESS_SECONDS:
-                self._shown = now
-                print(f"\r\033[K{self.totals.line()[:-4]} {now:.0f} s", end="", file=sys.stderr, flush=True)
+            self._progress(now)
             return f"{self.campaign.name}/{self.seed}/{self._next - 1}"
+
+    def _progress(self, now: float) -> None:
+        """The totals so far: on a terminal one line that is written over, else a line now and then."""
+        terminal = sys.stderr.isatty()
+        if now - self._shown < (TERMINAL_SECONDS if terminal else LOG_SECONDS):
+            return
+        self._shown = self.totals.seconds = now
+        start, end = ("\r\033[K", "") if terminal else ("", "\n")
+        print(f"{start}{self.totals.line()}", end=end, file=sys.stderr, flush=True)
 
     def _one(self, worker: Worker, second: Worker, seed: str) -> None:
         outcome, case = worker.attempt(seed)

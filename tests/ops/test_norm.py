@@ -95,8 +95,11 @@ def test_refusals() -> None:
         tt.linalg.matrix_norm(tt.ones(2, 2), 5)
     with pytest.raises(RuntimeError, match="must be 1D or 2D"):
         tt.linalg.norm(tt.ones(1, 1, 1), 2)
-    with pytest.raises(ValueError, match="only valid string values"):
-        tt.norm(tt.ones(2), "other")
+    with pytest.raises(RuntimeError, match="Order other not supported"):
+        tt.norm(tt.ones(2, 2), "other")
+    for order, dim in (("fro", (0, 1, 2)), ("nuc", None)):
+        with pytest.raises(RuntimeError, match="dim must be a 2-tuple"):
+            tt.norm(tt.ones(2, 2, 2), order, dim)
 
 
 @pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16])

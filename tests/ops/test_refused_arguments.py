@@ -11,6 +11,28 @@ INF, NAN = math.inf, math.nan
 
 
 REFUSED = [
+    (RuntimeError, lambda d: F.huber_loss(d(3), d(3), delta=NAN)),
+    (RuntimeError, lambda d: tt.std(d(3), correction=1j)),
+    (RuntimeError, lambda d: tt.linspace(INF, 0, 3, dtype=tt.int8, device=d(1).device)),
+    (RuntimeError, lambda d: tt.lerp(d(2), d(2), d(2, dtype=tt.int64))),
+    (RuntimeError, lambda d: tt.zeros(0, 1 << 62, 4, device=d(1).device)),
+    (RuntimeError, lambda d: tt.tile(d(0), (1, 3, 1 << 62))),
+    (IndexError, lambda d: tt.quantile(d(), 0.5, dim=2)),
+    (IndexError, lambda d: tt.mv(d(), d(0))),
+    (IndexError, lambda d: tt.baddbmm(d(2), d(5, 5, 5), d(2))),
+    (IndexError, lambda d: tt.addbmm(d(2, 2), d(2), d(2, 2, 2))),
+    (RuntimeError, lambda d: tt.addbmm(d(2, 2), d(2, 2), d(2, 2, 2))),
+    (IndexError, lambda d: tt.rot90(d(2, 3), 1, (1 << 31, -1))),
+    (IndexError, lambda d: F.multilabel_soft_margin_loss(d(), d())),
+    (RuntimeError, lambda d: tt.norm(d(5, 5), "none", [0, 1])),
+    (RuntimeError, lambda d: F.soft_margin_loss(d(2, 3), d(1, 2, 3))),
+    (RuntimeError, lambda d: tt.linspace(0, 1e300, 3, device=d(1).device)),
+    (RuntimeError, lambda d: tt.logspace(0, 300, 3, dtype=tt.int8, device=d(1).device)),
+    (RuntimeError, lambda d: tt.add(d(2), d(2), alpha=1e300)),
+    (RuntimeError, lambda d: tt.sub(d(2, dtype=tt.float16), d(2, dtype=tt.float16), alpha=1e10)),
+    (RuntimeError, lambda d: tt.addcmul(d(2), d(2), d(2), value=1e300)),
+    (RuntimeError, lambda d: tt.addmm(d(2, 2), d(2, 2), d(2, 2), alpha=1e300)),
+    (RuntimeError, lambda d: tt.baddbmm(d(1, 2, 2), d(1, 2, 2), d(1, 2, 2), beta=1e300)),
     (ValueError, lambda d: F.nll_loss(d(3), d(3, dtype=tt.int64))),
     (IndexError, lambda d: F.bilinear(d(2, 3), d(2, 3), d(3, 3))),
     (RuntimeError, lambda d: F.interpolate(d(1, 1, 2, 2), scale_factor=INF)),
@@ -61,6 +83,12 @@ REFUSED = [
     (TypeError, lambda d: tt.triu_indices(2, 3, dtype="int64")),
 ]
 ON_THE_CPU = [
+    (RuntimeError, lambda d: F.hardshrink(d(2), 1e300)),
+    (RuntimeError, lambda d: F.threshold(d(2, dtype=tt.float16), 1e10, 0.0)),
+    (RuntimeError, lambda d: F.leaky_relu(d(2), 1e300)),
+    (RuntimeError, lambda d: F.elu(d(2), 1e300)),
+    (RuntimeError, lambda d: F.softplus(d(2), 1e300)),
+    (RuntimeError, lambda d: tt.lerp(d(2), d(2), 1e300)),
     (RuntimeError, lambda d: F.binary_cross_entropy(d(2) * 0.5, d(2) * 2)),
     (RuntimeError, lambda d: F.binary_cross_entropy(d(2) * 0.5, d(2) * -1)),
     (RuntimeError, lambda d: F.multilabel_margin_loss(d(2, 3), d(2, 3, dtype=tt.int64) * -2)),
@@ -97,6 +125,11 @@ def test_what_is_at_the_border_is_taken(device):
         return tt.ones(*sizes, dtype=dtype, device=device)
 
     assert tt.squeeze(made(1, 2, 1), (0, -1)).shape == (2,)
+    assert tt.add(made(1), made(1), alpha=INF).tolist() == [INF]
+    assert tt.addcmul(*[made(1, dtype=tt.float16)] * 3, value=1e10).tolist() == [INF]
+    assert tt.linspace(-1, 5, 3, dtype=tt.uint8, device=device).tolist() == [255, 130, 5]
+    assert tt.linspace(INF, 0, 0, dtype=tt.int8, device=device).shape == (0,)
+    assert tt.lerp(made(2), 3 * made(2), tt.tensor(1, device=device)).tolist() == [3.0, 3.0]
     added = tt.index_add(made(2, dtype=tt.uint8), 0, numbers(made)[:1], made(1, dtype=tt.uint8), alpha=-1)
     assert added.tolist() == [1, 0]
     assert tt.linalg.vector_norm(made(4), dtype=tt.float64).item() == 2.0

@@ -245,3 +245,9 @@ def test_airy_ai_oscillates_as_far_as_numbers_go():
     got = tt.special.airy_ai(x)
     assert bool(((got - expected).abs() <= 1e-5 * (-x).pow(-0.25)).all())
     assert tt.special.airy_ai(tt.tensor([float("-inf"), float("nan")])).isnan().all()
+
+
+@pytest.mark.parametrize("order", [171, 10**6, 1 << 62])
+def test_polygamma_of_an_order_whose_factorial_overflows(device, order):
+    found = tt.special.polygamma(order, tt.tensor([0.5, 1e30], device=device)).tolist()
+    assert math.isinf(found[0]) and not math.isfinite(found[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dispatch.scalars import fitting_number
+from ...dispatch.scalars import element_of, fitting_number
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.triton.lazy_triton import tl, triton
@@ -127,10 +127,14 @@ def linspace(call: StructuredCall) -> PlannedKernel:
     spec = call.outputs[0]
     if spec.dtype.name == "bool":
         raise call.refuse(spec)
-    gaps, whole = max(spec.numel - 1, 1), spec.dtype.is_integral
+    gaps, dtype = max(spec.numel - 1, 1), spec.dtype
+    whole, fitting = dtype.is_integral, fitting_number(dtype)
 
     def numbers(start: Any, end: Any) -> tuple[float, float, float]:
-        first, last = (float(int(start)), float(int(end))) if whole else (float(start), float(end))
+        if whole:
+            first, last = float(element_of(start, dtype)), float(element_of(end, dtype))
+        else:
+            first, last = float(fitting(start)), float(fitting(end))
         return first, last, (last - first) / gaps
 
     return by_index(call, spaced_element, tl.float64, numbers)

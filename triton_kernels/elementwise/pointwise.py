@@ -4,7 +4,7 @@ A function gets its operands in the compute type of the call's common dtype (flo
 what it returns is converted to the output's dtype.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from ...dispatch.scalars import ROUNDED_IN_WHERE, element_of, fitting_number, readable
@@ -19,7 +19,7 @@ from ...dispatch.structured.stub import (
 )
 from ...dispatch.structured.supported_dtypes import ROUNDING_NUMBERS
 from ...runtime.cuda.triton.lazy_triton import tl
-from ...runtime.scalar_type import EXPONENTS, bool_, complex32, finfo
+from ...runtime.scalar_type import EXPONENTS, bool_, complex32, finfo, float32
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import compute_type, triton_type
@@ -315,7 +315,13 @@ def scaled(plain: Any, with_scale: Any, kinds: str) -> Callable[[StructuredCall]
 
     def factory(call: StructuredCall) -> PlannedKernel:
         given = "alpha" in call.runtime or "value" in call.runtime
-        return computed(call, with_scale if given else plain, kinds)
+        kernel = computed(call, with_scale if given else plain, kinds)
+        if not given:
+            return kernel
+        common = common_dtype_of(call)
+        if "alpha" in call.runtime:
+            return with_fitting(kernel, call, common, ("alpha",))
+        return kernel if common.is_integral else with_fitting(kernel, call, wide_of(common), ("value",))
 
     return factory
 
@@ -325,12 +331,26 @@ def rounding(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
     return lambda call: computed(call, f.same if common_dtype_of(call).is_integral else function, "iuf")
 
 
-def with_fitting(kernel: PlannedKernel, call: StructuredCall) -> PlannedKernel:
-    """A kernel that refuses numbers which the common dtype cannot hold."""
-    places = [i for i, name in enumerate(call.runtime) if isinstance(call.args[name], type)]
+def wide_of(dtype: ScalarType) -> ScalarType:
+    """The dtype that narrow floats are computed in; any other is itself."""
+    return float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
+
+
+def with_fitting(
+    kernel: PlannedKernel,
+    call: StructuredCall,
+    dtype: ScalarType | None = None,
+    names: Container[str] | None = None,
+) -> PlannedKernel:
+    """A kernel that refuses numbers, or those of some names, which the common dtype, or another, cannot hold."""
+    places = [
+        i
+        for i, name in enumerate(call.runtime)
+        if isinstance(call.args[name], type) and (names is None or name in names)
+    ]
     if not places:
         return kernel
-    into, fitting = kernel.into, fitting_number(common_dtype_of(call))
+    into, fitting = kernel.into, fitting_number(dtype or common_dtype_of(call))
 
     def ranged(out: Any, *values: Any) -> None:
         for place in places:

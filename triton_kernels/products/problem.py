@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...dispatch.scalars import fitting_number
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.cuda.driver import driver
+from ...runtime.cuda.triton.lazy_triton import tl
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import float32, float64
 from ...runtime.tensor_spec import TensorSpec
 from ..conversion import type_name
 from ..elementwise.elementwise import number_for
@@ -56,7 +59,9 @@ class Scales:
 
     def __init__(self, call: StructuredCall, how: Accumulation) -> None:
         self.position = {name: call.runtime.index(name) for name in ("alpha", "beta") if name in call.runtime}
-        self.number = number_for(how.type)
+        number, fitting = number_for(how.type), fitting_number(float32 if how.type == tl.float32 else float64)
+        whole = how.type not in (tl.float32, tl.float64)
+        self.number = number if whole else lambda value: number(fitting(value))
         self.type_name = type_name(how.type)
         self.drops_addend = "beta" not in self.position and call.args.get("beta") == 0
 

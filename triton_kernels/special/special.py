@@ -48,6 +48,10 @@ HEAVY.update((gamma.digamma, gamma.trigamma, gamma.zeta, gamma.polygamma, airy.a
 HEAVY.update((incomplete_gamma.igamma, incomplete_gamma.igammac))
 
 
+LAST_FACTORIAL = 170
+"""The last n whose factorial is a float64."""
+
+
 def polygamma(call: StructuredCall) -> PlannedKernel:
     """The derivative of digamma of an order: a function of its own for 0 and 1, by zeta from 2 on."""
     n = call.args["n"]
@@ -57,7 +61,8 @@ def polygamma(call: StructuredCall) -> PlannedKernel:
     into = computed(
         call._replace(args=named, runtime=("self", "order", "factor")), gamma.polygamma, FLOAT
     ).into
-    order, factor = float(n), (1.0 if n % 2 else -1.0) * math.exp(math.lgamma(n + 1.0))
+    factorial = math.exp(math.lgamma(n + 1.0)) if n <= LAST_FACTORIAL else math.inf
+    order, factor = float(n), (1.0 if n % 2 else -1.0) * factorial
     return PlannedKernel(lambda out, a: into(out, a, order, factor))
 
 

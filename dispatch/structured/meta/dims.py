@@ -27,10 +27,12 @@ def reduced_dims(dim: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
     if dim.__class__ is int:
         one = wrap_dim(dim, rank)
         return (one,) if rank else ()
-    dims = [wrap_dim(d, rank) for d in ((dim,) if isinstance(dim, int) else dim)]
-    for position, d in enumerate(dims):
-        if d in dims[:position]:
+    dims: list[int] = []
+    for given in (dim,) if isinstance(dim, int) else dim:
+        d = wrap_dim(given, rank)
+        if d in dims:
             raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+        dims.append(d)
     return tuple(sorted(dims)) if rank else ()
 
 

@@ -9,6 +9,7 @@ from ....runtime.scalar_type import BY_NAME
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from .dims import wrap_dim
 
 if TYPE_CHECKING:
     from ..meta_base import NumberKind
@@ -117,6 +118,12 @@ def _check_batches(name: str, batch1: TensorSpec, batch2: TensorSpec) -> tuple[i
     return b, n, batch2.sizes[2]
 
 
+def _check_rows_and_columns(batch1: TensorSpec, batch2: TensorSpec) -> None:
+    """Refuse, with IndexError, what lacks the dimensions that an addend is broadcast to."""
+    wrap_dim(1, batch1.ndim, scalar_ok=False)
+    wrap_dim(2, batch2.ndim, scalar_ok=False)
+
+
 def bmm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
     """(b, n, m) by (b, m, p) gives (b, n, p)."""
     sizes = _check_batches("bmm", self, mat2)
@@ -147,6 +154,8 @@ def _check_matrix_vector_dtype(input: TensorSpec, mat: TensorSpec, vec: TensorSp
 
 def mv(meta: MetaBase, self: TensorSpec, vec: TensorSpec) -> None:
     """(n, m) by (m,) gives (n,)."""
+    if not self.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     _check_matrix_vector(self.sizes[:1], self, vec)
     check_same_device("mv", self, vec)
     _check_matrix_vector_dtype(vec, self, vec)
@@ -252,6 +261,7 @@ def baddbmm(
     alpha: NumberKind,
 ) -> None:
     """beta * self + alpha * bmm(batch1, batch2), `self` broadcast to (b, n, p)."""
+    _check_rows_and_columns(batch1, batch2)
     sizes = _check_batches("baddbmm", batch1, batch2)
     if not self.dtype is batch1.dtype is batch2.dtype:
         raise RuntimeError(
@@ -272,6 +282,7 @@ def addbmm(
     alpha: NumberKind,
 ) -> None:
     """beta * self + alpha * the sum of bmm(batch1, batch2) over the batch, `self` broadcast to (n, p)."""
+    _check_rows_and_columns(batch1, batch2)
     if batch1.ndim != 3:
         raise RuntimeError(f"batch1 must be a 3D tensor, got {batch1.ndim}-D in addbmm")
     if batch2.ndim != 3:

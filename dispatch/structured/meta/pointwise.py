@@ -375,7 +375,7 @@ def lerp(meta: MetaBase, self: TensorSpec, end: TensorSpec, weight: PromotedOper
     if self.dtype is not end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype.name} for `end` but got dtype {end.dtype.name}")
     if isinstance(weight, TensorSpec):
-        if weight.dtype is not self.dtype:
+        if weight.dtype is not self.dtype and (weight.ndim or weight.dtype.is_complex):
             raise RuntimeError(
                 f"expected dtype {self.dtype.name} for `weight` but got dtype {weight.dtype.name}"
             )

@@ -236,6 +236,8 @@ def var_correction(
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         name = meta.name if meta.name.endswith("_mean") else "std and var"
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
+    if correction is complex:
+        raise RuntimeError("value cannot be converted to type double without overflow")
     given = meta.maybe_get_output()
     out = self.dtype.to_real() if given is None else given.dtype
     if not out.is_floating_point:

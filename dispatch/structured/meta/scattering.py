@@ -69,9 +69,9 @@ def _scatter(
     src: TensorSpec | None,
     reduce: str | None,
 ) -> None:
+    meta.extra["dim"] = _elementwise(name, self, dim, index, src)
     if reduce not in _REDUCTIONS:
         raise RuntimeError("reduce argument must be either add or multiply.")
-    meta.extra["dim"] = _elementwise(name, self, dim, index, src)
     meta.extra["apart_from"] = ("index", "src")
     meta.extra["reduce"] = reduce
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)

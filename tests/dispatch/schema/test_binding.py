@@ -119,6 +119,8 @@ ACCEPTED = [
     ("Scalar[]", [1, 2.5, True], (1, 2.5, True)),
     ("bool[2]", [True, False], (True, False)),
     ("Dimname[]", ["N", "C"], ("N", "C")),
+    ("int[]", [2, True, np.int64(3)], (2, 1, 3)),
+    ("SymInt[2]", (0, False), (0, 0)),
 ]
 
 
@@ -179,6 +181,7 @@ REFUSED = [
     ("int[]", 1, "tuple of ints, not int"),
     ("int[]", [1, "a"], "tuple of ints, but found element of type str at pos 1"),
     ("int[]", [True], "tuple of ints, but found element of type bool at pos 0"),
+    ("int[]", [1, True, np.True_], "tuple of ints, but found element of type numpy.bool at pos 2"),
     ("int[]", np.ones(2, np.int64), "tuple of ints, not numpy.ndarray"),
     ("int[]", UserList([1]), "tuple of ints, not UserList"),
     ("int[2]", 1.5, "tuple of ints, not float"),

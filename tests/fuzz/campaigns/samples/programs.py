@@ -31,10 +31,10 @@ def _values(array: np.ndarray) -> str:
     kind = numpy_dtype(array.dtype.name).kind
     wide: Any = complex if kind == "c" else array.dtype if kind in "iub" else np.float64
     items = array.astype(wide).tolist()
-    if len(items) > MOST_SHOWN:
-        rest = f" + [1] * {len(items) - MOST_SHOWN}"
-        return _number_text(items[:MOST_SHOWN]) + rest + "  # and others"
-    return _number_text(items)
+    rest = (
+        f" + [1] * {len(items) - MOST_SHOWN}" if len(items) > MOST_SHOWN else ""
+    )  # a cut one is close, not the case
+    return _number_text(items[:MOST_SHOWN]) + rest
 
 
 def _number_text(value: Any) -> str:
