@@ -23,6 +23,7 @@ ERRORS = {
 """What each fault ends in."""
 FAULTS = tuple(ERRORS)
 PATIENCE = 60.0
+REPEATS = 2
 
 
 class Injectors:
@@ -106,7 +107,7 @@ class Disturbed:
         del error
         self._restored.put_back()
         held = self._held()
-        if held > base:
+        if held > base and self._grows(fault, at, held):
             return Finding("leak", f"{what}: {held} are alive, {base} before")
         again = self._act()
         self._restored.put_back()
@@ -115,6 +116,17 @@ class Disturbed:
         if fault == "interrupt":
             return self._in_another_thread(what) or AGREED
         return AGREED
+
+    def _grows(self, fault, at, held):
+        """Whether each further fault keeps more: what is made once and kept is no leak."""
+        for _ in range(REPEATS):
+            before = held
+            self._error_of(fault, at)
+            self._restored.put_back()
+            held = self._held()
+            if held <= before:
+                return False
+        return True
 
     def _error_of(self, fault, at):
         try:
