@@ -64,7 +64,7 @@ def load(
         EOFError: The file is empty, or its pickle ends too early.
         RuntimeError: The file is damaged or has another format, which `mmap` may not have been written for, a tensor
             does not fit its storage, or a device is not there.
-        ValueError: `mmap` is given for what is no path.
+        ValueError: `mmap` is given for what is no path, or the file names no order of bytes that is known.
 
     Example:
         >>> import io, triten as tt

@@ -182,7 +182,9 @@ def unpack(key: str, data: bytes) -> KernelBinary | None:
         return None
     if not isinstance(header, dict) or header.pop("key", None) != key or sorted(header) != _HEADER_FIELDS:
         return None
-    values = {name: tuple(value) if isinstance(value, list) else value for name, value in header.items()}
+    values: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in header.items()
+    }
     if any(type(value) is not _HEADER_KINDS[name] for name, value in values.items()):
         return None
     if not all(isinstance(each, str) for each in values["parameter_types"]):

@@ -5,6 +5,7 @@ one of the package's functions, or call that a writer makes.
 """
 
 import re
+from typing import ClassVar
 
 from triten.tests.fuzz.campaign import Campaign, Finding
 
@@ -16,15 +17,16 @@ FEW = 60
 
 
 class Faults(Campaign):
-    """The campaign, on the CPU; what it keeps of an action serves the next case of that action."""
+    """The campaign, on the CPU; what it keeps of an action serves the next case of it."""
 
     name = "faults"
-    needs = {"TRITEN_CUDA": "interpret"}
+    needs: ClassVar = {"TRITEN_CUDA": "interpret"}
     limit = 240.0
     device = "cpu"
 
     def __init__(self):
-        self._disturbed = None
+        self._injectors = None
+        self._disturbed = {}
 
     def draw(self, rng):
         from triten.tests.fuzz.faults import actions, disturbed, writers
@@ -42,14 +44,16 @@ class Faults(Campaign):
 
     def run(self, case):
         from triten.tests.fuzz.faults import writers
-        from triten.tests.fuzz.faults.disturbed import Disturbed
+        from triten.tests.fuzz.faults.disturbed import Disturbed, Injectors
 
         if "writer" in case:
             return writers.disturb(case["writer"], case["fault"], case["at"])
-        if self._disturbed is None or self._disturbed.name != case["action"]:
-            self._drop()
-            self._disturbed = Disturbed(case["action"], self.device).__enter__()
-        outcome = self._disturbed.disturb(case["fault"], case["at"])
+        if self._injectors is None:
+            self._injectors = Injectors(self.device).__enter__()
+        name = case["action"]
+        if name not in self._disturbed:
+            self._disturbed[name] = Disturbed(name, self._injectors)
+        outcome = self._disturbed[name].disturb(case["fault"], case["at"])
         if isinstance(outcome, Finding):
             self._drop()
         return outcome
@@ -68,9 +72,10 @@ class Faults(Campaign):
         return f"{finding.kind}: {case.get('action', case.get('writer'))}, {case['fault']}, {where[1] if where else ''}"
 
     def _drop(self):
-        if self._disturbed is not None:
-            self._disturbed.__exit__(None, None, None)
-            self._disturbed = None
+        self._disturbed.clear()
+        if self._injectors is not None:
+            self._injectors.__exit__()
+            self._injectors = None
 
 
 class FaultsOnCuda(Faults):

@@ -21,7 +21,6 @@ class Files(Campaign):
     limit = 90.0
 
     def __init__(self):
-        self._folder = None
         self._expected = {}
 
     def prepare(self):
@@ -95,14 +94,11 @@ class Files(Campaign):
     def _read(self, form, files):
         from triten.tests.fuzz.files.guarded import attempt
 
-        if self._folder is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="triten-fuzz-files-")
-        path = Path(self._folder.name)
-        for old in path.iterdir():
-            old.unlink()
-        for name, data in files.items():
-            (path / name).write_bytes(data)
-        return attempt(lambda: form.read(path), sum(map(len, files.values())), form.documented)
+        with tempfile.TemporaryDirectory(prefix="triten-fuzz-files-") as folder:
+            path = Path(folder)
+            for name, data in files.items():
+                (path / name).write_bytes(data)
+            return attempt(lambda: form.read(path), sum(map(len, files.values())), form.documented)
 
 
 def _is_raw(case, form):

@@ -23,25 +23,42 @@ ERRORS = {
 """What each fault ends in."""
 FAULTS = tuple(ERRORS)
 PATIENCE = 60.0
+REPEATS = 2
 
 
-class Disturbed:
-    """One action on one device, whose objects are kept from fault to fault. A context manager.
+class Injectors:
+    """What counts kernels and allocations of a device, and fails one of them when it is told to. A context manager.
 
     Args:
-        name: of the action.
-        device: where its objects are.
+        device: whose allocations.
     """
 
-    def __init__(self, name, device):
-        self.name = name
+    def __init__(self, device):
         self.device = device
-        self.action = ACTIONS[name]
         self._stack = ExitStack()
 
     def __enter__(self):
-        self._kernels = self._stack.enter_context(kernels.failing())
-        self._allocations = self._stack.enter_context(memory.failing(self.device))
+        self.kernels = self._stack.enter_context(kernels.failing())
+        self.allocations = self._stack.enter_context(memory.failing(self.device))
+        return self
+
+    def __exit__(self, *_):
+        self._stack.close()
+
+
+class Disturbed:
+    """One action, whose objects are kept from fault to fault.
+
+    Args:
+        name: of the action.
+        injectors: what fails, and the device on which it does.
+    """
+
+    def __init__(self, name, injectors):
+        self.device = injectors.device
+        self.name = name
+        self.action = ACTIONS[name]
+        self._kernels, self._allocations = injectors.kernels, injectors.allocations
         self._objects = self.action.make(self.device)
         self._restored = Restored(self._objects)
         for _ in range(2):
@@ -54,11 +71,6 @@ class Disturbed:
                 self.action.act(self._objects)
             self._restored.put_back()
         self._counts = dict(zip(FAULTS, (counts[1], counts[0], counts[0], calls.count), strict=True))
-        self._base = self._held()
-        return self
-
-    def __exit__(self, *_):
-        self._stack.close()
 
     def _act(self):
         return bits(self.action.act(self._objects))
@@ -74,7 +86,7 @@ class Disturbed:
             return OUTSIDE
         at %= self._counts[fault]
         what = f"{self.name} on {self.device}, {fault} {at} of {self._counts[fault]}"
-        before = thread_state()
+        base, before = self._held(), thread_state()
         error, where = self._error_of(fault, at)
         what += where
         after = thread_state()
@@ -95,8 +107,8 @@ class Disturbed:
         del error
         self._restored.put_back()
         held = self._held()
-        if held > self._base:
-            return Finding("leak", f"{what}: {held} are alive, {self._base} after an undisturbed action")
+        if held > base and self._grows(fault, at, held):
+            return Finding("leak", f"{what}: {held} are alive, {base} before")
         again = self._act()
         self._restored.put_back()
         if again != self._expected:
@@ -104,6 +116,17 @@ class Disturbed:
         if fault == "interrupt":
             return self._in_another_thread(what) or AGREED
         return AGREED
+
+    def _grows(self, fault, at, held):
+        """Whether each further fault keeps more: what is made once and kept is no leak."""
+        for _ in range(REPEATS):
+            before = held
+            self._error_of(fault, at)
+            self._restored.put_back()
+            held = self._held()
+            if held <= before:
+                return False
+        return True
 
     def _error_of(self, fault, at):
         try:

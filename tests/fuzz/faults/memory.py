@@ -36,7 +36,8 @@ class Counting(HostAllocator):
         def free(_):
             self.alive -= 1
 
-        return DataPtr(made.address, nbytes, device, None, free, buffer)
+        # A context that is no buffer has arrays keep the pointer, which then dies with them.
+        return DataPtr(made.address, nbytes, device, None, free, (buffer,))
 
     def empty_array(self, sizes, np_dtype, strides, nbytes):
         # The host's own allocator leaves small arrays to NumPy.

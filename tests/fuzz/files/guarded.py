@@ -10,6 +10,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import tracemalloc
 import zipfile
 from collections import Counter, OrderedDict
@@ -81,10 +82,11 @@ class _Watch:
     def __init__(self):
         self.is_armed = False
         self.is_added = False
+        self.thread = 0
         self.seen = []
 
     def __call__(self, event, arguments):
-        if not self.is_armed:
+        if not self.is_armed or threading.get_ident() != self.thread:
             return
         if event == "open" and type(arguments[2]) is int and not arguments[2] & WRITES:
             return
@@ -98,6 +100,7 @@ class _Watch:
             sys.addaudithook(self)
             self.is_added = True
         self.seen = []
+        self.thread = threading.get_ident()
         self.is_armed = True
         try:
             yield self.seen
