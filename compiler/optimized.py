@@ -19,6 +19,7 @@ from ..nn.modules.container import Sequential
 from ..nn.modules.module import Module
 from ..runtime import determinism
 from ..runtime.device import get_default_device
+from ..runtime.fork_lock import forkable
 from ..runtime.grad_mode import grad_disabled, inference_enabled, is_grad_enabled
 from ..runtime.local_dispatch_key_set import local, modes
 from ..runtime.scalar_type import get_default_dtype
@@ -106,7 +107,7 @@ class OptimizedFunction:
         self.family = Family(backend, limit, options) if family is None else family
         self.source, self.tree = source, tree
         self.cell: CellType | None = None
-        self._lock = threading.RLock()
+        self._lock = forkable(threading.RLock())
         self.forget()
         every.add(self)
 

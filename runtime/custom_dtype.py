@@ -11,12 +11,13 @@ import ml_dtypes
 import numpy as np
 
 from . import scalar_type as st
+from .fork_lock import forkable
 from .scalar_type import dtype as ScalarType
 
 _FIRST_INDEX = 64
 """PyTorch's own numbers end below this one."""
 
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 
 
 def register_dtype(

@@ -11,11 +11,12 @@ from types import TracebackType
 from typing import TypeAlias
 
 from .dispatch_key import BackendComponent
+from .fork_lock import forkable
 
 ErrorType = type[BaseException] | None
 """In `device`, ``type`` is another thing."""
 
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 _interned: dict[tuple[str, int | None], device] = {}
 _TYPES: dict[str, BackendComponent] = {
     "cpu": BackendComponent.CPU,

@@ -11,6 +11,8 @@ from __future__ import annotations
 import enum
 import threading
 
+from .fork_lock import forkable
+
 
 class BackendComponent(enum.IntEnum):
     """Backends, by bit position in a `DispatchKeySet`; CPU, CUDA and Meta first, to keep usual sets small."""
@@ -167,7 +169,7 @@ class DispatchKey:
         return key
 
 
-_registering = threading.RLock()
+_registering = forkable(threading.RLock())
 BY_NAME: dict[str, DispatchKey] = {"Undefined": DispatchKey("Undefined")}
 RUNTIME: dict[tuple[Functionality, BackendComponent | None], DispatchKey] = {}
 

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from .device import CPU
 from .device import device as Device
+from .fork_lock import forkable
 
 DEFAULT_SEED = 67280421310721
 _STATE = struct.Struct("<QQ")
@@ -39,7 +40,7 @@ class Generator:
         self.device = Device(device)
         self._seed = DEFAULT_SEED
         self._offset = 0
-        self._lock = threading.Lock()
+        self._lock = forkable(threading.Lock())
 
     def manual_seed(self, seed: int) -> Generator:
         """Restart the stream at this seed (a 64-bit number; negative ones wrap). Returns the generator."""
@@ -130,7 +131,7 @@ def set_captured_draws(captured: CapturedDraws | None) -> None:
 
 
 _defaults: dict[Device, Generator] = {}
-_defaults_lock = threading.Lock()
+_defaults_lock = forkable(threading.Lock())
 _shared_seed = [DEFAULT_SEED]
 _type: list[type[Generator]] = [Generator]
 

@@ -6,9 +6,10 @@ import threading
 
 from .device import PRIVATE_USE, is_device_type, rename_device_type
 from .dispatch_key import rename_backend
+from .fork_lock import forkable
 
 _names: dict[int, str] = {}
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 
 
 def rename_privateuse1_backend(backend_name: str, *, slot: int = 1) -> None:

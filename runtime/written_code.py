@@ -14,12 +14,14 @@ from collections import OrderedDict
 from types import CodeType
 from typing import Any
 
+from .fork_lock import forkable
+
 MAX_TEXTS = 512
 """So many texts are kept, compiled; the one that was asked for longest ago goes first, its lines too."""
 
 _codes: OrderedDict[tuple[str, str], CodeType] = OrderedDict()
 _numbers = itertools.count(1)
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 
 
 def compiled(text: str, label: str) -> CodeType:

@@ -13,6 +13,7 @@ from ...dispatch.layers.graph.graph import Graph, Node
 from ...dispatch.layers.graph.make_graph import make_graph
 from ...dispatch.layers.pytree import TreeSpec
 from ...dispatch.tensor import Tensor
+from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from .frames import Frames, Watch
@@ -110,7 +111,7 @@ def record(
             return _recorded(function, leaves, spec, set(map(id, known)), watch)
 
 
-_one_at_a_time = threading.RLock()
+_one_at_a_time = forkable(threading.RLock())
 """What a capture puts in the place of `print` and its kin is taken away by it, and not by another thread's."""
 
 

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.cache_files import read_own_file, write_own_file
+from ...runtime.fork_lock import forkable
 from ..triton.source_files import directory as sources
 from .llvm_source import DATA
 
@@ -126,7 +127,7 @@ class _Code:
 
 
 _loaded: weakref.WeakValueDictionary[str, _Code] = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 counts = {"compiled": 0, "read": 0}
 """How many texts were compiled in this process, and how many found on disk."""
 

@@ -8,10 +8,10 @@ NumPy's own loop (`ufunc_loops`). A pointwise kernel is a row program whose rows
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
+from ...runtime.fork_lock import cached_property
 from ...triton_kernels.geometry import broadcast_strides
 from ..draws import DropoutCall
 from ..reductions import RowCall, RowSpace, View, results_of, views_of

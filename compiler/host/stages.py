@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
+from ...runtime.fork_lock import cached_property
 from .element_program import Value
 from .lowering import Lowered
 

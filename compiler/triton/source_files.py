@@ -15,9 +15,11 @@ import threading
 from pathlib import Path
 from types import ModuleType
 
+from ...runtime.fork_lock import forkable
+
 PREFIX = "triten_generated_"
 
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 
 
 def directory() -> Path:

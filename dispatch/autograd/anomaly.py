@@ -15,6 +15,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.fork_lock import forkable
 from ...runtime.tensor_impl import TensorImpl
 from .function import FunctionCtx
 from .node import Node
@@ -23,7 +24,7 @@ from .node_observation import ObservedNodes
 _BATCHED = functionality_bit(Functionality.Batched)
 
 _traces: WeakKeyDictionary[Node, str] = WeakKeyDictionary()
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 
 
 class _Anomaly:

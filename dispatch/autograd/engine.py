@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import set_grad_enabled
 from ...runtime.layout import strided
 from ...runtime.memory_format import contiguous_format
@@ -37,7 +38,7 @@ class _GraphTask(threading.local):
 graph_task = _GraphTask()
 """Whether the backward pass that this thread is in retains the graph; True outside of any."""
 
-_accumulating = threading.RLock()
+_accumulating = forkable(threading.RLock())
 """Held while a leaf's gradient is read and written, since threads may share leaves."""
 
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from ...runtime.fork_lock import forkable
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import inherited
 from . import engine
@@ -181,7 +182,7 @@ def register_multi_grad_hook(
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     know_tasks()
-    lock = threading.Lock()
+    lock = forkable(threading.Lock())
     if mode == "any":
         done: set[Task | None] = set()
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.fork_lock import forkable
 from . import engine
 from .node import AccumulateGrad, Node
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 Backward = Callable[..., Any]
 NodeObserver = Callable[[Node, Backward, tuple[Any, ...]], Any]
 
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 
 
 class ObservedNodes:

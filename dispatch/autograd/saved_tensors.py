@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import inherited
@@ -36,7 +37,7 @@ class _Hooks(threading.local):
 _own = inherited(_Hooks())
 """This thread's pairs, innermost last, and why there may be none."""
 
-_lock = threading.RLock()
+_lock = forkable(threading.RLock())
 _watched: list[tuple[type[Node], str, Any]] = []
 _covered: set[type[Node]] = set()
 _active = 0

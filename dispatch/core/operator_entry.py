@@ -26,6 +26,7 @@ from ...runtime.dispatch_key import (
     functionality_bit,
     highest_priority,
 )
+from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, effective
 from ...runtime.tensor_impl import TensorImpl
@@ -74,9 +75,9 @@ late_kernels: dict[Functionality, Callable[[OperatorEntry, DispatchKey], KernelF
 inplace_or_view: list[KernelFunction] = []
 """Kernels that users registered for ADInplaceOrView: what a kernel below that key calls does not come there again."""
 
-_parsing = threading.RLock()
+_parsing = forkable(threading.RLock())
 
-registering = threading.RLock()
+registering = forkable(threading.RLock())
 """Held while an operator's kernels are replaced: they are a dictionary that is never written to again."""
 
 deciding: set[OperatorEntry] = set()

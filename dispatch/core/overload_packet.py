@@ -15,6 +15,7 @@ import numpy as np
 
 from ...runtime import allocator, device, device_guard, float32_precision, scalar_type
 from ...runtime.errors import internal_assert
+from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import inference_enabled
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.size import Size
@@ -55,7 +56,7 @@ FIRST: list[int | str] = [0]
 """Where the runtime arguments of a general call stand if the first argument is the only one."""
 
 
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 _epoch = [0]
 """Counts the registrations: a plan whose making one has interrupted is used once and not stored."""
 packets: dict[str, OverloadPacket] = {}

@@ -11,6 +11,7 @@ from ...runtime.device import CPU
 from ...runtime.device import device as Device
 from ...runtime.dispatch_key import BY_NAME
 from ...runtime.dispatch_key_set import DispatchKeySet
+from ...runtime.fork_lock import forkable
 from ...runtime.generator import Generator
 from ...runtime.tensor_impl import TensorImpl
 from ..core.bound_arguments import tensors_in
@@ -19,7 +20,7 @@ from ..schema import FunctionSchema
 
 _CPU_BITS = BY_NAME["CPU"].bits
 _warned: set[str] = set()
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 
 
 def cpu_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:

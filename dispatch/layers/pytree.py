@@ -12,6 +12,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from ...runtime.fork_lock import forkable
 from ...runtime.record import Record
 from ..core import result_types
 
@@ -97,7 +98,7 @@ SERIALIZATIONS: dict[Any, Serialization] = {}
 NAMED_TYPES: dict[str, Any] = {}
 """The classes by their names in texts."""
 
-_lock = threading.RLock()
+_lock = forkable(threading.RLock())
 
 
 def register(

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TextIO
 
 from ...runtime.dispatch_key import DispatchKey
+from ...runtime.fork_lock import forkable
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import inherited
 from ..core.dispatcher import Dispatcher
@@ -92,7 +93,7 @@ def trace_everything() -> None:
     _start()
 
 
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 _users: list[None] = []
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
+from ...runtime.fork_lock import cached_property
 from ...runtime.record import Record
 from .types import Type
 from .validation import check_alias_info, check_argument, check_schema

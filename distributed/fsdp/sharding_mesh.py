@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import device as Device
+from ...runtime.fork_lock import cached_property
 from ..groups import get_world_size, is_initialized
 from ..process_group import ProcessGroup
 from ..world import init_process_group

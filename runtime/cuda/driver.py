@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..fork_lock import forkable
 from ..thread_state import captures
 from . import provider
 from .capture import StreamCapture
@@ -500,7 +501,7 @@ def kernel_name(kernel: Any) -> str:
 
 
 _driver: Driver | None = None
-_driver_lock = threading.Lock()
+_driver_lock = forkable(threading.Lock())
 
 
 def driver() -> Driver:

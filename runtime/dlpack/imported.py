@@ -14,6 +14,7 @@ import numpy as np
 from ..data_ptr import DataPtr
 from ..device import CPU
 from ..device import device as Device
+from ..fork_lock import forkable
 from ..memory_format import contiguous_strides
 from ..scalar_type import dtype as ScalarType
 from ..tensor_spec import MAX_BYTES, TensorSpec
@@ -37,7 +38,7 @@ HOST_KINDS = DLDeviceType.kDLCPU, DLDeviceType.kDLCUDAHost
 CUDA_KINDS = DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAManaged
 _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _USED_NAMES = {name: USED + name for name in (NAME, VERSIONED_NAME)}
-_taking = threading.Lock()
+_taking = forkable(threading.Lock())
 
 
 class ManagedTensor:

@@ -22,6 +22,7 @@ from ....runtime.dispatch_key import (
     Functionality,
     functionality_bit,
 )
+from ....runtime.fork_lock import forkable
 from ....runtime.grad_mode import set_grad_enabled
 from ....runtime.local_dispatch_key_set import local
 from ....runtime.scalar_type import dtype as ScalarType
@@ -346,7 +347,7 @@ class _Lists:
 
 
 _registered: set[int] = set()
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 
 
 def register_lists(backend: int) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ....runtime.fork_lock import forkable
 from ....runtime.scalar_type import bool_
 from ....runtime.tensor_impl import TensorImpl
 from ...core.bound_arguments import tensors_in
@@ -38,7 +39,7 @@ _MAYBE_RANDOM = {
 }
 """What draws nothing where it has nothing to do, or nothing at all; what composites are made of is watched."""
 
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 
 
 def start_watching() -> None:

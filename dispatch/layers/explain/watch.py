@@ -8,6 +8,7 @@ from typing import Any
 
 from ....runtime.dispatch_key import DispatchKey, Functionality
 from ....runtime.dispatch_key_set import DispatchKeySet
+from ....runtime.fork_lock import forkable
 from ....runtime.local_dispatch_key_set import effective
 from ....runtime.scalar_type import dtype as ScalarType
 from ...core.description import answer_of
@@ -40,7 +41,7 @@ _FORMS = {
 _PACKAGES = {"cpu": "cpu_fallback", "cuda": "triton_kernels"}
 _AUTOGRAD = (Functionality.AutogradFunctionality, Functionality.AutogradOther)
 
-_lock = threading.RLock()
+_lock = forkable(threading.RLock())
 """Held by the one thread that explains: others wait, since all plans are made anew."""
 
 

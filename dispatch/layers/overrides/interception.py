@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
+from ....runtime.fork_lock import forkable
 from ....runtime.traceback_filter import hide_inner_frames
 from ...core.flat_signature import FlatSignature, declare
 from ...core.op_overload import OpOverload, OpOverloadGroup
@@ -27,7 +28,7 @@ from .overridable import (
 )
 from .subclass_attributes import is_operator
 
-_lock = threading.Lock()
+_lock = forkable(threading.Lock())
 _active = 0
 _all: list[Interception] = []
 _restored: list[Interception] = []

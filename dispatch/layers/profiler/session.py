@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.cuda.driver import current_driver
 from ....runtime.dispatch_key import DispatchKey
+from ....runtime.fork_lock import forkable
 from ....runtime.scalar_type import dtype as ScalarType
 from ...autograd.node import Node
 from ...autograd.node_observation import ObservedNodes
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from ....runtime.scalar_type import Number
     from ...tensor import Tensor
 
-_lock = threading.RLock()
+_lock = forkable(threading.RLock())
 _active: list[Session] = []
 
 

@@ -7,11 +7,11 @@ weight itself and what the products need of it, computed once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ....runtime.fork_lock import cached_property
 from ....runtime.quantized_data import PerTensorAffine
 from ....runtime.scalar_type import float32, float64, int32, qint8
 from ...composite.quantized import along

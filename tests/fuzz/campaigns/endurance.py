@@ -1,7 +1,7 @@
 """Training for a long time: memory, objects, plans and the allocator's numbers do not grow with the steps.
 
-A case is a program and a number of steps. The most that the process held is noted for each eighth of the steps; what
-the later half holds beyond the earlier one is growth, once the caches that a program fills have come to their bounds.
+A case is a program and a number of steps. What the process holds is noted after each eighth of the steps; what the last
+two hold beyond the earlier half is growth.
 Steps by the million: ``python -P -m triten.tests.fuzz.campaigns.endurance --steps 1000000 --program eager``.
 """
 
@@ -237,13 +237,13 @@ def parts(program: Program, steps: int) -> Iterator[Held]:
 
 
 def growth(program: Program, held: list[Held]) -> str:
-    """What the later half holds beyond the most of the earlier one, its first part aside; nothing if all is well."""
+    """What both of the last parts hold beyond the earlier half, its first part aside; empty if all is well."""
     allowed = Held(program.bounded_blocks, program.bounded_blocks, RESIDENT_ALLOWED, 0, 0)
     half = PARTS // 2
     found = []
     for name in (field.name for field in fields(Held)):
         values = [getattr(each, name) for each in held]
-        before, after = max(values[1:half]), min(values[half:])
+        before, after = max(values[1:half]), min(values[-2:])
         if after - before > getattr(allowed, name):
             found.append(f"{name} grew: {values}")
     return "; ".join(found)

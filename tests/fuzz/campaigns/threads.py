@@ -58,7 +58,7 @@ OPERATIONS: dict[str, Callable[[Any, Any, random.Random], Any]] = {
     "softmax": lambda a, b, rng: a.double().softmax(rng.randrange(2)),
     "index": lambda a, b, rng: a[tt.tensor([0, 2, 1, 5, 3, 4], device=a.device)] + b,
     "slice": lambda a, b, rng: tt.cat([a[rng.randrange(1, 5) :], b], 0)[:6],
-    "in_place": lambda a, b, rng: a.clone().mul_(2).sub_(b),
+    "in_place": lambda a, b, rng: a.float().clone().mul_(2).sub_(b),
     "cast": lambda a, b, rng: a.to(rng.choice([tt.float64, tt.float16, tt.float32])) + 1,
     "out": lambda a, b, rng: tt.add(a.float(), b.float(), out=tt.empty(6, 5, device=a.device)),
     "size": lambda a, b, rng: a + tt.ones(rng.randrange(1, 40), device=a.device).sum(),
