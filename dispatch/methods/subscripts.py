@@ -34,6 +34,7 @@ from ..generated.functions.views import (
 )
 from ..iterator.overlap import shares_memory
 from ..scalars import overflow_error, rounded
+from .index_by_numbers import indexed_by_numbers
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -100,6 +101,13 @@ class SubscriptMethods(_Base):
                     return _backward_slices().read(tensor, index)  # type: ignore[no-any-return]
                 if basic is not None:
                     return basic
+                if tensor.__class__ in plain_classes:
+                    try: picked = indexed_by_numbers(tensor, index)  # fmt: skip
+                    except BaseException:
+                        hide_inner_frames()
+                        raise
+                    if picked is not None:
+                        return picked
             if cls in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
                 try: return tensor.index((index,))  # type: ignore[arg-type]  # fmt: skip
                 except BaseException:
