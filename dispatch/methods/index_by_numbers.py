@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import int32, int64
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import hide_inner_frames
 from ..core.tensor_function import plain_classes
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ def indexed_by_numbers(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
     if not given:
         return None
     out = tensor
-    for dim, number in numbers:
-        out = out.select(dim, number) if dim else out._select_first(number)
-    return out.index(tuple(found[:given]))
+    try:
+        for dim, number in numbers:
+            out = out.select(dim, number) if dim else out._select_first(number)
+        return out.index(tuple(found[:given]))
+    except BaseException:
+        hide_inner_frames()
+        raise
