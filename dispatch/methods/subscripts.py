@@ -34,7 +34,6 @@ from ..generated.functions.views import (
 )
 from ..iterator.overlap import shares_memory
 from ..scalars import overflow_error, rounded
-from .index_by_numbers import indexed_by_numbers
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -99,7 +98,7 @@ class SubscriptMethods(_Base):
                 try:
                     found = _basic(tensor, items)
                     if found is None and tensor.__class__ in plain_classes:
-                        found = indexed_by_numbers(tensor, items)
+                        found = _by_numbers[0](tensor, items)
                 except NegativeStep:
                     return _backward_slices().read(tensor, index)  # type: ignore[no-any-return]
                 if found is not None:
@@ -252,6 +251,17 @@ def _write_at(picked: Tensor, advanced: Sequence[Any], value: Any, is_tensor: bo
         rank = max(i._spec.ndim for i in given) + picked._spec.ndim - len(given)
         value = _stripped(value, max(rank, 0))
     picked.index_put_(advanced, value)
+
+
+def _load_by_numbers(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
+    from .index_by_numbers import indexed_by_numbers
+
+    _by_numbers[0] = indexed_by_numbers
+    return indexed_by_numbers(tensor, index)
+
+
+_by_numbers: list[Callable[[Tensor, tuple[Any, ...]], Tensor | None]] = [_load_by_numbers]
+"""The short way of subscripts of integers, imported at its first use."""
 
 
 def _slice_first(tensor: Tensor, index: slice) -> Tensor:
