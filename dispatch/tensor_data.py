@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ import numpy as np
 from ..runtime.device import CPU, get_default_device
 from ..runtime.device import device as Device
 from ..runtime.exponent_format import to_exponents
-from ..runtime.float_errors import run_quiet
 from ..runtime.grad_mode import is_inference_mode_enabled
 from ..runtime.local_dispatch_key_set import modes
 from ..runtime.scalar_type import (
@@ -224,6 +223,16 @@ _QUICK = frozenset({float, int, bool, list, tuple})
 """Classes of the data that `_quick_array` takes."""
 
 
+def _load_quiet(function: Callable[..., Any], *args: Any) -> Any:
+    from ..runtime.float_errors import run_quiet
+
+    _quiet[0] = run_quiet
+    return run_quiet(function, *args)
+
+
+_quiet: list[Callable[..., Any]] = [_load_quiet]
+"""What ignores floating-point errors, imported at its first use."""
+
 _NOT_QUICK: tuple[None, None] = (None, None)
 
 
@@ -257,7 +266,7 @@ def _quick_array(data: Any, dtype: ScalarType | None) -> tuple[Any, TensorSpec |
     else:
         return _NOT_QUICK
     try:
-        array = run_quiet(np.array, data, dtype.np)
+        array = _quiet[0](np.array, data, dtype.np)
     except (RuntimeError, OverflowError):
         return _NOT_QUICK
     return array, TensorSpec.contiguous(array.shape, dtype, CPU)

@@ -25,7 +25,7 @@ from ..structured.meta.factories import is_sparse, spec_from
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor, blank_tensor
 from .dimnames import named_factory
-from .filled import plan_full, plan_full_like
+from .filled import plan_eye, plan_eye_m, plan_full, plan_full_like
 
 if TYPE_CHECKING:
     from ...runtime.layout import layout as Layout
@@ -434,6 +434,7 @@ def _with_diagonal(out: Tensor) -> Tensor:
     return out
 
 
+@planned_by(plan_eye_m)
 def eye_m(
     n: int, m: int, dtype: ScalarType | None, layout: Layout | None, device: Device | None, pin: bool | None
 ) -> Tensor:
@@ -442,6 +443,7 @@ def eye_m(
     return _with_diagonal(empty((n, m), dtype=dtype, layout=layout, device=device, pin_memory=pin))
 
 
+@planned_by(plan_eye)
 def eye(
     n: int, dtype: ScalarType | None, layout: Layout | None, device: Device | None, pin: bool | None
 ) -> Tensor:

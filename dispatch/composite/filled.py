@@ -69,3 +69,36 @@ def _plan_filled(made: TensorSpec, kind: type) -> Plan:
         return out
 
     return plan
+
+
+def plan_eye(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """A square identity, of ``(n, dtype, layout, device, pin_memory)``."""
+    return plan_eye_m(op, key_set, (args[0], *args))
+
+
+def plan_eye_m(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
+    """New host memory with ones on the diagonal, of ``(n, m, dtype, layout, device, pin_memory)``."""
+    n, m, dtype, layout, device, pin = args
+    if pin or is_sparse(layout) or n < 1 or m < 1:
+        return None
+    if not is_unseen(key_set, ("aten::empty.memory_format", "aten::zero_", "aten::fill_.Scalar")):
+        return None
+    made = spec_from("empty", (n, m), dtype, layout, device)
+    if made.device is not CPU or made.np_dtype.kind not in "biufc":
+        return None
+    allocate, diagonal = allocator_of(made), slice(0, (min(n, m) - 1) * (m + 1) + 1, m + 1)
+
+    def plan() -> Tensor:
+        out = blank_tensor()
+        try:
+            out._data = data = allocate()
+        except BaseException:
+            hide_inner_frames()
+            raise
+        data.fill(0)
+        data.reshape(-1)[diagonal] = 1
+        out._spec = made
+        out._version_cell = out._autograd = out._view_base = None
+        return out
+
+    return plan

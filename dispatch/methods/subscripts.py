@@ -94,12 +94,15 @@ class SubscriptMethods(_Base):
                         raise
                 return plan(self)
             if cls is tuple or index is None or index is Ellipsis:
+                items = index if cls is tuple else (index,)
                 try:
-                    basic = _basic(tensor, index if cls is tuple else (index,))
+                    found = _basic(tensor, items)
+                    if found is None and tensor.__class__ in plain_classes:
+                        found = _by_numbers[0](tensor, items)
                 except NegativeStep:
                     return _backward_slices().read(tensor, index)  # type: ignore[no-any-return]
-                if basic is not None:
-                    return basic
+                if found is not None:
+                    return found
             if cls in plain_classes and isinstance(index, TensorImpl) and index._spec.ndim:
                 try: return tensor.index((index,))  # type: ignore[arg-type]  # fmt: skip
                 except BaseException:
@@ -240,7 +243,9 @@ def _write_at(picked: Tensor, advanced: Sequence[Any], value: Any, is_tensor: bo
         mask = given[0]
         sizes = mask._spec.sizes
         if sizes != picked._spec.sizes:
-            _check_mask(picked, mask, len(advanced) - 1)
+            from ..structured.meta.indexing import check_masks
+
+            check_masks(picked._spec, [None] * (len(advanced) - 1) + [mask._spec])
             mask = mask.reshape(sizes + (1,) * (picked._spec.ndim - len(advanced) + 1 - len(sizes)))
         if is_tensor:
             value = (value.clone() if shares_memory(picked, value) else value).reshape(())
@@ -256,10 +261,15 @@ def _write_at(picked: Tensor, advanced: Sequence[Any], value: Any, is_tensor: bo
     picked.index_put_(advanced, value)
 
 
-def _check_mask(tensor: TensorImpl, mask: TensorImpl, position: int) -> None:
-    from ..structured.meta.indexing import check_masks
+def _load_by_numbers(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
+    from .index_by_numbers import indexed_by_numbers
 
-    check_masks(tensor._spec, [None] * position + [mask._spec])
+    _by_numbers[0] = indexed_by_numbers
+    return indexed_by_numbers(tensor, index)
+
+
+_by_numbers: list[Callable[[Tensor, tuple[Any, ...]], Tensor | None]] = [_load_by_numbers]
+"""The short way of subscripts of integers, imported at its first use."""
 
 
 def _slice_first(tensor: Tensor, index: slice) -> Tensor:

@@ -1,0 +1,51 @@
+"""``tensor[i, j]`` of tensors of integers: the short way past what subscripts may hold besides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.scalar_type import int32, int64
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.traceback_filter import hide_inner_frames
+from ..core.tensor_function import plain_classes
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def indexed_by_numbers(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
+    """``tensor[index]`` for tensors of integers, numbers and whole dimensions; None for others."""
+    sizes = tensor._spec.sizes
+    if len(index) > len(sizes):
+        return None
+    found: list[Tensor | None] = []
+    numbers: list[tuple[int, int]] = []
+    given = 0
+    for d, item in enumerate(index):
+        cls = item.__class__
+        if cls is slice:
+            if item.start is not None or item.stop is not None or item.step is not None:
+                return None
+            found.append(None)
+        elif cls is int:
+            if not -sizes[d] <= item < sizes[d]:
+                return None
+            numbers.append((len(found), item))
+        elif cls in plain_classes and isinstance(item, TensorImpl):
+            spec = item._spec
+            if not spec.ndim or spec.keys or (spec.dtype is not int64 and spec.dtype is not int32):
+                return None
+            found.append(item)  # type: ignore[arg-type]
+            given = len(found)
+        else:
+            return None
+    if not given:
+        return None
+    out = tensor
+    try:
+        for dim, number in numbers:
+            out = out.select(dim, number) if dim else out._select_first(number)
+        return out.index(tuple(found[:given]))
+    except BaseException:
+        hide_inner_frames()
+        raise
