@@ -8,9 +8,9 @@ is read ahead for one only.)
 from __future__ import annotations
 
 import numpy as np
+from numpy._core.multiarray import c_einsum
 
 from ...cpu_fallback.reduction.half_words import HALVES, REBIAS
-from ...cpu_fallback.reduction.line_reductions import c_einsum
 from ...runtime.scalar_type import BY_NAME
 from .llvm_source import HEADER, loaded_number, python_call
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...runtime.float_errors import unwrapped
 from ...runtime.scalar_type import bfloat16, float16, float32
 from ...runtime.tensor_spec import TensorSpec
 from .stub import KernelFactory, PlannedKernel, StructuredCall, loopers
@@ -28,8 +29,8 @@ CALLS = 4
 """Calls before, at least: what is computed once is not worth a loop, however large it is."""
 SHORT_LINE = 1 << 12
 """The longest line that NumPy begins too slowly beside an operand that is repeated."""
-MOST = 8
-"""Loops of a plan, each of other numbers."""
+MOST = 32
+"""Loops of a plan, each of other numbers or sizes."""
 NARROW = (bfloat16, float16)
 
 Loop = Callable[..., None]
@@ -124,16 +125,21 @@ class _Background:
                     self.thread.start()
 
     def _work(self) -> None:
-        try:
-            while True:
-                with self.lock:
-                    if not self.requests:
-                        return
-                    request = self.requests.pop(0)
+        while True:
+            with self.lock:
+                if not self.requests:
+                    self.thread = None
+                    return
+                request = self.requests.pop(0)
+            try:
                 with self.busy:
                     request()
-        finally:
-            self.thread = None
+            except BaseException:
+                with self.lock:
+                    self.thread = (
+                        None  # `threading` tells of the error, and the next request starts another thread
+                    )
+                raise
 
     def wait(self) -> None:
         """Wait until all that was asked for is made."""
@@ -180,6 +186,97 @@ class NamedLoop:
             self.loop = _makers().by_name(self.name)
 
 
+class _Loops:
+    """The loops of a plan's kernel, by its numbers, and by its elements where it serves several shapes."""
+
+    def __init__(self, stub: str, call: StructuredCall) -> None:
+        self.stub, self.call, self.by_size = stub, call, False
+        names = call.runtime
+        self.numbers = [i for i, name in enumerate(names) if not isinstance(call.args[name], TensorSpec)]
+        self.arrays = [i for i in range(len(names)) if i not in self.numbers]
+        self.known: dict[Any, Loop | None] = {}
+        self.calls: dict[Any, int] = {}
+
+    def unshared(self, into: Loop) -> Loop:
+        """`into` for outputs that share no memory with inputs."""
+        compute = self.compute
+
+        def run(out: Any, *inputs: Any) -> None:
+            if out.size < LOOPED_FROM:
+                into(out, *inputs)
+            else:
+                compute(into, (), out, inputs)
+
+        return run
+
+    def shared(self, into: Loop) -> Loop:
+        """`into` for outputs that may be an input."""
+        compute, arrays, may_share = self.compute, self.arrays, np.may_share_memory
+
+        def run(out: Any, *inputs: Any) -> None:
+            if out.size < LOOPED_FROM:
+                into(out, *inputs)
+                return
+            written = tuple([i for i in arrays if inputs[i] is out])
+            if any(may_share(out, inputs[i]) for i in arrays if i not in written):
+                into(out, *inputs)
+            else:
+                compute(into, written, out, inputs)
+
+        return run
+
+    def compute(self, into: Loop, written: tuple[int, ...], out: Any, inputs: tuple[Any, ...]) -> None:
+        """Call the loop if there is one, else `into`, and ask for the loop when that is worth it."""
+        key: Any = (out.size, written) if self.by_size else written
+        if self.numbers:
+            key = (key, *[key_of(inputs[i]) for i in self.numbers])
+        loop = self.known.get(key)
+        if loop is not None:
+            loop(out, *inputs)
+            return
+        into(out, *inputs)
+        if key in self.known:
+            return
+        count = self.calls.get(key, 0) + 1
+        if count < max(CALLS, WORTH // out.size):
+            if len(self.calls) < 16 * MOST:
+                self.calls[key] = count
+        elif len(self.known) < MOST:
+            self.known[key] = None
+            if not self.by_size or all(inputs[i].shape == out.shape for i in self.arrays):
+                self._ask(key, written, out, inputs)
+
+    def _ask(self, key: Any, written: tuple[int, ...], out: Any, inputs: tuple[Any, ...]) -> None:
+        names = self.call.runtime
+        numbers = {names[i]: inputs[i] for i in self.numbers}
+        call = _of_sizes(self.call, out.shape) if self.by_size else self.call
+
+        def make() -> None:
+            if _makers is not None:
+                self.known[key] = _makers().of_call(
+                    self.stub, call, numbers, tuple([names[i] for i in written])
+                )
+
+        background.ask(make)
+
+
+def _of_sizes(call: StructuredCall, sizes: tuple[int, ...]) -> StructuredCall:
+    """A call of contiguous tensors for other sizes, the same for all of them."""
+
+    def resized(value: Any) -> Any:
+        return (
+            TensorSpec.contiguous(sizes, value.dtype, value.device)
+            if isinstance(value, TensorSpec)
+            else value
+        )
+
+    args = {name: resized(value) for name, value in call.args.items()}
+    outputs = tuple([resized(spec) for spec in call.outputs])
+    # What is known of operands is their common dtype.
+    extra = call.extra if call.dtype is None else {**call.extra, "common_dtype": call.dtype}
+    return call._replace(args=args, outputs=outputs, iterator=None, extra=extra)
+
+
 def looped(stub: str, factory: KernelFactory) -> KernelFactory:
     """`factory`, whose kernels of many elements have loops later on."""
     pays, may_repeat = LOOPED[stub], stub in REPEATING
@@ -189,13 +286,31 @@ def looped(stub: str, factory: KernelFactory) -> KernelFactory:
         if len(call.outputs) > 1 or not _serves(call):
             return kernel
         if pays(call):
+            into = unwrapped(kernel.into)
+            if kernel.any_shape and not set(getattr(into, "__dict__", ())) - {"alone"}:
+                return _for_any_shape(_Loops(stub, call), kernel)
             if call.outputs[0].numel < LOOPED_FROM:
                 return kernel._replace(any_shape=min(kernel.any_shape, LOOPED_FROM - 1))
         elif not may_repeat or call.outputs[0].numel < LOOPED_FROM or not repeats(call):
             return kernel
-        return _with_loop(stub, call, kernel)
+        loops = _Loops(stub, call)
+        return PlannedKernel(
+            loops.shared(kernel.into), quiet=kernel.quiet, unshared=loops.unshared(kernel.into)
+        )
 
     return planned
+
+
+def _for_any_shape(loops: _Loops, kernel: PlannedKernel) -> PlannedKernel:
+    """A kernel that serves other shapes of contiguous tensors, each with a loop of its own."""
+    loops.by_size = True
+    into, sized = unwrapped(kernel.into), kernel.sized
+    return kernel._replace(
+        into=loops.shared(into),
+        quiet=kernel.quiet or into is not kernel.into,
+        unshared=loops.unshared(into),
+        sized=None if sized is None else lambda sizes: _for_any_shape(loops, sized(sizes)),
+    )
 
 
 def _serves(call: StructuredCall) -> bool:
@@ -207,51 +322,6 @@ def _serves(call: StructuredCall) -> bool:
 
 def _tensors(call: StructuredCall) -> list[TensorSpec]:
     return [spec for spec in (call.args[name] for name in call.runtime) if isinstance(spec, TensorSpec)]
-
-
-def _with_loop(stub: str, call: StructuredCall, kernel: PlannedKernel) -> PlannedKernel:
-    into, names = kernel.into, call.runtime
-    numbers = [i for i, name in enumerate(names) if not isinstance(call.args[name], TensorSpec)]
-    arrays = [i for i in range(len(names)) if i not in numbers]
-    loops: dict[Any, Loop | None] = {}
-    calls: dict[Any, int] = {}
-    least = max(CALLS, WORTH // call.outputs[0].numel)
-    may_share = np.may_share_memory
-
-    def compute(written: tuple[int, ...], out: Any, inputs: tuple[Any, ...]) -> None:
-        key = (written, *[key_of(inputs[i]) for i in numbers]) if numbers else written
-        loop = loops.get(key)
-        if loop is not None:
-            loop(out, *inputs)
-            return
-        into(out, *inputs)
-        if key in loops:
-            return
-        count = calls.get(key, 0) + 1
-        if count < least:
-            if len(calls) < 16 * MOST:
-                calls[key] = count
-        elif len(loops) < MOST:
-            loops[key] = None
-            given = {names[i]: inputs[i] for i in numbers}
-
-            def make() -> None:
-                if _makers is not None:
-                    loops[key] = _makers().of_call(stub, call, given, tuple([names[i] for i in written]))
-
-            background.ask(make)
-
-    def unshared(out: Any, *inputs: Any) -> None:
-        compute((), out, inputs)
-
-    def shared(out: Any, *inputs: Any) -> None:
-        written = tuple([i for i in arrays if inputs[i] is out])
-        if any(may_share(out, inputs[i]) for i in arrays if i not in written):
-            into(out, *inputs)
-        else:
-            compute(written, out, inputs)
-
-    return PlannedKernel(shared, quiet=kernel.quiet, unshared=unshared)
 
 
 def key_of(number: Any) -> Any:

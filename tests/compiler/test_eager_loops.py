@@ -11,12 +11,13 @@ import pytest
 import triten as tt
 from triten.cpu_fallback.random import box_muller, philox
 from triten.cpu_fallback.reduction import half_words, line_reductions
+from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.structured import compiled_loops
 
 pytest.importorskip("llvmlite", reason="the extra triten[jit]")
 
 F = tt.nn.functional
-SIDE = 97  # more elements than `LOOPED_FROM`
+SIDE = 190  # results of 64 KiB and more, which NumPy does not allocate itself
 CALLS = compiled_loops.CALLS
 
 
@@ -36,14 +37,15 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, Any]]]:
 
     monkeypatch.setattr(compiled_loops, "_makers", lambda: makers._replace(of_call=recording))
     monkeypatch.setattr(compiled_loops, "WORTH", 1)
+    Dispatcher.singleton().forget_all()  # plans of other tests have their loops already
     yield found
     compiled_loops.background.wait()
 
 
-def bits(tensor: tt.Tensor) -> list[Any]:
-    """A tensor's elements as integers of their width; one NaN is like another."""
+def bits(tensor: tt.Tensor) -> bytes:
+    """A tensor's elements; one NaN is like another."""
     one_nan = tt.where(tensor.isnan(), float("nan"), tensor).contiguous()
-    return one_nan.reshape(-1).view({2: tt.int16, 4: tt.int32}[tensor.element_size()]).tolist()
+    return one_nan.reshape(-1).view({2: tt.int16, 4: tt.int32}[tensor.element_size()]).numpy().tobytes()
 
 
 def operand(dtype: tt.dtype, side: int = SIDE) -> tt.Tensor:
@@ -160,7 +162,7 @@ def test_numbers_of_a_plan_are_few(made: list[tuple[str, Any]]) -> None:
 def test_few_elements_and_few_calls_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only long work is worth a loop."""
     monkeypatch.setattr(compiled_loops.background, "ask", lambda request: pytest.fail("a loop is asked for"))
-    small = tt.randn(60, 60)
+    small = tt.randn(80, 80)
     for _ in range(20):
         F.gelu(small)
     large = tt.randn(300, 300)
@@ -263,3 +265,15 @@ def test_sums_of_float32(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
     made = [bits(function(x, -1)) for function in functions] + [bits(x.sum())]
     monkeypatch.setattr(named, "loop", None)
     assert made == [bits(function(x, -1)) for function in functions] + [bits(x.sum())]
+
+
+def test_a_plan_of_few_elements_serves_many_by_loops(made: list[tuple[str, Any]]) -> None:
+    """A plan that serves several shapes has a loop for each size that comes often, and none for others."""
+    F.silu(tt.randn(10))
+    x = operand(tt.float32, SIDE + 5)
+    results = [bits(F.silu(x)) for _ in range(CALLS)]
+    for size in range(19000, 19040):
+        F.silu(tt.ones(size))
+    compiled_loops.background.wait()
+    assert [stub for stub, _ in made] == ["silu_stub"]
+    assert bits(F.silu(x)) == results[0]
