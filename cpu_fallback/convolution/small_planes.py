@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
@@ -26,6 +27,9 @@ MOST_ELEMENTS = 1 << 10
 MOST_BYTES = 4 << 20
 """All channels' matrices, which are made anew by each call."""
 
+LEAST_PART = 1 << 22
+"""Multiplications of a thread's channels."""
+
 Array = np.ndarray[Any, Any]
 
 
@@ -35,7 +39,6 @@ def is_small(channels: int, window: Window, dtype: np.dtype[Any]) -> bool:
     return 0 < elements <= MOST_ELEMENTS and channels * elements * dtype.itemsize <= MOST_BYTES
 
 
-@functools.cache
 def tap_table(window: Window) -> Array:
     """Which tap each element (row) is met by at each position (column); the number of taps where by none."""
     flat = np.zeros((1, 1), np.int64)
@@ -50,7 +53,6 @@ def tap_table(window: Window) -> Array:
     return np.where(there, flat, math.prod(window.kernel))
 
 
-@functools.cache
 def tap_sums(window: Window, dtype: np.dtype[Any]) -> Array:
     """Ones (elements and positions, taps) where a tap is."""
     table = tap_table(window).reshape(-1, 1)
@@ -74,13 +76,23 @@ def _matrices(window: Window, dtype: np.dtype[Any]) -> Callable[[Array], Array]:
     return matrices
 
 
+def _multiply(left: Array, right: Array, out: Array) -> None:
+    """The products of all channels' matrices, on several threads."""
+    work = out[0].size * left.shape[2]
+
+    def some(first: int, last: int) -> None:
+        np.matmul(left[first:last], right[first:last], out=out[first:last])
+
+    parallel_for(0, len(out), max(1, LEAST_PART // work), some)
+
+
 def forward(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:
     """``into(out, input, weight, bias)`` for results in C order; False if a result is not finite."""
     matrices = _matrices(window, dtype)
 
     def into(out: Array, input: Array, weight: Array, bias: Array | None = None) -> bool:
         planes = np.ascontiguousarray(input, dtype).reshape(n, channels, -1).swapaxes(0, 1)
-        np.matmul(planes, matrices(weight), out=out.reshape(n, channels, -1).swapaxes(0, 1))
+        _multiply(planes, matrices(weight), out.reshape(n, channels, -1).swapaxes(0, 1))
         if bias is not None:
             out += bias.reshape(-1, *(1,) * (out.ndim - 2))
         return is_finite(out)
@@ -95,7 +107,7 @@ def backward_input(n: int, channels: int, window: Window, dtype: np.dtype[Any]) 
     def into(out: Array, grad: Array, weight: Array, bias: Array | None = None) -> bool:
         planes = np.ascontiguousarray(grad, dtype).reshape(n, channels, -1).swapaxes(0, 1)
         target = out.reshape(n, channels, -1).swapaxes(0, 1)
-        np.matmul(planes, matrices(weight).swapaxes(1, 2), out=target)
+        _multiply(planes, matrices(weight).swapaxes(1, 2), target)
         if bias is not None:
             out += bias.reshape(-1, *(1,) * (out.ndim - 2))
         return is_finite(out)
@@ -110,7 +122,8 @@ def backward_weight(n: int, channels: int, window: Window, dtype: np.dtype[Any])
     def into(out: Array, grad: Array, input: Array) -> bool:
         elements = np.ascontiguousarray(input, dtype).reshape(n, channels, -1).transpose(1, 2, 0)
         positions = np.ascontiguousarray(grad, dtype).reshape(n, channels, -1).swapaxes(0, 1)
-        met = np.matmul(elements, positions)
+        met = np.empty((channels, elements.shape[1], positions.shape[2]), dtype)
+        _multiply(elements, positions, met)
         np.matmul(met.reshape(channels, -1), sums, out=out.reshape(channels, -1))
         return is_finite(out)
 
