@@ -13,7 +13,7 @@ import numpy as np
 
 from ...cpu_fallback.normalization import row_norm
 from ...cpu_fallback.normalization import softmax as softmax_kernels
-from ...cpu_fallback.normalization.softmax_rows import LEAST_ROW
+from ...cpu_fallback.normalization.softmax_rows import LEAST_ROW, MIDDLE
 from ...cpu_fallback.reduction.blocks import SHARED_BYTES
 from ...cpu_fallback.reduction.line_reductions import SHORT_LINE
 from ...cpu_fallback.reduction.sums import BLOCK, SMALL_MATRIX
@@ -143,8 +143,12 @@ def _softmax_sum(s: RowStep, name: str, a: Value, b: Value | None = None) -> Val
 
 
 def _softmax(s: RowStep) -> list[Value]:
-    a = s.operand("self")
-    power = s.function(np.exp, s.binary("sub", a, s.reduced("maximum", a)))
+    p, a, middle = s.program, s.operand("self"), s.number(MIDDLE)
+    top = s.reduced("maximum", a)
+    # `exp_of_rows`: eager subtracts no maximum that is near.
+    is_near = p.compare("le", p.intrinsic("fabs", s.binary("sub", top, middle)), middle)
+    top = p.select(is_near, s.number(0), top)
+    power = s.function(np.exp, s.binary("sub", a, top))
     return [s.binary("div", power, _softmax_sum(s, "self", power))]
 
 

@@ -34,8 +34,10 @@ KEYS = 1 << 18
 GRAIN = 1 << 16
 """Scores that a thread takes at least."""
 UNSHIFTED = 32.0
-"""Scores no larger than that need no maximum subtracted: exp of them, times any usual value, is far from both ends of
-float32. The lengths of queries and keys bound their products."""
+"""Scores no larger than that need no maximum subtracted: exp of them, times any usual value, is far from float32's
+end."""
+LEAST_SUM = math.exp(-UNSHIFTED)
+"""Unless a row's sum of their exp is smaller than that."""
 
 
 class Block(NamedTuple):
@@ -64,7 +66,10 @@ class Attention:
         self.sets: list[list[Block]] = [] if self.is_empty else self._sets()
         self.blocks = [block for blocks in self.sets for block in blocks]
         step = self.queries_of_block
-        self.beyond = np.arange(step) > np.arange(step)[:, None] if self.is_causal else None
+        self.beyond: Array | None = None
+        if self.is_causal:
+            self.beyond = np.arange(step) > np.arange(step)[:, None]
+            self.added = np.where(self.beyond, -np.inf, 0).astype(self.dtype)
 
     def _sets(self) -> list[list[Block]]:
         """The blocks of each set of batches and heads, the last queries first: they see the most keys."""
@@ -126,12 +131,16 @@ class Attention:
         full = np.broadcast_to(mask, (self.batch, self.heads, self.length_q, self.length_k))
         return full.reshape(self.batch, self.heads_k, self.group, self.length_q, self.length_k)
 
-    def scores(self, q: Array, k: Array, mask: Any, block: Block, room: Array) -> Array:
-        """Scaled q . k and the mask, for a block: (batches, key heads, group, queries, keys), in `room`."""
+    def scores(self, q: Array, k: Array, mask: Any, block: Block, room: Array) -> tuple[Array, bool]:
+        """Scaled q . k and the mask, for a block: (batches, key heads, group, queries, keys), in `room`.
+
+        And whether none is beyond `UNSHIFTED` before the mask, or NaN.
+        """
         queries = q[block.batches, block.heads, :, block.queries]
         keys = k[block.batches, block.heads, :, : block.keys]
         shape = (*queries.shape[:-1], block.keys)
         made = np.matmul(queries, keys.swapaxes(-1, -2), room[: math.prod(shape)].reshape(shape))
+        are_small = bool(np.maximum.reduce(made.reshape(-1)) <= UNSHIFTED)
         if mask is not None:
             given = mask[block.batches, block.heads, :, block.queries, : block.keys]
             if self.mask_is_bool:
@@ -141,8 +150,12 @@ class Attention:
         if self.beyond is not None:
             start, rows = block.queries.start, shape[-2]
             if start < block.keys:
-                np.copyto(made[..., start:], -np.inf, where=self.beyond[:rows, : block.keys - start])
-        return made
+                place, own = made[..., start:], (slice(rows), slice(block.keys - start))
+                if are_small:  # a sum takes half the time
+                    np.add(place, self.added[own], place)
+                else:
+                    np.copyto(place, -np.inf, where=self.beyond[own])
+        return made, are_small and not self.is_added
 
     def room(self, count: int) -> tuple[Array, list[Array]]:
         """What was borrowed, and `count` arrays in it that have an element for each score of a block."""
@@ -160,12 +173,6 @@ class Attention:
         else:
             why = "each of {} queries has {} scores, and a block of {} queries up to {}"
             chosen("queries in blocks", why, self.length_q, row, step, SCORES)
-
-
-def is_bounded(q: Array, k: Array) -> bool:
-    """Whether no product of a query and a key is beyond `UNSHIFTED`; with NaN or infinities none is said to be."""
-    longest = np.vecdot(q, q).max() * np.vecdot(k, k).max() if q.shape[-1] else 0
-    return bool(longest <= UNSHIFTED**2)
 
 
 def attention(call: StructuredCall) -> PlannedKernel:
@@ -195,27 +202,33 @@ def attention(call: StructuredCall) -> PlannedKernel:
         k, v = how.of_keys(key), how.of_keys(value)
         given = how.of_mask(mask)
         target, rows = how.of_queries(out), how.of_queries(logsumexp)
-        is_shifted = how.is_added or not is_bounded(q, k)
 
         def some(first: int, last: int) -> None:
             borrowed, (room,) = how.room(1)
             for block in how.blocks[first:last]:
                 at = (block.batches, block.heads, slice(None), block.queries)
-                weights = how.scores(q, k, given, block, room)
-                if is_shifted:
+                weights, are_small = how.scores(q, k, given, block, room)
+                top = None
+                if are_small:
+                    np.exp(weights, weights)
+                    total = sums(weights)
+                    are_small = bool(total.min() >= LEAST_SUM)
+                    if not are_small:
+                        weights, _ = how.scores(q, k, given, block, room)
+                if not are_small:
                     top = weights.max(-1, keepdims=True)
                     # A row that sees nothing is relative to 0, so that its weights are 0.
                     np.copyto(top, 0, where=np.isneginf(top))
                     weights -= top
-                np.exp(weights, weights)
-                total = sums(weights)
+                    np.exp(weights, weights)
+                    total = sums(weights)
                 empty = total == 0
                 np.copyto(total, 1, where=empty)
                 values = v[block.batches, block.heads, :, : block.keys]
                 made = np.matmul(weights, values, target[at]) if same else np.matmul(weights, values)
                 np.divide(made, total, target[at], casting="unsafe")
                 np.log(total, total)
-                if is_shifted:
+                if top is not None:
                     total += top
                     np.copyto(total, 0, where=empty)
                 rows[at] = total[..., 0]
@@ -283,7 +296,7 @@ def attention_backward(call: StructuredCall) -> PlannedKernel:
                     at = (block.batches, block.heads, slice(None), block.queries)
                     keys = (block.batches, block.heads, slice(None), slice(block.keys))
                     is_first = block is blocks[0]
-                    weights = how.scores(q, k, given, block, room)
+                    weights, _ = how.scores(q, k, given, block, room)
                     weights -= rows[at][..., None]
                     np.exp(weights, weights)
                     add(of_v, block, is_first, weights, g[at])

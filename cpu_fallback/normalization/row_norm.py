@@ -17,6 +17,7 @@ from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
+from . import one_block
 from .moments import column_sums, ones, row_dots
 
 BLOCK = 1 << 19
@@ -123,16 +124,19 @@ def rows_forward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
             parallel_for(0, rows, grain, some)
 
         blocks = -(-rows // step) if rows else 0
+        run = compute
+        if same and one_block.fits(rows, n):
+            run = one_block.forward(rows, n, dtype, default)
         if centred:
             if same and 0 < n <= EXPANDED and 0 < rows * n <= SMALL:
                 why = "{} rows of {} are at most {} elements, in rows of at most {}"
                 chosen("short rows by products", why, rows, n, SMALL, EXPANDED)
                 return _small_rows(rows, n, dtype)
             chosen("rows in blocks", "{} rows of {} make {} blocks that stay in the cache", rows, n, blocks)
-            return PlannedKernel(quietly(compute, line=n))
+            return PlannedKernel(quietly(run, line=n))
         chosen("rows in blocks", "{} rows of {} make {} blocks that stay in the cache", rows, n, blocks)
         return PlannedKernel(
-            quietly(lambda out, rstd, x, w, eps: compute(out, None, rstd, x, w, None, eps), line=n)
+            quietly(lambda out, rstd, x, w, eps: run(out, None, rstd, x, w, None, eps), line=n)
         )
 
     return factory
@@ -254,7 +258,9 @@ def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
                 if target is not None:
                     np.copyto(target, sums.sum(0).reshape(target.shape), casting="unsafe")
 
-        return PlannedKernel(quietly(masked(compute, centred), line=n))
+        is_one = same and one_block.fits(rows, n) and call.args["rstd"].dtype is spec.dtype
+        run = one_block.backward(rows, n, dtype, centred) if is_one else compute
+        return PlannedKernel(quietly(masked(run, centred), line=n))
 
     return factory
 

@@ -19,7 +19,7 @@ from ..plain_numpy import np
 from ..reduction.sums import kept_sum, pairwise_sum
 from ..widen import compute_np
 from . import softmax_rows
-from .softmax_rows import LEAST_ROW, by_rows
+from .softmax_rows import LEAST_ROW, by_rows, exp_of_rows
 
 ROW = 128
 """Up to this length of a contiguous row its sum is a product with ones, and its maximum the element at argmax."""
@@ -210,8 +210,8 @@ def _row_peak(geometry: TensorSpec, axis: int) -> Callable[[Any], Any]:
 
 
 def _softmax(a: Any, peak: Any, total: Any) -> Any:
-    result = np.subtract(a, peak(a), order="C")
-    np.exp(result, result)
+    result = np.empty(a.shape, a.dtype)
+    exp_of_rows(result, a, peak(a))
     return np.divide(result, total(result), result)
 
 

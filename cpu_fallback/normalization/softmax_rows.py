@@ -54,10 +54,28 @@ class Rows:
         return self.dots(block, self.units)
 
 
+MIDDLE = 16.0
+"""Rows whose maximum is between 0 and twice that need none subtracted: a sum of their exp is far from float32's end,
+and nothing underflows that would not after it."""
+
+
+def exp_of_rows(out: Array, a: Array, peak: Array) -> None:
+    """out = exp(a - peak) for each row, or exp(a) where a row's maximum is neither small nor large.
+
+    Compiled rows do the same (compiler/host/reduction_rows.py).
+    """
+    is_near = np.abs(peak - peak.dtype.type(MIDDLE)) <= MIDDLE
+    if is_near.all():
+        np.exp(a, out)
+        return
+    np.copyto(peak, 0, where=is_near)
+    np.subtract(a, peak, out)
+    np.exp(out, out)
+
+
 def softmax(rows: Rows, out: Array, a: Array) -> None:
     """exp(a - max) over its sum."""
-    np.subtract(a, rows.maxima(a), out)
-    np.exp(out, out)
+    exp_of_rows(out, a, rows.maxima(a))
     np.divide(out, rows.sums(out), out)
 
 

@@ -16,8 +16,8 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
 
-BLOCK = 1 << 14
-"""Elements of a block: with all operands and intermediate results of AdamW in float32 about half a megabyte."""
+BLOCK = 1 << 16
+"""Elements of a block: with all operands and intermediate results of AdamW in float32 a megabyte and a half."""
 GRAIN = 1 << 17
 """Elements that a thread takes at least: a step over them takes longer than handing them over."""
 
@@ -139,11 +139,12 @@ def sgd_step(
                 b += g * undamped
                 kept[...] = b
             g = g + b * keep if nesterov else b
-        change = g * rate
         if is_wide:
+            # What was computed here is changed in place; the gradient itself and the buffer are kept.
+            change = np.multiply(g, rate, out=g if decays and not with_momentum else None)
             p -= change
         else:
-            p[...] = p.astype(wide) - change
+            p[...] = p.astype(wide) - g * rate
 
     return step
 
@@ -171,21 +172,25 @@ def fused_adam(call: StructuredCall) -> PlannedKernel:
         if is_found(found):
             return
         columns = (parameters, gradients, averages, squares, *((largest,) if amsgrad else ()))
+        steps: dict[tuple[Any, float], Callable[[list[Array]], None]] = {}
         for number, arrays in enumerate(zip(*columns, strict=True)):
             flat, wide = rows[number]
-            count = np.float64(number_of(counts[number]))
-            numbers = [
-                1 - lr * weight_decay if decoupled else weight_decay,
-                lr / (1 - np.power(np.float64(beta1), count)),
-                np.sqrt(1 - np.power(np.float64(beta2), count)),
-                1 - beta1,
-                beta2,
-                1 - beta2,
-                eps,
-            ]
-            step = adam_step(
-                wide, [wide.type(n) for n in numbers], weight_decay != 0, decoupled, maximize, scale
-            )
+            given = number_of(counts[number])
+            step = steps.get((wide, given))
+            if step is None:
+                count = np.float64(given)
+                numbers = [
+                    1 - lr * weight_decay if decoupled else weight_decay,
+                    lr / (1 - np.power(np.float64(beta1), count)),
+                    np.sqrt(1 - np.power(np.float64(beta2), count)),
+                    1 - beta1,
+                    beta2,
+                    1 - beta2,
+                    eps,
+                ]
+                step = steps[wide, given] = adam_step(
+                    wide, [wide.type(n) for n in numbers], weight_decay != 0, decoupled, maximize, scale
+                )
             in_blocks(flat(arrays), step)
 
     return PlannedKernel(quietly(into))
@@ -197,26 +202,40 @@ def adam_step(
     """One step over a block of parameters, gradients, both averages, and the largest second ones for `amsgrad`."""
     decay, step_size, root, weight, kept, rest, eps = numbers
     is_near = weight < 0.5
+    toward = weight if is_near else weight - wide.type(1)
 
     def step(blocks: list[Array]) -> None:
-        p = blocks[0].astype(wide, copy=False)
+        is_wide = blocks[0].dtype == wide
+        p, m, v = (block if is_wide else block.astype(wide) for block in (blocks[0], *blocks[2:4]))
         g = scaled_back(blocks[1], wide, scale)
+        room = np.empty((2, p.size), wide)
+        first, second = (part.reshape(p.shape) for part in room)
         if maximize:
             g = -g
         if decays and decoupled:
-            p = p * decay
+            np.multiply(p, decay, p)
         elif decays:
-            g = g + p * decay
-        m = blocks[2].astype(wide, copy=False)
-        gap = g - m
-        m = m + weight * gap if is_near else g + (weight - wide.type(1)) * gap
-        v = blocks[3].astype(wide, copy=False) * kept + rest * g * g
-        blocks[2][...] = m
-        blocks[3][...] = v
+            np.multiply(p, decay, first)
+            g = g + first
+        np.subtract(g, m, first)
+        np.multiply(first, toward, first)
+        np.add(m if is_near else g, first, m)
+        np.multiply(g, rest, first)
+        np.multiply(first, g, first)
+        np.multiply(v, kept, v)
+        np.add(v, first, v)
+        largest = v
         if len(blocks) == 5:
-            v = np.maximum(blocks[4].astype(wide, copy=False), v)
-            blocks[4][...] = v
-        blocks[0][...] = p - step_size * m / (np.sqrt(v) / root + eps)
+            largest = np.maximum(blocks[4].astype(wide, copy=False), v)
+            blocks[4][...] = largest
+        np.sqrt(largest, first)
+        np.divide(first, root, first)
+        np.add(first, eps, first)
+        np.multiply(m, step_size, second)
+        np.divide(second, first, second)
+        np.subtract(p, second, p)
+        if not is_wide:
+            blocks[0][...], blocks[2][...], blocks[3][...] = p, m, v
 
     return step
 

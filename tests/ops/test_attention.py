@@ -100,7 +100,7 @@ def blocks(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         for name, value in (("SCORES", 64), ("LEAST_QUERIES", 3), ("CAUSAL_QUERIES", 3), ("GRAIN", 1)):
             monkeypatch.setattr(kernels, name, value)
     elif request.param == "shifted":
-        monkeypatch.setattr(kernels, "UNSHIFTED", -1.0)
+        monkeypatch.setattr(kernels, "UNSHIFTED", -math.inf)
     yield
     Dispatcher.singleton().forget_all()
 
@@ -192,6 +192,12 @@ def test_scores_whose_exp_overflows(rng: np.random.Generator, causal: bool) -> N
     close(out, reference(*arrays(inputs), None, causal)[0], 3e-4)
     out.backward(g)
     assert all(bool(x.grad.isfinite().all()) for x in leaves)
+
+
+def test_scores_whose_exp_underflows(rng: np.random.Generator) -> None:
+    q, k, v, _ = operands(rng, (1, 2, 2, 6, 7, 8, 8), "float32")
+    k = 0.01 * k + 100
+    close(attention(-q.abs(), k, v), reference(*arrays([-q.abs(), k, v]))[0], 3e-4)
 
 
 def test_long_rows_are_added_in_pieces(rng: np.random.Generator) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.cpu_fallback.normalization import one_block
+from triten.dispatch.core.dispatcher import Dispatcher
 
 F = tt.nn.functional
 aten = tt.ops.aten
@@ -51,6 +53,35 @@ def test_rows(rng, name, shape, dtype):
     np.testing.assert_allclose(
         got.to(tt.float64).numpy(), wanted, rtol=TOLERANCE[dtype], atol=4 * TOLERANCE[dtype]
     )
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64], ids=lambda d: d.name)
+@pytest.mark.parametrize("name", ["layer_norm", "rms_norm"])
+def test_one_block_has_the_results_of_several(rng, monkeypatch, name, dtype, masked):
+    rows, n = 300, 70
+    x, g = (tt.tensor(rng.standard_normal((rows, n)) * 3 + 1, dtype=dtype) for _ in range(2))
+    w, b = (None if masked else tt.tensor(rng.standard_normal(n), dtype=dtype) for _ in range(2))
+    made = []
+    for most in (1 << 17, 0):
+        monkeypatch.setattr(one_block, "MOST", most)
+        Dispatcher.singleton().forget_all()
+        if name == "layer_norm":
+            kept = aten.native_layer_norm(x, [n], w, b, 1e-5)
+            mask = [True, not masked, not masked]
+            back = aten.native_layer_norm_backward(g, x, [n], *kept[1:], w, b, mask)
+        else:
+            kept = aten._fused_rms_norm(x, [n], w, 1e-5)
+            back = aten._fused_rms_norm_backward(g, x, [n], kept[1], w, [True, not masked])
+        made.append((*kept, *[t for t in back if t is not None]))
+    Dispatcher.singleton().forget_all()
+    forward = len(kept)
+    for one, several in zip(*made, strict=True):
+        np.testing.assert_allclose(
+            one.numpy(), several.numpy(), rtol=TOLERANCE[dtype], atol=40 * TOLERANCE[dtype]
+        )
+    for one, several in zip(made[0][:forward], made[1][:forward], strict=True):
+        np.testing.assert_array_equal(one.numpy(), several.numpy())
 
 
 def test_several_dimensions_and_any_strides(rng):
