@@ -59,7 +59,7 @@ def _check_joined(self: Tensor, other: Tensor, axis: int) -> None:
 
 
 def _part(x: Tensor, axis: int, start: int, end: int) -> Tensor:
-    return ops.narrow(x, axis, min(start, end), max(end - start, 0))
+    return ops.narrow(x, axis, max(min(start, end), 0), max(end - start, 0))
 
 
 def _refuse_bool(name: str, y: Tensor) -> None:

@@ -19,6 +19,7 @@ REFUSED = [
     (RuntimeError, lambda d: tt.tile(d(0), (1, 3, 1 << 62))),
     (IndexError, lambda d: tt.quantile(d(), 0.5, dim=2)),
     (IndexError, lambda d: tt.mv(d(), d(0))),
+    (RuntimeError, lambda d: tt.trapezoid(d(3, 3), d(0, 3), dim=0)),
     (RuntimeError, lambda d: tt.fft.hfft(d(4), out=d(6, dtype=tt.complex64))),
     (RuntimeError, lambda d: tt.fft.irfft2(d(4, 4), out=d(4, 6, dtype=tt.complex64))),
     (RuntimeError, lambda d: F.huber_loss(d(2, dtype=tt.uint8), d(2))),
@@ -129,6 +130,8 @@ def test_what_is_at_the_border_is_taken(device):
 
     assert tt.squeeze(made(1, 2, 1), (0, -1)).shape == (2,)
     assert tt.add(made(1), made(1), alpha=INF).tolist() == [INF]
+    assert tt.trapezoid(made(2, 3), made(0, 3), dim=0).tolist() == [0.0, 0.0, 0.0]
+    assert tt.cumulative_trapezoid(made(0)).shape == (0,)
     assert tt.addcmul(*[made(1, dtype=tt.float16)] * 3, value=1e10).tolist() == [INF]
     assert tt.linspace(-1, 5, 3, dtype=tt.uint8, device=device).tolist() == [255, 130, 5]
     assert tt.linspace(INF, 0, 0, dtype=tt.int8, device=device).shape == (0,)

@@ -49,6 +49,9 @@ FAULTS_OF_PYTORCH = (
 )
 """What PyTorch says where it fails rather than refuses."""
 
+KINDS_OF_OUTPUTS = ("fitting", "larger", "empty", "transposed", "stepped", "wide", "expanded")
+"""Those of the mode `out` of which something is known."""
+
 Case = dict[str, Any]
 
 
@@ -357,7 +360,7 @@ def _reason(case: Case, finding: Finding, want: Outcome, got: Outcome) -> str:
     labels = [("fuzz", label) for label in (_label(want, got), finding.kind) if label]
     labels += [("errors", ""), *(("dtypes", name) for name in dtypes)]
     labels += [("strides" if finding.kind == "wrong layout" else "layouts", ""), ("forward", "")]
-    labels += [("out", "")] if "out" in case["named"] else []
+    labels += [("out", kind) for kind in ("", *KINDS_OF_OUTPUTS)] if "out" in case["named"] else []
     labels += [("inplace", "")] if case["call"].endswith("_") else []
     labels += [("gradient", "")] if case["backward"] else []
     reasons = (
