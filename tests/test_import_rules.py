@@ -72,6 +72,10 @@ UPWARDS = {
     ("dispatch.autograd.gradients", "dispatch.structured.meta.factories"): "the plan of a gradient of ones",
     ("dispatch.autograd.gradients", "dispatch.layers.named.key"): "gradients of named tensors have no names",
     ("dispatch.autograd.gradients", "dispatch.layers.vmap"): "`is_grads_batched`",
+    (
+        "dispatch.autograd.view_history",
+        "dispatch.autograd.formulas.views",
+    ): "a view's gradient is that of `as_strided`, whose formula it is",
     ("dispatch.autograd.function", "dispatch.layers.named.key"): "saved tensors are given back without names",
     ("dispatch.autograd.function", "dispatch.layers.batching.function"): "a Function under vmap",
     (

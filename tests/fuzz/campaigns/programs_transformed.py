@@ -33,6 +33,14 @@ class TransformedPrograms(ProgramCampaign):
 
     def run(self, case: Case) -> Outcome:
         """Compare each transform with what it stands for."""
+        before = tt.get_default_dtype()
+        tt.set_default_dtype(tt.float64)
+        try:
+            return self._checked(case)
+        finally:
+            tt.set_default_dtype(before)
+
+    def _checked(self, case: Case) -> Outcome:
         inputs = in_double(case["inputs"])
         body = what_runs(inputs, in_double(case["body"]))
         function = Function.of(inputs, body)
@@ -88,7 +96,7 @@ def check_vmap(function: Computes, x: tt.Tensor) -> None:
 
 def _smooth(function: Computes) -> Callable[[tt.Tensor], tt.Tensor]:
     def total(x: tt.Tensor) -> tt.Tensor:
-        parts = [v.sum() for v in function(x)]
+        parts = [v.double().sum() for v in function(x)]
         return sum(parts[1:], parts[0]) if parts else (x * 0).sum()
 
     return total

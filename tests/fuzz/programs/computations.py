@@ -172,7 +172,7 @@ def with_number(scope: Scope) -> str:
         "{n} - {a}",
         "{a} / 4",
         "{a} ** 2",
-        "2.0 ** {a}.real",
+        "2.0 ** {a}.real.contiguous()",
         "{a} // 2",
         "{a} % 3",
         "{n} * {a}",
@@ -288,7 +288,7 @@ def product(scope: Scope) -> str:
         b = scope.pick(lambda each: each.dim() >= 1 and each.dtype is dtype and _inner(shape, each.shape))
         return f"{scope.new()} = " + (f"{a} @ {b}" if form == "@" else f"tt.matmul({a}, {b})")
     if form in ("mm", "einsum", "linear", "addmm"):
-        a = scope.pick(matrix)
+        a = scope.pick(lambda each: matrix(each) and (form != "einsum" or inexact(each)))
         x = scope[a]
         b = scope.pick(lambda each: matrix(each) and each.dtype is x.dtype and each.shape[1] == x.shape[1])
         call = {
