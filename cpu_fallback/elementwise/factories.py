@@ -127,13 +127,17 @@ def linspace(call: StructuredCall) -> PlannedKernel:
     count = spec.numel
     half, dtype = count // 2, spec.dtype
     whole, fitting = dtype.is_integral, fitting_number(dtype)
+    beyond = 1 << 8 * dtype.itemsize if dtype.np.kind == "u" else 0
+
+    def wrapped(bound: Any) -> int:
+        return int(bound) + beyond if bound < 0 else int(bound)
 
     @quietly
     def large(out: Any, _: Any, start: Any, end: Any) -> None:
         flat = out.reshape(-1)
         start, end = fitting(start), fitting(end)
         if whole:
-            start, end = int(element_of(start, dtype)), int(element_of(end, dtype))
+            start, end = wrapped(start), wrapped(end)
         first, last = wide(start), wide(end)
         step = (last - first) / (count - 1)
 
@@ -155,7 +159,7 @@ def linspace(call: StructuredCall) -> PlannedKernel:
             return
         start, end = fitting(start), fitting(end)
         if whole:
-            start, end = int(element_of(start, dtype)), int(element_of(end, dtype))
+            start, end = wrapped(start), wrapped(end)
         if count == 1:
             out.fill(start)
             return

@@ -266,12 +266,17 @@ fft_fft2, fft_ifft2, fft_rfft2 = fft_fftn, fft_ifftn, fft_rfftn
 fft_irfft2, fft_hfft2, fft_ihfft2 = fft_irfftn, fft_hfftn, fft_ihfftn
 
 
-def _into(function: Callable[..., Any], *, exact: bool = False) -> Callable[..., Any]:
-    """The ``out=`` form; with `exact` the transform of a real tensor is not cast."""
+def _into(function: Callable[..., Any], *, exact: bool = False, real: bool = False) -> Callable[..., Any]:
+    """The ``out=`` form; with `exact` the transform of a real tensor is not cast, a `real` result not to complex."""
+    name = function.__name__.removeprefix("fft_").replace("2", "n")
 
     def out_form(
         self: Tensor, size: Any, dim: int | Sequence[int] | None, norm: str | None, out: Tensor
     ) -> Tensor:
+        if real and not out._spec.dtype.is_floating_point:
+            raise RuntimeError(
+                f"{name} expects a floating point output tensor, but got {out._spec.dtype.scalar_name}"
+            )
         result = function(self, size, dim, norm)
         return write_out(function.__name__, out, result, exact and not self._spec.dtype.is_complex)
 
@@ -287,12 +292,12 @@ fft_ifftn_out = _into(fft_ifftn)
 fft_rfft_out = _into(fft_rfft)
 fft_rfft2_out = _into(fft_rfft2)
 fft_rfftn_out = _into(fft_rfftn)
-fft_irfft_out = _into(fft_irfft)
-fft_irfft2_out = _into(fft_irfft2)
-fft_irfftn_out = _into(fft_irfftn)
-fft_hfft_out = _into(fft_hfft)
-fft_hfft2_out = _into(fft_hfft2)
-fft_hfftn_out = _into(fft_hfftn)
+fft_irfft_out = _into(fft_irfft, real=True)
+fft_irfft2_out = _into(fft_irfft2, real=True)
+fft_irfftn_out = _into(fft_irfftn, real=True)
+fft_hfft_out = _into(fft_hfft, real=True)
+fft_hfft2_out = _into(fft_hfft2, real=True)
+fft_hfftn_out = _into(fft_hfftn, real=True)
 fft_ihfft_out = _into(fft_ihfft, exact=True)
 fft_ihfft2_out = _into(fft_ihfft2)
 fft_ihfftn_out = _into(fft_ihfftn)

@@ -291,8 +291,14 @@ def huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Te
     """Squared up to `delta`, linear above, continuous in slope."""
     if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
+    dtype, common = self._spec.dtype, result_type_of([self._spec, target._spec])
+    if not can_cast(common, dtype):
+        raise RuntimeError(
+            f"result type {common.scalar_name} can't be cast to the desired output type {dtype.scalar_name}"
+        )
     check_common("huber_loss", self, target)
-    return reduced(ops._huber_terms(self, target, delta), reduction)
+    terms = ops._huber_terms(self, target, delta)
+    return reduced(terms if common is dtype else terms.to(dtype), reduction)
 
 
 def huber_terms(self: Tensor, target: Tensor, delta: float) -> Tensor:

@@ -220,10 +220,10 @@ def old_norm(
 ) -> Tensor:
     """`torch.norm`: a vector norm over the dimensions, the Frobenius norm being one, or the nuclear norm."""
     order: Any = 2 if p in ("fro", None) else p
-    planes = list(range(input._spec.ndim)) if dim is None else [dim] if isinstance(dim, int) else dim
     if isinstance(order, str) or (
         p == "fro" and dim is not None and not isinstance(dim, int) and len(dim) > 2
     ):
+        planes = list(range(input._spec.ndim)) if dim is None else [dim] if isinstance(dim, int) else dim
         if out is not None:
             return ops.linalg_matrix_norm(input, p, planes, keepdim, dtype=dtype, out=out)
         return ops.linalg_matrix_norm(input, p, planes, keepdim, dtype=dtype)

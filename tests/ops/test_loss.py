@@ -199,3 +199,13 @@ def test_meta() -> None:
     assert F.cross_entropy(x, target).shape == ()
     assert F.cross_entropy(x, target, reduction="none").shape == (4,)
     assert F.mse_loss(x, x).is_meta
+
+
+@pytest.mark.parametrize(
+    ("dtype", "other"), [(tt.float32, tt.float64), (tt.float16, tt.float32), (tt.float64, tt.int64)]
+)
+def test_huber_loss_is_of_the_inputs_dtype(device, dtype, other):
+    found = tt.nn.functional.huber_loss(
+        tt.ones(2, dtype=dtype, device=device), tt.zeros(2, dtype=other, device=device), reduction="none"
+    )
+    assert found.dtype is dtype and found.tolist() == [0.5, 0.5]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...dispatch.scalars import element_of, fitting_number
+from ...dispatch.scalars import fitting_number
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.allocator import get_allocator
 from ...runtime.cuda.triton.lazy_triton import tl, triton
@@ -129,12 +129,15 @@ def linspace(call: StructuredCall) -> PlannedKernel:
         raise call.refuse(spec)
     gaps, dtype = max(spec.numel - 1, 1), spec.dtype
     whole, fitting = dtype.is_integral, fitting_number(dtype)
+    beyond = 1 << 8 * dtype.itemsize if dtype.np.kind == "u" else 0
+
+    def wrapped(bound: float) -> float:
+        return float(int(bound) + beyond if bound < 0 else int(bound))
 
     def numbers(start: Any, end: Any) -> tuple[float, float, float]:
+        first, last = float(fitting(start)), float(fitting(end))
         if whole:
-            first, last = float(element_of(start, dtype)), float(element_of(end, dtype))
-        else:
-            first, last = float(fitting(start)), float(fitting(end))
+            first, last = wrapped(first), wrapped(last)
         return first, last, (last - first) / gaps
 
     return by_index(call, spaced_element, tl.float64, numbers)

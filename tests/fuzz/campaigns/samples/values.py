@@ -113,7 +113,10 @@ class Builder:
     def arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """Positional and named arguments of the call."""
         positional = [self(value) for value in self._case["arguments"]]
-        return positional, {name: self(value) for name, value in self._case["named"].items()}
+        named = {name: self(value) for name, value in self._case["named"].items()}
+        if named.get("device") == "cpu":
+            named["device"] = self.device
+        return positional, named
 
     def __call__(self, value: Any) -> Any:
         if isinstance(value, list):
