@@ -30,7 +30,6 @@ RUNNING = f"3.{sys.version_info.minor}"
 PYTHONS = ("3.11", "3.12", "3.13", "3.14", "3.14t")
 BASE = (
     "tests/test_operator_docs.py",
-    "tests/test_import_rules.py",
     "tests/dispatch/core",
     "tests/dispatch/functions",
     "tests/dispatch/iterator",
@@ -163,7 +162,8 @@ def run(row: Row, check: str, python: Path, folder: Path, workers: str) -> tuple
     hidden = ("PYTHONPATH", "TRITEN_CUDA", "TRITON_INTERPRET", "PYTEST_ADDOPTS")
     variables = {k: v for k, v in os.environ.items() if k not in hidden}
     variables |= {"PYTHONPATH": str(path), "TRITON_CACHE_DIR": str(folder / row.name / "cache")}
-    command = [python, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", workers, *TESTS[check]]
+    settings = ("-o", f"cache_dir={folder / row.name / 'pytest'}", "-n", workers)
+    command = [python, "-P", "-m", "pytest", "-q", *settings, *TESTS[check]]
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
     if done.returncode:
         print(done.stdout[-6000:], done.stderr[-2000:], sep="\n")
