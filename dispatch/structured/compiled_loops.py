@@ -25,6 +25,8 @@ LOOPED_FROM = 1 << 13
 """Elements from which a kernel may have a loop: fewer are computed sooner than a loop is found."""
 WORTH = 1 << 23
 """Elements that a kernel has computed before its loop is made: NumPy takes some 10 milliseconds for them."""
+WORTH_WARM = 1 << 21
+"""The same once llvmlite is imported, which takes most of the time of the first loop."""
 CALLS = 4
 """Calls before, at least: what is computed once is not worth a loop, however large it is."""
 SHORT_LINE = 1 << 12
@@ -112,6 +114,7 @@ class _Background:
         self.lock = threading.Lock()
         self.busy = threading.Lock()
         self.requests: list[Callable[[], None]] = []
+        self.is_warm = False
         self.thread: threading.Thread | None = None
 
     def ask(self, request: Callable[[], None]) -> None:
@@ -134,6 +137,7 @@ class _Background:
             try:
                 with self.busy:
                     request()
+                self.is_warm = True
             except BaseException:
                 with self.lock:
                     self.thread = (
@@ -238,7 +242,8 @@ class _Loops:
         if key in self.known:
             return
         count = self.calls.get(key, 0) + 1
-        if count < max(CALLS, WORTH // out.size):
+        worth = min(WORTH, WORTH_WARM) if background.is_warm else WORTH
+        if count < max(CALLS, worth // out.size):
             if len(self.calls) < 16 * MOST:
                 self.calls[key] = count
         elif len(self.known) < MOST:

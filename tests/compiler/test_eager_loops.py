@@ -162,6 +162,7 @@ def test_numbers_of_a_plan_are_few(made: list[tuple[str, Any]]) -> None:
 def test_few_elements_and_few_calls_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only long work is worth a loop."""
     monkeypatch.setattr(compiled_loops.background, "ask", lambda request: pytest.fail("a loop is asked for"))
+    monkeypatch.setattr(compiled_loops.background, "is_warm", False)
     small = tt.randn(80, 80)
     for _ in range(20):
         F.gelu(small)
