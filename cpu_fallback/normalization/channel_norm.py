@@ -19,7 +19,7 @@ from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
-from . import batch_rows, group_rows, small_norm
+from . import batch_rows, small_norm
 from .moments import BLOCK, GRAIN, column_sums, combined, ones, row_dots
 
 Array = np.ndarray[Any, Any]
@@ -275,7 +275,7 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
     if spec.is_contiguous and call.outputs[0].is_contiguous and 0 < each * view.sizes[2] <= BLOCK:
         why = "everything is contiguous, and the {} elements of a group are at most {}"
         chosen("groups as rows", why, each * view.sizes[2], BLOCK)
-        return PlannedKernel(quietly(group_rows.group_norm(spec, group), line=view.line))
+        return PlannedKernel(quietly(_group_rows(view, group), line=view.line))
     why = "something is not contiguous, or the {} elements of a group are more than {}"
     chosen("statistics, then one pass", why, each * view.sizes[2], BLOCK)
 
@@ -291,6 +291,61 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
         view.normalise(out, x, mean, rstd, view.parameter(weight), view.parameter(bias))
 
     return PlannedKernel(quietly(into, line=view.line))
+
+
+def _group_rows(view: Channels, groups: int) -> Callable[..., None]:
+    """group_norm of contiguous tensors, each of whose groups is a row of at most a block."""
+    n, c, m = view.sizes
+    rows, each, count = n * groups, c // groups, c // groups * m
+    units = ones(count, view.dtype)
+    step, grain = max(1, BLOCK // count), max(1, GRAIN // count)
+    lines = (-1, m)
+
+    def moments(a: Array, target: Array) -> tuple[Array, Array]:
+        """Mean and variance of rows; `target` becomes a - mean."""
+        mean = row_dots(a, units) / count
+        pivot = mean.astype(a.dtype)
+        np.subtract(a, pivot[:, None], target)
+        squares = row_dots(target, target) - count * np.square(mean - pivot)
+        return mean, np.maximum(squares, 0) / count
+
+    def into(out: Any, means: Any, rstds: Any, x: Any, weight: Any, bias: Any, eps: Any) -> None:
+        x, target = x.reshape(rows, count), out.reshape(rows, count)
+        means, rstds = means.reshape(rows), rstds.reshape(rows)
+        direct = out.dtype == view.dtype
+        scales, shifts = (
+            None if p is None else np.tile(p.reshape(groups, each).astype(view.dtype, copy=False), (n, 1))
+            for p in (weight, bias)
+        )
+
+        def some(first: int, last: int) -> None:
+            for start in range(first, last, step):
+                part = slice(start, min(start + step, last))
+                a = x[part].astype(view.dtype, copy=False)
+                made = target[part] if direct else np.empty(a.shape, view.dtype)
+                mean, variance = moments(a, made)
+                if view.dtype != np.float64 and not np.isfinite(variance).all():
+                    # Sums or squares may have overflowed.
+                    wide = np.empty(a.shape, np.float64)
+                    mean, variance = moments(a.astype(np.float64), wide)
+                    np.copyto(made, wide, casting="same_kind")
+                rstd = 1 / np.sqrt(variance + eps)
+                means[part], rstds[part] = mean, rstd
+                rstd = rstd[:, None]
+                if scales is None:
+                    made *= rstd.astype(view.dtype)
+                else:
+                    by_channel = made.reshape(lines)
+                    by_channel *= (scales[part] * rstd).astype(view.dtype).reshape(-1, 1)
+                if shifts is not None:
+                    by_channel = made.reshape(lines)
+                    by_channel += shifts[part].reshape(-1, 1)
+                if not direct:
+                    np.copyto(target[part], made, casting="unsafe")
+
+        parallel_for(0, rows, grain, some)
+
+    return into
 
 
 def _store(target: Any, sums: Array) -> None:
