@@ -29,7 +29,7 @@ LEAST_QUERIES = 16
 """A block has at least so many queries, of long keys too: products of fewer rows are bound by reading the keys."""
 CAUSAL_QUERIES = 64
 """Queries of a block, at most, where each sees only the keys up to its own place: those beyond are left out."""
-KEYS = 1 << 18
+KEYS = 1 << 19
 """Elements of keys and values that the heads of a block read together, at most."""
 GRAIN = 1 << 16
 """Scores that a thread takes at least."""

@@ -106,7 +106,8 @@ def _differentiable_layer_backward(
     order = range(input_gates.shape[0])
     shares = input_gates.unbind(0)
     kept: list[Any] = []
-    h, c = hx, cx
+    h: Any = hx
+    c: Any = cx
     for t in reversed(order) if reverse else order:
         gates = ops.mm(h, weight.t()) if bias is None else ops.addmm(bias, h, weight.t())
         if mode == LSTM:
