@@ -36,6 +36,7 @@ INNER = (
 
 FAULTS_OF_PYTORCH = (
     *("INTERNAL ASSERT FAILED", "please report a bug", "Please report a bug", "failed to match any schema"),
+    "Could this error message be improved",
     *(
         "std::",
         "vector::",
