@@ -106,8 +106,8 @@ class TracedFunction:
                 )
         self._refuse_unrecorded_views(found)
         if not is_grad_enabled():
-            given = Identities([*handles, *tracer._constants])
-            self._refuse_made_leaves([(i, leaf) for i, leaf in enumerate(found) if _is_alone(leaf)], given)
+            alone = [(i, leaf) for i, leaf in enumerate(found) if _is_alone(leaf)]
+            self._refuse_made_leaves(alone, Identities([*handles, *tracer._constants]))
             return tuple(found)
         return self._with_gradients(found, handles, tracer)
 

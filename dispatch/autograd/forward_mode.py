@@ -7,6 +7,7 @@ ones: earlier levels, the graph and batching see those operators as they see any
 
 from __future__ import annotations
 
+import gc
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -288,13 +289,36 @@ def _zero_of_base(tensor: Tensor, level: int) -> Tensor:
     """A zero tangent; for a view a view of its base's, which gets one."""
     base: Any = tensor._view_base
     if base is None:
-        return copied_like(tensor, _zeros_like(tensor))
+        whole = copied_like(tensor, _zeros_like(tensor))
+        _tell_views(tensor, level, whole)
+        return whole
     whole = tangents_of(base).get(level)
     if whole is None:
         whole = copied_like(base, _zeros_like(base))
         set_tangents(base, {**tangents_of(base), level: whole})
-    spec = tensor._spec
-    return whole.as_strided(spec.sizes, spec.strides, tensor.storage_offset() - base.storage_offset())
+        _tell_views(base, level, whole)
+    return _part_of(whole, tensor, base)
+
+
+def _part_of(whole: Tensor, view: Any, base: Any) -> Tensor:
+    """The part of a base's tangent that is a view's."""
+    spec = view._spec
+    return whole.as_strided(spec.sizes, spec.strides, view.storage_offset() - base.storage_offset())
+
+
+def _tell_views(base: Tensor, level: int, whole: Tensor) -> None:
+    """Views made before their base had a tangent have parts of it; found as the other holders of its counter."""
+    cell = base._version_cell
+    if cell is None:
+        return
+    for holder in gc.get_referrers(cell):
+        if (
+            isinstance(holder, TensorImpl)
+            and holder._view_base is base
+            and holder._spec.dtype is base._spec.dtype
+            and level not in tangents_of(holder)
+        ):
+            set_tangents(holder, {**tangents_of(holder), level: _part_of(whole, holder, base)})
 
 
 def _share_with_node(op: OperatorEntry, output: Tensor, number: int) -> None:

@@ -339,3 +339,25 @@ def test_complex_tensors() -> None:
 def test_a_dual_tensor_shows_its_tangent() -> None:
     with dual_level():
         assert repr(dual([1.0], [2.0])) == "tensor([1.], tangent=tensor([2.]))"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda base, whole, part: whole * 1,
+        lambda base, whole, part: part * 1,
+        lambda base, whole, part: base * 1,
+    ],
+    ids=["a view of all", "another view", "the base"],
+)
+def test_a_write_through_a_view_reaches_views_made_before(read):
+    def function(x):
+        base = tt.ones(2, dtype=tt.float64)
+        whole, part = base.view(1, 2), base[1:]
+        whole[0].mul_(x)
+        return read(base, whole, part)
+
+    x = tt.tensor([2.0, 3.0], dtype=tt.float64)
+    value, tangent = tt.func.jvp(function, (x,), (tt.ones_like(x),))
+    assert tangent.flatten().tolist() == [1.0] * value.numel()
+    assert value.flatten().tolist() == [2.0, 3.0][-value.numel() :]
