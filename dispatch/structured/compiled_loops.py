@@ -293,7 +293,7 @@ def looped(stub: str, factory: KernelFactory) -> KernelFactory:
         if pays(call):
             into = unwrapped(kernel.into)
             if kernel.any_shape and not set(getattr(into, "__dict__", ())) - {"alone"}:
-                return _for_any_shape(_Loops(stub, call), kernel)
+                return _for_any_shape(_Loops(stub, call), kernel, call.outputs[0].numel)
             if call.outputs[0].numel < LOOPED_FROM:
                 return kernel._replace(any_shape=min(kernel.any_shape, LOOPED_FROM - 1))
         elif not may_repeat or call.outputs[0].numel < LOOPED_FROM or not repeats(call):
@@ -306,15 +306,20 @@ def looped(stub: str, factory: KernelFactory) -> KernelFactory:
     return planned
 
 
-def _for_any_shape(loops: _Loops, kernel: PlannedKernel) -> PlannedKernel:
-    """A kernel that serves other shapes of contiguous tensors, each with a loop of its own."""
+def _for_any_shape(loops: _Loops, kernel: PlannedKernel, numel: int) -> PlannedKernel:
+    """A kernel that serves other shapes of contiguous tensors, those of many elements each with a loop of its own."""
     loops.by_size = True
-    into, sized = unwrapped(kernel.into), kernel.sized
-    return kernel._replace(
-        into=loops.shared(into),
-        quiet=kernel.quiet or into is not kernel.into,
-        unshared=loops.unshared(into),
-        sized=None if sized is None else lambda sizes: _for_any_shape(loops, sized(sizes)),
+    sized = kernel.sized
+
+    def chosen(own: PlannedKernel, numel: int) -> PlannedKernel:
+        if numel < LOOPED_FROM:
+            return own
+        into = unwrapped(own.into)
+        quiet = own.quiet or into is not own.into
+        return own._replace(into=loops.shared(into), quiet=quiet, unshared=loops.unshared(into))
+
+    return chosen(kernel, numel)._replace(
+        sized=lambda sizes: chosen(kernel if sized is None else sized(sizes), math.prod(sizes))
     )
 
 
