@@ -147,18 +147,21 @@ class RoundedConstants(Constants):
         return np.array(complex(number) if self.np_dtype.kind == "c" else float(number), self.np_dtype)
 
 
-BOUNDED = frozenset({"clamp", "clamp_max", "clamp_min", "hardshrink", "softshrink", "threshold"})
+BOUNDED = frozenset({"clamp", "clamp_max", "clamp_min", "hardshrink", "softshrink"})
 """Operators whose numbers must be in the range of the common dtype."""
 
 
-CONVERTING = frozenset({"elu", "leaky_relu", "lerp", "softplus"})
+SUMS = frozenset({"add", "rsub", "sub"})
+"""Operators whose scale must be in that range too."""
+CONVERTING = frozenset({"elu", "leaky_relu", "lerp", "softplus", "threshold"})
 """Operators whose numbers must be in the range of the dtype that is computed in: float32 where theirs is narrow."""
 
 
 def constants_for(call: StructuredCall, name: str, np_dtype: Any, kind: type) -> Constants:
     """The numbers of an argument; a scale must be in the range of the dtype that is computed in."""
     operator = call.name.rstrip("_")
-    if operator in BOUNDED or name == "alpha":
+    is_sum = name == "alpha" and (operator in SUMS or np_dtype.kind in "iu")
+    if operator in BOUNDED or is_sum or (operator == "threshold" and name == "value"):
         return RangedConstants(np_dtype, kind, compute_dtype_of(call))
     if call.name == "where" and compute_dtype_of(call).name not in ROUNDED_IN_WHERE:
         return RangedConstants(np_dtype, kind, compute_dtype_of(call))

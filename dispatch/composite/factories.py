@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.device import CPU, META
 from ...runtime.device import device as Device
 from ...runtime.memory_format import contiguous_strides
-from ...runtime.scalar_type import complex128, dtype_of_number, float64, get_default_dtype, int64
+from ...runtime.scalar_type import complex128, dtype_of_number, float32, float64, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
@@ -482,12 +482,13 @@ def logspace(
     """`torch.logspace`: `steps` powers of `base`, whose exponents go from `start` to `end`."""
     _check_bounds("logspace", start, end)
     is_integral = dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
-    if dtype is not None and is_integral:
+    is_narrow = dtype is not None and dtype.is_floating_point and dtype.itemsize < float32.itemsize
+    if dtype is not None and (is_integral or is_narrow):
         for number in (start, end):
             if isinstance(number, int | float):
-                element_of(number, dtype)
+                element_of(number, dtype if is_integral else float32)
     # Exponents that the result's dtype need not hold.
-    first, last = (0, 0) if is_integral else (start, end)
+    first, last = (0, 0) if is_integral or is_narrow else (start, end)
     return powers(linspace(first, last, steps, dtype, layout, device, pin), start, end, base)
 
 

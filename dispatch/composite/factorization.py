@@ -352,7 +352,7 @@ def linalg_cholesky(self: Tensor, upper: bool) -> Tensor:
 def cholesky(self: Tensor, upper: bool) -> Tensor:
     """`torch.cholesky`."""
     if not self.numel():
-        return ops.empty_like(self)
+        return self.clone()
     check_square("cholesky", self._spec)
     check_routine_dtype("cholesky", self)
     L, info = ops.linalg_cholesky_ex(self, upper=upper)

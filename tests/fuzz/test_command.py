@@ -22,7 +22,7 @@ CASES = 20
 
 @pytest.mark.parametrize("faults", [("crash", "hang"), ("error", "wrong")], ids=" ".join)
 def test_planted_faults_are_found_and_made_small(faults, monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("TRITEN_FUZZ_PLANTED", " ".join(faults))
+    monkeypatch.setenv("FUZZ_PLANTED_FAULTS", " ".join(faults))
     expected = dict(SMALLEST[fault] for fault in faults)
     # A seed of which one short case has each number, so that few processes hang or die.
     planted = [number for [number] in expected.values()]

@@ -88,7 +88,7 @@ REFUSED = [
 ]
 ON_THE_CPU = [
     (RuntimeError, lambda d: F.hardshrink(d(2), 1e300)),
-    (RuntimeError, lambda d: F.threshold(d(2, dtype=tt.float16), 1e10, 0.0)),
+    (RuntimeError, lambda d: F.threshold(d(2, dtype=tt.float16), 0.0, 1e10)),
     (RuntimeError, lambda d: F.leaky_relu(d(2), 1e300)),
     (RuntimeError, lambda d: F.elu(d(2), 1e300)),
     (RuntimeError, lambda d: F.softplus(d(2), 1e300)),
@@ -130,6 +130,9 @@ def test_what_is_at_the_border_is_taken(device):
 
     assert tt.squeeze(made(1, 2, 1), (0, -1)).shape == (2,)
     assert tt.add(made(1), made(1), alpha=INF).tolist() == [INF]
+    assert F.elu(made(1, dtype=tt.float16), 1e10).tolist() == [1.0]
+    assert F.threshold(made(1, dtype=tt.float16), 1e10, 0.0).tolist() == [0.0]
+    assert tt.logspace(1 << 62, -3, 1, 5.0, dtype=tt.float16, device=device).tolist() == [INF]
     assert tt.trapezoid(made(2, 3), made(0, 3), dim=0).tolist() == [0.0, 0.0, 0.0]
     assert tt.cumulative_trapezoid(made(0)).shape == (0,)
     assert tt.addcmul(*[made(1, dtype=tt.float16)] * 3, value=1e10).tolist() == [INF]

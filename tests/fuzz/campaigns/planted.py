@@ -1,7 +1,7 @@
 """A campaign with faults of its own, which the frame must find: a wrong value, a crash, a hang, an inner error.
 
 A case is a list of small numbers. Each kind of fault has its own number; the environment variable
-``TRITEN_FUZZ_PLANTED`` names those that are planted.
+``FUZZ_PLANTED_FAULTS`` names those that are planted.
 """
 
 import os
@@ -23,7 +23,7 @@ class Planted(Campaign):
         return {"numbers": [rng.randrange(100) for _ in range(rng.randrange(1, 5))]}
 
     def run(self, case: Case) -> Outcome:
-        planted = set(os.environ.get("TRITEN_FUZZ_PLANTED", "").split())
+        planted = set(os.environ.get("FUZZ_PLANTED_FAULTS", "").split())
         numbers = case["numbers"]
         if "crash" in planted and CRASH in numbers:
             os.kill(os.getpid(), signal.SIGSEGV)
