@@ -289,9 +289,9 @@ def _zero_of_base(tensor: Tensor, level: int) -> Tensor:
     """A zero tangent; for a view a view of its base's, which gets one."""
     base: Any = tensor._view_base
     if base is None:
-        whole = copied_like(tensor, _zeros_like(tensor))
-        _tell_views(tensor, level, whole)
-        return whole
+        zero = copied_like(tensor, _zeros_like(tensor))
+        _tell_views(tensor, level, zero)
+        return zero
     whole = tangents_of(base).get(level)
     if whole is None:
         whole = copied_like(base, _zeros_like(base))
