@@ -34,6 +34,8 @@ def pair_product(a: TensorSpec, b: TensorSpec, parsed: Equation) -> HostKernel |
     columns = [label for label in right if label not in shared]
     if not inner or len(output) != len(batch) + len(rows) + len(columns):
         return None
+    if rows and columns and max(map(output.index, columns)) < min(map(output.index, rows)):
+        return _swapped(pair_product(b, a, parsed._replace(operands=(right, left))))
     if any(a.sizes[left.index(label)] != b.sizes[right.index(label)] for label in shared):
         return None
     groups = (
@@ -64,6 +66,17 @@ def pair_product(a: TensorSpec, b: TensorSpec, parsed: Equation) -> HostKernel |
 
     spec = TensorSpec.of(*turned, a.dtype, CPU)
     return HostKernel((spec,), compute, into, declines=False)
+
+
+def _swapped(kernel: HostKernel | None) -> HostKernel | None:
+    """A kernel of the second operand and the first: what comes first in the output is made the rows."""
+    if kernel is None:
+        return None
+    fresh, into = kernel.fresh, kernel.into
+    assert fresh is not None and into is not None
+    return kernel._replace(
+        fresh=lambda given: fresh(given[::-1]), into=lambda out, given: into(out, given[::-1])
+    )
 
 
 def _grouped(

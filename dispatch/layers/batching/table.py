@@ -106,6 +106,10 @@ LOOPED = {
         ("aten::_cross_entropy_forward", "aten::_cross_entropy_backward"),
         "stands for operators with rules, of which `cross_entropy_loss` is made under a transform",
     ),
+    **dict.fromkeys(
+        ("aten::_fused_rnn_layer", "aten::_fused_rnn_layer_backward"),
+        "stands for steps with rules, of which layers are made under a transform",
+    ),
     "aten::_scaled_mm": "has scales for whole matrices and their rows",
     "aten::_int_mm": "takes two matrices, whose products no batched operator has in int32",
     "aten::_scaled_int_mm": "takes two matrices, whose products no batched operator has in int32",
