@@ -17,6 +17,7 @@ from ...runtime.device import CPU
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
+from .sums import pairwise_sum
 
 SMALL = 4096
 """Elements up to which BLAS adds products in one thread."""
@@ -103,13 +104,14 @@ def _norms_of_lines(self: TensorSpec, dim: Sequence[int] | None, keepdim: bool) 
         return None
     kept = (*self.sizes[:-1], 1)
     spec = TensorSpec.contiguous(kept if keepdim else kept[:-1], self.dtype, CPU)
+    sizes, lines, np_dtype = spec.sizes, (self.ndim - 1,), spec.np_dtype
 
     def compute(x: Any, order: Any = 2) -> Any:
         if order != 2 and order is not None:
             return None
-        squares = np.vecdot(x, x)
-        made = np.sqrt(squares, squares)
-        return made.reshape(kept) if keepdim else made
+        # In the order of `vector_norm`: small lines, large ones and compiled code have the same bits.
+        squares = pairwise_sum(np.square(x), lines, np_dtype)
+        return np.sqrt(squares, squares).reshape(sizes)
 
     return HostKernel((spec,), compute)
 

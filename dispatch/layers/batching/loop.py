@@ -72,6 +72,8 @@ def _stacked(name: str, results: Any) -> tuple[Any, Any]:
     first = results[0]
     if isinstance(first, TensorImpl):
         return ops.stack(results, 0), 0
+    if first is None:  # a gradient that was not wanted
+        return None, None
     if isinstance(first, list | tuple):
         lists = [_stacked(name, column) for column in zip(*results, strict=True)]
         return [value for value, _ in lists], tuple(d for _, d in lists)
