@@ -307,7 +307,7 @@ def _with_gradients(
     return Compilation.of(recording, tuple(schedules), run, *programs)
 
 
-def _is_view_made(result: Any) -> bool:
+def _is_view_made(result: object) -> bool:
     return isinstance(result, Node) and result.op == "call_function" and is_view(result)
 
 

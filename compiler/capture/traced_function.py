@@ -328,7 +328,7 @@ def _unrecorded_views(results: Sequence[Any]) -> list[int]:
     ]
 
 
-def _is_alone(leaf: Any) -> bool:
+def _is_alone(leaf: object) -> bool:
     """Whether it is a tensor and no view, which requires grad, where nothing is recorded, as its base does."""
     return isinstance(leaf, TensorImpl) and leaf._view_base is None
 

@@ -123,7 +123,7 @@ class Attention:
         """(B, G, S, ...) as (B, G, 1, S, ...)."""
         return self.operand(array)[:, :, None]
 
-    def of_mask(self, mask: Any) -> Any:
+    def of_mask(self, mask: Array | None) -> Array | None:
         """The mask as a view (B, key heads, group, L, S), of bools what is left out; None without one."""
         if mask is None:
             return None
@@ -131,7 +131,7 @@ class Attention:
         full = np.broadcast_to(mask, (self.batch, self.heads, self.length_q, self.length_k))
         return full.reshape(self.batch, self.heads_k, self.group, self.length_q, self.length_k)
 
-    def scores(self, q: Array, k: Array, mask: Any, block: Block, room: Array) -> tuple[Array, bool]:
+    def scores(self, q: Array, k: Array, mask: Array | None, block: Block, room: Array) -> tuple[Array, bool]:
         """Scaled q . k and the mask, for a block: (batches, key heads, group, queries, keys), in `room`.
 
         And whether none is beyond `UNSHIFTED` before the mask, or NaN.

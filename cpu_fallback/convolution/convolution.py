@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from ...dispatch.structured.choices import chosen
@@ -108,7 +109,7 @@ def _convolution_by_columns(call: StructuredCall, conv: Convolution) -> PlannedK
     return PlannedKernel(quietly(into))
 
 
-def _forward_winograd(geometry: Any) -> PlannedKernel:
+def _forward_winograd(geometry: Sequence[Any]) -> PlannedKernel:
     chosen(
         "Winograd's F(2, 3) along columns", "the kernel has three rows, and positions and channels are many"
     )

@@ -88,26 +88,23 @@ def _multiply(left: Array, right: Array, out: Array) -> None:
 
 def forward(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:
     """``into(out, input, weight, bias)`` for results in C order; False if a result is not finite."""
-    matrices = _matrices(window, dtype)
-
-    def into(out: Array, input: Array, weight: Array, bias: Array | None = None) -> bool:
-        planes = np.ascontiguousarray(input, dtype).reshape(n, channels, -1).swapaxes(0, 1)
-        _multiply(planes, matrices(weight), out.reshape(n, channels, -1).swapaxes(0, 1))
-        if bias is not None:
-            out += bias.reshape(-1, *(1,) * (out.ndim - 2))
-        return is_finite(out)
-
-    return into
+    return _products(n, channels, dtype, _matrices(window, dtype))
 
 
 def backward_input(n: int, channels: int, window: Window, dtype: np.dtype[Any]) -> Callable[..., bool]:
     """``into(out, grad, weight, bias)`` for results in C order; False if a result is not finite."""
     matrices = _matrices(window, dtype)
+    return _products(n, channels, dtype, lambda weight: matrices(weight).swapaxes(1, 2))
 
-    def into(out: Array, grad: Array, weight: Array, bias: Array | None = None) -> bool:
-        planes = np.ascontiguousarray(grad, dtype).reshape(n, channels, -1).swapaxes(0, 1)
-        target = out.reshape(n, channels, -1).swapaxes(0, 1)
-        _multiply(planes, matrices(weight).swapaxes(1, 2), target)
+
+def _products(
+    n: int, channels: int, dtype: np.dtype[Any], matrices: Callable[[Array], Array]
+) -> Callable[..., bool]:
+    """Every plane by its channel's matrix, which `matrices` makes of the weight."""
+
+    def into(out: Array, given: Array, weight: Array, bias: Array | None = None) -> bool:
+        planes = np.ascontiguousarray(given, dtype).reshape(n, channels, -1).swapaxes(0, 1)
+        _multiply(planes, matrices(weight), out.reshape(n, channels, -1).swapaxes(0, 1))
         if bias is not None:
             out += bias.reshape(-1, *(1,) * (out.ndim - 2))
         return is_finite(out)

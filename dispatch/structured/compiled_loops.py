@@ -7,7 +7,6 @@ calls. Without llvmlite nothing of the kind happens, and small programs never im
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import threading
@@ -124,8 +123,11 @@ class _Background:
             if self.thread is None:
                 # No daemon: the interpreter's end waits for LLVM, which must not be stopped in the middle.
                 self.thread = threading.Thread(target=self._work, name="triten-loops", daemon=False)
-                with contextlib.suppress(RuntimeError):  # the interpreter's end, which starts no threads
+                try:
                     self.thread.start()
+                except RuntimeError:  # at the interpreter's end, or where the system has no more threads
+                    self.thread = None
+                    self.requests.clear()
 
     def _work(self) -> None:
         while True:
@@ -139,10 +141,9 @@ class _Background:
                     request()
                 self.is_warm = True
             except BaseException:
+                # `threading` tells of the error, and the next request starts another thread.
                 with self.lock:
-                    self.thread = (
-                        None  # `threading` tells of the error, and the next request starts another thread
-                    )
+                    self.thread = None
                 raise
 
     def wait(self) -> None:

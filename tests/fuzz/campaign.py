@@ -25,6 +25,9 @@ class Verdict(enum.Enum):
 
 AGREED, REFUSED_ALIKE, KNOWN, OUTSIDE = Verdict
 
+INTERPRETED: Mapping[str, str] = {"TRITEN_CUDA": "interpret", "TRITON_INTERPRET": "1"}
+"""What a campaign needs whose CUDA tensors are computed by Triton's interpreter."""
+
 
 @dataclass(frozen=True)
 class Finding:

@@ -14,6 +14,7 @@ from collections import Counter
 import pytest
 
 import triten as tt
+from triten.tests.shared.plain_values import plain_values
 
 pytestmark = pytest.mark.usefixtures("unchanged")
 DOCUMENTED = (pickle.UnpicklingError, RuntimeError, EOFError, ValueError)
@@ -49,20 +50,7 @@ GLOBALS = [
 
 def values():
     x = tt.arange(6.0).reshape(2, 3)
-    plain = [
-        1,
-        2.5,
-        True,
-        None,
-        "text",
-        b"bytes",
-        bytearray(b"more"),
-        {1, 2},
-        (1, 2, 3, 4),
-        2**70,
-        1j,
-        Counter("aab"),
-    ]
+    plain = plain_values()
     return [
         {"x": x, "turned": x.t(), "plain": plain},
         tt.nn.Sequential(tt.nn.Linear(2, 2), tt.nn.BatchNorm1d(2)).state_dict(),

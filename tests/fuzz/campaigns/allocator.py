@@ -8,8 +8,8 @@ step that does not apply when it comes (a free where nothing lives) is passed ov
 import gc
 import json
 import random
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 from triten.runtime.cuda.memory.options import AllocatorOptions
 from triten.runtime.errors import OutOfMemoryError
@@ -24,7 +24,7 @@ from triten.tests.shared.allocator_model import (
 )
 from triten.tests.shared.pinned_model import PinnedModel
 
-from ..campaign import AGREED, Campaign, Case, Finding, Outcome
+from ..campaign import AGREED, INTERPRETED, Campaign, Case, Finding, Outcome
 
 STEPS = 1000
 MOST_LIVE = 20
@@ -130,7 +130,7 @@ def _take(model: Any, name: str, arguments: list[Any]) -> None:
 
 class Allocators(Campaign):
     name = "allocator"
-    needs = {"TRITEN_CUDA": "interpret", "TRITON_INTERPRET": "1"}  # noqa: RUF012
+    needs: ClassVar[Mapping[str, str]] = INTERPRETED
     limit = 120.0
 
     def prepare(self) -> None:

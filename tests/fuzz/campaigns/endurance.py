@@ -12,15 +12,15 @@ import io
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import triten as tt
 from triten.dispatch.core.overload_packet import clear_plans
 
-from ..campaign import AGREED, Campaign, Case, Finding, Outcome
+from ..campaign import AGREED, INTERPRETED, Campaign, Case, Finding, Outcome
 
 PARTS = 8
 Step = Callable[[int], Any]
@@ -251,7 +251,7 @@ def growth(program: Program, held: list[Held]) -> str:
 
 class Endurance(Campaign):
     name = "endurance"
-    needs = {"TRITEN_CUDA": "interpret", "TRITON_INTERPRET": "1"}  # noqa: RUF012
+    needs: ClassVar[Mapping[str, str]] = INTERPRETED
     limit = 900.0
 
     def draw(self, rng: random.Random) -> Case:

@@ -5,9 +5,10 @@ one of the package's functions, or call that a writer makes.
 """
 
 import re
+from collections.abc import Mapping
 from typing import ClassVar
 
-from triten.tests.fuzz.campaign import Campaign, Finding
+from triten.tests.fuzz.campaign import INTERPRETED, Campaign, Finding
 
 WRITERS = 0.35
 """The share of the cases that are writers'."""
@@ -20,7 +21,7 @@ class Faults(Campaign):
     """The campaign, on the CPU; what it keeps of an action serves the next case of it."""
 
     name = "faults"
-    needs: ClassVar = {"TRITEN_CUDA": "interpret"}
+    needs: ClassVar[Mapping[str, str]] = INTERPRETED
     limit = 240.0
     device = "cpu"
 

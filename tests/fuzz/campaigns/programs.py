@@ -1,6 +1,7 @@
 """Whole programs of drawn statements, by triten and by PyTorch: every variable and error is compared."""
 
 import random
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -10,8 +11,6 @@ from ..campaign import AGREED, KNOWN, OUTSIDE, REFUSED_ALIKE, Campaign, Case, Fi
 from ..programs.execution import Record, as_json, from_json, run
 from ..programs.judgement import Difference, Known, compare, in_double
 from ..programs.writer import draw_program
-
-NAMES = ("triten", "PyTorch")
 
 
 class ProgramCampaign(Campaign):
@@ -48,40 +47,56 @@ class ProgramCampaign(Campaign):
         return "\n".join(["import triten as tt", *case["inputs"], *case["body"]])
 
 
-class Programs(ProgramCampaign):
-    """triten's CPU against PyTorch's."""
+class TwoSidedCampaign(ProgramCampaign):
+    """One program run on two sides, compared statement by statement and variable by variable.
 
-    name = "programs"
-    needs_oracle = True
+    Numbers that differ are those of programs in narrow dtypes, unless they differ in float64, too: rounding may grow,
+    and a step of a rounded number fall on the other side.
+    """
+
+    sides: ClassVar[tuple[str, str]]
+    """What the two are called."""
+
+    @abstractmethod
+    def both(self, statements: list[str], *, wide: bool = False) -> tuple[Record, Record]:
+        """What the statements did on the side that is tried, and on the other."""
 
     def run(self, case: Case) -> Outcome:
-        """Compare what the two did, statement by statement and variable by variable.
-
-        Numbers that differ are those of programs in narrow dtypes, unless they differ in float64, too: rounding may
-        grow, and a step of a rounded number fall on the other side.
-        """
-        import torch
-
-        torch.set_num_threads(1)
+        """Compare what the two did."""
         statements = [*case["inputs"], *case["body"]]
-        found, expected = run(tt, statements), run(torch, statements, settle=True)
-        outcome = self._judged(found, expected, statements)
+        outcome = self.judged(*self.both(statements), statements)
         if not (isinstance(outcome, Finding) and outcome.kind == "wrong value"):
             return outcome
-        if any(".view(tt." in text for text in statements):
-            return OUTSIDE
+        if self.needs_oracle and any(".view(tt." in text for text in statements):
+            return OUTSIDE  # bits of narrow numbers, which wide ones have not
         wide = in_double(statements)
-        again = self._judged(run(tt, wide, wide=True), run(torch, wide, settle=True, wide=True), wide)
+        again = self.judged(*self.both(wide, wide=True), wide)
         return again if isinstance(again, Finding) and again.kind == "wrong value" else AGREED
 
-    def _judged(self, found: Record, expected: Record, statements: list[str]) -> Outcome:
+    def judged(self, found: Record, expected: Record, statements: list[str]) -> Outcome:
+        """The outcome of two records of one program."""
         try:
-            compare(found, expected, NAMES, statements)
+            compare(found, expected, self.sides, statements)
         except Known:
             return KNOWN
         except Difference as difference:
             return Finding(difference.kind, str(difference))
         return REFUSED_ALIKE if found.errors else AGREED
+
+
+class Programs(TwoSidedCampaign):
+    """triten's CPU against PyTorch's."""
+
+    name = "programs"
+    needs_oracle = True
+    sides = ("triten", "PyTorch")
+
+    def both(self, statements: list[str], *, wide: bool = False) -> tuple[Record, Record]:
+        """Here and in PyTorch, with one thread."""
+        import torch
+
+        torch.set_num_threads(1)
+        return run(tt, statements, wide=wide), run(torch, statements, settle=True, wide=wide)
 
     def record(self, case: Case) -> Case:
         """With what PyTorch did."""
@@ -93,7 +108,7 @@ class Programs(ProgramCampaign):
     def replay(self, case: Case) -> Outcome:
         """Compare with what PyTorch did then."""
         statements = [*case["inputs"], *case["body"]]
-        return self._judged(run(tt, statements), from_json(case["expected"]), statements)
+        return self.judged(run(tt, statements), from_json(case["expected"]), statements)
 
     def judge_death(self, case: Case, finding: Finding) -> Outcome:
         """A worker that died in PyTorch says nothing about triten."""

@@ -15,14 +15,14 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
 
 import triten as tt
 from triten.dispatch.core.overload_packet import clear_plans
 from triten.tests.shared.threads import together
 
-from ..campaign import AGREED, Campaign, Case, Finding, Outcome
+from ..campaign import AGREED, INTERPRETED, Campaign, Case, Finding, Outcome
 
 Job = Callable[[], Any]
 SWITCH_INTERVAL = 1e-6
@@ -341,7 +341,7 @@ def in_any_order(scene: str, results: list[Any]) -> Any:
 
 class Threads(Campaign):
     name = "threads"
-    needs = {"TRITEN_CUDA": "interpret", "TRITON_INTERPRET": "1"}  # noqa: RUF012
+    needs: ClassVar[Mapping[str, str]] = INTERPRETED
     limit = 120.0
 
     def draw(self, rng: random.Random) -> Case:

@@ -24,6 +24,7 @@ from triten.runtime.cuda.triton.kernel_archive import KernelArchive
 from triten.safetensors import save as save_safetensors
 from triten.tests.fuzz.files.parts import CheckpointMetadata
 from triten.tests.serialization.test_legacy_files import STORAGE, TENSORS
+from triten.tests.shared.plain_values import plain_values
 from triten.triton_kernels.tuning.entry import Entry
 
 FILE = "file"
@@ -41,20 +42,7 @@ def saved(value, protocol=2):
 
 def _values():
     x = tt.arange(6.0).reshape(2, 3)
-    plain = [
-        1,
-        2.5,
-        True,
-        None,
-        "text",
-        b"bytes",
-        bytearray(b"more"),
-        {1, 2},
-        (1, 2, 3, 4),
-        2**70,
-        1j,
-        Counter("aab"),
-    ]
+    plain = plain_values()
     sparse = tt.sparse_coo_tensor(tt.tensor([[0, 1], [1, 0]]), tt.ones(2), (2, 2))
     return {
         "tensors": {"x": x, "turned": x.t(), "part": x[:, 1:], "plain": plain},

@@ -3,10 +3,10 @@
 import copy
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from ...campaign import KNOWN, OUTSIDE, Campaign, Case, Finding, Outcome
+from ...campaign import INTERPRETED, KNOWN, OUTSIDE, Campaign, Case, Finding, Outcome
 from . import expectations, programs, shrinking
 from .mutations import OF_TENSORS
 from .mutations_of_numbers import OF_NUMBERS, output
@@ -133,4 +133,4 @@ class SamplesOnCuda(Samples):
     name = "samples_cuda"
     device = "cuda"
     limit = 120.0
-    needs: ClassVar[dict[str, str]] = {"TRITEN_CUDA": "interpret", "TRITON_INTERPRET": "1"}
+    needs: ClassVar[Mapping[str, str]] = INTERPRETED

@@ -1,0 +1,22 @@
+"""Plain values of every kind that files hold beside tensors."""
+
+from collections import Counter
+from typing import Any
+
+
+def plain_values() -> list[Any]:
+    """One of each kind, new every time."""
+    return [
+        1,
+        2.5,
+        True,
+        None,
+        "text",
+        b"bytes",
+        bytearray(b"more"),
+        {1, 2},
+        (1, 2, 3, 4),
+        2**70,
+        1j,
+        Counter("aab"),
+    ]
