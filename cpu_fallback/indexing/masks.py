@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dispatch.scalars import element_of
+from ...dispatch.scalars import element_of, readable
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ..blocks import Blocks
@@ -24,7 +24,6 @@ def masked_fill(call: StructuredCall) -> PlannedKernel:
     dtype = call.outputs[0].dtype
     fitting: dict[Any, Any] = {}
     from_tensor = "value" in call.runtime and not isinstance(call.args["value"], type)
-    np_dtype = call.outputs[0].np_dtype
     same = call.args["self"].sizes == call.outputs[0].sizes == call.args["mask"].sizes
 
     def constant_of(value: Any) -> Any:
@@ -34,7 +33,13 @@ def masked_fill(call: StructuredCall) -> PlannedKernel:
                 fitting[value] = None
         return constant(value)
 
-    number = quietly(lambda value: value.astype(np_dtype)) if from_tensor else constant_of
+    def number_of(value: Any) -> Any:
+        return constant_of(readable(value).item())
+
+    number = constant_of
+    if from_tensor:
+        # As a number, which is refused where it does not fit; one of the same dtype does.
+        number = quietly(number_of) if call.args["value"].dtype is not dtype else lambda value: value
 
     fixed = None if "value" in call.runtime else call.args["value"]
 

@@ -285,8 +285,10 @@ def _entries(self: Tensor, dim: int, index: Tensor) -> Tensor:
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """`torch.index_fill`: a copy that lies in memory as the tensor does."""
     order = outermost_first(self._spec)
-    if order is None:
+    if order is None and self._spec.is_contiguous:
         return self.masked_fill(_entries(self, dim, index), value)
+    if order is None:  # it overlaps itself, or has gaps
+        return index_fill_(self.clone(), dim, index, value)
     moved = order.index(wrap_dim(dim, len(order)))
     return restored(index_fill(self.permute(order), moved, index, value), order)
 

@@ -700,3 +700,31 @@ def test_a_turned_tensor_is_none_of_its_steps_views(device):
         turned = tt.arange(4.0, device=device).reshape(2, 2).rot90()
     turned.mul_(weight)
     assert turned.tolist() == [[1.0, 3.0], [0.0, 2.0]] and turned.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "error"),
+    [
+        (tt.uint8, 300, "uint8_t"),
+        (tt.uint8, -1, None),
+        (tt.int8, 1000.0, "int8_t"),
+        (tt.int64, float("nan"), "int64_t"),
+        (tt.float16, 1e30, "Half"),
+        (tt.float16, float("inf"), None),
+        (tt.bool, 3, None),
+    ],
+)
+def test_masked_fill_takes_a_tensor_as_its_number(dtype, value, error):
+    x, mask = tt.zeros(3, dtype=dtype), tt.tensor([True, False, True])
+    if error is not None:
+        with pytest.raises(RuntimeError, match="without overflow"):
+            x.masked_fill_(mask, tt.tensor(value))
+        assert not x.to(tt.bool).any() and x._version == 0
+        return
+    filled = x.masked_fill(mask, tt.tensor(value))
+    assert tt.equal(filled, x.masked_fill(mask, value))
+
+
+def test_index_fill_of_what_overlaps_lies_as_its_copy_does():
+    x = tt.zeros(4, 2).expand(2, 4, 2).swapaxes(0, -1)
+    assert x.index_fill(-1, tt.tensor([1]), 2).stride() == x.clone().stride() == (2, 4, 1)
