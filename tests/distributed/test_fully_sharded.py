@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import triten as tt
@@ -182,50 +183,60 @@ def test_what_is_gathered_and_when(rank: int, size: int) -> None:
 
 @on_ranks(2)
 def test_whole_parameters_are_freed(rank: int, size: int) -> None:
-    """Counted by what NumPy has allocated."""
+    """Counted in blocks that NumPy has allocated: those of a whole parameter, those of a shard."""
     import gc
     import tracemalloc
 
+    whole, shard = 256 * 256 * 4, 256 * 256 * 4 // size
+
+    def blocks() -> tuple[int, int]:
+        sizes = [
+            each.size
+            for each in tracemalloc.take_snapshot().traces
+            if each.domain == np.lib.tracemalloc_domain
+        ]
+        return sum(each >= whole for each in sizes), sum(shard <= each < whole for each in sizes)
+
     class Deep(nn.Module):
+        """Counts whole parameters at each of its layers, on the way and on the way back."""
+
         def __init__(self) -> None:
             super().__init__()
             self.layers = nn.ModuleList(nn.Linear(256, 256, bias=False) for _ in range(6))
+            self.on_the_way: list[int] = []
+            self.on_the_way_back: list[int] = []
 
         def forward(self, x: tt.Tensor) -> tt.Tensor:
             for layer in self.layers:
                 x = layer(x)
+                self.on_the_way.append(blocks()[0])
+                x.register_hook(lambda gradient: self.on_the_way_back.append(blocks()[0]))
             return x
 
-    whole = 256 * 256 * 4
-
-    def measured(reshards: bool) -> list[int]:
+    def trained(reshards: bool) -> tuple[Deep, list[tuple[int, int]]]:
+        model = made(Deep)  # before: random numbers keep the memory that they are made in
         gc.collect()
         tracemalloc.start()
-        model = made(Deep)
-        for layer in model.layers:
-            fully_shard(layer, mesh=mesh_of(size), reshard_after_forward=reshards)
-        fully_shard(model, mesh=mesh_of(size), reshard_after_forward=reshards)
-        x = tt.ones(1, 256)
-        found = [tracemalloc.get_traced_memory()[0]]
-        tracemalloc.reset_peak()
-        loss = model(x).sum()
-        found += tracemalloc.get_traced_memory()
-        tracemalloc.reset_peak()
-        loss.backward()
-        found += tracemalloc.get_traced_memory()
-        tracemalloc.stop()
-        # Plans and other small things come and go beside the parameters.
-        return [round(each / whole) for each in (found[0], *(each - found[0] for each in found[1:]))]
+        try:
+            for layer in model.layers:
+                fully_shard(layer, mesh=mesh_of(size), reshard_after_forward=reshards)
+            fully_shard(model, mesh=mesh_of(size), reshard_after_forward=reshards)
+            found = [blocks()]
+            loss = model(tt.ones(1, 256)).sum()
+            found.append(blocks())
+            loss.backward()
+            found.append(blocks())
+        finally:
+            tracemalloc.stop()
+        return model, found
 
-    measured(True)
-    shards, kept, forward_peak, after, backward_peak = measured(True)
-    assert shards == 3 and kept == 0
-    assert forward_peak <= 2  # one whole parameter, and the line it was gathered in
-    assert after == 3  # the gradients of the shards
-    assert backward_peak <= 3 + 5
-    measured(False)
-    shards, kept, forward_peak, after, backward_peak = measured(False)
-    assert kept == 6 and after == 3
+    model, found = trained(True)
+    assert found == [(0, 6), (0, 6), (0, 12)]  # in the end the gradients of the shards, too
+    assert len(model.on_the_way) == len(model.on_the_way_back) == 6
+    # One that is read, one that is gathered ahead, and the line that it is gathered in or its gradient.
+    assert max(model.on_the_way) <= 2 and max(model.on_the_way_back) <= 5
+    _, found = trained(False)
+    assert found == [(0, 6), (6, 6), (0, 12)]
 
 
 @on_ranks(2)
