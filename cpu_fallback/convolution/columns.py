@@ -132,7 +132,7 @@ class Convolution:
         of_rows = not self.is_empty and self.groups == 1 and self.multiply is np.matmul
         self.by_rows = (
             (self.n, self.channels, self.outputs, self.window, self.dtype)
-            if of_rows and convolution_rows.has_rows(self.n, self.window)
+            if of_rows and not self.window.is_pointwise and convolution_rows.has_rows(self.n, self.window)
             else None
         )
         self.has_runs = not self.is_empty and all(s == 1 for s in stride)

@@ -2,8 +2,8 @@
 
 Images whose width stays go by rows (`rows.py`), with fewer multiplications if the kernel has three (`winograd.py`);
 kernels of one element are products of images (`pointwise.py`), channels of small planes products with matrices of taps
-(`small_planes.py`). All others are im2col and one matrix product for each group, a few images at a time, on several
-threads (`columns.py`).
+(`small_planes.py`). The gradient of a weight of few taps is a product for each image (`few_taps.py`). All others are
+im2col and one matrix product for each group, a few images at a time, on several threads (`columns.py`).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
+from ...runtime.blas_threads import MATRIX_WORK
 from ..plain_numpy import np
 
 FEW_IMAGES = 16
@@ -73,7 +74,9 @@ def weight_gradient(n: int, groups: int, positions: int, dtype: np.dtype[Any]) -
         def some(first: int, last: int) -> None:
             np.matmul(left[first:last], right[first:last], out=products[first:last])
 
-        parallel_for(0, n, max(1, LEAST_PART // (positions * out.size)), some)
+        work = positions * out.size
+        # The BLAS has its own threads for larger products, which start sooner than ours.
+        parallel_for(0, n, n if work > MATRIX_WORK else max(1, LEAST_PART // work), some)
         if n <= FEW_IMAGES or dtype != np.float32:
             np.add.reduce(products, axis=0, out=out.reshape(sizes))
         else:

@@ -11,7 +11,7 @@ from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
-from . import pointwise, small_planes, winograd
+from . import few_taps, pointwise, small_planes, winograd
 from . import rows as convolution_rows
 from .columns import Convolution, Part, at
 
@@ -56,6 +56,9 @@ def _weight_by_sums(call: StructuredCall, conv: Convolution) -> PlannedKernel:
 
 
 def _weight_by_products(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    if call.outputs[0].is_contiguous and not conv.window.is_pointwise and few_taps.applies(conv):
+        chosen("a product for each image", "windows have {} elements, which are few", conv.depth)
+        return PlannedKernel(quietly(few_taps.weight_gradient(conv)))
     if conv.by_rows and convolution_rows.sums_by_rows(conv.channels, conv.outputs, conv.window):
         chosen("rows of the image", "{} channels and {} outputs are few", conv.channels, conv.outputs)
         return PlannedKernel(quietly(convolution_rows.backward_weight(*conv.by_rows, TOTALS)))

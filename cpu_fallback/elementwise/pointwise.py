@@ -385,7 +385,8 @@ def where(call: StructuredCall) -> PlannedKernel:
         if all(each.sizes == spec.sizes for each in chosen_from):
             return PlannedKernel(lambda out, *given: copyto(out, overwritten(*given)), overwritten)
         return PlannedKernel(lambda out, *given: copyto(out, choice(*given)), choice)
-    return planned(call, choose, call.extra["common_dtype"].np, ("condition",))
+    kernel = planned(call, choose, call.extra["common_dtype"].np, ("condition",))
+    return kernel._replace(any_shape=min(kernel.any_shape, SMALL)) if choose is choice else kernel
 
 
 def threshold_backward(call: StructuredCall) -> PlannedKernel:

@@ -14,7 +14,7 @@ from ..elementwise.selection import selected
 from ..plain_numpy import np
 from ..widen import FLOAT32
 
-BLOCK_OF_CHOICES = 1 << 16
+BLOCK_OF_CHOICES = 1 << 13
 """Elements from which a mask's choices are made by bits, a block at a time."""
 
 

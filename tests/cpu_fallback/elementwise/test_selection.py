@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.cpu_fallback.elementwise import pointwise
 from triten.cpu_fallback.elementwise.selection import SMALL, selected
+from triten.dispatch.core.dispatcher import Dispatcher
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int16", "int8", "bool", "complex64", "complex128"])
@@ -53,3 +55,21 @@ def test_the_gradient_of_relu_is_nan_s_and_infinity_s_own(shape):
     leaf = tt.from_numpy(x.copy()).requires_grad_()
     leaf.relu().backward(tt.from_numpy(grad.copy()))
     np.testing.assert_array_equal(leaf.grad.numpy(), np.where(x <= 0, 0, grad))
+
+
+def test_a_plan_for_few_elements_does_not_serve_many(monkeypatch):
+    sizes = []
+
+    def counted(mask, a, b):
+        sizes.append(mask.size)
+        return selected(mask, a, b)
+
+    monkeypatch.setattr(pointwise, "selected", counted)
+    Dispatcher.singleton().forget_all()
+    try:
+        for n in (SMALL, 2 * SMALL):
+            x = tt.arange(n) - n / 2
+            assert tt.equal(tt.where(x > 0, x, 0.0), x.clamp(min=0.0))
+    finally:
+        Dispatcher.singleton().forget_all()
+    assert sizes == [2 * SMALL]
