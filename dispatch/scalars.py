@@ -102,16 +102,18 @@ MAX_FITTING = 256
 def fitting_number(dtype: ScalarType) -> Callable[[Any], Any]:
     """A function that gives a Python number back, or raises RuntimeError where `dtype` cannot hold it.
 
-    Numbers that it has seen cost a look into a table.
+    A complex number without an imaginary part is a real one to a real dtype. Numbers that the function has seen cost a
+    look into a table.
     """
     known: set[Any] = set()
+    is_real = not dtype.is_complex
 
     def checked(value: Any) -> Any:
         if value not in known:
             element_of(value, dtype)
             if len(known) < MAX_FITTING:
                 known.add(value)
-        return value
+        return value.real if is_real and value.__class__ is complex else value
 
     return checked
 

@@ -6,6 +6,7 @@ package is passed by, but for modules (`nn`) and optimizers, whose attributes pr
 
 from __future__ import annotations
 
+import gc
 import sys
 import sysconfig
 import threading
@@ -116,8 +117,10 @@ class Frames:
                 self._keep(frame)
             return at_line
 
+        collector = _Collector()
+
         def at_call(frame: FrameType, event: str, _: object) -> Any:
-            if event != "call" or not is_observed(frame.f_code):
+            if event != "call" or collector.is_running or not is_observed(frame.f_code):
                 return None
             self._enter(frame)
             if watch is not None and frame.f_code is watch.code:
@@ -128,11 +131,39 @@ class Frames:
         before = sys.gettrace()
         if before is not None and threading.current_thread() is not threading.main_thread():
             before = None
-        sys.settrace(at_call)
+        with collector.watched():
+            sys.settrace(at_call)
+            try:
+                yield self
+            finally:
+                sys.settrace(before)
+
+
+class _Collector:
+    """Whether the garbage collector runs in this thread: its callbacks and finalizers are not the program's code."""
+
+    def __init__(self) -> None:
+        self.is_running = False
+        self._thread = threading.get_ident()
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Know of it while the block runs."""
+        gc.callbacks.insert(0, self._begin)
+        gc.callbacks.append(self._end)
         try:
-            yield self
+            yield
         finally:
-            sys.settrace(before)
+            gc.callbacks.remove(self._begin)
+            gc.callbacks.remove(self._end)
+
+    def _begin(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "start" and threading.get_ident() == self._thread:
+            self.is_running = True
+
+    def _end(self, phase: str, _: dict[str, int]) -> None:
+        if phase == "stop" and threading.get_ident() == self._thread:
+            self.is_running = False
 
 
 def has_attributes(value: object) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dispatch.scalars import element_of, readable
+from ...dispatch.scalars import fitting_number, readable
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ..blocks import Blocks
-from ..elementwise.elementwise import MAX_CONSTANTS
 from ..elementwise.pointwise import constant_cache
 from ..elementwise.selection import selected
 from ..plain_numpy import np
@@ -22,16 +21,12 @@ def masked_fill(call: StructuredCall) -> PlannedKernel:
     """A number where the mask holds."""
     constant = constant_cache(call.outputs[0].np_dtype)
     dtype = call.outputs[0].dtype
-    fitting: dict[Any, Any] = {}
+    fitting = fitting_number(dtype)
     from_tensor = "value" in call.runtime and not isinstance(call.args["value"], type)
     same = call.args["self"].sizes == call.outputs[0].sizes == call.args["mask"].sizes
 
     def constant_of(value: Any) -> Any:
-        if value and value not in fitting:
-            element_of(value, dtype)
-            if len(fitting) < MAX_CONSTANTS:
-                fitting[value] = None
-        return constant(value)
+        return constant(fitting(value))
 
     def number_of(value: Any) -> Any:
         return constant_of(readable(value).item())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...runtime.local_dispatch_key_set import local
+from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..core.bound_arguments import tensors_in
 from ..core.kernel_function import Plan
@@ -18,10 +20,17 @@ from .tangents import FORWARD_BIT
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
+AutogradPlanner = Callable[[OperatorEntry, int, Sequence[Any]], Plan]
+
 
 def requires_grad(value: object) -> bool:
     """Whether an argument is a tensor that requires grad."""
     return isinstance(value, TensorImpl) and value._spec.requires_grad
+
+
+def is_discrete(dtype: ScalarType | None) -> bool:
+    """Whether results of a dtype that was asked for have no gradient: the history is not looked at then."""
+    return dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
 
 
 def spec_of(value: Any) -> Any:
@@ -49,6 +58,40 @@ def clone_before_write(tensor: Tensor) -> Tensor:
         local.excluded = excluded
 
 
+def writes_are_refused_first(planner: AutogradPlanner) -> AutogradPlanner:
+    """A planner of an operator in place: a leaf is refused before what else is wrong with the call, as in PyTorch."""
+
+    @functools.wraps(planner)
+    def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+        try:
+            return planner(op, key_set, args)
+        except Exception:
+            refusal = _refusal_of_writes(op, args)
+            if refusal is None:
+                raise
+        raise refusal
+
+    return plan
+
+
+_REFUSING_GRADIENTS = {"aten::resize_", "aten::resize_as_", "aten::set_"}
+"""Operators that refuse what requires grad in words of their own."""
+
+
+def _refusal_of_writes(op: OperatorEntry, args: Sequence[Any]) -> RuntimeError | None:
+    """What `check_inplace` has against a call's writes."""
+    if not is_grad_enabled() or op.name.partition(".")[0] in _REFUSING_GRADIENTS:
+        return None
+    for argument, value in zip(op.schema.arguments, args, strict=True):
+        if argument.is_write and not argument.is_out:
+            for target in tensors_in([value]):
+                try:
+                    check_inplace(target)
+                except RuntimeError as error:
+                    return error
+    return None
+
+
 def partly_scaled(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """The plan where some of several scales (beta, alpha) are at their defaults: they are passed all the same."""
     positions = op.runtime_positions(args)
@@ -66,6 +109,7 @@ def partly_scaled(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def not_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """The fallback of autograd keys: computes, and leaves a node that raises PyTorch's error in backward."""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -130,6 +174,7 @@ def _is_real(tensor: TensorImpl) -> bool:
     return dtype.is_floating_point or dtype.is_complex
 
 
+@writes_are_refused_first
 def never_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """Operators whose results carry no gradient (comparisons, argmax): autograd steps aside."""
     return op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -137,15 +182,20 @@ def never_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
 
 def out_refuses_grad(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``out=`` forms: refused where an argument requires grad and grad mode is on."""
-    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     name = op.name.partition("::")[2].partition(".")[0]
 
-    def record(*runtime: Any) -> Any:
+    def refuse() -> None:
         if not grad_disabled or is_grad_enabled():
             raise RuntimeError(
                 f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
                 "arguments requires grad."
             )
+
+    refuse()  # before what else is wrong with the call
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(*runtime: Any) -> Any:
+        refuse()
         return inner(*runtime)
 
     return record

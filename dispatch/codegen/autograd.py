@@ -145,13 +145,18 @@ def wrapper_text(d: Derivative, function: NativeFunction) -> str:
     """The planner of an operator's autograd kernel, for its functional or in-place form."""
     arguments = [a for a in function.schema.arguments if not a.is_out]
     names = [a.name for a in arguments]
-    lines = [f"def plan_{function.identifier}(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:"]
+    lines = ["@writes_are_refused_first"] if function.form == "inplace" else []
+    lines.append(
+        f"def plan_{function.identifier}(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:"
+    )
     lines.append(f'    """{function.schema}"""')
     lines.append("    inner = op.plan(key_set & BELOW_AUTOGRAD, args)")
     for n in d.refused:
         position = names.index(n)
         lines.append(f"    if requires_grad(args[{position}]):")
         lines.append(f'        return gradient_refused(op, inner, "{n}")')
+    if function.form == "functional" and "dtype" in names:
+        lines += [f"    if is_discrete(args[{names.index('dtype')}]):", "        return inner"]
     inputs = d.inputs
     if d.silent:
         needed = " or ".join(f"requires_grad(args[{names.index(n)}])" for n in inputs)
@@ -424,10 +429,12 @@ def autograd_module(family: str, derivatives: list[Derivative], functions: list[
         & {
             "clone_before_write",
             "gradient_refused",
+            "is_discrete",
             "partly_scaled",
             "requires_grad",
             "spec_of",
             "version_of",
+            "writes_are_refused_first",
         }
     )
     builtins = {"list", "tuple", "len", "range", "min", "max", "sum", "int", "float", "bool"}

@@ -12,6 +12,7 @@ from ...runtime.device import CPU
 from ...runtime.dimname import position_of
 from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import bool_, int32, int64
+from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
@@ -28,6 +29,7 @@ from ..structured.stub import PlannedKernel, StructuredCall, find_kernel
 from ..tensor import Tensor, blank_tensor
 from .dimnames import by_name, refused
 from .forms import laid_as, outermost_first, restored, write_out
+from .views_in_place import check_leaf
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import Number
@@ -281,9 +283,21 @@ def _entries(self: Tensor, dim: int, index: Tensor) -> Tensor:
     return mask.view((size,) + (1,) * (rank - d - 1)) if rank else mask.view(())
 
 
+def _check_filling(self: Tensor, value: Tensor | Number) -> None:
+    kind = value._spec.dtype.is_complex if isinstance(value, TensorImpl) else isinstance(value, complex)
+    if kind and not self._spec.dtype.is_complex:
+        raise RuntimeError("index_fill_(): Converting complex Scalar to non-complex type is not supported")
+    if isinstance(value, TensorImpl) and value._spec.ndim:
+        raise RuntimeError(
+            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value._spec.ndim} dimension(s)."
+        )
+
+
 @host_kernel("index_fill", "index_put", "masked_fill.Scalar")
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """`torch.index_fill`: a copy that lies in memory as the tensor does."""
+    _check_filling(self, value)
     order = outermost_first(self._spec)
     if order is None and self._spec.is_contiguous:
         return self.masked_fill(_entries(self, dim, index), value)
@@ -295,6 +309,8 @@ def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) ->
 
 def index_fill_(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
     """`Tensor.index_fill_`."""
+    check_leaf(self)
+    _check_filling(self, value)
     return self.masked_fill_(_entries(self, dim, index), value)
 
 

@@ -19,13 +19,11 @@ from ..generated.functions import (
     igammac,
     lgamma,
     log1p,
-    log_softmax,
     logit,
     logsumexp,
     polygamma,
     sigmoid,
     sinc,
-    softmax,
     special_chebyshev_polynomial_t,
     special_chebyshev_polynomial_u,
     special_chebyshev_polynomial_v,
@@ -42,6 +40,7 @@ from ..generated.functions import (
     special_zeta,
     xlogy,
 )
+from ..generated.functions.softmax import log_softmax, softmax
 from ..plans.host_kernel import host_kernel
 from .forms import inplace_form
 

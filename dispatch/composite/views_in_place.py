@@ -18,12 +18,17 @@ if TYPE_CHECKING:
 InPlace = Callable[..., Any]
 
 
+def check_leaf(tensor: Tensor) -> None:
+    """Refuse to write to a leaf, before anything else is wrong with the call."""
+    if tensor._spec.requires_grad and is_grad_enabled():
+        check_inplace(tensor)
+
+
 def becoming(name: str) -> InPlace:
     """The in-place form of the view method `name`."""
 
     def become(self: Tensor, *args: Any) -> Tensor:
-        if self._spec.requires_grad and is_grad_enabled():
-            check_inplace(self)
+        check_leaf(self)
         view = getattr(self, name)(*args)
         spec, history = view._spec, view._autograd
         if self._spec.requires_grad:

@@ -1,6 +1,7 @@
 """A graph runs as long as what the function read is what it was; otherwise the function is captured anew."""
 
 import dataclasses
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -146,6 +147,26 @@ def test_globals_of_functions_that_are_called() -> None:
     same(compiled(drawn(3)), drawn(3) * 2.0 + 1)
     set_global("factor", 4.0)
     same(compiled(drawn(3)), drawn(3) * 4.0 + 1)
+
+
+def test_the_collector_s_callbacks_are_not_the_program() -> None:
+    def reads_a_global(phase: str, info: dict[str, int]) -> None:
+        set_global("factor", factor + 1)
+
+    def f(x: tt.Tensor) -> tt.Tensor:
+        gc.collect()
+        return x * 2
+
+    gc.callbacks.append(reads_a_global)
+    try:
+        compiled = tt.compile(f, fullgraph=True)
+        for _ in range(3):
+            same(compiled(drawn(3)), drawn(3) * 2)
+            gc.collect()
+    finally:
+        gc.callbacks.remove(reads_a_global)
+    assert factor > 3 and graphs(compiled) == 1
+    assert not any("_Collector" in repr(each) for each in gc.callbacks)
 
 
 def test_closures() -> None:

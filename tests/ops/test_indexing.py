@@ -457,6 +457,18 @@ ERRORS = [
         RuntimeError,
         "only supports a 0-dimensional value tensor",
     ),
+    (lambda x: x.masked_fill(x > 0, 1 + 2j), RuntimeError, "value cannot be converted to type float without"),
+    (
+        lambda x: x.index_fill(0, index_of(0), 1 + 0j),
+        RuntimeError,
+        "index_fill_(): Converting complex Scalar",
+    ),
+    (
+        lambda x: x.index_fill(0, index_of(0), tt.ones(2)),
+        RuntimeError,
+        "index_fill_ only supports a 0-dimensional value tensor, but got tensor with 1 dimension(s).",
+    ),
+    (lambda x: x.bool().argmax(7), RuntimeError, "argmax(): does not support bool input"),
     (
         lambda x: x.masked_fill_(tt.ones(2, 3, 4, dtype=tt.bool), 1),
         RuntimeError,
@@ -489,6 +501,11 @@ ERRORS = [
 def test_refusals_are_pytorchs(call, kind, words):
     with pytest.raises(kind, match=re.escape(words)):
         call(tt.ones(3, 4))
+
+
+def test_a_mask_fills_with_a_complex_number_that_is_real():
+    for x in (tt.ones(3), tt.ones(3, dtype=tt.int16), tt.ones(70_000)):
+        assert (x.masked_fill(x > 0, 2 + 0j) == 2).all()
 
 
 MASK = np.arange(12).reshape(3, 4) % 3 == 0

@@ -35,7 +35,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import clone_before_write, partly_scaled, requires_grad
+from ...autograd.recording import clone_before_write, partly_scaled, requires_grad, writes_are_refused_first
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -158,6 +158,7 @@ class EluBackward1(Node):
         self.result = FREED
 
 
+@writes_are_refused_first
 def plan_elu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -303,6 +304,7 @@ def plan_hardtanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_hardtanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -483,6 +485,7 @@ def plan_hardswish(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_hardswish_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """hardswish_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -558,6 +561,7 @@ def plan_hardsigmoid(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_hardsigmoid_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """hardsigmoid_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -739,6 +743,7 @@ def plan_mish(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_mish_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """mish_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -867,6 +872,7 @@ def plan_threshold(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_threshold_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)

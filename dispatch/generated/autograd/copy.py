@@ -13,7 +13,7 @@ from ...autograd.formulas.copy import grad_to
 from ...autograd.formulas.sparse_coo import zeros_for_overwritten
 from ...autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ...autograd.node import AutogradMeta, Node, edge_of, next_sequence
-from ...autograd.recording import requires_grad, spec_of
+from ...autograd.recording import is_discrete, requires_grad, spec_of, writes_are_refused_first
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
@@ -36,6 +36,7 @@ class CopyBackward0(Node):
         return grad_self, grad_src
 
 
+@writes_are_refused_first
 def plan_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -115,6 +116,8 @@ class ToCopyBackward0(Node):
 def plan__to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[1]):
+        return inner
     needs_self_ = requires_grad(args[0])
     self_spec = spec_of(args[0])
 

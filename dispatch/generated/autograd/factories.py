@@ -12,7 +12,7 @@ from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...autograd.formulas.sparse_coo import zeros_for_overwritten
 from ...autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ...autograd.node import AutogradMeta, Node, edge_of, next_sequence
-from ...autograd.recording import requires_grad
+from ...autograd.recording import requires_grad, writes_are_refused_first
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 
@@ -26,6 +26,7 @@ class ZeroBackward0(Node):
         return (zeros_for_overwritten(grad),)
 
 
+@writes_are_refused_first
 def plan_zero_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """zero_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -85,6 +86,7 @@ def plan_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     return record
 
 
+@writes_are_refused_first
 def plan_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -155,6 +157,7 @@ def plan_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     return record
 
 
+@writes_are_refused_first
 def plan_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)

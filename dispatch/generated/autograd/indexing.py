@@ -41,7 +41,13 @@ from ...autograd.node import (
     unpack_list,
     unpack_result,
 )
-from ...autograd.recording import clone_before_write, gradient_refused, requires_grad, spec_of
+from ...autograd.recording import (
+    clone_before_write,
+    gradient_refused,
+    requires_grad,
+    spec_of,
+    writes_are_refused_first,
+)
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -201,6 +207,7 @@ def plan_index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     return record
 
 
+@writes_are_refused_first
 def plan_index_put_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -399,6 +406,7 @@ def plan_index_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
 
 
+@writes_are_refused_first
 def plan_index_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -602,6 +610,7 @@ def plan_index_reduce(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     )
 
 
+@writes_are_refused_first
 def plan_index_reduce_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -732,6 +741,7 @@ def plan_index_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     return saves_refused(record, (args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_index_copy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -903,6 +913,7 @@ def plan_scatter_src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     return saves_refused(record, (args[2] if requires_grad(args[3]) or requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_scatter__src(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -995,6 +1006,7 @@ def plan_scatter_value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     return saves_refused(record, (args[2] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_scatter__value(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1093,6 +1105,7 @@ def plan_scatter_add(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     return saves_refused(record, (args[2] if requires_grad(args[3]) else None,))
 
 
+@writes_are_refused_first
 def plan_scatter_add_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1259,6 +1272,7 @@ def plan_scatter_reduce_two(op: OperatorEntry, key_set: int, args: Sequence[Any]
     )
 
 
+@writes_are_refused_first
 def plan_scatter_reduce__two(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1367,6 +1381,7 @@ def plan_masked_fill_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]
     return saves_refused(record, (args[1] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_masked_fill__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1459,6 +1474,7 @@ def plan_masked_fill_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]
     return saves_refused(record, (args[1] if requires_grad(args[2]) or requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_masked_fill__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1761,6 +1777,7 @@ def plan_tril(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_tril_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1827,6 +1844,7 @@ def plan_triu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_triu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1859,6 +1877,7 @@ class EmbeddingRenormBackward0(Node):
         return (underivable("embedding_renorm"),)
 
 
+@writes_are_refused_first
 def plan_embedding_renorm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)

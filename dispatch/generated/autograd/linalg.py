@@ -23,7 +23,7 @@ from ...autograd.formulas.linalg import (
 from ...autograd.formulas.pointwise import conjugated
 from ...autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, unpack
-from ...autograd.recording import partly_scaled, requires_grad, spec_of
+from ...autograd.recording import partly_scaled, requires_grad, spec_of, writes_are_refused_first
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -555,6 +555,7 @@ def plan_addmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
 
 
+@writes_are_refused_first
 def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -790,6 +791,7 @@ def plan_addmv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
 
 
+@writes_are_refused_first
 def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1019,6 +1021,7 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
 
 
+@writes_are_refused_first
 def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1256,6 +1259,7 @@ def plan_addbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
 
 
+@writes_are_refused_first
 def plan_addbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)

@@ -21,7 +21,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import requires_grad
+from ...autograd.recording import is_discrete, requires_grad
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -56,6 +56,8 @@ class LinalgVectorNormBackward0(Node):
 def plan_linalg_vector_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[4]):
+        return inner
     needs_self_ = requires_grad(args[0])
     dim = args[2]
     keepdim = args[3]

@@ -53,7 +53,13 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import clone_before_write, partly_scaled, requires_grad, spec_of
+from ...autograd.recording import (
+    clone_before_write,
+    partly_scaled,
+    requires_grad,
+    spec_of,
+    writes_are_refused_first,
+)
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -158,6 +164,7 @@ def plan_add_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     return record
 
 
+@writes_are_refused_first
 def plan_add__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -265,6 +272,7 @@ def plan_relu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """relu_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -307,6 +315,7 @@ class EqBackward0(Node):
         return grad_self, grad_other
 
 
+@writes_are_refused_first
 def plan_eq__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -354,6 +363,7 @@ class NeBackward0(Node):
         return grad_self, grad_other
 
 
+@writes_are_refused_first
 def plan_ne__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -401,6 +411,7 @@ class LtBackward0(Node):
         return grad_self, grad_other
 
 
+@writes_are_refused_first
 def plan_lt__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -448,6 +459,7 @@ class LeBackward0(Node):
         return grad_self, grad_other
 
 
+@writes_are_refused_first
 def plan_le__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -495,6 +507,7 @@ class GtBackward0(Node):
         return grad_self, grad_other
 
 
+@writes_are_refused_first
 def plan_gt__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -542,6 +555,7 @@ class GeBackward0(Node):
         return grad_self, grad_other
 
 
+@writes_are_refused_first
 def plan_ge__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -717,6 +731,7 @@ def plan_sub_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     return record
 
 
+@writes_are_refused_first
 def plan_sub__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -926,6 +941,7 @@ def plan_mul_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     )
 
 
+@writes_are_refused_first
 def plan_mul__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1038,6 +1054,7 @@ def plan_div_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     )
 
 
+@writes_are_refused_first
 def plan_div__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1155,6 +1172,7 @@ def plan_div_Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     )
 
 
+@writes_are_refused_first
 def plan_div__Tensor_mode(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1268,6 +1286,7 @@ def plan_remainder_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     )
 
 
+@writes_are_refused_first
 def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1379,6 +1398,7 @@ def plan_fmod_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     )
 
 
+@writes_are_refused_first
 def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1468,6 +1488,7 @@ def plan_pow_Tensor_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any])
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_pow__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1584,6 +1605,7 @@ def plan_pow_Tensor_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
     )
 
 
+@writes_are_refused_first
 def plan_pow__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2074,6 +2096,7 @@ def plan_atan2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
 
 
+@writes_are_refused_first
 def plan_atan2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2148,6 +2171,7 @@ def plan_neg(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_neg_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """neg_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2219,6 +2243,7 @@ def plan_abs(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_abs_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """abs_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2282,6 +2307,7 @@ def plan_sign(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_sign_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sign_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2341,6 +2367,7 @@ def plan_floor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_floor_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """floor_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2400,6 +2427,7 @@ def plan_ceil(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_ceil_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """ceil_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2459,6 +2487,7 @@ def plan_round(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_round_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """round_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2518,6 +2547,7 @@ def plan_trunc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_trunc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """trunc_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2577,6 +2607,7 @@ def plan_round_decimals(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     return record
 
 
+@writes_are_refused_first
 def plan_round__decimals(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2653,6 +2684,7 @@ def plan_reciprocal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     return record
 
 
+@writes_are_refused_first
 def plan_reciprocal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """reciprocal_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2732,6 +2764,7 @@ def plan_exp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_exp_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """exp_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2811,6 +2844,7 @@ def plan_exp2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_exp2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """exp2_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2890,6 +2924,7 @@ def plan_expm1(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_expm1_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """expm1_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -2964,6 +2999,7 @@ def plan_log(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_log_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3039,6 +3075,7 @@ def plan_log1p(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_log1p_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log1p_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3114,6 +3151,7 @@ def plan_log2(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_log2_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log2_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3189,6 +3227,7 @@ def plan_log10(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_log10_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log10_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3269,6 +3308,7 @@ def plan_sqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_sqrt_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sqrt_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3348,6 +3388,7 @@ def plan_rsqrt(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_rsqrt_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """rsqrt_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3422,6 +3463,7 @@ def plan_sin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_sin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sin_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3497,6 +3539,7 @@ def plan_cos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_cos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """cos_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3577,6 +3620,7 @@ def plan_tan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_tan_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """tan_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3651,6 +3695,7 @@ def plan_sinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_sinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sinh_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3726,6 +3771,7 @@ def plan_cosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_cosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """cosh_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3806,6 +3852,7 @@ def plan_tanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_tanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """tanh_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3880,6 +3927,7 @@ def plan_asin(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_asin_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """asin_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -3955,6 +4003,7 @@ def plan_acos(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_acos_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """acos_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -4030,6 +4079,7 @@ def plan_atan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_atan_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """atan_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -4105,6 +4155,7 @@ def plan_asinh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_asinh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """asinh_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -4180,6 +4231,7 @@ def plan_acosh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_acosh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """acosh_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -4255,6 +4307,7 @@ def plan_atanh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_atanh_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """atanh_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -4335,6 +4388,7 @@ def plan_sigmoid(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_sigmoid_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sigmoid_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -4409,6 +4463,7 @@ def plan_erf(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_erf_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """erf_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -4484,6 +4539,7 @@ def plan_erfc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_erfc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """erfc_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -4547,6 +4603,7 @@ def plan__conj_physical(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
     return record
 
 
+@writes_are_refused_first
 def plan__conj_physical_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_conj_physical_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -4622,6 +4679,7 @@ def plan_gelu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_gelu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -4699,6 +4757,7 @@ def plan_silu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_silu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """silu_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -4885,6 +4944,7 @@ class LeakyReluBackward1(Node):
         self.result = FREED
 
 
+@writes_are_refused_first
 def plan_leaky_relu_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -5427,6 +5487,7 @@ def plan_clamp(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_clamp_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -5547,6 +5608,7 @@ def plan_clamp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     )
 
 
+@writes_are_refused_first
 def plan_clamp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -5647,6 +5709,7 @@ def plan_clamp_min(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_clamp_min_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -5748,6 +5811,7 @@ def plan_clamp_min_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     )
 
 
+@writes_are_refused_first
 def plan_clamp_min__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -5835,6 +5899,7 @@ def plan_clamp_max(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_clamp_max_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -5936,6 +6001,7 @@ def plan_clamp_max_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     )
 
 
+@writes_are_refused_first
 def plan_clamp_max__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -6086,6 +6152,7 @@ def plan_lerp_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     return record
 
 
+@writes_are_refused_first
 def plan_lerp__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -6202,6 +6269,7 @@ def plan_lerp_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     )
 
 
+@writes_are_refused_first
 def plan_lerp__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -6383,6 +6451,7 @@ def plan_addcmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
 
 
+@writes_are_refused_first
 def plan_addcmul_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -6605,6 +6674,7 @@ def plan_addcdiv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
 
 
+@writes_are_refused_first
 def plan_addcdiv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -6757,6 +6827,7 @@ def plan_sgn(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_sgn_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sgn_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -6823,6 +6894,7 @@ def plan_frac(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_frac_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """frac_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -6918,6 +6990,7 @@ def plan_copysign_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_copysign__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -7041,6 +7114,7 @@ def plan_hypot(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
 
 
+@writes_are_refused_first
 def plan_hypot_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -7155,6 +7229,7 @@ def plan_nextafter(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     )
 
 
+@writes_are_refused_first
 def plan_nextafter_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -7241,6 +7316,7 @@ def plan_nan_to_num(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_nan_to_num_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -7547,6 +7623,7 @@ def plan_xlogy_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     )
 
 
+@writes_are_refused_first
 def plan_xlogy__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -7636,6 +7713,7 @@ def plan_logit(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_logit_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -7792,6 +7870,7 @@ def plan_sinc(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_sinc_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sinc_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)

@@ -23,7 +23,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import gradient_refused, requires_grad, spec_of
+from ...autograd.recording import gradient_refused, requires_grad, spec_of, writes_are_refused_first
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -40,6 +40,7 @@ class UniformBackward0(Node):
         return (grad.new_zeros(grad.shape),)
 
 
+@writes_are_refused_first
 def plan_uniform_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -70,6 +71,7 @@ class NormalBackward0(Node):
         return (grad.new_zeros(grad.shape),)
 
 
+@writes_are_refused_first
 def plan_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -100,6 +102,7 @@ class LogNormalBackward0(Node):
         return (grad.new_zeros(grad.shape),)
 
 
+@writes_are_refused_first
 def plan_log_normal_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -130,6 +133,7 @@ class CauchyBackward0(Node):
         return (grad.new_zeros(grad.shape),)
 
 
+@writes_are_refused_first
 def plan_cauchy_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -160,6 +164,7 @@ class ExponentialBackward0(Node):
         return (grad.new_zeros(grad.shape),)
 
 
+@writes_are_refused_first
 def plan_exponential_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -190,6 +195,7 @@ class GeometricBackward0(Node):
         return (grad.new_zeros(grad.shape),)
 
 
+@writes_are_refused_first
 def plan_geometric_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -220,6 +226,7 @@ class RandomBackward0(Node):
         return (grad.new_zeros(grad.shape),)
 
 
+@writes_are_refused_first
 def plan_random__from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -250,6 +257,7 @@ class RandomBackward1(Node):
         return (grad.new_zeros(grad.shape),)
 
 
+@writes_are_refused_first
 def plan_random__to(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -280,6 +288,7 @@ class RandomBackward2(Node):
         return (grad.new_zeros(grad.shape),)
 
 
+@writes_are_refused_first
 def plan_random_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -319,6 +328,7 @@ class BernoulliBackward0(Node):
         return grad_self, grad_p
 
 
+@writes_are_refused_first
 def plan_bernoulli__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -355,6 +365,7 @@ class BernoulliBackward1(Node):
         return (grad.new_zeros(grad.shape),)
 
 
+@writes_are_refused_first
 def plan_bernoulli__float(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)

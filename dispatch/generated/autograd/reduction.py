@@ -37,7 +37,13 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import clone_before_write, requires_grad, spec_of
+from ...autograd.recording import (
+    clone_before_write,
+    is_discrete,
+    requires_grad,
+    spec_of,
+    writes_are_refused_first,
+)
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -59,6 +65,8 @@ class SumBackward0(Node):
 def plan_sum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sum(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[1]):
+        return inner
     needs_self_ = requires_grad(args[0])
     self_spec = spec_of(args[0])
 
@@ -105,6 +113,8 @@ class SumBackward1(Node):
 def plan_sum_dim_IntList(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[3]):
+        return inner
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
@@ -151,6 +161,8 @@ class MeanBackward0(Node):
 def plan_mean(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """mean(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[1]):
+        return inner
     needs_self_ = requires_grad(args[0])
     self_spec = spec_of(args[0])
 
@@ -197,6 +209,8 @@ class MeanBackward1(Node):
 def plan_mean_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[3]):
+        return inner
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
@@ -248,6 +262,8 @@ class ProdBackward0(Node):
 def plan_prod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """prod(Tensor self, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[1]):
+        return inner
     needs_self_ = requires_grad(args[0])
     self_is_tensor = isinstance(args[0], TensorImpl)
 
@@ -302,6 +318,8 @@ class ProdBackward1(Node):
 def plan_prod_dim_int(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[3]):
+        return inner
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     keepdim = args[2]
@@ -1463,6 +1481,8 @@ class CumsumBackward0(Node):
 def plan_cumsum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[2]):
+        return inner
     needs_self_ = requires_grad(args[0])
     dim = args[1]
 
@@ -1491,6 +1511,7 @@ def plan_cumsum(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_cumsum_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -1538,6 +1559,8 @@ class CumprodBackward0(Node):
 def plan_cumprod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[2]):
+        return inner
     needs_self_ = requires_grad(args[0])
     dim = args[1]
     self_is_tensor = isinstance(args[0], TensorImpl)
@@ -1581,6 +1604,7 @@ def plan_cumprod(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_cumprod_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)

@@ -11,7 +11,7 @@ from typing import Any
 from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...autograd.formulas.sparse_coo import compressed_values_at, to_sparse_backward
 from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, saved_version, unpack_result
-from ...autograd.recording import requires_grad, spec_of
+from ...autograd.recording import is_discrete, requires_grad, spec_of
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from ...tensor import Tensor, blank_tensor
@@ -36,6 +36,8 @@ class SparseCompressedTensorUnsafeBackward0(Node):
 def plan__sparse_compressed_tensor_unsafe(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_sparse_compressed_tensor_unsafe(Tensor compressed_indices, Tensor plain_indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[4]):
+        return inner
     if not (requires_grad(args[2])):
         return inner
     needs_values = requires_grad(args[2])

@@ -26,7 +26,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import requires_grad, spec_of
+from ...autograd.recording import is_discrete, requires_grad, spec_of
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -55,6 +55,8 @@ def plan__sparse_coo_tensor_with_dims_and_tensors(
 ) -> Plan:
     """_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, SymInt[] size, Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[5]):
+        return inner
     if not (requires_grad(args[4])):
         return inner
     needs_values = requires_grad(args[4])
@@ -204,6 +206,8 @@ class ToDenseBackward0(Node):
 def plan__to_dense(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """_to_dense(Tensor self, ScalarType? dtype=None, bool? masked_grad=None) -> Tensor"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    if is_discrete(args[1]):
+        return inner
     needs_self_ = requires_grad(args[0])
     masked_grad = args[2]
     self_is_tensor = isinstance(args[0], TensorImpl)

@@ -29,7 +29,7 @@ from ...autograd.node import (
     unpack,
     unpack_result,
 )
-from ...autograd.recording import clone_before_write, requires_grad
+from ...autograd.recording import clone_before_write, requires_grad, writes_are_refused_first
 from ...core.inference import saves_refused
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
@@ -87,6 +87,7 @@ def plan_lgamma(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_lgamma_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """lgamma_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -162,6 +163,7 @@ def plan_digamma(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_digamma_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """digamma_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -316,6 +318,7 @@ def plan_igamma(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
 
 
+@writes_are_refused_first
 def plan_igamma_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -427,6 +430,7 @@ def plan_igammac(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
 
 
+@writes_are_refused_first
 def plan_igammac_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -593,6 +597,7 @@ def plan_erfinv(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_erfinv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """erfinv_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -975,6 +980,7 @@ def plan_i0(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
 
 
+@writes_are_refused_first
 def plan_i0_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """i0_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)

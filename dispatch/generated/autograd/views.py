@@ -22,7 +22,7 @@ from ...autograd.formulas.views import (
 )
 from ...autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ...autograd.node import AutogradMeta, Node, edge_of, next_sequence
-from ...autograd.recording import requires_grad, spec_of
+from ...autograd.recording import requires_grad, spec_of, writes_are_refused_first
 from ...core.kernel_function import Plan
 from ...core.operator_entry import BELOW_AUTOGRAD, OperatorEntry
 from ..functions import _basic_index_backward, diagonal_backward, view_as_complex, view_as_real
@@ -350,6 +350,7 @@ def plan_t(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_t_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """t_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -586,6 +587,7 @@ def plan_squeeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return record
 
 
+@writes_are_refused_first
 def plan_squeeze_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze_(Tensor(a!) self) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -653,6 +655,7 @@ def plan_squeeze_dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     return record
 
 
+@writes_are_refused_first
 def plan_squeeze__dim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -720,6 +723,7 @@ def plan_squeeze_dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     return record
 
 
+@writes_are_refused_first
 def plan_squeeze__dims(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
@@ -791,6 +795,7 @@ def plan_unsqueeze(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     return record
 
 
+@writes_are_refused_first
 def plan_unsqueeze_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)"""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.memory_format import contiguous_strides, dense_strides_like, preserve_format, strides_for
-from ....runtime.scalar_type import bool_, dtype_of_number, int32, int64, uint8
+from ....runtime.scalar_type import bool_, int32, int64, uint8
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
@@ -315,17 +315,10 @@ def masked_fill(meta: MetaBase, self: TensorSpec, mask: TensorSpec, value: Promo
         raise RuntimeError(
             f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype.name}"
         )
-    if isinstance(value, TensorSpec):
-        if value.ndim:
-            raise RuntimeError(
-                "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
-                f"{value.ndim} dimension(s)."
-            )
-        number = value.dtype
-    else:
-        number = dtype_of_number(value if isinstance(value, type) else value.__class__)
-    if number.is_complex and not self.dtype.is_complex:
-        raise RuntimeError(f"value cannot be converted to type {self.dtype.name} without overflow")
+    if isinstance(value, TensorSpec) and value.ndim:
+        raise RuntimeError(
+            f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
+        )
     check_same_device("masked_fill_", self, mask)
     sizes = infer_size(self.sizes, mask.sizes)
     meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=self.dtype, device=self.device)

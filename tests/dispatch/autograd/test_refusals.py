@@ -46,6 +46,42 @@ def test_a_hook_returns_a_gradient_of_the_same_kind(hook: Any, error: type[Excep
         x.sum().backward()
 
 
+WRONG_WRITES: dict[str, Callable[[Any], Any]] = {
+    "shape": lambda x: x.add_(tt.ones(5)),
+    "copy": lambda x: x.copy_(tt.ones(5)),
+    "mask": lambda x: x.masked_fill_(tt.ones(3, 2), 1.0),
+    "dim": lambda x: x.cumsum_(9),
+    "dim of an index": lambda x: x.index_add_(7, tt.tensor([0]), tt.ones(1, 2)),
+    "dim of a composite": lambda x: x.index_fill_(7, tt.tensor([0]), 1.0),
+    "dtype": lambda x: x.bitwise_and_(1),
+    "arguments": lambda x: x.clamp_(),
+    "range": lambda x: x.uniform_(3, 1),
+    "product": lambda x: x.addmm_(tt.ones(4, 4), tt.ones(3, 3)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_WRITES)
+def test_a_leaf_is_refused_before_what_else_is_wrong(name: str) -> None:
+    leaf = tt.ones(3, 2, requires_grad=True)
+    for words, target in (("a leaf", leaf), ("a view of a leaf", leaf[:])):
+        with pytest.raises(RuntimeError, match=f"^{words} Variable that requires grad is being used"):
+            WRONG_WRITES[name](target)
+    with (
+        tt.no_grad(),
+        pytest.raises(Exception, match=r"(?i)size|broadcast|mask|range|implemented|max|from|mul"),
+    ):
+        WRONG_WRITES[name](leaf)
+    assert leaf._version == 0
+
+
+def test_an_output_is_refused_gradients_before_what_else_is_wrong() -> None:
+    x = tt.ones(3, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"functions with out=\.\.\. arguments don't support automatic"):
+        tt.add(x, tt.ones(5), out=tt.empty(3))
+    with tt.no_grad(), pytest.raises(RuntimeError, match="must match"):
+        tt.add(x, tt.ones(5), out=tt.empty(3))
+
+
 def test_grad_is_another_tensor_or_none() -> None:
     x = tt.ones(3, requires_grad=True)
     with pytest.raises(TypeError, match="expected to be a Tensor or None"):
