@@ -8,13 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from .values import array_of_tensor, contiguous, new_tensor, numpy_dtype, put, tensor_places
+from .values import argument_places, array_of_tensor, contiguous, new_tensor, numpy_dtype, put, tensor_places
 
 DTYPES = (
     *("float32", "float64", "float16", "bfloat16", "complex64", "complex128"),
     *("bool", "uint8", "int8", "int16", "int32", "int64"),
 )
 LARGEST = 4096
+ENLARGED = 1 << 18
+"""Elements of a tensor past the thresholds from which kernels go by blocks, on threads, or by loops of LLVM's."""
 
 Case = dict[str, Any]
 Place = tuple[tuple[Any, ...], dict[str, Any]]
@@ -86,8 +88,29 @@ def every_size(rng: random.Random, case: Case) -> bool:
     return True
 
 
-def _resize(case: Case, place: Place, sizes: list[int]) -> bool:
-    if np.prod(sizes, dtype=float) > LARGEST:
+def enlarged(rng: random.Random, case: Case) -> bool:
+    """The same size many times as large wherever it stands, in lists of sizes among the arguments, too."""
+    found = [place for place in tensor_places(case) if place[1]["tensor"][1]]
+    if not found:
+        return False
+    old = rng.choice(rng.choice(found)[1]["tensor"][1])
+    new = max(old, 1) * rng.choice((17, 70, 300, 1100, 4500))
+
+    def grown(sizes: list[int]) -> list[int]:
+        return [new if n == old else n for n in sizes]
+
+    if any(np.prod(grown(place[1]["tensor"][1]), dtype=float) > ENLARGED for place in found):
+        return False
+    for path, value in argument_places(case):
+        if isinstance(value, list) and value and all(type(n) is int for n in value):
+            put(case, path, grown(value))
+    for place in found:
+        _resize(case, place, grown(place[1]["tensor"][1]), ENLARGED)
+    return True
+
+
+def _resize(case: Case, place: Place, sizes: list[int], largest: int = LARGEST) -> bool:
+    if np.prod(sizes, dtype=float) > largest:
         return False
     values = array_of_tensor(case, place[1])
     _replace(case, place, _dtype(case, place[1]), np.resize(values, sizes) if values.size else np.ones(sizes))
@@ -225,6 +248,7 @@ OF_TENSORS = {
     every_dtype: 4,
     size: 4,
     every_size: 3,
+    enlarged: 1,
     dimensions: 4,
     strides: 4,
     values: 6,
