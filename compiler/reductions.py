@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ..dispatch.core.op_overload import OpOverload
@@ -173,15 +173,11 @@ def row_call(node: Node) -> RowCall | None:
     source = tensors[0].val
     if not isinstance(source, TensorSpec) or source.device.type not in ("cpu", "cuda"):
         return None
-    space = _space_of(source, dict(zip(names, values, strict=True)))
+    space = space_of(source, dict(zip(names, values, strict=True)))
     if space is None or not is_served(space, source):
         return None
     results = node.val if isinstance(node.val, tuple | list) else (node.val,)
-    if any(not spec.is_contiguous or not space.holds(spec.sizes) for spec in results):
-        return None
-    if any(v.val.sizes not in (space.sizes, space.line) or not v.val.is_contiguous for v in tensors):
-        return None
-    if any(v.val.device is not source.device or v.val.dtype not in DTYPES for v in tensors):
+    if not are_of_rows(space, [v.val for v in tensors], results):
         return None
     if not isinstance(node.val, TensorSpec) and not takes_each_once(node):
         return None
@@ -195,7 +191,7 @@ def row_call(node: Node) -> RowCall | None:
     return RowCall(PointwiseCall(node, values, tuple(runtime), planner), space)
 
 
-def _space_of(source: TensorSpec, arguments: dict[str, Any]) -> RowSpace | None:
+def space_of(source: TensorSpec, arguments: Mapping[str, Any]) -> RowSpace | None:
     """The rows of an operator with these arguments; None where it does not reduce the last dimensions."""
     if "normalized_shape" in arguments:
         count = len(arguments["normalized_shape"])
@@ -212,6 +208,15 @@ def _space_of(source: TensorSpec, arguments: dict[str, Any]) -> RowSpace | None:
         return None
     split = source.ndim - count
     return RowSpace(tuple(source.sizes[:split]), tuple(source.sizes[split:]), source.device)
+
+
+def are_of_rows(space: RowSpace, operands: Sequence[TensorSpec], results: Sequence[TensorSpec]) -> bool:
+    """Whether a step reads and makes whole rows, what they have in common, and numbers for each, without gaps."""
+    return (
+        all(spec.is_contiguous and space.holds(spec.sizes) for spec in results)
+        and all(spec.is_contiguous and spec.sizes in (space.sizes, space.line) for spec in operands)
+        and all(spec.device is space.device and spec.dtype in DTYPES for spec in operands)
+    )
 
 
 def is_served(space: RowSpace, source: TensorSpec) -> bool:

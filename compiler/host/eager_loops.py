@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from ...dispatch.structured.compiled_loops import Makers
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
+from ..reductions import RowSpace, View, are_of_rows, is_served, space_of
 from .draw_loops import draw_loop
 from .element_program import REGISTERS, CannotLower, ElementProgram, Value
 from .function_check import has_bits_of_eager
@@ -21,7 +22,9 @@ from .loops import Geometry, part_limit_of, parts_of
 from .lowering import ROWS
 from .object_code import loop_function, target
 from .operator_step import Step
-from .row_program import RowProgram
+from .reduction_rows import REDUCTIONS, ReductionRow, RowStep
+from .row_loops import RowKernel
+from .row_program import RowProgram, program_of_rows
 from .row_source import WORKSPACE_ITEM, write_rows
 from .run_sums import adds_as_numpy, sums_text
 from .stages import Loop, made_of
@@ -49,8 +52,11 @@ def loop_of_call(
     if found is None:
         return None
     program = ElementProgram(found.converts_half, found.truncates, has_bits_of_eager)
+    name = stub.removesuffix("_stub")
     try:
-        value = _lowered(program, stub.removesuffix("_stub"), call, numbers, written)
+        if name in REDUCTIONS:
+            return _over_rows(REDUCTIONS[name], program, call, numbers)
+        value = _lowered(program, name, call, numbers, written)
         made = made_of([value])
         if any(each.by_numpy for each in made):
             return None if written else _tiled(value, call)
@@ -74,7 +80,7 @@ def _lowered(
     for i, argument in enumerate(call.runtime):
         spec = call.args[argument]
         if isinstance(spec, TensorSpec):
-            node = Node(cast(Any, None), argument, "placeholder", argument, spec)
+            node = _placeholder(argument, spec)
             kind, place = ("accumulator", 0) if argument in written else ("input", i)
             values[node] = program.value(kind, spec.dtype.name, detail=place)
             operands.append(node)
@@ -85,6 +91,51 @@ def _lowered(
     if name not in ROWS or (call.iterator is None and "common_dtype" not in call.extra):
         raise CannotLower(name)
     return program.convert(ROWS[name](Step(program, call, operands, values)), out)
+
+
+class _Rows(NamedTuple):
+    """A call as rows see it (`reduction_rows.RowStep`)."""
+
+    space: RowSpace
+    operands: list[Any]
+
+
+def _over_rows(
+    row: ReductionRow, program: ElementProgram, call: StructuredCall, numbers: dict[str, Any]
+) -> Callable[..., None] | None:
+    """A loop over rows, from a call's arguments to all of its outputs."""
+    specs = {name: call.args[name] for name in call.runtime if isinstance(call.args[name], TensorSpec)}
+    source = next(iter(specs.values()))
+    space = space_of(source, call.args)
+    if space is None or not is_served(space, source):
+        return None
+    if not are_of_rows(space, list(specs.values()), call.outputs):
+        return None
+    nodes = {name: _placeholder(name, spec) for name, spec in specs.items()}
+    views = {
+        name: View(node, len(space.sizes) if node.val.sizes == space.sizes else None)
+        for name, node in nodes.items()
+    }
+    values = {
+        node: program.value("input", node.val.dtype.name, detail=i) for i, node in enumerate(nodes.values())
+    }
+    operands = [nodes[name] if name in nodes else numbers[name] for name in call.runtime]
+    made = row(RowStep(program, call, _Rows(space, operands), values))
+    results = [
+        program.convert(value, spec.dtype.name) for value, spec in zip(made, call.outputs, strict=True)
+    ]
+    inputs = {views[name]: values[node] for name, node in nodes.items()}
+    kernel = RowKernel(
+        space, call.outputs, list(inputs), program_of_rows(space, inputs, results, call.outputs)
+    )
+    parts, is_shared = kernel.parts()
+    places = [call.runtime.index(name) for name in nodes]
+    function = loop_function(kernel.loop.text)
+    return _over_parts(function, parts, places, is_shared, kernel.workspace, len(call.outputs))
+
+
+def _placeholder(name: str, spec: TensorSpec) -> Node:
+    return Node(cast(Any, None), name, "placeholder", name, spec)
 
 
 def _plain(loop: Loop, call: StructuredCall) -> Callable[..., None]:
@@ -136,14 +187,26 @@ def _over_parts(
     places: Sequence[int],
     is_shared: bool,
     workspace: int | None = None,
+    outputs: int = 1,
 ) -> Callable[..., None]:
-    """A function of arrays that calls a loop for each part, with a workspace of so many bytes if there is one."""
+    """A function of arrays that calls a loop for each part, with a workspace of so many bytes if there is one.
+
+    Args:
+        function: the loop, called with a part, the outputs, and the inputs at `places`.
+        parts: the index space.
+        places: of the inputs, those that the loop reads.
+        is_shared: whether threads share the parts.
+        workspace: its bytes.
+        outputs: how many of the function's arguments are outputs, which come first.
+    """
     if len(parts) == 1 and workspace is None:
         (whole,) = parts
         return lambda array, *inputs: function(whole, array, *[inputs[i] for i in places])
 
-    def run(array: Any, *inputs: Any) -> None:
-        arrays = (array, *[inputs[i] for i in places])
+    read = [outputs + i for i in places]
+
+    def run(*given: Any) -> None:
+        arrays = (*given[:outputs], *[given[i] for i in read])
 
         def part(first: int, last: int) -> None:
             room = () if workspace is None else (np.empty(workspace, np.uint8),)

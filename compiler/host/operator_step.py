@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...cpu_fallback.elementwise.elementwise import RoundedConstants, compute_dtype_of, constants_for
+from ...cpu_fallback.elementwise.common_dtype import compute_dtype_of
+from ...cpu_fallback.elementwise.constants import RoundedConstants, constants_for
 from ...cpu_fallback.widen import NARROW, compute_dtype
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import StructuredCall

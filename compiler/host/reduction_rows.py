@@ -7,7 +7,7 @@ that has no function in `reduction_source`, there is none.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,13 +20,25 @@ from ...cpu_fallback.reduction.sums import BLOCK, SMALL_MATRIX
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.tensor_spec import TensorSpec
-from ..reductions import RowCall
+from ..reductions import RowSpace
 from .element_program import CannotLower, ElementProgram, Value
 from .elementary_functions import instructions_of
 from .reduction_source import LONGEST_LINE
 
 F32, F64 = "float32", "float64"
 NARROW = ("float16", "bfloat16")
+
+
+class RowsRead(Protocol):
+    """What a `RowStep` asks of a step: its rows, and what its kernel is called with after its outputs."""
+
+    @property
+    def space(self) -> RowSpace:
+        """The rows."""
+
+    @property
+    def operands(self) -> list[Any]:
+        """Nodes and numbers."""
 
 
 class RowStep:
@@ -40,7 +52,7 @@ class RowStep:
     """
 
     def __init__(
-        self, program: ElementProgram, call: StructuredCall, step: RowCall, values: dict[Node, Value]
+        self, program: ElementProgram, call: StructuredCall, step: RowsRead, values: dict[Node, Value]
     ) -> None:
         self.program, self.call = program, call
         self.n, self.rows = step.space.n, step.space.rows

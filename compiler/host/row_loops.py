@@ -5,17 +5,21 @@ Rows are shared among the threads of the pool in parts, which follow from the ge
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...cpu_fallback.blocks import block_indices
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import coalesced
+from ..reductions import RowSpace, View
 from ..schedule import RowsKernel
 from . import loops
 from .element_program import CannotLower, ElementProgram
 from .function_check import dot_width, has_bits_of_eager
-from .loops import Geometry, Kernel, over_parts
+from .loops import Geometry, Kernel, Numbers, over_parts
 from .object_code import loop_function, target
 from .reduction_source import BLAS
-from .row_program import LoweredRows, strides_of
+from .row_program import LoweredRows, RowProgram, strides_of
 from .row_source import WORKSPACE_ITEM, RowLoop, write_rows
 
 
@@ -23,24 +27,28 @@ class RowKernel:
     """A kernel over rows as a loop.
 
     Attributes:
-        lowered: what it computes.
-        geometry: its index space with a row as the innermost dimension, and the strides of its arrays, outputs first.
+        space: the rows.
+        program: what is computed.
+        views: what each input of the program is.
+        geometry: the index space with a row as the innermost dimension, and the strides of the arrays, outputs first.
         loop: its text.
     """
 
-    def __init__(self, kernel: RowsKernel, lowered: LoweredRows) -> None:
-        self.kernel, self.lowered = kernel, lowered
-        space = kernel.space
+    def __init__(
+        self, space: RowSpace, outputs: Sequence[TensorSpec], views: Sequence[View], program: RowProgram
+    ) -> None:
+        self.space, self.program, self.views = space, program, views
+        self._specs = [*outputs, *(view.node.val for view in views)]
         split = len(space.lead)
         over: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
-        for node in kernel.outputs:
+        for spec in outputs:
             whole = contiguous_strides(space.sizes)
-            if tuple(node.val.sizes) == space.sizes:
+            if tuple(spec.sizes) == space.sizes:
                 over.append((whole[:split], whole[split:]))
             else:
                 over.append((contiguous_strides(space.lead), (0,) * len(space.line)))
-        over += [strides_of(view, space) for view in lowered.views]
-        itemsizes = [node.val.itemsize for node in (*kernel.outputs, *(v.node for v in lowered.views))]
+        over += [strides_of(view, space) for view in views]
+        itemsizes = [spec.itemsize for spec in self._specs]
         lead = coalesced(space.lead, [a for a, _ in over], keep_order=True)
         line = coalesced(space.line, [b for _, b in over], keep_order=True)
         if len(line.sizes) != 1:
@@ -50,10 +58,22 @@ class RowKernel:
             for a, b, size in zip(lead.strides, line.strides, itemsizes, strict=True)
         ]
         self.geometry = Geometry((*lead.sizes[::-1], *line.sizes), strides, itemsizes)
-        width = dot_width() if set(BLAS) & set(lowered.program.reductions) else 0
-        self.loop: RowLoop = write_rows(
-            lowered.program, self.geometry.steps, len(self.geometry.sizes), width or 16
-        )
+        width = dot_width() if set(BLAS) & set(program.reductions) else 0
+        self.loop: RowLoop = write_rows(program, self.geometry.steps, len(self.geometry.sizes), width or 16)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes that a thread works in."""
+        return self.loop.workspace * self.space.n * WORKSPACE_ITEM
+
+    def parts(self) -> tuple[list[Numbers], bool]:
+        """The rows in parts, and whether threads share them."""
+        space, n, lead = self.space, self.space.n, self.geometry.sizes[:-1]
+        work = max(sum(spec.nbytes for spec in self._specs), 2 * space.rows * n * self.program.instructions)
+        is_shared = work >= loops.SHARED_FROM
+        limit = max(loops.PART // n, -(-space.rows // loops.PARTS), 1) if is_shared else space.rows
+        indices = block_indices(lead, None, limit)
+        return [self.geometry.numbers((*index, slice(0, n))) for index in indices], is_shared
 
 
 def row_kernel(kernel: RowsKernel) -> RowKernel | None:
@@ -63,22 +83,15 @@ def row_kernel(kernel: RowsKernel) -> RowKernel | None:
         return None
     try:
         program = ElementProgram(found.converts_half, found.truncates, has_bits_of_eager)
-        return RowKernel(kernel, LoweredRows(kernel, program))
+        lowered = LoweredRows(kernel, program)
+        return RowKernel(kernel.space, [node.val for node in kernel.outputs], lowered.views, lowered.program)
     except CannotLower:
         return None
 
 
-def host_row_loop(made: RowKernel) -> Kernel:
+def host_row_loop(kernel: RowsKernel, made: RowKernel) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs."""
-    kernel, geometry, loop = made.kernel, made.geometry, made.loop
-    space, views = kernel.space, made.lowered.views
-    lead, n = geometry.sizes[:-1], space.n
-    specs = [node.val for node in (*kernel.outputs, *(view.node for view in views))]
-    work = max(sum(spec.nbytes for spec in specs), 2 * space.rows * n * made.lowered.program.instructions)
-    is_shared = work >= loops.SHARED_FROM
-    limit = max(loops.PART // n, -(-space.rows // loops.PARTS), 1) if is_shared else space.rows
-    parts = [geometry.numbers((*index, slice(0, n))) for index in block_indices(lead, None, limit)]
-    places = [kernel.inputs.index(view.node) for view in views]
+    parts, is_shared = made.parts()
+    places = [kernel.inputs.index(view.node) for view in made.views]
     outs = range(len(kernel.outputs))
-    workspace = loop.workspace * n * WORKSPACE_ITEM
-    return over_parts(kernel, loop_function(loop.text), parts, outs, places, is_shared, workspace)
+    return over_parts(kernel, loop_function(made.loop.text), parts, outs, places, is_shared, made.workspace)

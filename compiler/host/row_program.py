@@ -7,11 +7,13 @@ NumPy's own loop (`ufunc_loops`). A pointwise kernel is a row program whose rows
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...runtime.fork_lock import cached_property
+from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
 from ..draws import DropoutCall
 from ..reductions import RowCall, RowSpace, View, results_of, views_of
@@ -101,6 +103,15 @@ def strides_of(view: View, space: RowSpace) -> tuple[tuple[int, ...], tuple[int,
     return found[:split], found[split:]
 
 
+def program_of_rows(
+    space: RowSpace, inputs: Mapping[View, Value], results: Sequence[Value], outputs: Sequence[TensorSpec]
+) -> RowProgram:
+    """The program that makes results, which are stored in outputs of these specs, of inputs that are seen so."""
+    are_rows = [any(strides_of(view, space)[1]) for view in inputs]
+    are_whole = [tuple(spec.sizes) == space.sizes for spec in outputs]
+    return RowProgram(tuple(inputs.values()), tuple(results), (*are_rows, *are_whole))
+
+
 def stub_of(call: RowCall) -> str:
     """The name under which an operator's kernel is registered."""
     kernel = call.call.kernel
@@ -139,10 +150,5 @@ class LoweredRows:
             for place, node in results_of(call).items():
                 known[node] = program.convert(made[place], node.val.dtype.name)
         self.views = list(inputs)
-        sizes = [tuple(node.val.sizes) for node in kernel.outputs]
-        are_rows = [any(strides_of(view, space)[1]) for view in self.views]
-        self.program = RowProgram(
-            tuple(inputs.values()),
-            tuple(known[node] for node in kernel.outputs),
-            (*are_rows, *(size == space.sizes for size in sizes)),
-        )
+        outputs = [node.val for node in kernel.outputs]
+        self.program = program_of_rows(space, inputs, [known[node] for node in kernel.outputs], outputs)

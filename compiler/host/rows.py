@@ -38,7 +38,7 @@ def host_rows_kernel(kernel: RowsKernel) -> Kernel:
 
         made = row_kernel(kernel)
         if made is not None:
-            return host_row_loop(made)
+            return host_row_loop(kernel, made)
     if math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO:
         return quietly(_whole(kernel))
     return quietly(_in_blocks(kernel))
@@ -51,7 +51,7 @@ def execution_of_rows(kernel: RowsKernel) -> str:
 
         made = row_kernel(kernel)
         if made is not None:
-            return str(made.lowered.program)
+            return str(made.program)
     return f"{len(kernel.computed)} passes of NumPy over blocks of rows"
 
 

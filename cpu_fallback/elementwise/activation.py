@@ -17,7 +17,8 @@ from ...dispatch.structured.stub import (
 from ..plain_numpy import np
 from ..widen import compute_np
 from .chains import SMALL, Chain, Maker, chained, general, is_plain
-from .elementwise import compute_dtype_of, planned
+from .common_dtype import compute_dtype_of
+from .elementwise import planned
 from .pointwise import FLOAT, INEXACT, REAL, check_kind
 from .pointwise_math import log1p, silu
 from .selection import selected

@@ -13,7 +13,7 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
-from .elementwise import constants_for
+from .constants import constants_for
 
 Array = np.ndarray[Any, Any]
 Chain = Callable[..., None]

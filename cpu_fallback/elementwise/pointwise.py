@@ -26,12 +26,11 @@ from ..special.float32_functions import FUNCTIONS, for_many
 from ..widen import NARROW, comparable_np, compute_np
 from . import number_representation as representation
 from . import pointwise_math as m
-from .elementwise import SLOW, compute_dtype_of, constant_cache, planned
+from .common_dtype import compute_dtype_of
+from .elementwise import SLOW, planned
 from .gelu import CHAINED_FROM, chained
 from .selection import SMALL, selected
 from .vector_passes import LONG, PASSES, Passes
-
-__all__ = ["constant_cache", "pointwise"]
 
 OVERWRITTEN = 1 << 12
 """Elements up to which NumPy overwrites those under a mask sooner than it multiplies all of them by the mask."""

@@ -16,7 +16,7 @@ from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.memory_format import contiguous_strides
-from ..elementwise.pointwise import constant_cache
+from ..elementwise.constants import Constants
 from ..plain_numpy import concatenate, copyto, np
 from ..widen import FLOAT32, NARROW
 from . import sparse_rows
@@ -280,7 +280,7 @@ def index_add(call: StructuredCall) -> PlannedKernel:
     narrow = spec.dtype in NARROW
     scaled = "alpha" in call.runtime
     integral = spec.dtype.is_integral
-    constant = constant_cache(FLOAT32 if narrow else spec.np_dtype)
+    constant = Constants(FLOAT32 if narrow else spec.np_dtype, float)
     sizes, checked, places = _rows_of(call, sparse_rows.FROM)
     size = sizes[axis]
     inner = math.prod(sizes[axis + 1 :])
@@ -296,7 +296,7 @@ def index_add(call: StructuredCall) -> PlannedKernel:
         if scaled:
             if integral:
                 check_integer(alpha, spec.dtype)
-            source = multiply(source.astype(FLOAT32) if narrow else source, constant(alpha))
+            source = multiply(source.astype(FLOAT32) if narrow else source, constant[alpha])
         if places is not None and not narrow and out.flags.c_contiguous:
             add_at(out.reshape(-1), places(rows), source.reshape(-1))
             return

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dispatch.scalars import fitting_number, readable
+from ...dispatch.scalars import readable
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ..blocks import Blocks
-from ..elementwise.pointwise import constant_cache
+from ..elementwise.constants import RangedConstants
 from ..elementwise.selection import selected
 from ..plain_numpy import np
 from ..widen import FLOAT32
@@ -19,22 +19,14 @@ BLOCK_OF_CHOICES = 1 << 13
 
 def masked_fill(call: StructuredCall) -> PlannedKernel:
     """A number where the mask holds."""
-    constant = constant_cache(call.outputs[0].np_dtype)
     dtype = call.outputs[0].dtype
-    fitting = fitting_number(dtype)
+    number = constant_of = RangedConstants(call.outputs[0].np_dtype, float, dtype).__getitem__
     from_tensor = "value" in call.runtime and not isinstance(call.args["value"], type)
     same = call.args["self"].sizes == call.outputs[0].sizes == call.args["mask"].sizes
-
-    def constant_of(value: Any) -> Any:
-        return constant(fitting(value))
-
-    def number_of(value: Any) -> Any:
-        return constant_of(readable(value).item())
-
-    number = constant_of
     if from_tensor:
         # As a number, which is refused where it does not fit; one of the same dtype does.
-        number = quietly(number_of) if call.args["value"].dtype is not dtype else lambda value: value
+        is_of_dtype = call.args["value"].dtype is dtype
+        number = quietly(lambda value: value if is_of_dtype else constant_of(readable(value).item()))
 
     fixed = None if "value" in call.runtime else call.args["value"]
 

@@ -9,12 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.iterator.broadcast import infer_size
-from ...dispatch.scalars import fitting_number
 from ...dispatch.structured.stub import HostKernel, by_arguments, register_stub
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import bool_, int64
 from ...runtime.tensor_spec import TensorSpec
-from ..elementwise.pointwise import constant_cache
+from ..elementwise.constants import RangedConstants
 from ..plain_numpy import copyto, np
 from ..widen import FULL_FLOATS
 from .index_bounds import UNSIGNED, check_bounds, greatest
@@ -82,13 +81,13 @@ def index_fill(self: TensorSpec, dim: int, index: TensorSpec, value: Any) -> Hos
     if isinstance(value, TensorSpec) or (value is complex and not self.dtype.is_complex):
         return None
     size = self.sizes[d]
-    constant, fitting = constant_cache(self.np_dtype), fitting_number(self.dtype)
+    constant = RangedConstants(self.np_dtype, float, self.dtype)
     before = (slice(None),) * d
 
     def fresh(data: Any, index: Any, value: Any) -> Any:
         out = data.copy()
         if index.size:
-            out[(*before, _from_start(index.reshape(-1), size, 0))] = constant(fitting(value))
+            out[(*before, _from_start(index.reshape(-1), size, 0))] = constant[value]
         return out
 
     return _copying(self.sizes, self, fresh)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.scalars import fitting_number
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
-from ..elementwise.pointwise import constant_cache
+from ..elementwise.constants import RangedConstants
 from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW
 from .index_bounds import check_bounds
@@ -97,7 +96,7 @@ def scatter(call: StructuredCall) -> PlannedKernel:
     picked = call.args["index"].sizes or (1,)
     narrow = spec.dtype in NARROW
     from_tensor = "src" in call.args
-    constant, fitting = constant_cache(spec.np_dtype), fitting_number(spec.dtype)
+    constant = RangedConstants(spec.np_dtype, float, spec.dtype)
     empty = 0 in picked
     places = None if empty else places_function(sizes, axis, picked)
     part = tuple([slice(0, n) for n in picked])
@@ -113,7 +112,7 @@ def scatter(call: StructuredCall) -> PlannedKernel:
         if from_tensor:
             values = (src if src.ndim else src.reshape(1))[part].reshape(-1)
         else:
-            values = np.broadcast_to(constant(fitting(src)), where.shape)
+            values = np.broadcast_to(constant[src], where.shape)
         work = out if out.flags.c_contiguous else np.ascontiguousarray(out)
         flat = work.reshape(-1)
         if reduce is None:

@@ -14,7 +14,7 @@ from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_
 from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import bfloat16, complex32, float16, float32, float64
 from ...runtime.tensor_spec import TensorSpec
-from ..elementwise.elementwise import MAX_CONSTANTS
+from ..elementwise.constants import MAX_CONSTANTS
 from ..plain_numpy import np
 from .box_muller import normal_pairs
 from .philox import draws32, draws64

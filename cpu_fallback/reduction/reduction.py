@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import cmath
 from collections.abc import Callable
 from typing import Any
 
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.choices import chosen, listeners
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..plain_numpy import copyto, np
+from ..plain_numpy import np
 from ..widen import FLOAT32, NARROW, compute_np
 from .blocks import (
-    HANDED_OVER,
-    KEPT_FROM,
     LONG_RUN,
     RUN,
     SHORTEST_LINE,
@@ -24,9 +20,10 @@ from .blocks import (
     over_rows,
     over_streamed,
 )
+from .extremes import LOCATED, located
 from .half_words import over_half_words
-from .line_reductions import DIRECT, LONG_PRODUCT, SHORT_LINE, line_extrema, line_products, line_sums
-from .small_variance import small_variance
+from .line_reductions import DIRECT, LONG_PRODUCT, SHORT_LINE, line_products, line_sums
+from .reduced_call import keeps_dims, register_in_order
 from .sums import (
     PRODUCTS,
     SMALL,
@@ -51,10 +48,6 @@ def _is_whole(call: StructuredCall) -> bool:
     spec, out = call.args["self"], call.outputs[0]
     same = spec.dtype is out.dtype and spec.dtype not in NARROW
     return bool(same and spec.is_contiguous and len(call.extra["dims"]) == spec.ndim)
-
-
-def _keepdims(call: StructuredCall) -> bool:
-    return call.outputs[0].ndim == call.args["self"].ndim and call.outputs[0].ndim > 0
 
 
 def _tell(algorithm: str, spec: TensorSpec, dims: tuple[int, ...], why: str) -> None:
@@ -117,7 +110,7 @@ def sum_(call: StructuredCall) -> PlannedKernel:
             np.copyto(out, line_sums(array).reshape(sizes))
 
         # np.einsum looks at no floating-point errors, and a copy within a dtype has none; sums of runs have some.
-        fresh = None if _keepdims(call) else line_sums
+        fresh = None if keeps_dims(call) else line_sums
         return PlannedKernel(into, fresh, quiet=spec.sizes[dims[0]] > DIRECT)
     by_rows = sum_of_rows(spec, dims, np_dtype)
     if out_spec.np_dtype == np_dtype and by_rows is not None:
@@ -126,7 +119,7 @@ def sum_(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(into, quietly(lambda array: by_rows(array).reshape(sizes)))
     if out_spec.np_dtype == np_dtype and adds_directly(spec, dims, np_dtype):
         _tell("NumPy's own sum", spec, dims, "lie so that it is pairwise, or are few")
-        return PlannedKernel(*_reducing(reduce, dims, np_dtype, _keepdims(call)))
+        return PlannedKernel(*_reducing(reduce, dims, np_dtype, keeps_dims(call)))
     _tell("pairwise sums", spec, dims, "no quicker way takes")
     total = widened_line_sums(spec, dims, np_dtype) or kept_sum(spec, dims, np_dtype)
     return PlannedKernel(quietly(lambda out, a: np.copyto(out, total(a).reshape(sizes), casting="unsafe")))
@@ -223,7 +216,7 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
             raise call.refuse(spec)
         np_dtype = compute_np(out_spec.dtype if promotes else spec.dtype)
         dims: tuple[int, ...] = call.extra["dims"]
-        keepdims = _keepdims(call)
+        keepdims = keeps_dims(call)
         reduce = ufunc.reduce
         words = over_half_words(spec, dims, ufunc)
         if words is not None:
@@ -258,7 +251,7 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
         locate = LOCATED.get(ufunc)
         if locate is not None and same and is_of_lines(spec, dims, np_dtype) and spec.sizes[-1] <= SHORT_LINE:
             _tell("places of extrema", spec, dims, f"are contiguous lines of at most {SHORT_LINE}")
-            into, fresh = _located(spec, locate, kept)
+            into, fresh = located(spec, locate, kept)
             return PlannedKernel(quietly(into), None if kept is not None or keepdims else fresh)
         if ufunc is np.multiply and is_of_lines(spec, dims, np_dtype) and spec.sizes[-1] >= LONG_PRODUCT:
             _tell("products of halves", spec, dims, f"are contiguous lines of at least {LONG_PRODUCT}")
@@ -297,69 +290,13 @@ def reduction(ufunc: Any, promotes: bool = False) -> Callable[[StructuredCall], 
     return factory
 
 
-LOCATED: dict[np.ufunc, Any] = {np.maximum: np.ndarray.argmax, np.minimum: np.ndarray.argmin}
-"""What finds the place of an extremum, a NaN's before all others."""
-
-
-def _located(
-    spec: TensorSpec, locate: Any, kept: Callable[..., None] | None
-) -> tuple[Callable[..., None], Callable[..., Any]]:
-    """The extrema of contiguous lines by their places, into a given array, and in one block into a new one."""
-    length = spec.sizes[-1]
-    starts = np.arange(0, spec.numel, length)
-
-    def fresh(array: Any) -> Any:
-        found = line_extrema(array.reshape(-1, length), locate, starts)
-        return found if spec.ndim == 2 else found.reshape(spec.sizes[:-1])
-
-    def block(piece: Any) -> tuple[Any, ...]:
-        lines = piece.reshape(-1, length)
-        return (line_extrema(lines, locate, starts[: len(lines)]),)
-
-    def into(out: Any, array: Any) -> None:
-        if kept is not None:
-            kept(block, (out,), array)
-        else:
-            np.copyto(out, fresh(array).reshape(out.shape))
-
-    return into, fresh
-
-
-def aminmax(call: StructuredCall) -> PlannedKernel:
-    """Both extrema."""
-    spec = call.args["self"]
-    if spec.dtype.is_complex:
-        raise call.refuse(spec)
-    np_dtype = compute_np(spec.dtype)
-    dims, keepdims = call.extra["dims"], _keepdims(call)
-    lowest: Any = np.minimum.reduce
-    highest: Any = np.maximum.reduce
-
-    # One axis of a contiguous array is reduced several times as quickly as all of several.
-    whole = spec.is_contiguous and spec.ndim > 0 and len(dims) == spec.ndim
-
-    def over_line(low: Any, high: Any, array: Any) -> None:
-        lowest(array.reshape(-1), 0, None, low.reshape(()))
-        highest(array.reshape(-1), 0, None, high.reshape(()))
-
-    if whole and spec.np_dtype == np_dtype:
-        return PlannedKernel(quietly(over_line))
-
-    def into(low: Any, high: Any, array: Any) -> None:
-        wide = array.astype(np_dtype, copy=False)
-        np.copyto(low, lowest(wide, dims, None, None, keepdims), casting="unsafe")
-        np.copyto(high, highest(wide, dims, None, None, keepdims), casting="unsafe")
-
-    return PlannedKernel(quietly(into))
-
-
 def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory of ``any`` and ``all``: NaN counts as true, no dimensions leave each element's truth."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
         spec = call.args["self"]
         dims: tuple[int, ...] = call.extra["dims"]
-        keepdims = _keepdims(call)
+        keepdims = keeps_dims(call)
         reduce = ufunc.reduce
         wide = compute_np(spec.dtype)
         widens = spec.np_dtype != wide
@@ -371,211 +308,6 @@ def truth(ufunc: Any) -> Callable[[StructuredCall], PlannedKernel]:
             np.copyto(out, reduce(flags, dims, None, None, keepdims) if dims else flags)
 
         return PlannedKernel(quietly(into))
-
-    return factory
-
-
-def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``argmax`` and ``argmin``: NumPy too takes the first NaN, else the first of equals."""
-
-    def factory(call: StructuredCall) -> PlannedKernel:
-        spec, out_spec = call.args["self"], call.outputs[0]
-        np_dtype = compute_np(spec.dtype)
-        axis = None if call.args["dim"] is None or not spec.ndim else call.extra["dims"][0]
-        sizes = out_spec.sizes
-        function = getattr(np.ndarray, method)
-        # NumPy makes a copy that has the axis last.
-        kept = over_kept(spec, (axis,), out_spec.ndim) if _is_outer(spec, axis) else None
-        if kept is not None:
-
-            def block(piece: Any) -> tuple[Any, ...]:
-                return (function(piece.astype(np_dtype, copy=False), axis),)
-
-            return PlannedKernel(quietly(lambda out, array: kept(block, (out,), array)))
-        is_large = spec.np_dtype == np_dtype and spec.nbytes >= HANDED_OVER
-        if is_large and spec.is_contiguous and spec.ndim > 1 and axis == spec.ndim - 1:
-            return PlannedKernel(_lines_shared(spec, function))
-        if spec.np_dtype == np_dtype:
-            fresh = None
-            if axis is not None and not _keepdims(call):
-
-                def fresh(array: Any) -> Any:
-                    return function(array, axis)
-
-            return PlannedKernel(
-                lambda out, array: np.copyto(out, _shaped(function(array, axis), sizes)), fresh
-            )
-
-        def into(out: Any, array: Any) -> None:
-            np.copyto(out, _shaped(function(array.astype(np_dtype), axis), sizes))
-
-        return PlannedKernel(quietly(into))
-
-    return factory
-
-
-def _is_outer(spec: TensorSpec, axis: int | None) -> bool:
-    """Whether elements along an axis are not the ones that lie side by side."""
-    return axis is not None and spec.ndim > 0 and spec.strides[axis] != 1
-
-
-def _lines_shared(spec: TensorSpec, function: Any) -> Callable[..., None]:
-    """``function(array, axis)`` of contiguous lines, of which each thread takes some."""
-    length = spec.sizes[-1]
-    count = spec.numel // length
-
-    def into(out: Any, array: Any) -> None:
-        lines, found = array.reshape(count, length), np.empty(count, np.int64)
-
-        def part(first: int, last: int) -> None:
-            function(lines[first:last], 1, found[first:last])
-
-        parallel_for(0, count, max(1, KEPT_FROM // length), part)
-        np.copyto(out, found.reshape(out.shape))
-
-    return into
-
-
-def _shaped(result: Any, sizes: tuple[int, ...]) -> Any:
-    return np.reshape(result, sizes)
-
-
-def extremum_with_index(method: str) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``max`` and ``min`` along a dimension: the values stand where the indices say."""
-
-    def factory(call: StructuredCall) -> PlannedKernel:
-        spec = call.args["self"]
-        np_dtype = compute_np(spec.dtype)
-        axis = call.extra["dims"][0] if spec.ndim else 0
-        sizes = call.outputs[0].sizes
-        function = getattr(np.ndarray, method)
-        rest = spec.sizes[:axis] + spec.sizes[axis + 1 :]
-        grid = np.indices(rest, sparse=True)
-        before, after = grid[:axis], grid[axis:]
-        widens = spec.np_dtype != np_dtype
-        kept = over_kept(spec, (axis,), call.outputs[0].ndim) if _is_outer(spec, axis) else None
-
-        def block(piece: Any) -> tuple[Any, ...]:
-            found = np.expand_dims(function(piece.astype(np_dtype) if widens else piece, axis), axis)
-            return np.take_along_axis(piece, found, axis), found
-
-        if kept is not None:
-            return PlannedKernel(
-                quietly(lambda values, indices, array: kept(block, (values, indices), array))
-            )
-
-        def into(values: Any, indices: Any, array: Any) -> None:
-            if array.ndim == 0:
-                array = array.reshape(1)
-            found = function(array.astype(np_dtype) if widens else array, axis)
-            values[...] = np.reshape(array[*before, found, *after], sizes)
-            indices[...] = np.reshape(found, sizes)
-
-        return PlannedKernel(into)
-
-    return factory
-
-
-def moments_function(
-    spec: TensorSpec, dims: tuple[int, ...], np_dtype: Any
-) -> Callable[[Any], tuple[Any, Any]]:
-    """A function from an array to the sum of squared deviations and the mean, reduced dimensions kept.
-
-    Two passes, and the second subtracts what the rounded mean left over (Chan, Golub, LeVeque, 1983).
-    """
-    size = np_dtype.type(count_of(spec, dims))
-    contiguous = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
-    total = kept_sum(contiguous, dims, np_dtype)
-    widens, complex_ = spec.np_dtype != np_dtype, np_dtype.kind == "c"
-    subtract, square = np.subtract, np.square
-
-    def moments(array: Any) -> tuple[Any, Any]:
-        if widens:
-            array = array.astype(np_dtype)
-        mean = total(array) / size
-        deviation = subtract(array, mean, order="C")
-        residue = total(deviation)
-        if complex_:
-            squares = total(deviation * deviation.conj()).real
-            return squares - (residue * residue.conj()).real / size.real, mean
-        squares = total(square(deviation, deviation if array.ndim else None))
-        return squares - residue * residue / size, mean
-
-    return moments
-
-
-def whole_moments(spec: TensorSpec, np_dtype: Any) -> Callable[[Any], tuple[Any, Any]] | None:
-    """`moments_function` of everything: in blocks, or over one line; None for what has neither order in memory."""
-    size = np_dtype.type(spec.numel)
-    everything = over_everything(spec, np.add, np_dtype, prepares=True)
-    if everything is None:
-        if not spec.is_contiguous or not spec.numel:
-            return None
-        line = TensorSpec.contiguous((spec.numel,), spec.dtype, spec.device)
-        of_line = moments_function(line, (0,), np_dtype)
-        return lambda array: of_line(array.reshape(-1))
-    if np_dtype.kind == "c":
-        return None
-
-    def moments(array: Any) -> tuple[Any, Any]:
-        mean = everything(array) / size
-        residue = everything(array, lambda piece: piece - mean)
-        squares = everything(array, lambda piece: np.square(piece - mean))
-        return squares - residue * residue / size, mean
-
-    return moments
-
-
-def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory of ``var``, ``std``, ``var_mean`` and ``std_mean``."""
-
-    def factory(call: StructuredCall) -> PlannedKernel:
-        small = None if with_mean else small_variance(call, root)
-        if small is not None:
-            return small
-        spec = call.args["self"]
-        np_dtype = compute_np(spec.dtype)
-        dims: tuple[int, ...] = call.extra["dims"]
-        sizes = call.outputs[0].sizes
-        count = count_of(spec, dims)
-        fixed = call.extra.get("correction", 1)
-        moments = moments_function(spec, dims, np_dtype)
-        if len(dims) == spec.ndim > 0:
-            moments = whole_moments(spec, np_dtype) or moments
-        kept = over_kept(spec, dims, call.outputs[0].ndim)
-        every, isfinite = np.logical_and.reduce, cmath.isfinite
-
-        def in_range(array: Any, total: Any, mean: Any) -> tuple[Any, Any]:
-            # Squares overflow long before their root does: in float64 those of float32 have room.
-            if np_dtype == np.float32:
-                total, mean = moments_function(spec, dims, np.dtype(np.float64))(array)
-            return np.where(np.isnan(total) & np.isfinite(mean), np.inf, total), mean
-
-        def compute(array: Any, correction: Any) -> tuple[Any, Any]:
-            total, mean = moments(array)
-            if not (isfinite(total.item()) if total.size == 1 else every(np.isfinite(total), None)):
-                total, mean = in_range(array, total, mean)
-            freedom = count - (fixed if correction is None else correction)
-            spread = np.maximum(total, 0)
-            spread = np.divide(spread, spread.dtype.type(max(freedom, 0)))
-            return np.sqrt(spread) if root else spread, mean
-
-        def into(out: Any, array: Any, correction: Any = None) -> None:
-            if kept is not None:
-                kept(lambda piece: compute(piece, correction)[:1], (out,), array)
-                return
-            spread, _ = compute(array, correction)
-            copyto(out, spread.reshape(sizes), casting="unsafe")
-
-        def into_both(out: Any, mean_out: Any, array: Any, correction: Any = None) -> None:
-            if kept is not None:
-                kept(lambda piece: compute(piece, correction), (out, mean_out), array)
-                return
-            spread, mean = compute(array, correction)
-            copyto(out, spread.reshape(sizes), casting="unsafe")
-            copyto(mean_out, mean.reshape(sizes), casting="unsafe")
-
-        return PlannedKernel(quietly(into_both if with_mean else into))
 
     return factory
 
@@ -605,64 +337,14 @@ def logsumexp(call: StructuredCall) -> PlannedKernel:
     )
 
 
-HASHED = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64")
-
-
-def hash_tensor(call: StructuredCall) -> PlannedKernel:
-    """The exclusive or of all elements' bits, each of them as the float64 or int64 that it is.
-
-    Narrow floats pass through float32; a NaN keeps its payload and becomes quiet.
-    """
-    spec, sizes = call.args["self"], call.outputs[0].sizes
-    if spec.dtype.name not in HASHED:
-        raise NotImplementedError(f"\"xor_sum_cpu\" not implemented for '{spec.dtype.scalar_name}'")
-    dims: tuple[int, ...] = call.extra["dims"]
-    floating, np_dtype = spec.dtype.is_floating_point, compute_np(spec.dtype)
-
-    def into(out: Any, array: Any) -> None:
-        if floating:
-            bits = array.astype(np_dtype, copy=False).astype(np.float64).view(np.int64)
-        else:
-            bits = array.astype(np.int64, copy=False)
-        np.copyto(out, np.bitwise_xor.reduce(bits, axis=dims).view(np.uint64).reshape(sizes))
-
-    return PlannedKernel(quietly(into))
-
-
-FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
+FACTORIES: dict[str, KernelFactory] = {
     "sum_stub": sum_,
     "mean_stub": mean,
     "prod_stub": reduction(np.multiply, promotes=True),
     "amax_stub": reduction(np.maximum),
     "amin_stub": reduction(np.minimum),
-    "aminmax_stub": aminmax,
-    "max_dim_stub": extremum_with_index("argmax"),
-    "min_dim_stub": extremum_with_index("argmin"),
-    "argmax_stub": index_of_extremum("argmax"),
-    "argmin_stub": index_of_extremum("argmin"),
     "any_stub": truth(np.logical_or),
     "all_stub": truth(np.logical_and),
-    "var_stub": variance(root=False, with_mean=False),
-    "std_stub": variance(root=True, with_mean=False),
-    "var_mean_stub": variance(root=False, with_mean=True),
-    "std_mean_stub": variance(root=True, with_mean=True),
     "logsumexp_stub": logsumexp,
-    "hash_tensor_stub": hash_tensor,
 }
-
-
-def in_order(factory: Callable[[StructuredCall], PlannedKernel]) -> Callable[[StructuredCall], PlannedKernel]:
-    """The factory without `fresh` for permuted inputs, whose order NumPy gives its new results too."""
-
-    def made(call: StructuredCall) -> PlannedKernel:
-        kernel = factory(call)
-        if kernel.fresh is None:
-            return kernel
-        strides = call.args["self"].strides
-        return kernel if sorted(strides, reverse=True) == list(strides) else kernel._replace(fresh=None)
-
-    return made
-
-
-for _stub, _factory in FACTORIES.items():
-    register_stub(_stub, "cpu", in_order(_factory))
+register_in_order(FACTORIES)

@@ -1,8 +1,8 @@
 """Compiled loops in the place of host kernels that take several passes of NumPy (the extra ``triten[jit]``).
 
-A kernel whose stub is in `LOOPED` begins as NumPy's. When it has computed `WORTH` elements, a thread in the background
-makes its loop, from the disk where it is known; from then on the loop, which has the same bits, computes the plan's
-calls. Without llvmlite nothing of the kind happens, and small programs never import it.
+A kernel whose stub is in `LOOPED` or in `ROWS` begins as NumPy's. When it has computed `WORTH` elements, a thread in the
+background makes its loop, from the disk where it is known; from then on the loop, which has the same bits, computes the
+plan's calls. Without llvmlite nothing of the kind happens, and small programs never import it.
 """
 
 from __future__ import annotations
@@ -76,6 +76,11 @@ LOOPED: dict[str, Callable[[StructuredCall], bool]] = {
     "copy_stub": converts,
 }
 """By stub: whether a loop would be quicker than a call's kernel, whatever its shapes are."""
+ROWS = (
+    *("softmax", "softmax_backward", "log_softmax", "log_softmax_backward", "logsumexp"),
+    *("native_layer_norm", "fused_rms_norm"),
+)
+"""Kernels that reduce rows, of which each then goes through the cache once."""
 REPEATING = frozenset(f"{name}_stub" for name in ONE_PASS)
 """Stubs of which that is so if a call `repeats`."""
 
@@ -240,22 +245,32 @@ class _Loops:
             loop(out, *inputs)
             return
         into(out, *inputs)
+        if self._is_wanted(key, out.size) and (
+            not self.by_size or all(inputs[i].shape == out.shape for i in self.arrays)
+        ):
+            self._ask(key, written, out.shape, inputs)
+
+    def _is_wanted(self, key: Any, size: int) -> bool:
+        """Count a call of so many elements; whether a loop is to be made now."""
         if key in self.known:
-            return
+            return False
         count = self.calls.get(key, 0) + 1
         worth = min(WORTH, WORTH_WARM) if background.is_warm else WORTH
-        if count < max(CALLS, worth // out.size):
+        if count < max(CALLS, worth // size):
             if len(self.calls) < 16 * MOST:
                 self.calls[key] = count
-        elif len(self.known) < MOST:
-            self.known[key] = None
-            if not self.by_size or all(inputs[i].shape == out.shape for i in self.arrays):
-                self._ask(key, written, out, inputs)
+            return False
+        if len(self.known) == MOST:
+            return False
+        self.known[key] = None
+        return True
 
-    def _ask(self, key: Any, written: tuple[int, ...], out: Any, inputs: tuple[Any, ...]) -> None:
+    def _ask(
+        self, key: Any, written: tuple[int, ...], shape: tuple[int, ...], inputs: tuple[Any, ...]
+    ) -> None:
         names = self.call.runtime
         numbers = {names[i]: inputs[i] for i in self.numbers}
-        call = _of_sizes(self.call, out.shape) if self.by_size else self.call
+        call = _of_sizes(self.call, shape) if self.by_size else self.call
 
         def make() -> None:
             if _makers is not None:
@@ -264,6 +279,30 @@ class _Loops:
                 )
 
         background.ask(make)
+
+
+class _RowLoops(_Loops):
+    """The loops of a kernel over rows, which may have several outputs, by its numbers."""
+
+    def over(self, into: Loop) -> Loop:
+        """`into`, or a loop in its place."""
+        count, numbers, may_share = len(self.call.outputs), self.numbers, np.may_share_memory
+        known, arrays = self.known, [count + i for i in self.arrays]
+        size = next(self.call.args[self.call.runtime[i]].numel for i in self.arrays)
+
+        def run(*given: Any) -> None:
+            key = tuple([key_of(given[count + i]) for i in numbers])
+            loop = known.get(key)
+            if loop is None:
+                into(*given)
+                if self._is_wanted(key, size):
+                    self._ask(key, (), (), given[count:])
+            elif any(may_share(given[i], given[j]) for i in range(count) for j in arrays):
+                into(*given)
+            else:
+                loop(*given)
+
+        return run
 
 
 def _of_sizes(call: StructuredCall, sizes: tuple[int, ...]) -> StructuredCall:
@@ -307,6 +346,21 @@ def looped(stub: str, factory: KernelFactory) -> KernelFactory:
     return planned
 
 
+def looped_rows(stub: str, factory: KernelFactory) -> KernelFactory:
+    """`factory`, whose kernels of many rows that lie side by side have loops later on."""
+
+    def planned(call: StructuredCall) -> PlannedKernel:
+        kernel = factory(call)
+        tensors = [*_tensors(call), *call.outputs]
+        if not tensors[0].numel >= LOOPED_FROM or not all(spec.is_contiguous for spec in tensors):
+            return kernel
+        if tensors[0].dtype not in (float32, *NARROW):
+            return kernel
+        return PlannedKernel(_RowLoops(stub, call).over(kernel.into), quiet=kernel.quiet)
+
+    return planned
+
+
 def _for_any_shape(loops: _Loops, kernel: PlannedKernel, numel: int) -> PlannedKernel:
     """A kernel that serves other shapes of contiguous tensors, those of many elements each with a loop of its own."""
     loops.by_size = True
@@ -342,3 +396,5 @@ def key_of(number: Any) -> Any:
 
 for _stub in LOOPED:
     loopers[_stub] = looped
+for _name in ROWS:
+    loopers[f"{_name}_stub"] = looped_rows

@@ -128,6 +128,63 @@ def test_conversions(dtype: tt.dtype, made: list[tuple[str, Any]]) -> None:
     assert bits(x.to(dtype)) == results[0]
 
 
+def rows(dtype: tt.dtype, *sizes: int) -> tt.Tensor:
+    """Rows of numbers of all sizes; the first have infinities, NaN, zeros and equal numbers."""
+    made = tt.randn(*sizes) * 3
+    flat = made.view(-1, sizes[-1])
+    flat[0, :6] = tt.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 1e-40])
+    flat[1], flat[2, 3], flat[3] = -7.0, float("inf"), float("-inf")
+    flat[4] += 300
+    return made.to(dtype)
+
+
+def by_aten(name: str, *args: Any) -> Callable[[tt.Tensor], Any]:
+    return lambda x: getattr(tt.ops.aten, name)(x, *args)
+
+
+ROWS: dict[str, Callable[[tt.Tensor], Any]] = {
+    "softmax": lambda x: x.softmax(-1),
+    "softmax backward": lambda x: tt.ops.aten._softmax_backward_data(x.flip(0).contiguous(), x, -1, x.dtype),
+    "log_softmax": lambda x: x.log_softmax(-1),
+    "log_softmax backward": lambda x: tt.ops.aten._log_softmax_backward_data(x.flip(0), x, -1, x.dtype),
+    "layer_norm": lambda x: tt.native_layer_norm(x, x.shape[-1:], x[5].flatten()[-x.shape[-1] :], None, 1e-5),
+    "layer_norm of numbers": lambda x: tt.native_layer_norm(
+        x, x.shape[-1:], None, x.view(-1, x.shape[-1])[6], 0.1
+    ),
+    "rms_norm": lambda x: F.rms_norm(x, x.shape[-1:], x.view(-1, x.shape[-1])[6]),
+    "logsumexp": lambda x: x.logsumexp(-1),
+}
+
+
+@pytest.mark.parametrize("sizes", [(8, 9, 610), (130, 1024)], ids=str)
+@pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ROWS)
+def test_rows(name: str, dtype: tt.dtype, sizes: tuple[int, ...], made: list[tuple[str, Any]]) -> None:
+    """Kernels over rows, with all of their outputs; narrow floats are widened within a loop."""
+    x = rows(dtype, *sizes)
+
+    def results() -> list[bytes]:
+        found = ROWS[name](x)
+        return [bits(each) for each in (found if isinstance(found, tuple) else (found,))]
+
+    expected = [results() for _ in range(CALLS)]
+    compiled_loops.background.wait()
+    if dtype is tt.float32:
+        assert made[-1][1] is not None, made
+    assert results() == expected[0] == expected[-1]
+
+
+def test_rows_that_are_written_over_their_input(made: list[tuple[str, Any]]) -> None:
+    """Then NumPy computes them."""
+    x = rows(tt.float32, 90, 700)
+    expected = x.softmax(-1)
+    for _ in range(CALLS + 1):
+        y = x.clone()
+        tt.softmax(y, -1, out=y)
+        assert bits(y) == bits(expected)
+        compiled_loops.background.wait()
+
+
 def test_in_place_forms_read_what_they_write(made: list[tuple[str, Any]]) -> None:
     """The loop of an in-place form reads each element before it writes it."""
     y, z = operand(tt.float32), operand(tt.float32)

@@ -9,7 +9,7 @@ import pytest
 
 import triten as tt
 from triten.cpu_fallback.reduction import blocks as reduced_blocks
-from triten.cpu_fallback.reduction import reduction
+from triten.cpu_fallback.reduction import extremes
 from triten.cpu_fallback.reduction.blocks import STREAM_RUN, over_streamed, side_by_side
 from triten.cpu_fallback.reduction.sums import SMALL
 
@@ -21,8 +21,8 @@ RUN = STREAM_RUN
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reduced_blocks, "SHARED_BYTES", 1 << 12)
     monkeypatch.setattr(reduced_blocks, "STREAM_GRAIN", 1 << 10)
-    monkeypatch.setattr(reduction, "HANDED_OVER", 1 << 14)
-    monkeypatch.setattr(reduction, "KEPT_FROM", 1 << 10)
+    monkeypatch.setattr(extremes, "HANDED_OVER", 1 << 14)
+    monkeypatch.setattr(extremes, "KEPT_FROM", 1 << 10)
 
 
 SHAPES = [(3, 2 * RUN), (2, 5 * RUN + 7), (50, RUN + 1), (33, 700), (400, 17), (7, 3, RUN - 1), (40013,)]

@@ -1,0 +1,182 @@
+"""The largest and least elements and where they stand. A NaN comes before all others, as in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredCall
+from ...runtime.float_errors import quietly
+from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
+from ..widen import compute_np
+from .blocks import HANDED_OVER, KEPT_FROM, over_kept
+from .line_reductions import line_extrema
+from .reduced_call import keeps_dims, register_in_order
+
+LOCATED: dict[np.ufunc, Any] = {np.maximum: np.ndarray.argmax, np.minimum: np.ndarray.argmin}
+"""What finds the place of an extremum, a NaN's before all others."""
+
+
+def located(
+    spec: TensorSpec, locate: Any, kept: Callable[..., None] | None
+) -> tuple[Callable[..., None], Callable[..., Any]]:
+    """The extrema of contiguous lines by their places, into a given array, and in one block into a new one."""
+    length = spec.sizes[-1]
+    starts = np.arange(0, spec.numel, length)
+
+    def fresh(array: Any) -> Any:
+        found = line_extrema(array.reshape(-1, length), locate, starts)
+        return found if spec.ndim == 2 else found.reshape(spec.sizes[:-1])
+
+    def block(piece: Any) -> tuple[Any, ...]:
+        lines = piece.reshape(-1, length)
+        return (line_extrema(lines, locate, starts[: len(lines)]),)
+
+    def into(out: Any, array: Any) -> None:
+        if kept is not None:
+            kept(block, (out,), array)
+        else:
+            np.copyto(out, fresh(array).reshape(out.shape))
+
+    return into, fresh
+
+
+def aminmax(call: StructuredCall) -> PlannedKernel:
+    """Both extrema."""
+    spec = call.args["self"]
+    if spec.dtype.is_complex:
+        raise call.refuse(spec)
+    np_dtype = compute_np(spec.dtype)
+    dims, keepdims = call.extra["dims"], keeps_dims(call)
+    lowest: Any = np.minimum.reduce
+    highest: Any = np.maximum.reduce
+
+    # One axis of a contiguous array is reduced several times as quickly as all of several.
+    whole = spec.is_contiguous and spec.ndim > 0 and len(dims) == spec.ndim
+
+    def over_line(low: Any, high: Any, array: Any) -> None:
+        lowest(array.reshape(-1), 0, None, low.reshape(()))
+        highest(array.reshape(-1), 0, None, high.reshape(()))
+
+    if whole and spec.np_dtype == np_dtype:
+        return PlannedKernel(quietly(over_line))
+
+    def into(low: Any, high: Any, array: Any) -> None:
+        wide = array.astype(np_dtype, copy=False)
+        np.copyto(low, lowest(wide, dims, None, None, keepdims), casting="unsafe")
+        np.copyto(high, highest(wide, dims, None, None, keepdims), casting="unsafe")
+
+    return PlannedKernel(quietly(into))
+
+
+def index_of_extremum(method: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of ``argmax`` and ``argmin``: NumPy too takes the first NaN, else the first of equals."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec, out_spec = call.args["self"], call.outputs[0]
+        np_dtype = compute_np(spec.dtype)
+        axis = None if call.args["dim"] is None or not spec.ndim else call.extra["dims"][0]
+        sizes = out_spec.sizes
+        function = getattr(np.ndarray, method)
+        # NumPy makes a copy that has the axis last.
+        kept = over_kept(spec, (axis,), out_spec.ndim) if _is_outer(spec, axis) else None
+        if kept is not None:
+
+            def block(piece: Any) -> tuple[Any, ...]:
+                return (function(piece.astype(np_dtype, copy=False), axis),)
+
+            return PlannedKernel(quietly(lambda out, array: kept(block, (out,), array)))
+        is_large = spec.np_dtype == np_dtype and spec.nbytes >= HANDED_OVER
+        if is_large and spec.is_contiguous and spec.ndim > 1 and axis == spec.ndim - 1:
+            return PlannedKernel(_lines_shared(spec, function))
+        if spec.np_dtype == np_dtype:
+            fresh = None
+            if axis is not None and not keeps_dims(call):
+
+                def fresh(array: Any) -> Any:
+                    return function(array, axis)
+
+            return PlannedKernel(
+                lambda out, array: np.copyto(out, _shaped(function(array, axis), sizes)), fresh
+            )
+
+        def into(out: Any, array: Any) -> None:
+            np.copyto(out, _shaped(function(array.astype(np_dtype), axis), sizes))
+
+        return PlannedKernel(quietly(into))
+
+    return factory
+
+
+def _is_outer(spec: TensorSpec, axis: int | None) -> bool:
+    """Whether elements along an axis are not the ones that lie side by side."""
+    return axis is not None and spec.ndim > 0 and spec.strides[axis] != 1
+
+
+def _lines_shared(spec: TensorSpec, function: Any) -> Callable[..., None]:
+    """``function(array, axis)`` of contiguous lines, of which each thread takes some."""
+    length = spec.sizes[-1]
+    count = spec.numel // length
+
+    def into(out: Any, array: Any) -> None:
+        lines, found = array.reshape(count, length), np.empty(count, np.int64)
+
+        def part(first: int, last: int) -> None:
+            function(lines[first:last], 1, found[first:last])
+
+        parallel_for(0, count, max(1, KEPT_FROM // length), part)
+        np.copyto(out, found.reshape(out.shape))
+
+    return into
+
+
+def _shaped(result: Any, sizes: tuple[int, ...]) -> Any:
+    return np.reshape(result, sizes)
+
+
+def extremum_with_index(method: str) -> Callable[[StructuredCall], PlannedKernel]:
+    """The factory of ``max`` and ``min`` along a dimension: the values stand where the indices say."""
+
+    def factory(call: StructuredCall) -> PlannedKernel:
+        spec = call.args["self"]
+        np_dtype = compute_np(spec.dtype)
+        axis = call.extra["dims"][0] if spec.ndim else 0
+        sizes = call.outputs[0].sizes
+        function = getattr(np.ndarray, method)
+        rest = spec.sizes[:axis] + spec.sizes[axis + 1 :]
+        grid = np.indices(rest, sparse=True)
+        before, after = grid[:axis], grid[axis:]
+        widens = spec.np_dtype != np_dtype
+        kept = over_kept(spec, (axis,), call.outputs[0].ndim) if _is_outer(spec, axis) else None
+
+        def block(piece: Any) -> tuple[Any, ...]:
+            found = np.expand_dims(function(piece.astype(np_dtype) if widens else piece, axis), axis)
+            return np.take_along_axis(piece, found, axis), found
+
+        if kept is not None:
+            return PlannedKernel(
+                quietly(lambda values, indices, array: kept(block, (values, indices), array))
+            )
+
+        def into(values: Any, indices: Any, array: Any) -> None:
+            if array.ndim == 0:
+                array = array.reshape(1)
+            found = function(array.astype(np_dtype) if widens else array, axis)
+            values[...] = np.reshape(array[*before, found, *after], sizes)
+            indices[...] = np.reshape(found, sizes)
+
+        return PlannedKernel(into)
+
+    return factory
+
+
+FACTORIES: dict[str, KernelFactory] = {
+    "aminmax_stub": aminmax,
+    "max_dim_stub": extremum_with_index("argmax"),
+    "min_dim_stub": extremum_with_index("argmin"),
+    "argmax_stub": index_of_extremum("argmax"),
+    "argmin_stub": index_of_extremum("argmin"),
+}
+register_in_order(FACTORIES)
