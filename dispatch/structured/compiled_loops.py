@@ -1,8 +1,8 @@
 """Compiled loops in the place of host kernels that take several passes of NumPy (the extra ``triten[jit]``).
 
-A kernel whose stub is in `LOOPED` or in `ROWS` begins as NumPy's. When it has computed `WORTH` elements, a thread in the
-background makes its loop, from the disk where it is known; from then on the loop, which has the same bits, computes the
-plan's calls. Without llvmlite nothing of the kind happens, and small programs never import it.
+A kernel whose stub is in `LOOPED` or in `ROWS` begins as NumPy's. When it has computed `WORTH` elements, a thread in
+the background makes its loop, from the disk where it is known; from then on the loop, which has the same bits, computes
+the plan's calls. Without llvmlite nothing of the kind happens, and small programs never import it.
 """
 
 from __future__ import annotations

@@ -99,7 +99,9 @@ def enlarged(rng: random.Random, case: Case) -> bool:
     def grown(sizes: list[int]) -> list[int]:
         return [new if n == old else n for n in sizes]
 
-    if any(np.prod(grown(place[1]["tensor"][1]), dtype=float) > ENLARGED for place in found):
+    if new > ENLARGED or any(
+        np.prod(grown(place[1]["tensor"][1]), dtype=float) > ENLARGED for place in found
+    ):
         return False
     for path, value in argument_places(case):
         if isinstance(value, list) and value and all(type(n) is int for n in value):
