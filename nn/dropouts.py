@@ -15,7 +15,7 @@ __all__ = ["alpha_dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alph
 
 
 def _check(p: float) -> None:
-    if not 0.0 <= p <= 1.0:
+    if p < 0.0 or p > 1.0:  # the operator refuses NaN
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
 
 

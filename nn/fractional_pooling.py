@@ -38,6 +38,7 @@ def _pooled(
     if not isinstance(input, TensorImpl):
         raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
     sizes = tuple(input.shape)
+    wrap_dim(-rank, len(sizes))
     if output_size is None:
         assert output_ratio is not None
         ratios = [output_ratio] * rank if isinstance(output_ratio, (int, float)) else list(output_ratio)

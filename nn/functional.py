@@ -640,7 +640,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     if input.__class__ not in plain_classes and has_tensor_function((input,)):
         return handle_tensor_function(dropout, (input,), input, p=p, training=training, inplace=inplace)  # type: ignore[no-any-return]
     try:
-        if not 0.0 <= p <= 1.0:
+        if p < 0.0 or p > 1.0:  # the operator refuses NaN
             raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
         return _dropout_(input, p, training) if inplace else _dropout(input, p, training)
     except BaseException:

@@ -487,7 +487,8 @@ def multilabel_soft_margin_loss(
         loss = loss * weight
     if not input.dim():
         raise IndexError("Dimension specified as -1 but tensor has no dimensions")
-    loss = loss.sum(-1) / input.size(-1)
+    classes = input.dim() - 1
+    loss = loss.sum(classes) / input.size(classes)
     return loss if chosen == 0 else loss.mean() if chosen == 1 else loss.sum()
 
 

@@ -161,7 +161,7 @@ def multinomial(call: StructuredCall) -> PlannedKernel:
 
     @quietly
     def into(out: Any, given: Any, seed: int, first: int) -> None:
-        rows = given.reshape(-1, columns).astype(np.float64)
+        rows = given.reshape(spec.numel // samples, columns).astype(np.float64)
         if not (np.isfinite(rows) & (rows >= 0)).all():
             raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
         if not rows.any(axis=1).all():

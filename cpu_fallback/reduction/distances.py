@@ -70,6 +70,13 @@ def norms_of(x: Any, order: float) -> Any:
     return np.power(np.add.reduce(np.power(sizes, order), -1), 1.0 / order)
 
 
+def distances_of(differences: Any, order: float) -> Any:
+    """`norms_of` as distances have them: of order 0 a difference that is NaN makes the distance NaN."""
+    if order == 0:
+        return np.add.reduce(np.minimum(np.ceil(np.abs(differences)), 1), -1)
+    return norms_of(differences, order)
+
+
 def _whole(spec: TensorSpec, dims: Sequence[int] | None, keepdim: bool, dtype: Any) -> TensorSpec | None:
     """The spec of a norm over everything; None for what is composed."""
     if not is_plain(spec) or spec.numel > SMALL or dtype is not None:
@@ -201,7 +208,7 @@ def cdist(x1: TensorSpec, x2: TensorSpec, p: Any, compute_mode: int | None) -> H
     def compute(x: Any, y: Any, order: Any) -> Any:
         if not order >= 0 or (by_products and order == 2):
             return None
-        return norms_of(x[..., :, None, :] - y[..., None, :, :], order)
+        return distances_of(x[..., :, None, :] - y[..., None, :, :], order)
 
     return HostKernel((spec,), compute)
 
@@ -275,7 +282,7 @@ def pdist(self: TensorSpec, p: Any) -> HostKernel | None:
         first, second = np.triu_indices(n, 1)
 
         def compute(x: Any, order: Any) -> Any:
-            return norms_of(x.take(first, 0) - x.take(second, 0), order) if order >= 0 else None
+            return distances_of(x.take(first, 0) - x.take(second, 0), order) if order >= 0 else None
 
         return HostKernel((spec,), compute)
     return HostKernel((spec,), None, _pairs_by_products(n, columns)) if self.dtype.name == "float32" else None

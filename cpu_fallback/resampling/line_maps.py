@@ -370,6 +370,9 @@ def backward(call: StructuredCall) -> PlannedKernel:
                 by_matrices(out, grad)
 
         def by_matrices(out: Array, grad: Array) -> None:
+            if not grad.size:
+                out.fill(0)
+                return
             if not matrices:
                 found = [(axis, matrix(line, np_dtype)) for axis, line in zip(axes, maps, strict=True)]
                 matrices[:] = found

@@ -90,7 +90,7 @@ def _norms(differences: Tensor, p: float) -> Tensor:
     if not differences._spec.sizes[-1]:
         return ops.sum(size, [-1])
     if p == 0:
-        return ops.sum(ops.ne(size, 0).to(size.dtype), [-1])
+        return ops.sum(ops.clamp(ops.ceil(size), max=1.0), [-1])  # NaN stays
     if p == 1:
         return ops.sum(size, [-1])
     if p == 2:

@@ -493,6 +493,10 @@ def multi_margin_loss(
     if weight is not None and weight.numel() != classes:
         raise RuntimeError(f"inconsistent weight size, expected {classes} but got {list(weight._spec.sizes)}")
     check_dtype("multi_margin_loss", self._spec.dtype, self._spec.device)
+    if weight is not None and weight._spec.dtype is not self._spec.dtype:
+        raise RuntimeError(
+            f"expected scalar type {self._spec.dtype.scalar_name} but found {weight._spec.dtype.scalar_name}"
+        )
     labels = target.reshape((rows, 1))
     own = ops.gather(x, 1, labels)
     gap = _hinge(ops.add(ops.sub(x, own), margin))

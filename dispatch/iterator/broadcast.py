@@ -47,6 +47,7 @@ def broadcast_shapes(*sizes: Sequence[int] | int) -> tuple[int, ...]:
 
     Raises:
         RuntimeError: The shapes do not broadcast.
+        ValueError: A size is negative.
 
     Example:
         >>> import triten as tt
@@ -62,8 +63,8 @@ def broadcast_shapes(*sizes: Sequence[int] | int) -> tuple[int, ...]:
                 )
             shape = (shape,) if isinstance(shape, int) else tuple(shape)
             if any(size < 0 for size in shape):
-                raise RuntimeError(
-                    f"Trying to create tensor with negative dimension {min(shape)}: {list(shape)}"
+                raise ValueError(
+                    f"Attempting to broadcast a dimension with negative length! Got {min(shape)} in {list(shape)}"
                 )
             out = infer_size(out, shape)
         return out

@@ -141,6 +141,15 @@ def _to_int(value: Any, lenient: bool) -> int | _Mismatch:
         return MISMATCH
 
 
+def _to_index(value: Any, lenient: bool) -> int | _Mismatch:
+    """A size, or an element of a list of ints: also what one integer or bool in a tensor of any rank says."""
+    if isinstance(value, TensorImpl):
+        dtype = value.dtype
+        fits = lenient and value._spec.numel == 1 and (dtype.is_integral or dtype is scalar_type.bool_)
+        return int(_item(value)) if fits else MISMATCH
+    return _to_int(value, lenient)
+
+
 def _to_float(value: object, lenient: bool) -> float | _Mismatch:
     if isinstance(value, TensorImpl):
         fits = _stands_for_number(value, lenient) and not value.dtype.is_complex
@@ -222,7 +231,7 @@ _CHECKS: dict[str, TypeCheck] = {
     "Storage": _instances_of("Storage", Storage),
     "Stream": TypeCheck("triten.cuda.Stream", _converter(_is_stream, None)),
     "SymBool": TypeCheck("bool", _to_bool, (bool,)),
-    "SymInt": TypeCheck("int", _to_int, (int,)),
+    "SymInt": TypeCheck("int", _to_index, (int,)),
     "Tensor": _instances_of("Tensor", TensorImpl),
     "bool": TypeCheck("bool", _to_bool, (bool,)),
     "float": TypeCheck("float", _to_float, (float,)),
@@ -268,6 +277,8 @@ def _list_converter(type: ListType) -> Converter:
     repeats = type.size if isinstance(type.elem, BaseType) and type.elem.name in _REPEATED else None
     length = type.size if type.elem == BaseType("bool") else None
     is_int = isinstance(type.elem, BaseType) and type.elem.name in ("int", "SymInt")
+    if is_int:
+        convert = _to_index
 
     def convert_list(value: object, lenient: bool) -> tuple[Any, ...] | _Mismatch:
         if not isinstance(value, tuple | list):

@@ -1,0 +1,97 @@
+"""Arguments at the edge of what operators take: NaN as a probability, empty batches, numbers too far apart to count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import triten as tt
+
+F = tt.nn.functional
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, one: x.amax(one),
+        lambda x, one: x.sum(one),
+        lambda x, one: x.permute(one, 0).narrow(0, 0, one),
+        lambda x, one: x.view(-1, one + 1, one),
+        lambda x, one: x.rot90(1, (tt.tensor(False), one)),
+        lambda x, one: F.pad(x, (0, one)),
+        lambda x, one: tt.ones((one, 2)) + tt.ones(one, 2),
+        lambda x, one: tt.fft.fft2(x, dim=(one, 0)),
+    ],
+)
+def test_a_tensor_of_one_integer_is_an_element_of_sizes_and_dims(call: Callable[..., Any]) -> None:
+    x = tt.arange(6.0).view(2, 3)[:, :2].contiguous()
+    assert tt.equal(call(x, tt.tensor([1])), call(x, 1))
+
+
+@pytest.mark.parametrize("wrong", [tt.tensor([1, 1]), tt.tensor([1.0]), tt.tensor([])], ids=str)
+def test_other_tensors_are_not(wrong: tt.Tensor) -> None:
+    with pytest.raises(TypeError, match=r"tuple of ints|invalid combination"):
+        tt.ones(2, 2).flip((0, wrong))
+
+
+@pytest.mark.parametrize("name", ["dropout", "dropout1d", "alpha_dropout", "feature_alpha_dropout"])
+def test_a_probability_of_nan_is_the_operator_s_to_refuse(name: str) -> None:
+    function = getattr(F, name)
+    with pytest.raises(RuntimeError, match="dropout probability has to be between 0 and 1, but got nan"):
+        function(tt.ones(3, 2, 2), NAN)
+    for p in (-0.1, 1.1):
+        with pytest.raises(ValueError, match="dropout probability has to be between 0 and 1"):
+            function(tt.ones(3, 2, 2), p)
+
+
+def test_distances_of_order_0_keep_nan() -> None:
+    x, y = tt.tensor([[NAN, 1.0, 2.0]]), tt.tensor([[1.0, 1.0, 2.0], [0.0, 1.5, 2.0]])
+    assert tt.cdist(x, y, 0.0).isnan().all()
+    assert F.pdist(tt.cat((x, y)), 0.0).isnan().tolist() == [True, True, False]
+    assert F.pdist(y, 0.0).tolist() == [2.0]
+    large = tt.cat((y, x)).repeat(1, 3000)
+    assert tt.cdist(large, large, 0.0).isnan().sum() == 5
+
+
+def test_a_histogram_of_numbers_so_far_that_one_more_is_none() -> None:
+    for number in (2.0**31, 1e30):
+        assert tt.histc(tt.tensor([number] * 3), bins=3).tolist() == [0, 3, 0]
+    assert tt.histc(tt.tensor([2.0] * 3), bins=3).tolist() == [0, 3, 0]
+
+
+@pytest.mark.parametrize("sizes", [(0,), (2, 0)])
+def test_weights_without_elements_have_no_sum(sizes: tuple[int, ...]) -> None:
+    for replacement in (True, False):
+        with pytest.raises(RuntimeError):
+            tt.multinomial(tt.ones(sizes), 3, replacement)
+
+
+@pytest.mark.parametrize("mode", ["replicate", "reflect", "circular"])
+@pytest.mark.parametrize("sizes", [(0, 1, 3), (0, 2, 3, 3)])
+def test_gradients_of_padding_an_empty_batch_are_empty(mode: str, sizes: tuple[int, ...]) -> None:
+    x = tt.ones(sizes, requires_grad=True)
+    F.pad(x, (1, 1) * (len(sizes) - 2), mode).sum().backward()
+    assert x.grad.shape == sizes
+
+
+def test_vectors_of_two_lengths_have_no_product() -> None:
+    with pytest.raises(RuntimeError, match=r"inconsistent tensor size, expected tensor \[2\] and src \[1\]"):
+        tt.linalg.vecdot(tt.ones(2), tt.ones(1))
+    assert tt.linalg.vecdot(tt.ones(3, 2), tt.ones(1)).tolist() == [2, 2, 2]
+
+
+def test_losses_of_weights_and_targets_of_other_kinds() -> None:
+    weight = tt.ones(2, dtype=tt.float64)
+    with pytest.raises(RuntimeError, match="expected scalar type Float but found Double"):
+        F.multi_margin_loss(tt.ones(1, 2), tt.tensor([1]), weight=weight)
+    # The classes are the logits' last dimension, wherever that stands in the loss.
+    loss = F.multilabel_soft_margin_loss(tt.ones(1), tt.ones(2, 1, 1, 1))
+    tt.testing.assert_close(loss, 2 * tt.log1p(tt.exp(tt.tensor(-1.0))))
+
+
+def test_windows_over_what_has_no_dimensions() -> None:
+    with pytest.raises(IndexError, match="Dimension"):
+        F.fractional_max_pool3d(tt.ones(()), (2, 3, 2), output_ratio=(0.5, 0.5, 0.5))
