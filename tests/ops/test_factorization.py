@@ -303,3 +303,11 @@ def test_resized_outputs_lie_as_the_results_do(device):
         given = tt.empty(*out.shape, device=device)
         solve(A, out=given)
         assert given.is_contiguous() and given.tolist() == out.tolist()
+
+
+def test_an_output_of_reflectors_that_is_resized_is_contiguous():
+    a, tau = tt.ones(2, 1, 2, 2), tt.ones(2, 1, 1)
+    with pytest.warns(UserWarning, match="resized"):
+        assert tt.linalg.householder_product(a, tau, out=tt.ones(1)).is_contiguous()
+    assert tt.linalg.householder_product(a, tau).mT.is_contiguous()
+    assert tt.linalg.householder_product(a, tau, out=tt.ones(0)).mT.is_contiguous()

@@ -162,7 +162,11 @@ def linalg_householder_product(meta: MetaBase, input: TensorSpec, tau: TensorSpe
             f"{name}: Expected batch dimensions of tau to be equal to input.shape[:-2], but got {list(tau.sizes[:-1])}"
         )
     _check_reflectors(name, input, tau)
-    _columns(meta, 0, input.sizes, input.dtype)
+    given = meta.maybe_get_output()
+    if given is not None and given.numel and given.sizes != input.sizes:
+        meta.set_output_contiguous(0, input.sizes, dtype=input.dtype)  # as any output that is resized
+    else:
+        _columns(meta, 0, input.sizes, input.dtype)
 
 
 def ormqr(
