@@ -287,7 +287,7 @@ class _RowLoops(_Loops):
     def over(self, into: Loop) -> Loop:
         """`into`, or a loop in its place."""
         count, numbers, may_share = len(self.call.outputs), self.numbers, np.may_share_memory
-        known, arrays = self.known, [count + i for i in self.arrays]
+        known, pairs = self.known, [(i, count + j) for i in range(count) for j in self.arrays]
         size = next(self.call.args[self.call.runtime[i]].numel for i in self.arrays)
 
         def run(*given: Any) -> None:
@@ -297,10 +297,12 @@ class _RowLoops(_Loops):
                 into(*given)
                 if self._is_wanted(key, size):
                     self._ask(key, (), (), given[count:])
-            elif any(may_share(given[i], given[j]) for i in range(count) for j in arrays):
-                into(*given)
-            else:
-                loop(*given)
+                return
+            for i, j in pairs:
+                if may_share(given[i], given[j]):
+                    into(*given)
+                    return
+            loop(*given)
 
         return run
 
