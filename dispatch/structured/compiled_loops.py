@@ -358,6 +358,8 @@ def looped_rows(stub: str, factory: KernelFactory) -> KernelFactory:
             return kernel
         if tensors[0].dtype not in (float32, *NARROW):
             return kernel
+        if kernel.fresh is not None or kernel.first is not None:
+            return kernel  # few elements, for which a call of NumPy's makes its own result
         return PlannedKernel(_RowLoops(stub, call).over(kernel.into), quiet=kernel.quiet)
 
     return planned
