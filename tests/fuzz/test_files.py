@@ -58,8 +58,9 @@ PLANTED = {
 
 @pytest.mark.parametrize("what", PLANTED)
 def test_planted_readers(what, monkeypatch):
-    monkeypatch.setattr(guarded, "SECONDS", 0.2)
     read, kind = PLANTED[what]
+    # Others have the time that they need on a loaded machine.
+    monkeypatch.setattr(guarded, "SECONDS", 0.2 if kind == "takes long" else 60)
     reading = attempt(read)
     assert (reading.kind, reading.is_fault) == (kind, kind not in ("value", "refused")), reading
 
