@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...cpu_fallback.elementwise.common_dtype import compute_dtype_of
 from ...cpu_fallback.elementwise.constants import RoundedConstants, constants_for
 from ...cpu_fallback.widen import NARROW, compute_dtype
 from ...dispatch.layers.graph.graph import Node
@@ -35,7 +34,7 @@ class Step:
         values: dict[Node, Value],
     ) -> None:
         self.program, self.call = program, call
-        self.common = compute_dtype_of(call)
+        self.common = call.common_dtype
         self.dtype = compute_dtype(self.common).name
         self.numel = call.outputs[0].numel
         self._given = dict(zip(call.runtime, operands, strict=True))

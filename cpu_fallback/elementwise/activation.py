@@ -17,7 +17,6 @@ from ...dispatch.structured.stub import (
 from ..plain_numpy import np
 from ..widen import compute_np
 from .chains import SMALL, Chain, Maker, chained, general, is_plain
-from .common_dtype import compute_dtype_of
 from .elementwise import planned
 from .pointwise import FLOAT, INEXACT, REAL, check_kind
 from .pointwise_math import log1p, silu
@@ -252,7 +251,7 @@ def chain_row(name: str) -> KernelFactory:
     def factory(call: StructuredCall) -> PlannedKernel:
         function, kinds = FUNCTIONS.get(name, (None, FLOAT))
         check_kind(call, kinds)
-        np_dtype = compute_np(compute_dtype_of(call))
+        np_dtype = compute_np(call.common_dtype)
         if np_dtype in _BITS:
             make = CHAINS[name] if name in CHAINS else CHAINS_IN[name](np_dtype)
             if is_plain(call, np_dtype):

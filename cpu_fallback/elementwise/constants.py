@@ -9,10 +9,11 @@ from ...dispatch.scalars import ROUNDED_IN_WHERE, element_of, truncated
 from ...dispatch.structured.complex_half import SCALES
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.float_errors import quietly
-from ...runtime.scalar_type import complex32, float32, from_numpy_dtype
+from ...runtime.scalar_type import Number, complex32, float32, from_numpy_dtype
 from ...runtime.scalar_type import dtype as ScalarType
 from ..plain_numpy import np
-from .common_dtype import compute_dtype_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 MAX_CONSTANTS = 256
 
@@ -27,12 +28,12 @@ class Constants(dict[Any, Any]):
 
     __slots__ = ("_zeros", "np_dtype", "signed_zero")
 
-    def __init__(self, np_dtype: Any, kind: type) -> None:
+    def __init__(self, np_dtype: np.dtype[Any], kind: type) -> None:
         self.np_dtype = np_dtype
         self.signed_zero = kind is not int and kind is not bool
-        self._zeros: dict[float, Any] = {}
+        self._zeros: dict[float, Array] = {}
 
-    def __missing__(self, value: Any) -> Any:
+    def __missing__(self, value: Number) -> Array:
         if value.__class__ is float and value == 0.0:
             sign = math.copysign(1.0, value)
             made = self._zeros.get(sign)
@@ -44,7 +45,7 @@ class Constants(dict[Any, Any]):
             self[value] = made
         return made
 
-    def converted(self, value: Any) -> Any:
+    def converted(self, value: Number) -> Array:
         """A number as an array."""
         np_dtype = self.np_dtype
         if value.__class__ is int and not -(1 << 63) <= value < 1 << 64:
@@ -69,11 +70,11 @@ class RangedConstants(Constants):
 
     __slots__ = ("dtype",)
 
-    def __init__(self, np_dtype: Any, kind: type, dtype: ScalarType) -> None:
+    def __init__(self, np_dtype: np.dtype[Any], kind: type, dtype: ScalarType) -> None:
         super().__init__(np_dtype, kind)
         self.dtype = dtype
 
-    def converted(self, value: Any) -> Any:
+    def converted(self, value: Number) -> Array:
         element_of(value, self.dtype)
         if value.__class__ is complex and not self.dtype.is_complex:
             value = value.real  # its imaginary part is 0
@@ -85,11 +86,13 @@ class RoundedConstants(Constants):
 
     __slots__ = ("narrow", "ranged")
 
-    def __init__(self, np_dtype: Any, kind: type, narrow: Any, ranged: ScalarType | None = None) -> None:
+    def __init__(
+        self, np_dtype: np.dtype[Any], kind: type, narrow: np.dtype[Any], ranged: ScalarType | None = None
+    ) -> None:
         super().__init__(np_dtype, kind)
         self.narrow, self.ranged = narrow, ranged
 
-    def converted(self, value: Any) -> Any:
+    def converted(self, value: Number) -> Array:
         super().converted(value)
         if self.ranged is not None:
             element_of(value, self.ranged)
@@ -107,14 +110,14 @@ CONVERTING = frozenset({"elu", "leaky_relu", "lerp", "softplus", "threshold"})
 """Operators whose numbers must be in the range of the dtype that is computed in: float32 where theirs is narrow."""
 
 
-def constants_for(call: StructuredCall, name: str, np_dtype: Any, kind: type) -> Constants:
+def constants_for(call: StructuredCall, name: str, np_dtype: np.dtype[Any], kind: type) -> Constants:
     """The numbers of an argument; a scale must be in the range of the dtype that is computed in."""
     operator = call.name.rstrip("_")
     is_sum = name == "alpha" and (operator in SUMS or np_dtype.kind in "iu")
     if operator in BOUNDED or is_sum or (operator == "threshold" and name == "value"):
-        return RangedConstants(np_dtype, kind, compute_dtype_of(call))
-    if call.name == "where" and compute_dtype_of(call).name not in ROUNDED_IN_WHERE:
-        return RangedConstants(np_dtype, kind, compute_dtype_of(call))
+        return RangedConstants(np_dtype, kind, call.common_dtype)
+    if call.name == "where" and call.common_dtype.name not in ROUNDED_IN_WHERE:
+        return RangedConstants(np_dtype, kind, call.common_dtype)
     if np_dtype.kind in "fc" and (name in SCALES or operator in CONVERTING):
         wide = float32 if np_dtype.itemsize < 4 else from_numpy_dtype(np_dtype)
         return RangedConstants(np_dtype, kind, wide)

@@ -22,7 +22,6 @@ from ...runtime.tensor_spec import TensorSpec
 from ..blocks import BLOCK, HANDED_OVER, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM, Blocks, part_of
 from ..plain_numpy import np
 from ..widen import FLOAT32, HALVES_FROM, compute_np, widened_halves
-from .common_dtype import compute_dtype_of
 from .constants import Constants, RoundedConstants, constants_for
 
 COSTLY = frozenset(
@@ -77,11 +76,11 @@ def planned(
 
     Args:
         function: a ufunc, a function of arrays that returns a new array, or one marked by `writing`.
-        np_common: the NumPy dtype to compute in, if it is not the one of `compute_dtype_of`.
+        np_common: the NumPy dtype to compute in, if it is not the one of `StructuredCall.common_dtype`.
         masks: arguments that are brought to bool instead.
     """
     if np_common is None:
-        np_common = compute_np(compute_dtype_of(call))
+        np_common = compute_np(call.common_dtype)
     operands = [call.args[name] for name in call.runtime]
     targets = [np.dtype(bool) if name in masks else np_common for name in call.runtime]
     out_spec = call.outputs[0]
@@ -163,7 +162,7 @@ def planned(
             any_shape=any_shape,
         )
     prepare = _preparers(call, operands, targets)
-    common = compute_dtype_of(call)
+    common = call.common_dtype
     if common.np != np_common and (common is complex32 or call.name.rstrip("_") in ROUNDING_NUMBERS):
         prepare = [
             _rounded_first(p, o, common, np_common, name in SCALES)

@@ -26,7 +26,6 @@ from ..special.float32_functions import FUNCTIONS, for_many
 from ..widen import NARROW, comparable_np, compute_np
 from . import number_representation as representation
 from . import pointwise_math as m
-from .common_dtype import compute_dtype_of
 from .elementwise import SLOW, planned
 from .gelu import CHAINED_FROM, chained
 from .selection import SMALL, selected
@@ -162,7 +161,7 @@ def row(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
 def by_passes(call: StructuredCall, stub: str, function: Callable[..., Any]) -> PlannedKernel:
     """The kernel of a function, or where there are many elements of the passes that there are for it."""
     passes = PASSES.get(stub) if stub not in FUNCTIONS else Passes(for_many(stub), "f")
-    common = compute_dtype_of(call)
+    common = call.common_dtype
     if passes is None or compute_np(common).char not in passes.kinds:
         return planned(call, function)
     if call.outputs[0].numel > LONG:
@@ -178,7 +177,7 @@ def pointwise(function: Callable[..., Any]) -> Callable[[StructuredCall], Planne
 
 def check_kind(call: StructuredCall, kinds: str, operator: str | None = None) -> None:
     """Refuse a common dtype that a kernel does not have; `operator` is what it is called by, if not the call's name."""
-    common = compute_dtype_of(call)
+    common = call.common_dtype
     if compute_np(common).kind not in kinds:
         kernel = call.kernel_name() if operator is None else kernel_name(operator, call.device.type)
         raise NotImplementedError(f"\"{kernel}\" not implemented for '{common.scalar_name}'")
@@ -198,7 +197,7 @@ def rounding(name: str) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory of a row of `ROUNDING`."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
-        exact = compute_dtype_of(call).is_integral
+        exact = call.common_dtype.is_integral
         return planned(call, np.positive if exact else ROUNDING[name])
 
     return factory
@@ -209,7 +208,7 @@ def dividing(name: str) -> Callable[[StructuredCall], PlannedKernel]:
 
     def factory(call: StructuredCall) -> PlannedKernel:
         check_kind(call, "iuf", name if name.endswith("_divide") else None)
-        kind = compute_np(compute_dtype_of(call)).kind
+        kind = compute_np(call.common_dtype).kind
         floats, integers, unsigned = DIVIDING[name]
         if kind == "f":
             return by_passes(call, name, floats)
@@ -223,7 +222,7 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
     mode = call.args["rounding_mode"]
     if mode is None:
         return planned(call, np.divide)
-    common, other = compute_dtype_of(call), call.args["other"]
+    common, other = call.common_dtype, call.args["other"]
     if mode == "trunc" and common in NARROW and isinstance(other, TensorSpec) and other.ndim:
         return planned(call, m.divide_trunc_in(common.np))
     return dividing("floor_divide" if mode == "floor" else "trunc_divide")(call)
@@ -231,7 +230,7 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
 
 def relu(call: StructuredCall) -> PlannedKernel:
     """max(self, 0), NaN kept; the zero is made once."""
-    common = compute_dtype_of(call)
+    common = call.common_dtype
     spec = call.args["self"]
     np_dtype = compute_np(common)
     maximum = np.maximum
@@ -306,7 +305,7 @@ def _large_relu(call: StructuredCall, np_dtype: Any) -> Callable[..., None]:
 
 def pow_(call: StructuredCall) -> PlannedKernel:
     """self ** exponent; small constant exponents become products, roots and reciprocals."""
-    common = compute_dtype_of(call)
+    common = call.common_dtype
     kind = compute_np(common).kind
     exponent = call.args["exponent"]
     constant = isinstance(exponent, type)
@@ -415,7 +414,7 @@ def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
     """The factory of ``eq`` and ``ne``, which dtypes have that are only stored."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
-        common = compute_dtype_of(call)
+        common = call.common_dtype
         if common is PACKED:
             if any(isinstance(given, type) for given in call.args.values()):
                 raise call.refuse(call.outputs[0].replace(dtype=PACKED))
@@ -430,7 +429,7 @@ def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
 def sigmoid(call: StructuredCall) -> PlannedKernel:
     """The logistic function, its 1 made once for a dtype."""
     check_kind(call, INEXACT)
-    return planned(call, m.sigmoid_in(compute_np(compute_dtype_of(call))))
+    return planned(call, m.sigmoid_in(compute_np(call.common_dtype)))
 
 
 def gelu(call: StructuredCall) -> PlannedKernel:
@@ -463,7 +462,7 @@ def round_decimals(call: StructuredCall) -> PlannedKernel:
 
 def nextafter(call: StructuredCall) -> PlannedKernel:
     """The neighbour of a number, in the dtype itself: a narrow one has neighbours of its own."""
-    common = compute_dtype_of(call)
+    common = call.common_dtype
     if common in NARROW:
         return planned(call, representation.nextafter_narrow, common.np)
     return by_passes(call, "nextafter", np.nextafter)
@@ -471,7 +470,7 @@ def nextafter(call: StructuredCall) -> PlannedKernel:
 
 def nan_to_num(call: StructuredCall) -> PlannedKernel:
     """Numbers for NaN and infinities; integers stay as they are."""
-    common = compute_dtype_of(call)
+    common = call.common_dtype
     if not (common.is_floating_point or common.is_complex):
         return planned(call, representation.unchanged)
     limits = finfo(common.to_real() if common.is_complex else common)

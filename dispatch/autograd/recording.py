@@ -65,11 +65,11 @@ def writes_are_refused_first(planner: AutogradPlanner) -> AutogradPlanner:
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         try:
             return planner(op, key_set, args)
-        except Exception:
+        except Exception:  # told as it is, unless a refusal comes before it
             refusal = _refusal_of_writes(op, args)
             if refusal is None:
                 raise
-        raise refusal
+            raise refusal from None
 
     return plan
 
@@ -184,18 +184,19 @@ def out_refuses_grad(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     """``out=`` forms: refused where an argument requires grad and grad mode is on."""
     name = op.name.partition("::")[2].partition(".")[0]
 
-    def refuse() -> None:
-        if not grad_disabled or is_grad_enabled():
-            raise RuntimeError(
-                f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
-                "arguments requires grad."
-            )
+    def refusal() -> RuntimeError:
+        return RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
+            "arguments requires grad."
+        )
 
-    refuse()  # before what else is wrong with the call
+    if is_grad_enabled():
+        raise refusal()  # before what else is wrong with the call
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
 
     def record(*runtime: Any) -> Any:
-        refuse()
+        if not grad_disabled or is_grad_enabled():
+            raise refusal()
         return inner(*runtime)
 
     return record

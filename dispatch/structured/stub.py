@@ -65,6 +65,15 @@ class StructuredCall(NamedTuple):
                     return spec.dtype
         return None
 
+    @property
+    def common_dtype(self) -> ScalarType:
+        """The dtype that the operands are brought to: the one the meta function names, or the iterator's."""
+        named: ScalarType | None = self.extra.get("common_dtype")
+        if named is None and self.iterator is not None:
+            named = self.iterator.common_dtype
+        assert named is not None
+        return named
+
     def refuse(self, spec: TensorSpec) -> NotImplementedError:
         """PyTorch's error for a dtype that the kernel does not have."""
         return NotImplementedError(f"\"{self.kernel_name()}\" not implemented for '{spec.dtype.scalar_name}'")

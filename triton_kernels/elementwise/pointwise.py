@@ -164,15 +164,6 @@ REAL_OF_COMPLEX: dict[Any, Any] = {
 """The same for functions whose result is real."""
 
 
-def common_dtype_of(call: StructuredCall) -> ScalarType:
-    """The dtype that the operands are brought to: the iterator's, or the one its meta function names."""
-    named = call.extra.get("common_dtype")
-    if named is None:
-        assert call.iterator is not None
-        named = call.iterator.common_dtype
-    return named  # type: ignore[no-any-return]
-
-
 def kind_of(dtype: ScalarType) -> str:
     """``b``, ``i``, ``u``, ``f`` or ``c``."""
     if dtype.is_integral:
@@ -188,7 +179,7 @@ def computed(
     Raises NotImplementedError for a common dtype that is not among `kinds`.
     """
     inputs = [call.args[name] for name in call.runtime]
-    common = common_dtype_of(call)
+    common = call.common_dtype
     if common.is_complex or call.outputs[0].dtype.is_complex:
         return computed_in_pairs(call, function, kinds, masks)
     check_dtypes(call, [*call.outputs, *inputs])
@@ -274,7 +265,7 @@ def computed_in_pairs(
     call: StructuredCall, function: Any, kinds: str, masks: Sequence[str] = ()
 ) -> PlannedKernel:
     """`computed` where the operands or the result are complex."""
-    common = common_dtype_of(call)
+    common = call.common_dtype
     inputs = [call.args[name] for name in call.runtime]
     real = function in REAL_OF_COMPLEX
     if common.is_complex:
@@ -301,7 +292,7 @@ def equality(function: Any, of_exponents: Any) -> Callable[[StructuredCall], Pla
     """The kernel factory of ``eq`` and ``ne``, which powers of two have although nothing computes in them."""
 
     def factory(call: StructuredCall) -> PlannedKernel:
-        if common_dtype_of(call) is not EXPONENTS:
+        if call.common_dtype is not EXPONENTS:
             return computed(call, function)
         inputs = [call.args[name] for name in call.runtime]
         types = [tl.uint8 if isinstance(given, TensorSpec) else tl.float32 for given in inputs]
@@ -318,7 +309,7 @@ def scaled(plain: Any, with_scale: Any, kinds: str) -> Callable[[StructuredCall]
         kernel = computed(call, with_scale if given else plain, kinds)
         if not given:
             return kernel
-        common = common_dtype_of(call)
+        common = call.common_dtype
         if "alpha" in call.runtime:
             return with_fitting(kernel, call, common, ("alpha",))
         return kernel if common.is_integral else with_fitting(kernel, call, wide_of(common), ("value",))
@@ -328,7 +319,7 @@ def scaled(plain: Any, with_scale: Any, kinds: str) -> Callable[[StructuredCall]
 
 def rounding(function: Any) -> Callable[[StructuredCall], PlannedKernel]:
     """The kernel factory of a row of `ROUNDING`."""
-    return lambda call: computed(call, f.same if common_dtype_of(call).is_integral else function, "iuf")
+    return lambda call: computed(call, f.same if call.common_dtype.is_integral else function, "iuf")
 
 
 def wide_of(dtype: ScalarType) -> ScalarType:
@@ -350,7 +341,7 @@ def with_fitting(
     ]
     if not places:
         return kernel
-    into, fitting = kernel.into, fitting_number(dtype or common_dtype_of(call))
+    into, fitting = kernel.into, fitting_number(dtype or call.common_dtype)
 
     def ranged(out: Any, *values: Any) -> None:
         for place in places:
@@ -388,7 +379,7 @@ def div_mode(call: StructuredCall) -> PlannedKernel:
     """Division by rounding mode; quotients of narrow tensors are rounded to their dtype before they are truncated."""
     mode, other = call.args["rounding_mode"], call.args["other"]
     if mode == "trunc" and isinstance(other, TensorSpec) and other.ndim:
-        return computed(call, TRUNCATED_IN.get(common_dtype_of(call).name, f.trunc_divide), "iuf")
+        return computed(call, TRUNCATED_IN.get(call.common_dtype.name, f.trunc_divide), "iuf")
     modes = {None: (f.divide, FLOAT), "trunc": (f.trunc_divide, "iuf"), "floor": (f.floor_divide, "iuf")}
     return computed(call, *modes[mode])
 
@@ -398,7 +389,7 @@ def power(call: StructuredCall) -> PlannedKernel:
     function = f.pow if isinstance(call.args["exponent"], TensorSpec) else f.pow_number
     if call.args["exponent"] is bool and getattr(call.args["self"], "dtype", None) is bool_:
         return computed(call, representation.truth_power, "b")
-    kernel, common = computed(call, function, "iuf"), common_dtype_of(call)
+    kernel, common = computed(call, function, "iuf"), call.common_dtype
     if isinstance(call.args["exponent"], type) and common.is_integral:
         return PlannedKernel(exponent_check(common.np, common.name)(kernel.into), any_shape=kernel.any_shape)
     return kernel
@@ -407,7 +398,7 @@ def power(call: StructuredCall) -> PlannedKernel:
 def where(call: StructuredCall) -> PlannedKernel:
     """`self` where the condition holds, else `other`."""
     kernel = computed(call, f.where, ANY, masks=("condition",))
-    return kernel if common_dtype_of(call).name in ROUNDED_IN_WHERE else with_fitting(kernel, call)
+    return kernel if call.common_dtype.name in ROUNDED_IN_WHERE else with_fitting(kernel, call)
 
 
 def gelu(call: StructuredCall) -> PlannedKernel:
@@ -436,7 +427,7 @@ def bounded(unbounded: Any, within: Any) -> Callable[[StructuredCall], PlannedKe
 
 def nan_to_num(call: StructuredCall) -> PlannedKernel:
     """Numbers for NaN and the infinities: 0 and the finite limits where none are given; integers stay."""
-    common = common_dtype_of(call)
+    common = call.common_dtype
     if not (common.is_floating_point or common.is_complex):
         into = computed(call._replace(runtime=("self",)), f.same, ANY).into
         return PlannedKernel(lambda out, a, *replacements: into(out, a))
@@ -466,7 +457,7 @@ def round_decimals(call: StructuredCall) -> PlannedKernel:
 
 def nextafter(call: StructuredCall) -> PlannedKernel:
     """The neighbour of a number in the common dtype itself, which is not widened."""
-    common = common_dtype_of(call)
+    common = call.common_dtype
     inputs = [call.args[name] for name in call.runtime]
     check_dtypes(call, [*call.outputs, *inputs])
     if kind_of(common) != "f":
