@@ -78,11 +78,9 @@ def is_contiguous(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def is_channels_last(sizes: Sequence[int], strides: Sequence[int], rank: int = 4) -> bool:
-    """Whether elements lie in NHWC (or NDHWC) order without gaps."""
+    """Whether elements lie in NHWC (or NDHWC) order without gaps; strides of empty tensors are looked at too."""
     if len(sizes) != rank:
         return False
-    if 0 in sizes:
-        return True
     expected = 1
     for i in _CHANNELS_LAST_ORDER[rank]:
         if sizes[i] != 1:

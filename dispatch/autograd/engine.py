@@ -349,7 +349,7 @@ def _capture(node: Node, buffer: Any, wanted: dict[tuple[Node, int], list[int]],
 def accumulate(node: AccumulateGrad, grad: Tensor | None) -> None:
     """Add to ``leaf.grad``: in place where nobody recorded it, else out of place (double backward)."""
     leaf: Any = node.leaf()
-    if leaf is None or grad is None:
+    if leaf is None or grad is None or not leaf._spec.requires_grad:  # perhaps no longer
         return
     meta = leaf._autograd
     with _accumulating:

@@ -396,7 +396,7 @@ class AutogradMethods(_Base):
     @property
     def retains_grad(self) -> bool:
         """Whether `retain_grad` was called on this non-leaf."""
-        return getattr(self._autograd, "retains_grad", False) and not self.is_leaf
+        return getattr(self._autograd, "retains_grad", False)
 
     def _is_view(self) -> bool:
         return self._view_base is not None

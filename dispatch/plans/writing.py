@@ -116,6 +116,9 @@ def writing_plan(
                     f"output with shape {list(target._spec.sizes)} doesn't match the broadcast shape "
                     f"{list(spec.sizes)}"
                 )
+            for value in values[:first_out] if is_pointwise else ():
+                if isinstance(value, TensorImpl) and shares_memory(target, value):
+                    check_write_overlap(target, value)
             # What may not be an output at all is refused below, before anything is read.
             values = tuple(
                 [

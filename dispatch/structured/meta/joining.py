@@ -44,6 +44,13 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
             common = promote_types(common, spec.dtype)
         if spec is not first:
             check_same_device("cat", first, spec)
+    given = meta.maybe_get_output()
+    if given is not None:
+        if not can_cast(common, given.dtype):
+            raise TypeError(
+                f"torch.cat(): input types can't be cast to the desired output type {given.dtype.scalar_name}"
+            )
+        common = given.dtype
     for position in kept:
         spec = tensors[position]
         if spec is first:
@@ -61,13 +68,6 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
                     f"for tensor number {position} in the list."
                 )
         total += spec.sizes[d]
-    given = meta.maybe_get_output()
-    if given is not None:
-        if not can_cast(common, given.dtype):
-            raise TypeError(
-                f"torch.cat(): input types can't be cast to the desired output type {given.dtype.scalar_name}"
-            )
-        common = given.dtype
     sizes = (*first.sizes[:d], total, *first.sizes[d + 1 :])
     formats = {tensors[i].suggest_memory_format() for i in kept}
     strides = strides_for(formats.pop(), sizes) if len(formats) == 1 else contiguous_strides(sizes)

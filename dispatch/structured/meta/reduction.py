@@ -196,6 +196,7 @@ def extremum_with_index(meta: MetaBase, self: TensorSpec, dim: int, keepdim: boo
 
 def index_of_extremum(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim: bool) -> None:
     """``argmax`` and ``argmin``: the first index along `dim`, in the flattened input if it is None."""
+    _refuse_complex(meta, self)
     if self.dtype is bool_:
         raise RuntimeError(f"{meta.name}(): does not support bool input")
     dims = reduced_dims(dim, self.ndim)
@@ -203,7 +204,6 @@ def index_of_extremum(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim
         check_nonempty(meta.name, self, dims)
     elif self.numel == 0:
         raise IndexError(f"{meta.name}(): Expected reduction dim to be specified for input.numel() == 0.")
-    _refuse_complex(meta, self)
     _set_reduced(meta, self, dims, keepdim, int64)
 
 

@@ -40,6 +40,10 @@ class Difference(Exception):
 NAME = re.compile(r"\bv\d+")
 DTYPE_REFUSALS = ("not implemented for '", "is not supported for complex types")
 SET_ITEM = re.compile(r"v\d+\[.*\] [-+*]?= ")
+SET_ALL = re.compile(r"v\d+\[\.\.\.\] [-+*]= ")
+OUT = re.compile(r"\bout=(v\d+)")
+OWN_STRIDES = ("autograd.grad(", "logsigmoid(")
+"""What lays its results out as its operands lie, and PyTorch, or its CPU alone, without gaps."""
 KNOWN_REFUSALS = (
     (
         "triten",
@@ -55,6 +59,11 @@ KNOWN_REFUSALS = (
     # A derivative of ours may need fewer values than PyTorch's: of what it does not need, a write is no harm.
     ("triten", "PyTorch", "needed for gradient computation has been modified by an inplace"),
     ("triten", "PyTorch", "does not support automatic differentiation for outputs with complex dtype"),
+    # Where bounds broadcast self, or integers divide, derivatives of PyTorch's are of the wrong shape or dtype.
+    ("triten", "PyTorch", "doesn't match the broadcast shape"),
+    ("triten", "PyTorch", "result type Float can't be cast to the desired output type Long"),
+    # A hook of what no gradient reaches is called with None; ours is not called.
+    ("triten", "PyTorch", "unsupported operand type(s) for *: 'NoneType' and 'int'"),
     # PyTorch warns of these writes and does them.
     (
         "PyTorch",
@@ -88,6 +97,9 @@ def compare(found: Record, expected: Record, names: tuple[str, str], statements:
                 raise Known  # of two faults each names one: ours looks at dtypes first
             for does, refuses, words in KNOWN_REFUSALS:
                 said = {names[0]: error, names[1]: other}
+                # A view that was made by reshape is a leaf for PyTorch when it is written a second time.
+                if SET_ALL.match(text) and error is None and "a leaf Variable" in f"{other}":
+                    raise Known
                 if SET_ITEM.match(text) and "single memory location" in f"{error} {other}":
                     raise Known  # what is written from the same memory is read first
                 if said.get(does, ()) is None and words in (said.get(refuses) or ("", ""))[1]:
@@ -100,13 +112,30 @@ def compare(found: Record, expected: Record, names: tuple[str, str], statements:
             "refused otherwise", f"variables: {sorted(found.looks.keys() ^ expected.looks.keys())}"
         )
     values: Difference | None = None
-    made_by_grad = {name for text in statements if "autograd.grad(" in text for name in NAME.findall(text)}
+    own_strides = {
+        name
+        for text in statements
+        if any(words in text for words in OWN_STRIDES)
+        for name in NAME.findall(text)
+    }
+    # A refused call may have resized its output in PyTorch; ours is as it was.
+    # One that fails in the middle may have left some gradients.
+    backward_failed = any("backward(" in statements[number] for number in expected.errors)
+    kept = {name for number in expected.errors for name in OUT.findall(statements[number])}
     for name, look in expected.looks.items():
+        mine = found.looks[name]
+        if name in kept and getattr(mine, "facts", {}).get("shape") != getattr(look, "facts", {}).get(
+            "shape"
+        ):
+            continue
         try:
-            _compare(name, found.looks[name], look, {"stride"} if name in made_by_grad else set())
+            free = {"stride"} if name in own_strides else set()
+            _compare(name, mine, look, free | ({"grad"} if backward_failed else set()))
         except Difference as difference:
             if not difference.value:
                 raise
+            if any("clamp" in text for text in statements) and _of_signed_zeros(mine, look):
+                raise Known from None  # which of two zeros a bound leaves is not defined
             values = values or difference
     if found.shared != expected.shared:
         for kind in expected.shared:
@@ -138,15 +167,21 @@ def _compare(name: str, mine: Any, theirs: Any, free: Set[str] = frozenset()) ->
     for fact, value in theirs.facts.items():
         if mine.facts[fact] != value and fact not in LATER and fact not in free:
             raise Difference(f"wrong {fact}", f"{name}.{fact}: {mine.facts[fact]}, not {value}")
-    if (mine.grad is None) != (theirs.grad is None):
+    if (mine.grad is None) != (theirs.grad is None) and "grad" not in free:
         raise Difference(
             "wrong gradient", f"{name}.grad: {'None' if mine.grad is None else 'a tensor'} on one side"
         )
     try:
         near(name, mine.values, theirs.values, theirs.facts["dtype"])
     finally:
-        if mine.grad is not None:
+        if mine.grad is not None and theirs.grad is not None and "grad" not in free:
             _compare(f"{name}.grad", mine.grad, theirs.grad)
+
+
+def _of_signed_zeros(mine: Look, theirs: Look) -> bool:
+    """Whether values differ in signs of infinities alone."""
+    differ = ~np.isclose(mine.values, theirs.values, rtol=1e-3, atol=1e-3, equal_nan=True)
+    return bool(np.isinf(mine.values[differ]).all() and np.isinf(theirs.values[differ]).all())
 
 
 def near(name: str, mine: np.ndarray, theirs: np.ndarray, dtype: str) -> None:
