@@ -14,6 +14,7 @@ from ...dispatch.structured.stub import StructuredCall
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
 from ..reductions import RowSpace, View, are_of_rows, is_served, space_of
+from .convolution_source import CONVOLUTIONS, convolution_loop
 from .draw_loops import draw_loop
 from .element_program import REGISTERS, CannotLower, ElementProgram, Value
 from .function_check import has_bits_of_eager
@@ -224,6 +225,8 @@ def loop_by_name(name: str) -> Callable[..., None] | None:
     if found is None:
         return None
     kind, _, dtype = name.partition(" ")
+    if kind in CONVOLUTIONS:
+        return convolution_loop(kind, dtype)
     if kind != "run_sums":
         return draw_loop(name)
     if dtype == "float16" and not found.converts_half:

@@ -48,6 +48,8 @@ class Target(NamedTuple):
         converts_half: whether it converts float16.
         truncates: whether it makes the least integer of floats that do not fit.
         fuses: whether it multiplies and adds with one rounding.
+        vector_bits: bits of the vectors that it multiplies quickest.
+        vector_registers: how many of them it has.
     """
 
     binding: Any
@@ -56,6 +58,8 @@ class Target(NamedTuple):
     converts_half: bool
     truncates: bool
     fuses: bool
+    vector_bits: int
+    vector_registers: int
 
 
 @cache
@@ -90,6 +94,8 @@ def target() -> Target | None:
     return Target(
         *(binding, machine, key, bool(features.get("f16c")) or is_arm, is_x86),
         bool(features.get("fma")) or is_arm,
+        256 if features.get("avx2") else 128,
+        32 if features.get("avx512vl") or is_arm else 16,
     )
 
 

@@ -20,7 +20,7 @@ from ...runtime.memory_format import contiguous_strides, is_channels_last
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..windows import Padding, Window
-from . import pointwise, small_planes, winograd
+from . import pointwise, small_planes, tiles, winograd
 from . import rows as convolution_rows
 from .columns import LARGE_WEIGHT, Convolution, Part, at
 from .weight_gradient import backward_weight
@@ -43,6 +43,8 @@ def convolution(call: StructuredCall) -> PlannedKernel:
     conv = Convolution(call, input.sizes, weight.sizes, spec.sizes)
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
+    if tiles.applies(conv, spec):
+        return PlannedKernel(quietly(_forward_tiled(conv)))
     if conv.multiply is np.matmul and conv.groups == 1 and _is_rows(spec):
         chosen(
             "channels-last columns",
@@ -107,6 +109,17 @@ def _convolution_by_columns(call: StructuredCall, conv: Convolution) -> PlannedK
         conv.over(len(parts), some_parts)
 
     return PlannedKernel(quietly(into))
+
+
+def _forward_tiled(conv: Convolution) -> Any:
+    """By compiled loops."""
+    chosen("compiled tiles", "llvmlite is installed, and {} images of {} pixels are many", conv.n, conv.dense)
+    tiled = tiles.TiledConvolution(conv, tiles.forward_geometry(conv))
+
+    def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
+        tiled(out, np.ascontiguousarray(input), np.ascontiguousarray(weight), bias)
+
+    return into
 
 
 def _forward_winograd(geometry: Sequence[Any]) -> PlannedKernel:
@@ -201,6 +214,8 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     conv = Convolution(call, call.outputs[0].sizes, weight.sizes, grad.sizes)
     if conv.is_empty:
         return PlannedKernel(_bias_alone)
+    if tiles.applies(conv, call.outputs[0]):
+        return _backward_tiled(call, conv)
     if small_planes.applies(conv, call.outputs[0]):
         return small_planes.planned(call, conv, small_planes.backward_input, _backward_by_taps)
     if conv.by_rows is None:
@@ -208,6 +223,25 @@ def backward_input(call: StructuredCall) -> PlannedKernel:
     if winograd.is_worthwhile(*conv.by_rows):
         return _backward_winograd(call, conv)
     return _backward_by_rows(call, conv)
+
+
+def _backward_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    """By compiled loops; zeros of the border would meet an infinite weight."""
+    chosen(
+        "compiled tiles, by taps if a weight is infinite",
+        "llvmlite is installed, and {} images of {} pixels are many",
+        *(conv.n, conv.dense),
+    )
+    tiled = tiles.TiledConvolution(conv, tiles.backward_geometry(conv))
+    otherwise = functools.cache(lambda: _backward_by_taps(call, conv).into)
+
+    def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+        if math.isfinite(np.vdot(weight, weight)) or np.isfinite(weight).all():
+            tiled(out, np.ascontiguousarray(grad), np.ascontiguousarray(weight), bias)
+        else:
+            otherwise()(out, grad, weight, bias)
+
+    return PlannedKernel(quietly(into))
 
 
 def _backward_winograd(call: StructuredCall, conv: Convolution) -> PlannedKernel:

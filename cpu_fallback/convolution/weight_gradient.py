@@ -11,7 +11,7 @@ from ...dispatch.structured.choices import chosen
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
-from . import few_taps, pointwise, small_planes, winograd
+from . import few_taps, pointwise, small_planes, tiles, winograd
 from . import rows as convolution_rows
 from .columns import Convolution, Part, at
 
@@ -31,9 +31,25 @@ def backward_weight(call: StructuredCall) -> PlannedKernel:
     conv = Convolution(call, input.sizes, call.outputs[0].sizes, grad.sizes, is_summed=True)
     if conv.is_empty:
         return PlannedKernel(_zero)
+    if tiles.applies(conv, call.outputs[0]):
+        return _weight_tiled(call, conv)
     if small_planes.applies(conv, call.outputs[0]):
         return small_planes.planned(call, conv, small_planes.backward_weight, _weight_by_columns)
     return _weight_by_columns(call, conv)
+
+
+def _weight_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:
+    """By compiled loops; zeros between the rows of a gradient would meet infinite inputs."""
+    chosen("compiled tiles", "llvmlite is installed, and {} images of {} pixels are many", conv.n, conv.dense)
+    tiled = tiles.TiledSums(conv)
+    otherwise = functools.cache(lambda: _weight_by_columns(call, conv).into)
+
+    def into(out: Any, grad: Any, input: Any) -> None:
+        tiled(out, np.ascontiguousarray(grad), np.ascontiguousarray(input))
+        if not (math.isfinite(np.vdot(out, out)) or np.isfinite(out).all()):
+            otherwise()(out, grad, input)
+
+    return PlannedKernel(quietly(into))
 
 
 def _weight_by_columns(call: StructuredCall, conv: Convolution) -> PlannedKernel:

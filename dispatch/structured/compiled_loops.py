@@ -7,6 +7,7 @@ the plan's calls. Without llvmlite nothing of the kind happens, and small progra
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import threading
@@ -194,6 +195,20 @@ class NamedLoop:
     def _make(self) -> None:
         if _makers is not None:
             self.loop = _makers().by_name(self.name)
+
+
+def loop_now(name: str) -> Loop | None:
+    """The loop of a name, made at once: for kernels whose bits are not NumPy's, so that no call is NumPy's first.
+
+    None where it cannot be compiled.
+    """
+    return None if _makers is None else _made_now(_makers, name)
+
+
+@functools.cache
+def _made_now(load: Callable[[], Makers], name: str) -> Loop | None:
+    with background.busy:
+        return load().by_name(name)
 
 
 class _Loops:

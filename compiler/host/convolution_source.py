@@ -1,0 +1,448 @@
+"""LLVM's text of convolutions: tiles of sums over taps, read where images lie in padded planes.
+
+`taps_text` has the loop of outputs and of input gradients, which is a matrix product whose right factor is nowhere
+written out: for each tap a row of it begins at another place of the padded planes. A tile of outputs and positions
+stays in registers while taps are added to it one after the other, so that a result does not depend on how the work is
+shared. `sums_text` has the loop of weight gradients: products summed along positions.
+
+What is read and where it goes stands in an array of int64 (`cpu_fallback/convolution/tiles.py` names its places).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from ...cpu_fallback.convolution.tiles import PACK, PART, PHASE, SLACK, SUMS, TAPS
+from .llvm_source import DATA, HEADER
+from .object_code import loop_function, target
+
+TAPS_OF_SUM = 256
+"""Taps that are added one after the other; these sums are added then, as BLAS does."""
+
+
+class Code:
+    """Lines of a function of LLVM's, with counted loops and variables."""
+
+    def __init__(self) -> None:
+        self.variables: list[str] = []
+        self.lines: list[str] = []
+        self._count = 0
+
+    def name(self, kind: str = "t") -> str:
+        """A new one."""
+        self._count += 1
+        return f"{kind}{self._count}"
+
+    def new(self, text: str) -> str:
+        """The value of an instruction."""
+        made = f"%{self.name()}"
+        self.lines.append(f"  {made} = {text}")
+        return made
+
+    def do(self, text: str) -> None:
+        """An instruction without a value."""
+        self.lines.append(f"  {text}")
+
+    def add(self, a: str, b: str) -> str:
+        """The sum of two integers."""
+        return self.new(f"add i64 {a}, {b}")
+
+    def mul(self, a: str, b: str) -> str:
+        """Their product."""
+        return self.new(f"mul i64 {a}, {b}")
+
+    def at(self, kind: str, base: str, place: str) -> str:
+        """A pointer to an element."""
+        return self.new(f"getelementptr {kind}, ptr {base}, i64 {place}")
+
+    def number(self, table: str, place: int | str) -> str:
+        """One of an array of int64."""
+        return self.new(f"load i64, ptr {self.at('i64', table, str(place))}")
+
+    def numbers(self, table: str, names: Sequence[str]) -> dict[str, str]:
+        """All of a table, by name."""
+        return {name: self.number(table, i) for i, name in enumerate(names)}
+
+    def variable(self, kind: str, initial: str) -> str:
+        """A variable, which LLVM keeps in a register."""
+        made = f"%{self.name('x')}"
+        self.variables.append(f"  {made} = alloca {kind}")
+        self.do(f"store {kind} {initial}, ptr {made}")
+        return made
+
+    @contextlib.contextmanager
+    def loop(self, first: str, last: str, step: int = 1, *, plain: bool = False) -> Iterator[str]:
+        """Count from `first` to below `last`, perhaps never; a plain loop is written as it stands, not unrolled."""
+        counter, label = self.variable("i64", first), self.name("loop")
+        self.do(f"br label %{label}")
+        self.lines.append(f"{label}:")
+        i = self.new(f"load i64, ptr {counter}")
+        again = self.new(f"icmp slt i64 {i}, {last}")
+        self.do(f"br i1 {again}, label %{label}_body, label %{label}_end")
+        self.lines.append(f"{label}_body:")
+        yield i
+        self.do(f"store i64 {self.add(i, str(step))}, ptr {counter}")
+        self.do(f"br label %{label}" + (", !llvm.loop !0" if plain else ""))
+        self.lines.append(f"{label}_end:")
+
+    @contextlib.contextmanager
+    def when(self, condition: str) -> Iterator[None]:
+        """Do something only if a bit is set."""
+        label = self.name("if")
+        self.do(f"br i1 {condition}, label %{label}, label %{label}_end")
+        self.lines.append(f"{label}:")
+        yield
+        self.do(f"br label %{label}_end")
+        self.lines.append(f"{label}_end:")
+
+    def function(self, name: str, arguments: str, attributes: str = "") -> str:
+        """The whole."""
+        head = f"define internal void @{name}({arguments}) {attributes} {{\nentry:"
+        return "\n".join([head, *self.variables, *self.lines, "  ret void", "}"]) + "\n"
+
+
+class Shape:
+    """The vectors of a dtype, and the tiles that fit into a processor's registers.
+
+    Args:
+        dtype: ``float32`` or ``float64``.
+        bits: of a vector.
+        registers: how many there are.
+    """
+
+    def __init__(self, dtype: str, bits: int, registers: int) -> None:
+        self.kind = {"float32": "float", "float64": "double"}[dtype]
+        self.lanes = bits // (32 if dtype == "float32" else 64)
+        self.vector = f"<{self.lanes} x {self.kind}>"
+        suffix = "f32" if dtype == "float32" else "f64"
+        self.fused = f"@llvm.fma.v{self.lanes}{suffix}"
+        self.summed = f"@llvm.vector.reduce.fadd.v{self.lanes}{suffix}"
+        many = registers >= 32
+        self.tiles = {8: 3, 4: 6, 2: 8, 1: 8} if many else {4: 3, 2: 5, 1: 8}
+        """Vectors of positions by rows of a tile."""
+        self.sums = (
+            {8: (3, 1), 4: (3, 1), 2: (3, 1), 1: (9, 3, 1)} if many else {4: (3, 1), 2: (3, 1), 1: (9, 3, 1)}
+        )
+        """Taps of a tile of sums by rows."""
+
+    @property
+    def declarations(self) -> str:
+        """Of LLVM's functions."""
+        v, k = self.vector, self.kind
+        return (
+            f"declare {v} {self.fused}({v}, {v}, {v})\n"
+            f"declare {k} {self.summed}({k}, {v})\n"
+            "declare i64 @llvm.smin.i64(i64, i64)\ndeclare i64 @llvm.smax.i64(i64, i64)\n"
+            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n"
+            '!0 = distinct !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}\n'
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return 4 if self.kind == "float" else 8
+
+
+def taps_text(shape: Shape) -> str:
+    """The loop of ``loop(numbers, taps, source, weight, bias, out, room)``: `numbers` are `TAPS`, and then `PACK`.
+
+    `taps` has the places of weights, and after them those of planes, for each tap. `room` is what it works in.
+    """
+    functions = [
+        _pack(shape),
+        *(_tile(shape, rows, vectors) for rows, vectors in shape.tiles.items()),
+        _taps(shape),
+    ]
+    call = _python_call("taps", 7)
+    return HEADER + shape.declarations + "\n".join(functions) + call
+
+
+def sums_text(shape: Shape) -> str:
+    """The loop of ``loop(numbers, taps, source, grad, out, room)``: `numbers` are `SUMS`, and `PACK` of both arrays.
+
+    `taps` has their places in planes. Sums are added to what `out` has if ``adds`` is not 0.
+    """
+    tiles = [_sum_tile(shape, rows, taps) for rows, widths in shape.sums.items() for taps in widths]
+    return (
+        HEADER
+        + shape.declarations
+        + "\n".join([_pack(shape), *tiles, _sums(shape)])
+        + _python_call("sums", 6)
+    )
+
+
+def _pack(shape: Shape) -> str:
+    """Padded planes of a source: channels, phases, rows, images, elements."""
+    code, kind = Code(), shape.kind
+    n = code.numbers("%g", PACK)
+    row_size = code.mul(n["pitch"], str(shape.size))
+    tail_size = code.mul(n["tail"], str(shape.size))
+    target = code.variable("ptr", "%to")
+    with code.loop("0", n["channels"]) as c:
+        of_channel = code.mul(c, n["channel"])
+        with code.loop("0", n["phases"]) as f:
+            table = code.at("i64", "%whole", code.add(n["table"], code.mul(f, str(len(PHASE)))))
+            p = code.numbers(table, PHASE)
+            start = code.add(of_channel, p["start"])
+            with code.loop("0", n["rows"]) as r:
+                above = code.new(f"icmp sge i64 {r}, {p['first_row']}")
+                below = code.new(f"icmp slt i64 {r}, {p['last_row']}")
+                inside = code.new(f"and i1 {above}, {below}")
+                down = code.new(f"sub i64 {r}, {p['first_row']}")
+                of_row = code.add(start, code.mul(code.mul(down, n["step"]), n["line"]))
+                last = code.new(f"select i1 {inside}, i64 {p['last']}, i64 {p['first']}")
+                with code.loop("0", n["images"]) as i:
+                    to = code.new(f"load ptr, ptr {target}")
+                    at = code.at(kind, "%source", code.add(of_row, code.mul(i, n["image"])))
+                    outside = code.new(f"xor i1 {inside}, true")
+                    with code.when(outside):
+                        code.do(f"call void @llvm.memset.p0.i64(ptr {to}, i8 0, i64 {row_size}, i1 false)")
+                    with code.when(inside):
+                        with code.loop("0", p["first"]) as q:
+                            code.do(f"store {kind} 0.0, ptr {code.at(kind, to, q)}")
+                        is_unit = code.new(f"icmp eq i64 {n['step']}, 1")
+                        base = code.at(kind, to, p["first"])
+                        width = code.new(f"sub i64 {last}, {p['first']}")
+                        with code.when(is_unit), code.loop("0", width) as q:
+                            value = code.new(f"load {kind}, ptr {code.at(kind, at, q)}")
+                            code.do(f"store {kind} {value}, ptr {code.at(kind, base, q)}")
+                        with code.when(code.new(f"xor i1 {is_unit}, true")), code.loop("0", width) as q:
+                            place = code.mul(q, n["step"])
+                            value = code.new(f"load {kind}, ptr {code.at(kind, at, place)}")
+                            code.do(f"store {kind} {value}, ptr {code.at(kind, base, q)}")
+                        with code.loop(p["last"], n["pitch"]) as q:
+                            code.do(f"store {kind} 0.0, ptr {code.at(kind, to, q)}")
+                    code.do(f"store ptr {code.at(kind, to, n['pitch'])}, ptr {target}")
+        to = code.new(f"load ptr, ptr {target}")
+        code.do(f"call void @llvm.memset.p0.i64(ptr {to}, i8 0, i64 {tail_size}, i1 false)")
+        code.do(f"store ptr {code.at(kind, to, n['tail'])}, ptr {target}")
+    end = code.new(f"load ptr, ptr {target}")
+    slack = SLACK * shape.size
+    code.do(f"call void @llvm.memset.p0.i64(ptr {end}, i8 0, i64 {slack}, i1 false)")
+    arguments = (
+        "ptr nocapture readonly %whole, ptr nocapture readonly %g, ptr noalias nocapture readonly %source, "
+    )
+    return code.function("pack", arguments + "ptr noalias nocapture %to", "noinline nounwind")
+
+
+def _tile(shape: Shape, rows: int, vectors: int) -> str:
+    """Sums of taps for some outputs and positions."""
+    code, v, kind = Code(), shape.vector, shape.kind
+    sums = [[code.variable(v, "zeroinitializer") for _ in range(vectors)] for _ in range(rows)]
+    bases = [code.at(kind, "%weight", code.mul("%stride", str(row))) for row in range(rows)]
+    with code.loop("0", "%taps", plain=True) as k:
+        of_weight = code.number("%weights", k)
+        source = code.at(kind, "%source", code.number("%places", k))
+        met = [
+            code.new(f"load {v}, ptr {code.at(kind, source, str(j * shape.lanes))}, align {shape.size}")
+            for j in range(vectors)
+        ]
+        for row in range(rows):
+            number = code.new(f"load {kind}, ptr {code.at(kind, bases[row], of_weight)}")
+            first = code.new(f"insertelement {v} poison, {kind} {number}, i64 0")
+            weight = code.new(f"shufflevector {v} {first}, {v} poison, <{shape.lanes} x i32> zeroinitializer")
+            for j in range(vectors):
+                old = code.new(f"load {v}, ptr {sums[row][j]}")
+                new = code.new(f"call {v} {shape.fused}({v} {weight}, {v} {met[j]}, {v} {old})")
+                code.do(f"store {v} {new}, ptr {sums[row][j]}")
+    for row in range(rows):
+        target = code.at(kind, "%to", code.mul("%room", str(row)))
+        for j in range(vectors):
+            made = code.new(f"load {v}, ptr {sums[row][j]}")
+            at = code.at(kind, target, str(j * shape.lanes))
+            old = code.new(f"load {v}, ptr {at}, align {shape.size}")
+            before = code.new(f"select i1 %adds, {v} {old}, {v} zeroinitializer")
+            code.do(f"store {v} {code.new(f'fadd {v} {before}, {made}')}, ptr {at}, align {shape.size}")
+    arguments = (
+        "ptr nocapture readonly %weight, i64 %stride, ptr nocapture readonly %weights, ptr nocapture readonly %source, "
+        "ptr nocapture readonly %places, i64 %taps, ptr noalias nocapture %to, i64 %room, i1 %adds"
+    )
+    return code.function(f"tile{rows}", arguments, "noinline nounwind")
+
+
+def _taps(shape: Shape) -> str:
+    """All groups: planes, and then all outputs of all parts."""
+    code, kind = Code(), shape.kind
+    n = code.numbers("%g", TAPS)
+    pack = code.at("i64", "%g", str(len(TAPS)))
+    made = code.at(kind, "%room", n["planes"])
+    with code.loop("0", n["groups"]) as group:
+        source = code.at(kind, "%source", code.add(n["source"], code.mul(group, n["source_group"])))
+        code.do(f"call void @pack(ptr %g, ptr {pack}, ptr {source}, ptr %room)")
+        weight = code.at(kind, "%weight", code.add(n["weight"], code.mul(group, n["weight_group"])))
+        out = code.at(kind, "%out", code.add(n["out"], code.mul(group, n["out_group"])))
+        of_bias = code.add(n["bias"], code.mul(group, n["outputs"]))
+        with code.loop("0", n["parts"]) as number:
+            table = code.at("i64", "%g", code.add(n["part_table"], code.mul(number, str(len(PART)))))
+            p = code.numbers(table, PART)
+            weights = code.at("i64", "%taps", p["first_tap"])
+            places = code.at("i64", "%taps", code.add(p["first_tap"], p["taps"]))
+            start = code.at(kind, out, p["start"])
+            done = code.variable("i64", "0")
+            some = code.new(f"call i64 @llvm.smax.i64(i64 {p['taps']}, i64 1)")  # of none the sum is zero
+            for rows, vectors in shape.tiles.items():
+                first = code.new(f"load i64, ptr {done}")
+                left = code.new(f"sub i64 {n['outputs']}, {first}")
+                count = code.new(f"sdiv i64 {left}, {rows}")
+                last = code.add(first, code.mul(count, str(rows)))
+                with code.loop(first, last, rows) as o:
+                    of_rows = code.at(kind, weight, code.mul(o, n["weight_row"]))
+                    with code.loop("0", some, TAPS_OF_SUM) as tap:
+                        rest = code.new(f"sub i64 {p['taps']}, {tap}")
+                        taps = code.new(f"call i64 @llvm.smin.i64(i64 {rest}, i64 {TAPS_OF_SUM})")
+                        own = [code.at("i64", each, tap) for each in (weights, places)]
+                        adds = code.new(f"icmp ne i64 {tap}, 0")
+                        with code.loop("0", p["positions"], vectors * shape.lanes) as position:
+                            arguments = (
+                                f"ptr {of_rows}, i64 {n['weight_row']}, ptr {own[0]}, "
+                                f"ptr {code.at(kind, '%room', position)}, ptr {own[1]}, i64 {taps}, "
+                                f"ptr {code.at(kind, made, position)}, i64 {n['row_room']}, i1 {adds}"
+                            )
+                            code.do(f"call void @tile{rows}({arguments})")
+                    with code.loop("0", str(rows)) as row:
+                        output = code.add(o, row)
+                        addend = code.at(kind, "%bias", code.add(of_bias, output))
+                        given = (
+                            f"ptr {code.at(kind, made, code.mul(row, n['row_room']))}, "
+                            f"ptr {code.at(kind, start, code.mul(output, n['out_channel']))}, ptr {addend}"
+                        )
+                        names = ("images", "pitch", "out_image", "out_line", "out_step", "bias")
+                        numbers = [p["lines"], p["width"], *(n[name] for name in names)]
+                        code.do(f"call void @spread({given}, {', '.join(f'i64 {each}' for each in numbers)})")
+                code.do(f"store i64 {last}, ptr {done}")
+    arguments = ", ".join(
+        f"ptr {'noalias nocapture' if name in ('out', 'room') else 'nocapture readonly'} %{name}"
+        for name in ("g", "taps", "source", "weight", "bias", "out", "room")
+    )
+    return _spread(shape) + code.function("taps", arguments, "noinline nounwind")
+
+
+def _spread(shape: Shape) -> str:
+    """Flat positions of an output to where they belong, with its bias."""
+    code, kind = Code(), shape.kind
+    has_bias = code.new("icmp sge i64 %bias, 0")
+    addend = code.variable(kind, "-0.0")
+    with code.when(has_bias):
+        code.do(f"store {kind} {code.new(f'load {kind}, ptr %addend')}, ptr {addend}")
+    bias = code.new(f"load {kind}, ptr {addend}")
+    is_unit = code.new("icmp eq i64 %step, 1")
+    with code.loop("0", "%lines") as line, code.loop("0", "%images") as image:
+        place = code.mul(code.add(code.mul(line, "%images"), image), "%pitch")
+        at = code.at(kind, "%made", place)
+        to = code.at(kind, "%out", code.add(code.mul(line, "%line"), code.mul(image, "%image")))
+        for unit in (True, False):
+            with (
+                code.when(is_unit if unit else code.new(f"xor i1 {is_unit}, true")),
+                code.loop("0", "%width") as x,
+            ):
+                value = code.new(f"load {kind}, ptr {code.at(kind, at, x)}")
+                total = code.new(f"fadd {kind} {value}, {bias}")
+                code.do(f"store {kind} {total}, ptr {code.at(kind, to, x if unit else code.mul(x, '%step'))}")
+    numbers = ("lines", "width", "images", "pitch", "image", "line", "step", "bias")
+    arguments = (
+        "ptr noalias nocapture readonly %made, ptr noalias nocapture %out, ptr noalias nocapture readonly %addend, "
+        + ", ".join(f"i64 %{name}" for name in numbers)
+    )
+    return code.function("spread", arguments, "noinline nounwind")
+
+
+def _sum_tile(shape: Shape, rows: int, taps: int) -> str:
+    """Products of some gradients and taps, summed along positions."""
+    code, v, kind = Code(), shape.vector, shape.kind
+    sums = [[code.variable(v, "zeroinitializer") for _ in range(taps)] for _ in range(rows)]
+    sources = [code.at(kind, "%source", code.number("%places", tap)) for tap in range(taps)]
+    grads = [code.at(kind, "%grad", code.mul("%room", str(row))) for row in range(rows)]
+    with code.loop("0", "%positions", shape.lanes, plain=True) as place:
+        met = [
+            code.new(f"load {v}, ptr {code.at(kind, each, place)}, align {shape.size}") for each in sources
+        ]
+        for row in range(rows):
+            grad = code.new(f"load {v}, ptr {code.at(kind, grads[row], place)}, align {shape.size}")
+            for tap in range(taps):
+                old = code.new(f"load {v}, ptr {sums[row][tap]}")
+                new = code.new(f"call {v} {shape.fused}({v} {grad}, {v} {met[tap]}, {v} {old})")
+                code.do(f"store {v} {new}, ptr {sums[row][tap]}")
+    for row in range(rows):
+        target = code.at(kind, "%out", code.mul("%row", str(row)))
+        for tap in range(taps):
+            made = code.new(f"load {v}, ptr {sums[row][tap]}")
+            at = code.at(kind, target, str(tap))
+            old = code.new(f"load {kind}, ptr {at}")
+            before = code.new(f"select i1 %adds, {kind} {old}, {kind} 0.0")
+            total = code.new(f"call reassoc {kind} {shape.summed}({kind} -0.0, {v} {made})")
+            code.do(f"store {kind} {code.new(f'fadd {kind} {before}, {total}')}, ptr {at}")
+    arguments = (
+        "ptr nocapture readonly %grad, i64 %room, ptr nocapture readonly %source, ptr nocapture readonly %places, "
+        "i64 %positions, ptr noalias nocapture %out, i64 %row, i1 %adds"
+    )
+    return code.function(f"sum{rows}x{taps}", arguments, "noinline nounwind")
+
+
+def _sums(shape: Shape) -> str:
+    """All groups: planes of both, and then all weights."""
+    code, kind = Code(), shape.kind
+    n = code.numbers("%g", SUMS)
+    packs = [code.at("i64", "%g", n[f"{name}_pack"]) for name in ("grad", "source")]
+    adds = code.new(f"icmp ne i64 {n['adds']}, 0")
+    planes = code.at(kind, "%room", n["source_room"])
+    with code.loop("0", n["groups"]) as group:
+        grad = code.at(kind, "%grad", code.add(n["grad"], code.mul(group, n["grad_group"])))
+        source = code.at(kind, "%source", code.add(n["source"], code.mul(group, n["source_group"])))
+        code.do(f"call void @pack(ptr %g, ptr {packs[0]}, ptr {grad}, ptr %room)")
+        code.do(f"call void @pack(ptr %g, ptr {packs[1]}, ptr {source}, ptr {planes})")
+        out = code.at(kind, "%out", code.add(n["out"], code.mul(group, n["out_group"])))
+        done = code.variable("i64", "0")
+        for rows, widths in shape.sums.items():
+            first = code.new(f"load i64, ptr {done}")
+            left = code.new(f"sub i64 {n['outputs']}, {first}")
+            last = code.add(first, code.mul(code.new(f"sdiv i64 {left}, {rows}"), str(rows)))
+            with code.loop(first, last, rows) as o, code.loop("0", n["channels"]) as c:
+                of_grad = code.at(kind, "%room", code.mul(o, n["grad_room"]))
+                of_source = code.at(kind, planes, code.mul(c, code.number(packs[1], PACK.index("kept"))))
+                place = code.add(code.mul(o, n["out_row"]), code.mul(c, n["out_channel"]))
+                so_far = code.variable("i64", "0")
+                for taps in widths:
+                    begin = code.new(f"load i64, ptr {so_far}")
+                    rest = code.new(f"sub i64 {n['taps']}, {begin}")
+                    end = code.add(begin, code.mul(code.new(f"sdiv i64 {rest}, {taps}"), str(taps)))
+                    with code.loop(begin, end, taps) as tap:
+                        arguments = (
+                            f"ptr {of_grad}, i64 {n['grad_room']}, ptr {of_source}, "
+                            f"ptr {code.at('i64', '%taps', tap)}, i64 {n['positions']}, "
+                            f"ptr {code.at(kind, out, code.add(place, tap))}, i64 {n['out_row']}, i1 {adds}"
+                        )
+                        code.do(f"call void @sum{rows}x{taps}({arguments})")
+                    code.do(f"store i64 {end}, ptr {so_far}")
+            code.do(f"store i64 {last}, ptr {done}")
+    arguments = ", ".join(
+        f"ptr {'noalias nocapture' if name in ('out', 'room') else 'nocapture readonly'} %{name}"
+        for name in ("g", "taps", "source", "grad", "out", "room")
+    )
+    return code.function("sums", arguments, "noinline nounwind")
+
+
+def _python_call(function: str, count: int) -> str:
+    """The function that Python calls with arrays; it lets the GIL go meanwhile."""
+    code = Code()
+    pointers = []
+    for j in range(count):
+        array = code.new(f"load ptr, ptr {code.at('ptr', '%arguments', str(j))}")
+        pointers.append(code.new(f"load ptr, ptr {code.at('i8', array, str(DATA))}"))
+    state = code.new("call ptr @PyEval_SaveThread()")
+    code.do(f"call void @{function}({', '.join(f'ptr {each}' for each in pointers)})")
+    code.do(f"call void @PyEval_RestoreThread(ptr {state})")
+    code.do("call void @Py_IncRef(ptr @_Py_NoneStruct)")
+    head = "define ptr @call(ptr %self, ptr %arguments, i64 %count) {\nentry:"
+    return "\n".join([head, *code.lines, "  ret ptr @_Py_NoneStruct", "}"]) + "\n"
+
+
+CONVOLUTIONS = {"convolution_taps": taps_text, "convolution_sums": sums_text}
+"""By the first word of the names that kernels ask for."""
+
+
+def convolution_loop(kind: str, dtype: str) -> Callable[..., None]:
+    """The loop of this name, for this processor."""
+    found = target()
+    assert found is not None
+    return loop_function(CONVOLUTIONS[kind](Shape(dtype, found.vector_bits, found.vector_registers)))

@@ -1,0 +1,491 @@
+"""Convolutions as compiled loops over tiles of outputs and positions (the extra ``triten[jit]``).
+
+The loops (`compiler/host/convolution_source.py`) read padded planes, where each tap begins at another place; here is
+where that is, and how threads share the work. Planes have the rows of several images side by side, with one border
+between two of them: (channels, phases of the stride, rows, images, elements). A position of an output is flat in it:
+the rows of all images of a line, one line after the other.
+
+No sum but that of a weight's gradient is cut, and that one by the geometry alone: results do not depend on threads.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ...dispatch.iterator.parallel import get_num_threads, parallel_for
+from ...dispatch.structured.compiled_loops import loop_now
+from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
+from ..workspace import borrow, give_back
+from .columns import Convolution
+
+Array = np.ndarray[Any, Any]
+
+LEAST_WORK = 1 << 19
+"""Multiplications from which a convolution is worth a loop: NumPy has some 100 us for them."""
+SHARED_WORK = 1 << 23
+"""Those from which threads share it; to wake one takes some 50 us."""
+PLANE_BYTES = 1 << 18
+"""Planes of several images, which stay in the second-level cache."""
+POSITIONS = 256
+"""Positions of a block that are enough for tiles."""
+SUMMED_POSITIONS = 1 << 10
+"""Those of a block of a weight's gradient: its tiles are summed across lanes once for each."""
+TASKS = 2
+"""Tasks of a thread."""
+BLOCKS = 16
+"""Blocks of images whose sums of a weight's gradient are added in its own dtype."""
+LANES, SLACK = 16, 256
+"""Elements that vectors have at most, and behind planes that they may reach."""
+
+PACK = (
+    "channels",
+    "rows",
+    "images",
+    "pitch",
+    "image",
+    "channel",
+    "line",
+    "step",
+    "kept",
+    "tail",
+    "phases",
+    "table",
+)
+"""Of planes: how many channels, rows, images and elements of a row there are; the strides of the source between images,
+channels and lines; the step of its windows; elements of a plane, of zeros after a channel, phases, and where these are
+told in the same array, each with `PHASE`."""
+PHASE = ("first_row", "last_row", "first", "last", "start")
+"""Rows and elements of a row that are in the image, and where the first one of them is in the source."""
+TAPS = (
+    *("groups", "source", "source_group", "weight", "weight_group", "out", "out_group", "bias", "outputs"),
+    *(
+        "weight_row",
+        "row_room",
+        "parts",
+        "part_table",
+        "out_image",
+        "out_channel",
+        "out_line",
+        "out_step",
+        "images",
+    ),
+    *("pitch", "planes"),
+)
+PART = ("positions", "taps", "first_tap", "lines", "width", "start")
+"""Of the outputs that are computed alike: flat positions, taps and the first of them in the table, lines and their
+width, and where the first one is."""
+SUMS = (
+    *(
+        "groups",
+        "source",
+        "source_group",
+        "grad",
+        "grad_group",
+        "out",
+        "out_group",
+        "channels",
+        "outputs",
+        "taps",
+    ),
+    *("positions", "grad_room", "grad_pack", "source_pack", "source_room", "out_channel", "out_row", "adds"),
+)
+
+
+def applies(conv: Convolution, spec: TensorSpec) -> bool:
+    """Whether a convolution is one of loops: of one or two dimensions, in float32 or float64, and no plain product."""
+    window = conv.window
+    return (
+        spec.np_dtype == conv.dtype
+        and conv.dtype in (np.float32, np.float64)
+        and spec.is_contiguous
+        and not conv.is_empty
+        and conv.rank in (1, 2)
+        and not window.is_pointwise
+        and len(set(window.stride)) == 1
+        and conv.n * conv.outputs * conv.dense * conv.depth >= LEAST_WORK
+        and all(
+            p <= (k - 1) * d for k, d, p in zip(window.kernel, window.dilation, window.padding, strict=True)
+        )
+        and loop_now(f"convolution_taps {conv.dtype.name}") is not None
+    )
+
+
+class _Plane(NamedTuple):
+    """How planes are laid out, in one dimension of an image.
+
+    Attributes:
+        size: elements of the image.
+        step: of windows; there is a plane for each phase of it that a tap meets.
+        before: elements of the border before the image.
+        count: elements of a plane.
+    """
+
+    size: int
+    step: int
+    before: int
+    count: int
+
+    def kept(self, phase: int) -> tuple[int, int, int]:
+        """The first element of a plane that is in the image, the one after the last, and where the first is there."""
+        first = max(0, -(-(self.before - phase) // self.step))
+        last = min(self.count, -(-(self.size + self.before - phase) // self.step))
+        return first, max(first, last), first * self.step + phase - self.before
+
+
+class _Part(NamedTuple):
+    """Outputs that are computed alike.
+
+    Attributes:
+        lines, width: how many there are.
+        start: where the first one is in an image.
+        taps: of each tap its place in the weight, the number of its plane, and the line and element where it begins.
+    """
+
+    lines: int
+    width: int
+    start: int
+    taps: list[tuple[int, int, int, int]]
+
+
+class Geometry(NamedTuple):
+    """One of the two kinds of convolution that `taps` computes, for whichever number of images.
+
+    Attributes:
+        rows, columns: the planes.
+        phases: of rows and columns, those of a channel's planes.
+        overhang: elements of the next line that the last one may meet.
+        channels, outputs: of a group.
+        parts: of an image's outputs.
+        of_channel, of_output: places from one channel or output to the next in the weight.
+        step: of outputs that are computed alike.
+        sizes: of an image of the result.
+    """
+
+    rows: _Plane
+    columns: _Plane
+    phases: list[tuple[int, int]]
+    overhang: int
+    channels: int
+    outputs: int
+    parts: list[_Part]
+    of_channel: int
+    of_output: int
+    step: int
+    sizes: tuple[int, int]
+
+    def kept(self, images: int) -> int:
+        """Elements of a channel of so many images."""
+        return len(self.phases) * self.rows.count * images * self.columns.count + self.overhang
+
+    def positions(self, images: int) -> int:
+        """Flat positions of the part that has most."""
+        return max(((p.lines - 1) * images + images - 1) * self.columns.count + p.width for p in self.parts)
+
+    def place(self, images: int, phase: int, line: int, element: int) -> int:
+        """Where a tap begins in the planes of a channel."""
+        return ((phase * self.rows.count + line) * images) * self.columns.count + element
+
+    def pack(self, images: int, stride: tuple[int, int, int], at: int) -> tuple[list[int], list[int]]:
+        """The numbers of a pack whose table of phases is at a place, and this table."""
+        numbers = [self.channels, self.rows.count, images, self.columns.count, *stride]
+        numbers += [self.rows.step, self.kept(images), self.overhang, len(self.phases), at]
+        table: list[int] = []
+        for down, along in self.phases:
+            first_row, last_row, y = self.rows.kept(down)
+            first, last, x = self.columns.kept(along)
+            table += [first_row, last_row, first, last, y * stride[2] + x]
+        return numbers, table
+
+
+def _two(sizes: Sequence[int], one: int) -> tuple[int, int]:
+    """Of one dimension or two, two."""
+    return (one, sizes[0]) if len(sizes) == 1 else (sizes[0], sizes[1])
+
+
+def forward_geometry(conv: Convolution) -> Geometry:
+    """Of a convolution itself."""
+    window, step = conv.window, conv.window.stride[0]
+    (h, w), (kh, kw), (oh, ow) = (_two(sizes, 1) for sizes in (window.spatial, window.kernel, window.out))
+    (dy, dx), (py, px) = _two(window.dilation, 1), _two(window.padding, 0)
+    channels, outputs = conv.channels // conv.groups, conv.outputs // conv.groups
+    phases = sorted({(y * dy % step, x * dx % step) for y in range(kh) for x in range(kw)})
+    taps = [
+        (y * kw + x, phases.index((y * dy % step, x * dx % step)), y * dy // step, x * dx // step)
+        for y in range(kh)
+        for x in range(kw)
+    ]
+    reach = max(element for *_, element in taps)
+    columns = w + px if step == 1 else ow + reach
+    return Geometry(
+        _Plane(h, step, py, oh + max(line for _, _, line, _ in taps)),
+        _Plane(w, step, px, columns),
+        phases,
+        max(0, ow + reach - columns),
+        *(channels, outputs, [_Part(oh, ow, 0, taps)], kh * kw, channels * kh * kw, 1, (oh, ow)),
+    )
+
+
+def backward_geometry(conv: Convolution) -> Geometry:
+    """Of the gradient of the input: for each phase of the stride, a convolution of the gradient by some of the taps."""
+    window, step = conv.window, conv.window.stride[0]
+    (h, w), (kh, kw), (oh, ow) = (_two(sizes, 1) for sizes in (window.spatial, window.kernel, window.out))
+    (dy, dx), (py, px) = _two(window.dilation, 1), _two(window.padding, 0)
+    channels, outputs = conv.channels // conv.groups, conv.outputs // conv.groups
+
+    def met(phase: int, kernel: int, dilation: int, padding: int) -> list[tuple[int, int]]:
+        """The taps that an input of a phase meets, and how far ahead of its own position each is."""
+        return [
+            (k, (phase + padding - k * dilation) // step)
+            for k in range(kernel)
+            if (phase + padding - k * dilation) % step == 0
+        ]
+
+    # With one line a stride means nothing down the image.
+    downs = [(y, met(y, kh, dy, py), -(-(h - y) // step)) for y in range(min(step, h))]
+    alongs = [(x, met(x, kw, dx, px), -(-(w - x) // step)) for x in range(min(step, w))]
+    above = max(0, *(-a for _, taps, _ in downs for _, a in taps), 0)
+    before = max(0, *(-a for _, taps, _ in alongs for _, a in taps), 0)
+    rows = above + max(count + max([a for _, a in taps], default=0) for _, taps, count in downs)
+    end = max(count + max([a for _, a in taps], default=0) for _, taps, count in alongs)
+    columns = max(ow + max(before, end - ow), *(count for *_, count in alongs))
+    parts = [
+        _Part(
+            *(lines, width, y * w + x),
+            [(ky * kw + kx, 0, above + a, before + b) for ky, a in down for kx, b in along],
+        )
+        for y, down, lines in downs
+        for x, along, width in alongs
+    ]
+    return Geometry(
+        *(
+            _Plane(oh, 1, above, rows),
+            _Plane(ow, 1, before, columns),
+            [(0, 0)],
+            max(0, before + end - columns),
+        ),
+        *(outputs, channels, parts, channels * kh * kw, kh * kw, step, (h, w)),
+    )
+
+
+class _Task(NamedTuple):
+    """Numbers of one call of `taps`, the elements of its room, and of the places of its taps."""
+
+    numbers: Array
+    places: Array
+    room: int
+
+
+class TiledConvolution:
+    """A convolution, or the gradient of its input, as calls of a compiled loop.
+
+    Args:
+        conv: the convolution.
+        geometry: of either.
+    """
+
+    def __init__(self, conv: Convolution, geometry: Geometry) -> None:
+        loop = loop_now(f"convolution_taps {conv.dtype.name}")
+        assert loop is not None
+        self.conv, self.geometry, self.loop = conv, geometry, loop
+        self.is_shared = conv.n * conv.outputs * conv.dense * conv.depth >= SHARED_WORK
+        self.tasks = functools.cache(self._tasks)
+        self.places = functools.cache(self._places)
+        self.no_bias = np.zeros(1, conv.dtype)
+
+    def __call__(self, out: Array, source: Array, weight: Array, bias: Array | None) -> None:
+        """Compute all of `out`; arrays are gapless but for `bias`."""
+        loop, size = self.loop, self.conv.dtype.itemsize
+        addend = self.no_bias if bias is None else np.ascontiguousarray(bias, self.conv.dtype)
+        tasks = self.tasks(get_num_threads() if self.is_shared else 1, bias is not None)
+
+        def some(first: int, last: int) -> None:
+            room = borrow(size * max(task.room for task in tasks[first:last]))
+            try:
+                for task in tasks[first:last]:
+                    loop(task.numbers, task.places, source, weight, addend, out, room)
+            finally:
+                give_back(room)
+
+        parallel_for(0, len(tasks), 1 if self.is_shared else len(tasks), some)
+
+    def _images(self, groups: int) -> int:
+        """Images of a block: enough positions for tiles, and not more than a cache has room for."""
+        geometry, size, most = self.geometry, self.conv.dtype.itemsize, self.conv.n
+        images = 1
+        while images < most and geometry.positions(images) < POSITIONS:
+            if geometry.channels * geometry.kept(2 * images) * size > PLANE_BYTES:
+                break
+            images *= 2
+        return min(images, most)
+
+    def _tasks(self, threads: int, has_bias: bool) -> list[_Task]:
+        conv, images = self.conv, self._images(self.conv.groups)
+        blocks = [(n, min(images, conv.n - n)) for n in range(0, conv.n, images)]
+        wanted = 1 if threads == 1 else TASKS * threads
+        cuts = min(
+            -(-wanted // len(blocks)), conv.groups if conv.groups > 1 else -(-self.geometry.outputs // 8)
+        )
+        if conv.groups > 1:
+            step = -(-conv.groups // cuts)
+            ranges = [
+                (g, min(step, conv.groups - g), 0, self.geometry.outputs) for g in range(0, conv.groups, step)
+            ]
+        else:
+            outputs = self.geometry.outputs
+            step = -(-outputs // (8 * cuts)) * 8 if cuts > 1 else outputs
+            ranges = [(0, 1, o, min(step, outputs - o)) for o in range(0, outputs, step)]
+        return [self._task(n, m, *each, has_bias) for n, m in blocks for each in ranges]
+
+    def _places(self, images: int) -> tuple[Array, list[int]]:
+        """The taps of all parts for so many images: places in the weight, then in planes; and where each part's are."""
+        geometry, made, starts = self.geometry, list[int](), list[int]()
+        kept = geometry.kept(images)
+        for part in geometry.parts:
+            starts.append(len(made))
+            channels = range(geometry.channels)
+            made += [c * geometry.of_channel + tap for c in channels for tap, *_ in part.taps]
+            made += [c * kept + geometry.place(images, *where) for c in channels for _, *where in part.taps]
+        return np.array(made, np.int64), starts
+
+    def _task(
+        self, first: int, images: int, group: int, groups: int, output: int, outputs: int, has_bias: bool
+    ) -> _Task:
+        conv, geometry = self.conv, self.geometry
+        places, starts = self.places(images)
+        h, w = geometry.rows.size, geometry.columns.size
+        oh, ow = geometry.sizes
+        of_source, of_out = geometry.channels * h * w, geometry.outputs * oh * ow
+        of_weight = geometry.channels * geometry.outputs * math.prod(conv.window.kernel)
+        planes = geometry.channels * geometry.kept(images) + SLACK
+        row = geometry.positions(images) + SLACK
+        table = len(TAPS) + len(PACK)
+        numbers = [
+            *(groups, first * conv.groups * of_source + group * of_source, of_source),
+            *(group * of_weight + output * geometry.of_output, of_weight),
+            first * conv.groups * of_out + group * of_out + output * oh * ow,
+            of_out,
+            group * geometry.outputs + output if has_bias else -1 - conv.outputs * conv.channels,
+            *(outputs, geometry.of_output, row, len(geometry.parts), table),
+            *(conv.groups * of_out, oh * ow, geometry.step * ow, geometry.step),
+            *(images, geometry.columns.count, planes),
+        ]
+        parts: list[int] = []
+        for part, start in zip(geometry.parts, starts, strict=True):
+            positions = ((part.lines - 1) * images + images - 1) * geometry.columns.count + part.width
+            taps = geometry.channels * len(part.taps)
+            parts += [positions, taps, start, part.lines, part.width, part.start]
+        pack, phases = geometry.pack(images, (conv.groups * of_source, h * w, w), table + len(parts))
+        return _Task(np.array([*numbers, *pack, *parts, *phases], np.int64), places, planes + 8 * row + SLACK)
+
+
+class TiledSums:
+    """The gradient of a convolution's weight as calls of a compiled loop: products of planes, summed along positions.
+
+    Images are taken in blocks, which follow from the geometry alone, as do the sums of up to `BLOCKS` of them; these
+    are added in float64. Threads share groups, channels or outputs.
+    """
+
+    def __init__(self, conv: Convolution) -> None:
+        loop = loop_now(f"convolution_sums {conv.dtype.name}")
+        assert loop is not None
+        self.conv, self.geometry, self.loop = conv, forward_geometry(conv), loop
+        self.is_shared = conv.n * conv.outputs * conv.dense * conv.depth >= SHARED_WORK
+        self.tasks = functools.cache(self._tasks)
+        images, size = 1, conv.dtype.itemsize
+        each = self.geometry.channels + self.geometry.outputs
+        while images < conv.n and self.geometry.positions(images) < SUMMED_POSITIONS:
+            if each * self.geometry.kept(2 * images) * size > 2 * PLANE_BYTES:
+                break
+            images *= 2
+        self.blocks = [(n, min(images, conv.n - n)) for n in range(0, conv.n, images)]
+        self.places = {
+            m: np.array(
+                [self.geometry.place(m, *where) for _, *where in self.geometry.parts[0].taps], np.int64
+            )
+            for _, m in self.blocks
+        }
+
+    def __call__(self, out: Array, grad: Array, source: Array) -> None:
+        """Compute all of `out`; arrays are gapless."""
+        shares = range(0, len(self.blocks), BLOCKS)
+        if len(shares) == 1:
+            self._sum(out, grad, source, 0)
+            return
+        total = np.zeros(out.shape, np.float64)
+        for first in shares:
+            self._sum(out, grad, source, first)
+            total += out
+        np.copyto(out, total, casting="unsafe")
+
+    def _sum(self, out: Array, grad: Array, source: Array, share: int) -> None:
+        """The sum of the blocks from a place on, `BLOCKS` of them at most."""
+        loop, size = self.loop, self.conv.dtype.itemsize
+        tasks = self.tasks(get_num_threads() if self.is_shared else 1)
+
+        def some(first: int, last: int) -> None:
+            room = borrow(size * max(call.room for task in tasks[first:last] for call in task))
+            try:
+                for task in tasks[first:last]:
+                    for call in task[share : share + BLOCKS]:
+                        loop(call.numbers, call.places, source, grad, out, room)
+            finally:
+                give_back(room)
+
+        parallel_for(0, len(tasks), 1 if self.is_shared else len(tasks), some)
+
+    def _tasks(self, threads: int) -> list[list[_Task]]:
+        conv, geometry = self.conv, self.geometry
+        wanted = 1 if threads == 1 else TASKS * threads
+        counts = (conv.groups, geometry.outputs, geometry.channels)
+        # What is cut into most parts, but outputs last: each part lays out its planes itself.
+        along = max((0, 2, 1), key=lambda i: min(counts[i], wanted))
+        step = -(-counts[along] // wanted)
+        ranges = [
+            [(first, min(step, counts[i] - first)) if i == along else (0, counts[i]) for i in range(3)]
+            for first in range(0, counts[along], step)
+        ]
+        return [[self._call(number, *each) for number in range(len(self.blocks))] for each in ranges]
+
+    def _call(
+        self, block: int, groups: tuple[int, int], outputs: tuple[int, int], channels: tuple[int, int]
+    ) -> _Task:
+        conv, geometry = self.conv, self.geometry
+        first, images = self.blocks[block]
+        h, w = geometry.rows.size, geometry.columns.size
+        oh, ow = geometry.sizes
+        of_source, of_grad = geometry.channels * h * w, geometry.outputs * oh * ow
+        taps = math.prod(conv.window.kernel)
+        of_out = geometry.channels * geometry.outputs * taps
+        line = images * geometry.columns.count
+        row = -(-oh * line // LANES) * LANES
+        source_room = outputs[1] * row + SLACK
+        packs = len(SUMS)
+        tables = packs + 2 * len(PACK)
+        # The gradient lies as outputs do in the planes, with zeros between its rows.
+        flat = geometry._replace(
+            rows=_Plane(oh, 1, 0, oh),
+            columns=_Plane(ow, 1, 0, geometry.columns.count),
+            phases=[(0, 0)],
+            overhang=row - oh * line,
+            channels=outputs[1],
+        )
+        own = geometry._replace(channels=channels[1])
+        pack, table = flat.pack(images, (conv.groups * of_grad, oh * ow, ow), tables)
+        other, other_table = own.pack(images, (conv.groups * of_source, h * w, w), tables + len(table))
+        numbers = [
+            *(groups[1], (first * conv.groups + groups[0]) * of_source + channels[0] * h * w, of_source),
+            *((first * conv.groups + groups[0]) * of_grad + outputs[0] * oh * ow, of_grad),
+            groups[0] * of_out + outputs[0] * geometry.of_output + channels[0] * geometry.of_channel,
+            *(of_out, channels[1], outputs[1], taps),
+            -(-geometry.positions(images) // LANES) * LANES,
+            *(row, packs, packs + len(PACK), source_room, geometry.of_channel, geometry.of_output),
+            int(block % BLOCKS > 0),
+        ]
+        room = source_room + channels[1] * geometry.kept(images) + 2 * SLACK
+        return _Task(
+            np.array([*numbers, *pack, *other, *table, *other_table], np.int64), self.places[images], room
+        )
