@@ -284,7 +284,9 @@ def _tell_of_tensors(client: str) -> None:
     from warnings import warn
 
     try:
-        _import_module(f"{__package__}.utils.{client}").register()
+        module = _import_module(f"{__package__}.utils.{client}")
+        if not getattr(module.__spec__, "_initializing", False):  # else it is what imports the library, and tells it in the end
+            module.register()
     except (ImportError, AttributeError) as error:  # its other users need the library all the same
         warn(
             f"{client.partition('.')[0]} was not told of tensors, of which it may be too old: {error}",

@@ -196,3 +196,6 @@ def register() -> None:
         lookup.register(Tensor, function)
     to_triten_dispatch.register(np.ndarray, lambda x, **options: tt.from_numpy(np.ascontiguousarray(x)))
     to_triten_dispatch.register(Tensor, lambda x, **options: x)
+
+
+register()
