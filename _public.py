@@ -285,7 +285,9 @@ def _tell_of_tensors(client: str) -> None:
 
     try:
         module = _import_module(f"{__package__}.utils.{client}")
-        if not getattr(module.__spec__, "_initializing", False):  # else it is what imports the library, and tells it in the end
+        if not getattr(
+            module.__spec__, "_initializing", False
+        ):  # else it is what imports the library, and tells it in the end
             module.register()
     except (ImportError, AttributeError) as error:  # its other users need the library all the same
         warn(

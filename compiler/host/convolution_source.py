@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from ...cpu_fallback.convolution.tiles import PACK, PART, PHASE, SLACK, SUMS, TAPS
-from .llvm_source import DATA, HEADER
+from .llvm_source import DATA, HEADER, part_function
 from .object_code import loop_function, target
 
 TAPS_OF_SUM = 256
@@ -159,9 +159,10 @@ def taps_text(shape: Shape) -> str:
 
 
 def sums_text(shape: Shape) -> str:
-    """The loop of ``loop(numbers, taps, source, grad, out, room)``: `numbers` are `SUMS`, and `PACK` of both arrays.
+    """The loop of ``loop(numbers, taps, source, grad, out, room)``, over one block of images after the other.
 
-    `taps` has their places in planes. Sums are added to what `out` has if ``adds`` is not 0.
+    `numbers` are how many blocks there are, and how many numbers each has: `SUMS`, and `PACK` of both arrays. `taps`
+    has the places of taps in planes. Sums are added to what `out` has if ``adds`` is not 0.
     """
     tiles = [_sum_tile(shape, rows, taps) for rows, widths in shape.sums.items() for taps in widths]
     return (
@@ -386,6 +387,7 @@ def _sums(shape: Shape) -> str:
     packs = [code.at("i64", "%g", n[f"{name}_pack"]) for name in ("grad", "source")]
     adds = code.new(f"icmp ne i64 {n['adds']}, 0")
     planes = code.at(kind, "%room", n["source_room"])
+    own_taps = code.at("i64", "%taps", n["first_tap"])
     with code.loop("0", n["groups"]) as group:
         grad = code.at(kind, "%grad", code.add(n["grad"], code.mul(group, n["grad_group"])))
         source = code.at(kind, "%source", code.add(n["source"], code.mul(group, n["source_group"])))
@@ -409,7 +411,7 @@ def _sums(shape: Shape) -> str:
                     with code.loop(begin, end, taps) as tap:
                         arguments = (
                             f"ptr {of_grad}, i64 {n['grad_room']}, ptr {of_source}, "
-                            f"ptr {code.at('i64', '%taps', tap)}, i64 {n['positions']}, "
+                            f"ptr {code.at('i64', own_taps, tap)}, i64 {n['positions']}, "
                             f"ptr {code.at(kind, out, code.add(place, tap))}, i64 {n['out_row']}, i1 {adds}"
                         )
                         code.do(f"call void @sum{rows}x{taps}({arguments})")
@@ -419,11 +421,18 @@ def _sums(shape: Shape) -> str:
         f"ptr {'noalias nocapture' if name in ('out', 'room') else 'nocapture readonly'} %{name}"
         for name in ("g", "taps", "source", "grad", "out", "room")
     )
-    return code.function("sums", arguments, "noinline nounwind")
+    each = code.function("sums_of_block", arguments, "noinline nounwind")
+    blocks = Code()
+    count, length = (blocks.number("%g", i) for i in (0, 1))
+    with blocks.loop("0", count) as i:
+        numbers = blocks.at("i64", "%g", blocks.add(blocks.mul(i, length), "2"))
+        given = ", ".join(f"ptr %{name}" for name in ("taps", "source", "grad", "out", "room"))
+        blocks.do(f"call void @sums_of_block(ptr {numbers}, {given})")
+    return each + blocks.function("sums", arguments, "noinline nounwind")
 
 
 def _python_call(function: str, count: int) -> str:
-    """The function that Python calls with arrays; it lets the GIL go meanwhile."""
+    """The function that Python calls with numbers and arrays, without the GIL meanwhile, and that of other threads."""
     code = Code()
     pointers = []
     for j in range(count):
@@ -434,7 +443,8 @@ def _python_call(function: str, count: int) -> str:
     code.do(f"call void @PyEval_RestoreThread(ptr {state})")
     code.do("call void @Py_IncRef(ptr @_Py_NoneStruct)")
     head = "define ptr @call(ptr %self, ptr %arguments, i64 %count) {\nentry:"
-    return "\n".join([head, *code.lines, "  ret ptr @_Py_NoneStruct", "}"]) + "\n"
+    called = "\n".join([head, *code.lines, "  ret ptr @_Py_NoneStruct", "}"]) + "\n"
+    return called + part_function(function, count - 1)
 
 
 CONVOLUTIONS = {"convolution_taps": taps_text, "convolution_sums": sums_text}

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
-import numpy as np
-
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.layers.graph.graph import Node
-from ...dispatch.structured.compiled_loops import Makers
+from ...dispatch.structured.compiled_loops import Makers, Sharing
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
@@ -19,7 +16,7 @@ from .draw_loops import draw_loop
 from .element_program import REGISTERS, CannotLower, ElementProgram, Value
 from .function_check import has_bits_of_eager
 from .llvm_source import write_loop
-from .loops import Geometry, part_limit_of, parts_of
+from .loops import Geometry, part_limit_of, parts_of, sharing_of
 from .lowering import ROWS
 from .object_code import loop_function, target
 from .operator_step import Step
@@ -29,10 +26,8 @@ from .row_program import RowProgram, program_of_rows
 from .row_source import WORKSPACE_ITEM, write_rows
 from .run_sums import adds_as_numpy, sums_text
 from .stages import Loop, made_of
+from .task_pool import shared_loop
 from .tiled_loops import LEAST_ROW, TILE
-
-SHARED_FROM = 1 << 24
-"""Bytes of a loop's arrays, or twice its instructions, from which threads share it: half a millisecond's work."""
 
 
 def loop_of_call(
@@ -129,10 +124,10 @@ def _over_rows(
     kernel = RowKernel(
         space, call.outputs, list(inputs), program_of_rows(space, inputs, results, call.outputs)
     )
-    parts, is_shared = kernel.parts()
+    parts, sharing = kernel.parts()
     places = [call.runtime.index(name) for name in nodes]
     function = loop_function(kernel.loop.text)
-    return _over_parts(function, parts, places, is_shared, kernel.workspace, len(call.outputs))
+    return _over_parts(function, parts, places, sharing, kernel.workspace, len(call.outputs))
 
 
 def _placeholder(name: str, spec: TensorSpec) -> Node:
@@ -144,10 +139,10 @@ def _plain(loop: Loop, call: StructuredCall) -> Callable[..., None]:
     out = call.outputs[0]
     places = [value.detail for value in loop.reads]
     geometry = _geometry(call, places)
-    is_shared = _is_shared(call, places, len(loop.instructions))
-    geometry, parts = parts_of(geometry, out.numel, part_limit_of(is_shared, out.numel))
+    sharing = _sharing(call, places, len(loop.instructions))
+    geometry, parts = parts_of(geometry, out.numel, part_limit_of(sharing, out.numel))
     function = loop_function(write_loop(loop, geometry.steps, len(geometry.sizes)))
-    return _over_parts(function, parts, places, is_shared)
+    return _over_parts(function, parts, places, sharing)
 
 
 def _tiled(value: Value, call: StructuredCall) -> Callable[..., None]:
@@ -161,11 +156,11 @@ def _tiled(value: Value, call: StructuredCall) -> Callable[..., None]:
     program = RowProgram(inputs, (value,), (*(step != "zero" for step in geometry.steps[1:]), True))
     if not program.ufuncs:
         raise CannotLower("no function")
-    is_shared = _is_shared(call, places, program.instructions)
-    parts = geometry.parts(part_limit_of(is_shared, out.numel))
+    sharing = _sharing(call, places, program.instructions)
+    parts = geometry.parts(part_limit_of(sharing, out.numel))
     loop = write_rows(program, geometry.steps, len(geometry.sizes), tile=TILE)
     workspace = loop.workspace * TILE * WORKSPACE_ITEM
-    return _over_parts(loop_function(loop.text), parts, places, is_shared, workspace)
+    return _over_parts(loop_function(loop.text), parts, places, sharing, workspace)
 
 
 def _geometry(call: StructuredCall, places: Sequence[int]) -> Geometry:
@@ -176,17 +171,17 @@ def _geometry(call: StructuredCall, places: Sequence[int]) -> Geometry:
     )
 
 
-def _is_shared(call: StructuredCall, places: Sequence[int], instructions: int) -> bool:
+def _sharing(call: StructuredCall, places: Sequence[int], instructions: int) -> Sharing:
     out = call.outputs[0]
     nbytes = sum(spec.nbytes for spec in (out, *(call.args[call.runtime[i]] for i in places)))
-    return bool(max(nbytes, 2 * out.numel * instructions) >= SHARED_FROM)
+    return sharing_of(max(nbytes, 2 * out.numel * instructions))
 
 
 def _over_parts(
     function: Callable[..., None],
     parts: Sequence[Any],
     places: Sequence[int],
-    is_shared: bool,
+    sharing: Sharing,
     workspace: int | None = None,
     outputs: int = 1,
 ) -> Callable[..., None]:
@@ -196,27 +191,17 @@ def _over_parts(
         function: the loop, called with a part, the outputs, and the inputs at `places`.
         parts: the index space.
         places: of the inputs, those that the loop reads.
-        is_shared: whether threads share the parts.
+        sharing: how threads share the parts.
         workspace: its bytes.
         outputs: how many of the function's arguments are outputs, which come first.
     """
-    if len(parts) == 1 and workspace is None:
-        (whole,) = parts
-        return lambda array, *inputs: function(whole, array, *[inputs[i] for i in places])
-
+    room = None if workspace is None else (outputs + len(places), workspace)
+    compute = shared_loop(function, parts, sharing, room)
     read = [outputs + i for i in places]
-
-    def run(*given: Any) -> None:
-        arrays = (*given[:outputs], *[given[i] for i in read])
-
-        def part(first: int, last: int) -> None:
-            room = () if workspace is None else (np.empty(workspace, np.uint8),)
-            for numbers in parts[first:last]:
-                function(numbers, *arrays, *room)
-
-        parallel_for(0, len(parts), 1 if is_shared else len(parts), part)
-
-    return run
+    if read == list(range(outputs, outputs + len(read))):
+        count = outputs + len(read)
+        return lambda *given: compute(*given[:count])
+    return lambda *given: compute(*given[:outputs], *[given[i] for i in read])
 
 
 def loop_by_name(name: str) -> Callable[..., None] | None:
@@ -235,4 +220,4 @@ def loop_by_name(name: str) -> Callable[..., None] | None:
     return loop if adds_as_numpy(dtype, loop) else None
 
 
-MAKERS = Makers(loop_of_call, loop_by_name)
+MAKERS = Makers(loop_of_call, loop_by_name, shared_loop)

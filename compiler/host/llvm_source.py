@@ -215,7 +215,19 @@ def python_call(arrays: int, rank: int) -> str:
         "  ret ptr @_Py_NoneStruct",
         "}",
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n" + part_function("loop", arrays)
+
+
+def part_function(function: str, arrays: int) -> str:
+    """The function that threads without Python call: of the numbers of a part, and of the pointers of all arrays."""
+    lines = ["define void @part(ptr %g, ptr %pointers) {", "entry:"]
+    for j in range(arrays):
+        lines += [
+            f"  %p{j}_at = getelementptr ptr, ptr %pointers, i64 {j}",
+            f"  %p{j} = load ptr, ptr %p{j}_at",
+        ]
+    given = ", ".join(["ptr %g", *(f"ptr %p{j}" for j in range(arrays))])
+    return "\n".join([*lines, f"  call void @{function}({given})", "  ret void", "}"]) + "\n"
 
 
 def loaded_number(name: str, place: int) -> list[str]:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ...cpu_fallback.blocks import block_indices
-from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
+from ...dispatch.structured.compiled_loops import Sharing
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import BY_NAME
 from ...runtime.tensor_spec import TensorSpec
@@ -29,14 +29,17 @@ from .lowering import Lowered
 from .numpy_calls import call_text
 from .object_code import loop_function, target
 from .stages import Loop, NumpyStep, Stages, staged
+from .task_pool import shared_loop
 
 PARTS = 64
 """Parts of an index space at most, which threads take one by one."""
 PART = 1 << 16
-"""Elements of a part, at least."""
-SHARED_FROM = 1 << 25
-"""Bytes of a kernel's arrays, or twice its instructions, from which threads share its one loop: a millisecond's work.
-To wake a thread takes some 70 us, and more where cores are busy."""
+"""Elements of a part, at least, but a quarter of them all where these are few."""
+LEAST_PART = 1 << 12
+SHARED_FROM = 1 << 19
+"""Bytes of a kernel's arrays, or twice its instructions, from which threads share its one loop: some 8 us of work."""
+WAKING_FROM = 1 << 22
+"""Those from which threads that sleep are woken for it."""
 
 TILE = 16
 """Elements along the innermost dimension that are taken at once where an array lies along another one."""
@@ -136,7 +139,7 @@ def one_loop(kernel: FusedKernel, loop: Loop) -> Kernel:
     numel = kernel.domain.numel
     geometry, parts = parts_of(geometry, numel, part_limit(work, numel))
     function = loop_function(_text(loop, geometry))
-    return over_parts(kernel, function, parts, outs, places, work >= SHARED_FROM)
+    return over_parts(kernel, function, parts, outs, places, sharing_of(work))
 
 
 def whole_geometry(kernel: FusedKernel, outs: Sequence[int], places: Sequence[int]) -> Geometry:
@@ -157,12 +160,18 @@ def work_of(kernel: FusedKernel, places: Sequence[int], instructions: int) -> in
 
 def part_limit(work: int, numel: int) -> int:
     """Elements of a part at most."""
-    return part_limit_of(work >= SHARED_FROM, numel)
+    return part_limit_of(sharing_of(work), numel)
 
 
-def part_limit_of(is_shared: bool, numel: int) -> int:
-    """The same, where threads share the parts or do not."""
-    return max(PART, -(-numel // PARTS)) if is_shared else numel
+def sharing_of(work: int) -> Sharing:
+    """How threads share so many bytes, or twice as many instructions."""
+    return Sharing.of(work, SHARED_FROM, WAKING_FROM)
+
+
+def part_limit_of(sharing: Sharing, numel: int) -> int:
+    """The elements of a part by how threads share all of them."""
+    least = min(PART, max(LEAST_PART, -(-numel // 4)))
+    return max(least, -(-numel // PARTS)) if sharing else numel
 
 
 def parts_of(geometry: Geometry, numel: int, limit: int) -> tuple[Geometry, list[Numbers]]:
@@ -179,7 +188,7 @@ def over_parts(
     parts: Sequence[Numbers],
     outs: Sequence[int],
     places: Sequence[int],
-    is_shared: bool,
+    sharing: Sharing,
     workspace: int | None = None,
 ) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs, which calls a loop for each part.
@@ -190,31 +199,17 @@ def over_parts(
         parts: the index space.
         outs: which outputs the loop writes, in its order.
         places: which inputs it reads.
-        is_shared: whether threads share the parts.
+        sharing: how threads share the parts.
         workspace: its bytes, for each thread.
     """
-    arrays = ", ".join([*(f"o{j}" for j in outs), *(f"a{i}" for i in places)])
-    globals_: dict[str, Any] = {"loop": loop}
+    arrays = [*(f"o{j}" for j in outs), *(f"a{i}" for i in places)]
+    room = None if workspace is None else (len(arrays), max(workspace, 1))
+    globals_: dict[str, Any] = {"loop": shared_loop(loop, parts, sharing, room)}
     lines = [f"def compute({', '.join(f'a{i}' for i in range(len(kernel.inputs)))}):"]
     for j, node in enumerate(kernel.outputs):
         globals_[f"new{j}"] = allocator_of(node.val)
         lines.append(f"    o{j} = new{j}()")
-    if workspace is not None:
-        globals_ |= {"empty": np.empty, "bytes_": np.dtype(np.uint8), "size": max(workspace, 1)}
-        arrays += ", workspace"
-    made = ["workspace = empty(size, bytes_)"] if workspace is not None else []
-    if len(parts) == 1:
-        globals_["g"] = parts[0]
-        lines += [f"    {line}" for line in (*made, f"loop(g, {arrays})")]
-    else:
-        globals_ |= {"parts": parts, "parallel_for": parallel_for}
-        lines += [
-            "    def part(first, last):",
-            *(f"        {line}" for line in made),
-            "        for g in parts[first:last]:",
-            f"            loop(g, {arrays})",
-            f"    parallel_for(0, {len(parts)}, {1 if is_shared else len(parts)}, part)",
-        ]
+    lines.append(f"    loop({', '.join(arrays)})")
     lines.append(f"    return ({''.join(f'o{j}, ' for j in range(len(kernel.outputs)))})")
     computed: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
     return computed

@@ -25,7 +25,7 @@ from ...runtime.scalar_type import float64
 from ..schedule import FusedKernel, ReductionKernel
 from .element_program import CannotLower, ElementProgram, Value
 from .llvm_source import write_loop
-from .loops import PART, PARTS, SHARED_FROM, Geometry, Kernel, Numbers
+from .loops import PART, PARTS, Geometry, Kernel, Numbers
 from .lowering import Lowered
 from .object_code import loop_function, target
 from .partial_results import Dimensions, Partial, combination, partial_of
@@ -45,6 +45,9 @@ MOST_INSTRUCTIONS = 8
 """Of an element, for which that is worth the registers."""
 LONG_LINE = 1 << 9
 """Elements side by side from which it is: shorter lines are read more quickly one by one."""
+SHARED_FROM = 1 << 25
+"""Bytes of a kernel's arrays, or twice its instructions, from which threads share it: a millisecond's work, since parts
+go through Python."""
 FEWEST_PARTS = 8
 """Parts that threads have at least where runs share an accumulator."""
 SHARE = 8

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...cpu_fallback.blocks import block_indices
+from ...dispatch.structured.compiled_loops import Sharing
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import coalesced
@@ -66,14 +67,14 @@ class RowKernel:
         """Bytes that a thread works in."""
         return self.loop.workspace * self.space.n * WORKSPACE_ITEM
 
-    def parts(self) -> tuple[list[Numbers], bool]:
-        """The rows in parts, and whether threads share them."""
+    def parts(self) -> tuple[list[Numbers], Sharing]:
+        """The rows in parts, and how threads share them."""
         space, n, lead = self.space, self.space.n, self.geometry.sizes[:-1]
         work = max(sum(spec.nbytes for spec in self._specs), 2 * space.rows * n * self.program.instructions)
-        is_shared = work >= loops.SHARED_FROM
-        limit = max(loops.PART // n, -(-space.rows // loops.PARTS), 1) if is_shared else space.rows
+        sharing = loops.sharing_of(work)
+        limit = max(loops.part_limit_of(sharing, space.rows * n) // n, 1)
         indices = block_indices(lead, None, limit)
-        return [self.geometry.numbers((*index, slice(0, n))) for index in indices], is_shared
+        return [self.geometry.numbers((*index, slice(0, n))) for index in indices], sharing
 
 
 def row_kernel(kernel: RowsKernel) -> RowKernel | None:
@@ -91,7 +92,7 @@ def row_kernel(kernel: RowsKernel) -> RowKernel | None:
 
 def host_row_loop(kernel: RowsKernel, made: RowKernel) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs."""
-    parts, is_shared = made.parts()
+    parts, sharing = made.parts()
     places = [kernel.inputs.index(view.node) for view in made.views]
     outs = range(len(kernel.outputs))
-    return over_parts(kernel, loop_function(made.loop.text), parts, outs, places, is_shared, made.workspace)
+    return over_parts(kernel, loop_function(made.loop.text), parts, outs, places, sharing, made.workspace)

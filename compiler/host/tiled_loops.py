@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..schedule import FusedKernel
 from .element_program import CannotLower, ElementProgram
 from .function_check import has_bits_of_eager
-from .loops import SHARED_FROM, TURNED_FROM, Kernel, over_parts, part_limit, whole_geometry, work_of
+from .loops import TURNED_FROM, Kernel, over_parts, part_limit, sharing_of, whole_geometry, work_of
 from .lowering import Lowered
 from .object_code import loop_function, target
 from .row_program import RowProgram
@@ -53,4 +53,4 @@ def tiled_loop(kernel: FusedKernel, program: RowProgram) -> Kernel:
     parts = geometry.parts(part_limit(work, kernel.domain.numel))
     loop = write_rows(program, geometry.steps, len(geometry.sizes), tile=TILE)
     workspace = loop.workspace * TILE * WORKSPACE_ITEM
-    return over_parts(kernel, loop_function(loop.text), parts, outs, places, work >= SHARED_FROM, workspace)
+    return over_parts(kernel, loop_function(loop.text), parts, outs, places, sharing_of(work), workspace)

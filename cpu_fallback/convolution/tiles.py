@@ -12,30 +12,31 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...dispatch.iterator.parallel import get_num_threads, parallel_for
-from ...dispatch.structured.compiled_loops import loop_now
+from ...dispatch.iterator.parallel import get_num_threads
+from ...dispatch.structured.compiled_loops import Sharing, loop_now, shared_loop
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
-from ..workspace import borrow, give_back
 from .columns import Convolution
 
 Array = np.ndarray[Any, Any]
 
-LEAST_WORK = 1 << 19
-"""Multiplications from which a convolution is worth a loop: NumPy has some 100 us for them."""
-SHARED_WORK = 1 << 23
-"""Those from which threads share it; to wake one takes some 50 us."""
+LEAST_WORK = 1 << 18
+"""Multiplications from which a convolution is worth a loop: NumPy has some 60 us for them."""
+SHARED_WORK = 1 << 19
+"""Those from which threads share it."""
+WAKING_WORK = 1 << 21
+"""Those from which threads that sleep are woken for it."""
 PLANE_BYTES = 1 << 18
 """Planes of several images, which stay in the second-level cache."""
 POSITIONS = 256
 """Positions of a block that are enough for tiles."""
 SUMMED_POSITIONS = 1 << 10
 """Those of a block of a weight's gradient: its tiles are summed across lanes once for each."""
-TASKS = 2
-"""Tasks of a thread."""
+TASKS, TASKS_OF_SUMS = 2, 1
+"""Tasks of a thread, at least; those of a weight's gradient each lay out planes themselves."""
 BLOCKS = 16
 """Blocks of images whose sums of a weight's gradient are added in its own dtype."""
 LANES, SLACK = 16, 256
@@ -91,8 +92,28 @@ SUMS = (
         "outputs",
         "taps",
     ),
-    *("positions", "grad_room", "grad_pack", "source_pack", "source_room", "out_channel", "out_row", "adds"),
+    *(
+        "positions",
+        "grad_room",
+        "grad_pack",
+        "source_pack",
+        "source_room",
+        "out_channel",
+        "out_row",
+        "adds",
+        "first_tap",
+    ),
 )
+
+
+def work_of(conv: Convolution) -> int:
+    """Multiplications."""
+    return conv.n * conv.outputs * conv.dense * conv.depth
+
+
+def sharing_of(conv: Convolution, threads: int) -> Sharing:
+    """How so many threads share a convolution."""
+    return Sharing.of(work_of(conv), SHARED_WORK, WAKING_WORK) if threads > 1 else Sharing.ALONE
 
 
 def applies(conv: Convolution, spec: TensorSpec) -> bool:
@@ -106,7 +127,7 @@ def applies(conv: Convolution, spec: TensorSpec) -> bool:
         and conv.rank in (1, 2)
         and not window.is_pointwise
         and len(set(window.stride)) == 1
-        and conv.n * conv.outputs * conv.dense * conv.depth >= LEAST_WORK
+        and work_of(conv) >= LEAST_WORK
         and all(
             p <= (k - 1) * d for k, d, p in zip(window.kernel, window.dilation, window.padding, strict=True)
         )
@@ -271,14 +292,6 @@ def backward_geometry(conv: Convolution) -> Geometry:
     )
 
 
-class _Task(NamedTuple):
-    """Numbers of one call of `taps`, the elements of its room, and of the places of its taps."""
-
-    numbers: Array
-    places: Array
-    room: int
-
-
 class TiledConvolution:
     """A convolution, or the gradient of its input, as calls of a compiled loop.
 
@@ -288,31 +301,34 @@ class TiledConvolution:
     """
 
     def __init__(self, conv: Convolution, geometry: Geometry) -> None:
-        loop = loop_now(f"convolution_taps {conv.dtype.name}")
-        assert loop is not None
-        self.conv, self.geometry, self.loop = conv, geometry, loop
-        self.is_shared = conv.n * conv.outputs * conv.dense * conv.depth >= SHARED_WORK
-        self.tasks = functools.cache(self._tasks)
-        self.places = functools.cache(self._places)
+        self.conv, self.geometry = conv, geometry
+        self.compute = functools.cache(self._planned)
         self.no_bias = np.zeros(1, conv.dtype)
 
     def __call__(self, out: Array, source: Array, weight: Array, bias: Array | None) -> None:
         """Compute all of `out`; arrays are gapless but for `bias`."""
-        loop, size = self.loop, self.conv.dtype.itemsize
         addend = self.no_bias if bias is None else np.ascontiguousarray(bias, self.conv.dtype)
-        tasks = self.tasks(get_num_threads() if self.is_shared else 1, bias is not None)
+        self.compute(get_num_threads(), bias is not None)(source, weight, addend, out)
 
-        def some(first: int, last: int) -> None:
-            room = borrow(size * max(task.room for task in tasks[first:last]))
-            try:
-                for task in tasks[first:last]:
-                    loop(task.numbers, task.places, source, weight, addend, out, room)
-            finally:
-                give_back(room)
+    def _planned(self, threads: int, has_bias: bool) -> Callable[..., None]:
+        conv, images = self.conv, self._images()
+        loop = loop_now(f"convolution_taps {conv.dtype.name}")
+        assert loop is not None
+        sharing = sharing_of(conv, threads)
+        blocks = [(n, min(images, conv.n - n)) for n in range(0, conv.n, images)]
+        places: list[int] = []
+        starts = {m: self._add_places(m, places) for m in dict.fromkeys(m for _, m in blocks)}
+        made = [
+            self._numbers(block, starts[block[1]], *cut, has_bias)
+            for block in blocks
+            for cut in self._cuts(-(-TASKS * threads // len(blocks)) if sharing else 1)
+        ]
+        room = max(room for _, room in made) * conv.dtype.itemsize
+        compute = shared_loop(loop, [numbers for numbers, _ in made], sharing, (5, room))
+        taps = np.array(places, np.int64)
+        return lambda *arrays: compute(taps, *arrays)
 
-        parallel_for(0, len(tasks), 1 if self.is_shared else len(tasks), some)
-
-    def _images(self, groups: int) -> int:
+    def _images(self) -> int:
         """Images of a block: enough positions for tiles, and not more than a cache has room for."""
         geometry, size, most = self.geometry, self.conv.dtype.itemsize, self.conv.n
         images = 1
@@ -322,40 +338,38 @@ class TiledConvolution:
             images *= 2
         return min(images, most)
 
-    def _tasks(self, threads: int, has_bias: bool) -> list[_Task]:
-        conv, images = self.conv, self._images(self.conv.groups)
-        blocks = [(n, min(images, conv.n - n)) for n in range(0, conv.n, images)]
-        wanted = 1 if threads == 1 else TASKS * threads
-        cuts = min(
-            -(-wanted // len(blocks)), conv.groups if conv.groups > 1 else -(-self.geometry.outputs // 8)
-        )
-        if conv.groups > 1:
-            step = -(-conv.groups // cuts)
-            ranges = [
-                (g, min(step, conv.groups - g), 0, self.geometry.outputs) for g in range(0, conv.groups, step)
-            ]
-        else:
-            outputs = self.geometry.outputs
-            step = -(-outputs // (8 * cuts)) * 8 if cuts > 1 else outputs
-            ranges = [(0, 1, o, min(step, outputs - o)) for o in range(0, outputs, step)]
-        return [self._task(n, m, *each, has_bias) for n, m in blocks for each in ranges]
+    def _cuts(self, wanted: int) -> list[tuple[int, int, int, int]]:
+        """So many ranges of groups, or of outputs where there is one group: first and count of both."""
+        groups, outputs = self.conv.groups, self.geometry.outputs
+        if groups > 1:
+            step = -(-groups // wanted)
+            return [(g, min(step, groups - g), 0, outputs) for g in range(0, groups, step)]
+        step = -(-outputs // (8 * wanted)) * 8 if wanted > 1 else outputs
+        return [(0, 1, o, min(step, outputs - o)) for o in range(0, outputs, step)]
 
-    def _places(self, images: int) -> tuple[Array, list[int]]:
-        """The taps of all parts for so many images: places in the weight, then in planes; and where each part's are."""
-        geometry, made, starts = self.geometry, list[int](), list[int]()
+    def _add_places(self, images: int, made: list[int]) -> list[int]:
+        """Append the taps of all parts for so many images, in the weight and then in planes; where parts begin."""
+        geometry, starts = self.geometry, list[int]()
         kept = geometry.kept(images)
         for part in geometry.parts:
             starts.append(len(made))
             channels = range(geometry.channels)
             made += [c * geometry.of_channel + tap for c in channels for tap, *_ in part.taps]
             made += [c * kept + geometry.place(images, *where) for c in channels for _, *where in part.taps]
-        return np.array(made, np.int64), starts
+        return starts
 
-    def _task(
-        self, first: int, images: int, group: int, groups: int, output: int, outputs: int, has_bias: bool
-    ) -> _Task:
-        conv, geometry = self.conv, self.geometry
-        places, starts = self.places(images)
+    def _numbers(
+        self,
+        block: tuple[int, int],
+        starts: list[int],
+        group: int,
+        groups: int,
+        output: int,
+        outputs: int,
+        has_bias: bool,
+    ) -> tuple[Array, int]:
+        """The numbers of a task, and the elements of its room."""
+        conv, geometry, (first, images) = self.conv, self.geometry, block
         h, w = geometry.rows.size, geometry.columns.size
         oh, ow = geometry.sizes
         of_source, of_out = geometry.channels * h * w, geometry.outputs * oh * ow
@@ -364,11 +378,11 @@ class TiledConvolution:
         row = geometry.positions(images) + SLACK
         table = len(TAPS) + len(PACK)
         numbers = [
-            *(groups, first * conv.groups * of_source + group * of_source, of_source),
+            *(groups, (first * conv.groups + group) * of_source, of_source),
             *(group * of_weight + output * geometry.of_output, of_weight),
-            first * conv.groups * of_out + group * of_out + output * oh * ow,
+            (first * conv.groups + group) * of_out + output * oh * ow,
             of_out,
-            group * geometry.outputs + output if has_bias else -1 - conv.outputs * conv.channels,
+            group * geometry.outputs + output if has_bias else -(1 << 62),
             *(outputs, geometry.of_output, row, len(geometry.parts), table),
             *(conv.groups * of_out, oh * ow, geometry.step * ow, geometry.step),
             *(images, geometry.columns.count, planes),
@@ -379,7 +393,7 @@ class TiledConvolution:
             taps = geometry.channels * len(part.taps)
             parts += [positions, taps, start, part.lines, part.width, part.start]
         pack, phases = geometry.pack(images, (conv.groups * of_source, h * w, w), table + len(parts))
-        return _Task(np.array([*numbers, *pack, *parts, *phases], np.int64), places, planes + 8 * row + SLACK)
+        return np.array([*numbers, *pack, *parts, *phases], np.int64), planes + 8 * row + SLACK
 
 
 class TiledSums:
@@ -390,11 +404,8 @@ class TiledSums:
     """
 
     def __init__(self, conv: Convolution) -> None:
-        loop = loop_now(f"convolution_sums {conv.dtype.name}")
-        assert loop is not None
-        self.conv, self.geometry, self.loop = conv, forward_geometry(conv), loop
-        self.is_shared = conv.n * conv.outputs * conv.dense * conv.depth >= SHARED_WORK
-        self.tasks = functools.cache(self._tasks)
+        self.conv, self.geometry = conv, forward_geometry(conv)
+        self.shares = functools.cache(self._planned)
         images, size = 1, conv.dtype.itemsize
         each = self.geometry.channels + self.geometry.outputs
         while images < conv.n and self.geometry.positions(images) < SUMMED_POSITIONS:
@@ -402,59 +413,71 @@ class TiledSums:
                 break
             images *= 2
         self.blocks = [(n, min(images, conv.n - n)) for n in range(0, conv.n, images)]
-        self.places = {
-            m: np.array(
-                [self.geometry.place(m, *where) for _, *where in self.geometry.parts[0].taps], np.int64
-            )
-            for _, m in self.blocks
-        }
 
     def __call__(self, out: Array, grad: Array, source: Array) -> None:
         """Compute all of `out`; arrays are gapless."""
-        shares = range(0, len(self.blocks), BLOCKS)
+        shares = self.shares(get_num_threads())
         if len(shares) == 1:
-            self._sum(out, grad, source, 0)
+            shares[0](source, grad, out)
             return
         total = np.zeros(out.shape, np.float64)
-        for first in shares:
-            self._sum(out, grad, source, first)
+        for share in shares:
+            share(source, grad, out)
             total += out
         np.copyto(out, total, casting="unsafe")
 
-    def _sum(self, out: Array, grad: Array, source: Array, share: int) -> None:
-        """The sum of the blocks from a place on, `BLOCKS` of them at most."""
-        loop, size = self.loop, self.conv.dtype.itemsize
-        tasks = self.tasks(get_num_threads() if self.is_shared else 1)
+    def _planned(self, threads: int) -> list[Callable[..., None]]:
+        """For each share of the blocks, a function of the arrays."""
+        conv = self.conv
+        loop = loop_now(f"convolution_sums {conv.dtype.name}")
+        assert loop is not None
+        sharing = sharing_of(conv, threads)
+        cuts = self._cuts(TASKS_OF_SUMS * threads if sharing else 1)
+        sizes = list(dict.fromkeys(m for _, m in self.blocks))
+        taps = [self.geometry.place(m, *where) for m in sizes for _, *where in self.geometry.parts[0].taps]
+        places = np.array(taps, np.int64)
+        count = len(taps) // len(sizes)
 
-        def some(first: int, last: int) -> None:
-            room = borrow(size * max(call.room for task in tasks[first:last] for call in task))
-            try:
-                for task in tasks[first:last]:
-                    for call in task[share : share + BLOCKS]:
-                        loop(call.numbers, call.places, source, grad, out, room)
-            finally:
-                give_back(room)
+        def share_of(first: int) -> Callable[..., None]:
+            own = self.blocks[first : first + BLOCKS]
+            made = [
+                [
+                    self._numbers(block, *cut, [int(number > 0), sizes.index(block[1]) * count])
+                    for number, block in enumerate(own)
+                ]
+                for cut in cuts
+            ]
+            parts = [
+                np.array([len(own), len(each[0][0]), *(number for numbers, _ in each for number in numbers)])
+                for each in made
+            ]
+            room = max(room for each in made for _, room in each) * conv.dtype.itemsize
+            compute = shared_loop(loop, parts, sharing, (4, room))
+            return lambda *arrays: compute(places, *arrays)
 
-        parallel_for(0, len(tasks), 1 if self.is_shared else len(tasks), some)
+        return [share_of(first) for first in range(0, len(self.blocks), BLOCKS)]
 
-    def _tasks(self, threads: int) -> list[list[_Task]]:
-        conv, geometry = self.conv, self.geometry
-        wanted = 1 if threads == 1 else TASKS * threads
-        counts = (conv.groups, geometry.outputs, geometry.channels)
+    def _cuts(self, wanted: int) -> list[list[tuple[int, int]]]:
+        """Ranges of groups, outputs and channels, first and count of each."""
+        counts = (self.conv.groups, self.geometry.outputs, self.geometry.channels)
         # What is cut into most parts, but outputs last: each part lays out its planes itself.
         along = max((0, 2, 1), key=lambda i: min(counts[i], wanted))
         step = -(-counts[along] // wanted)
-        ranges = [
+        return [
             [(first, min(step, counts[i] - first)) if i == along else (0, counts[i]) for i in range(3)]
             for first in range(0, counts[along], step)
         ]
-        return [[self._call(number, *each) for number in range(len(self.blocks))] for each in ranges]
 
-    def _call(
-        self, block: int, groups: tuple[int, int], outputs: tuple[int, int], channels: tuple[int, int]
-    ) -> _Task:
-        conv, geometry = self.conv, self.geometry
-        first, images = self.blocks[block]
+    def _numbers(
+        self,
+        block: tuple[int, int],
+        groups: tuple[int, int],
+        outputs: tuple[int, int],
+        channels: tuple[int, int],
+        last: list[int],
+    ) -> tuple[list[int], int]:
+        """The numbers of a block in a task, and the elements of its room."""
+        conv, geometry, (first, images) = self.conv, self.geometry, block
         h, w = geometry.rows.size, geometry.columns.size
         oh, ow = geometry.sizes
         of_source, of_grad = geometry.channels * h * w, geometry.outputs * oh * ow
@@ -482,10 +505,7 @@ class TiledSums:
             groups[0] * of_out + outputs[0] * geometry.of_output + channels[0] * geometry.of_channel,
             *(of_out, channels[1], outputs[1], taps),
             -(-geometry.positions(images) // LANES) * LANES,
-            *(row, packs, packs + len(PACK), source_room, geometry.of_channel, geometry.of_output),
-            int(block % BLOCKS > 0),
+            *(row, packs, packs + len(PACK), source_room, geometry.of_channel, geometry.of_output, *last),
         ]
         room = source_room + channels[1] * geometry.kept(images) + 2 * SLACK
-        return _Task(
-            np.array([*numbers, *pack, *other, *table, *other_table], np.int64), self.places[images], room
-        )
+        return [*numbers, *pack, *other, *table, *other_table], room

@@ -11,13 +11,14 @@ import functools
 import math
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...runtime.float_errors import unwrapped
-from ...runtime.scalar_type import bfloat16, float16, float32
+from ...runtime.scalar_type import bfloat16, float16, float32, float64
 from ...runtime.tensor_spec import TensorSpec
 from .stub import KernelFactory, PlannedKernel, StructuredCall, loopers
 
@@ -29,6 +30,8 @@ WORTH_WARM = 1 << 21
 """The same once llvmlite is imported, which takes most of the time of the first loop."""
 CALLS = 4
 """Calls before, at least: what is computed once is not worth a loop, however large it is."""
+LARGE_FROM = 1 << 16
+"""Elements from which one pass of NumPy has a loop, which threads share more readily."""
 SHORT_LINE = 1 << 12
 """The longest line that NumPy begins too slowly beside an operand that is repeated."""
 MOST = 32
@@ -82,8 +85,23 @@ ROWS = (
     *("native_layer_norm", "fused_rms_norm"),
 )
 """Kernels that reduce rows, of which each then goes through the cache once."""
-REPEATING = frozenset(f"{name}_stub" for name in ONE_PASS)
-"""Stubs of which that is so if a call `repeats`."""
+SINGLE = {f"{name}_stub": 1 << 15 if name in ("exp", "tanh") else LARGE_FROM for name in ONE_PASS}
+"""Stubs of which that is so if a call `repeats`, or has so many floats of one dtype."""
+
+
+class Sharing(IntEnum):
+    """Whether threads share the parts of a loop. To wake one takes 10 us, and it comes some 50 us later."""
+
+    ALONE = 0
+    AWAKE = 1
+    """Those that do not sleep, or that a program in a burst of work needs again at once."""
+    WAKING = 2
+    """All of them."""
+
+    @staticmethod
+    def of(work: int, least: int, waking: int) -> Sharing:
+        """That of so much work, from the least that is shared, and the least for which threads are woken."""
+        return Sharing.WAKING if work >= waking else Sharing.AWAKE if work >= least else Sharing.ALONE
 
 
 class Makers(NamedTuple):
@@ -93,10 +111,13 @@ class Makers(NamedTuple):
         of_call: of a stub's call, for numbers by name; the last argument names inputs that are the output itself. None
             where there is none.
         by_name: of a kernel that asks for one by a name of its own; None without llvmlite.
+        shared_loop: of a loop, the numbers of parts, how threads share them, and which array is what a thread works in
+            and its bytes, a function of the arrays.
     """
 
     of_call: Callable[[str, StructuredCall, dict[str, Any], tuple[str, ...]], Loop | None]
     by_name: Callable[[str], Loop | None]
+    shared_loop: Callable[[Loop, Sequence[Any], Sharing, tuple[int, int] | None], Loop]
 
 
 _makers: Callable[[], Makers] | None = None
@@ -205,6 +226,12 @@ def loop_now(name: str) -> Loop | None:
     return None if _makers is None else _made_now(_makers, name)
 
 
+def shared_loop(loop: Loop, parts: Sequence[Any], sharing: Sharing, workspace: tuple[int, int]) -> Loop:
+    """A function of the arrays of a loop but for its workspace (`Makers`)."""
+    assert _makers is not None
+    return _makers().shared_loop(loop, parts, sharing, workspace)
+
+
 @functools.cache
 def _made_now(load: Callable[[], Makers], name: str) -> Loop | None:
     with background.busy:
@@ -214,8 +241,8 @@ def _made_now(load: Callable[[], Makers], name: str) -> Loop | None:
 class _Loops:
     """The loops of a plan's kernel, by its numbers, and by its elements where it serves several shapes."""
 
-    def __init__(self, stub: str, call: StructuredCall) -> None:
-        self.stub, self.call, self.by_size = stub, call, False
+    def __init__(self, stub: str, call: StructuredCall, least: int = LOOPED_FROM) -> None:
+        self.stub, self.call, self.by_size, self.least = stub, call, False, least
         names = call.runtime
         self.numbers = [i for i, name in enumerate(names) if not isinstance(call.args[name], TensorSpec)]
         self.arrays = [i for i in range(len(names)) if i not in self.numbers]
@@ -224,10 +251,10 @@ class _Loops:
 
     def unshared(self, into: Loop) -> Loop:
         """`into` for outputs that share no memory with inputs."""
-        compute = self.compute
+        compute, least = self.compute, self.least
 
         def run(out: Any, *inputs: Any) -> None:
-            if out.size < LOOPED_FROM:
+            if out.size < least:
                 into(out, *inputs)
             else:
                 compute(into, (), out, inputs)
@@ -236,10 +263,10 @@ class _Loops:
 
     def shared(self, into: Loop) -> Loop:
         """`into` for outputs that may be an input."""
-        compute, arrays, may_share = self.compute, self.arrays, np.may_share_memory
+        compute, arrays, may_share, least = self.compute, self.arrays, np.may_share_memory, self.least
 
         def run(out: Any, *inputs: Any) -> None:
-            if out.size < LOOPED_FROM:
+            if out.size < least:
                 into(out, *inputs)
                 return
             written = tuple([i for i in arrays if inputs[i] is out])
@@ -256,14 +283,23 @@ class _Loops:
         if self.numbers:
             key = (key, *[key_of(inputs[i]) for i in self.numbers])
         loop = self.known.get(key)
-        if loop is not None:
-            loop(out, *inputs)
-            return
-        into(out, *inputs)
-        if self._is_wanted(key, out.size) and (
-            not self.by_size or all(inputs[i].shape == out.shape for i in self.arrays)
-        ):
-            self._ask(key, written, out.shape, inputs)
+        # A loop of a size is one of contiguous arrays, which nothing repeats.
+        if not self.by_size or len(self.arrays) == 1 or self._have_one_shape(out, inputs):
+            if loop is not None:
+                loop(out, *inputs)
+                return
+            into(out, *inputs)
+            if self._is_wanted(key, out.size):
+                self._ask(key, written, out.shape, inputs)
+        else:
+            into(out, *inputs)
+
+    def _have_one_shape(self, out: Any, inputs: tuple[Any, ...]) -> bool:
+        shape = out.shape
+        for i in self.arrays:
+            if inputs[i].shape != shape:
+                return False
+        return True
 
     def _is_wanted(self, key: Any, size: int) -> bool:
         """Count a call of so many elements; whether a loop is to be made now."""
@@ -341,19 +377,23 @@ def _of_sizes(call: StructuredCall, sizes: tuple[int, ...]) -> StructuredCall:
 
 def looped(stub: str, factory: KernelFactory) -> KernelFactory:
     """`factory`, whose kernels of many elements have loops later on."""
-    pays, may_repeat = LOOPED[stub], stub in REPEATING
+    pays, single = LOOPED[stub], SINGLE.get(stub)
 
     def planned(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)
         if len(call.outputs) > 1 or not _serves(call):
             return kernel
-        if pays(call):
+        numel = call.outputs[0].numel
+        least = LOOPED_FROM if pays(call) else single if single and _is_plain(call) else None
+        if least is not None:
             into = unwrapped(kernel.into)
-            if kernel.any_shape and not set(getattr(into, "__dict__", ())) - {"alone"}:
-                return _for_any_shape(_Loops(stub, call), kernel, call.outputs[0].numel)
-            if call.outputs[0].numel < LOOPED_FROM:
-                return kernel._replace(any_shape=min(kernel.any_shape, LOOPED_FROM - 1))
-        elif not may_repeat or call.outputs[0].numel < LOOPED_FROM or not repeats(call):
+            serves = kernel.any_shape and not set(getattr(into, "__dict__", ())) - {"alone"}
+            if serves and (least is LOOPED_FROM or numel >= least):
+                return _for_any_shape(_Loops(stub, call, least), kernel, numel)
+            if numel < least:
+                kernel = kernel._replace(any_shape=min(kernel.any_shape, least - 1))
+        is_looped = least is not None and numel >= least
+        if not is_looped and not (single and numel >= LOOPED_FROM and repeats(call)):
             return kernel
         loops = _Loops(stub, call)
         return PlannedKernel(
@@ -386,7 +426,7 @@ def _for_any_shape(loops: _Loops, kernel: PlannedKernel, numel: int) -> PlannedK
     sized = kernel.sized
 
     def chosen(own: PlannedKernel, numel: int) -> PlannedKernel:
-        if numel < LOOPED_FROM:
+        if numel < loops.least:
             return own
         into = unwrapped(own.into)
         quiet = own.quiet or into is not own.into
@@ -394,6 +434,15 @@ def _for_any_shape(loops: _Loops, kernel: PlannedKernel, numel: int) -> PlannedK
 
     return chosen(kernel, numel)._replace(
         sized=lambda sizes: chosen(kernel if sized is None else sized(sizes), math.prod(sizes))
+    )
+
+
+def _is_plain(call: StructuredCall) -> bool:
+    """Whether all there is lies side by side, in float32 or float64: a loop's reads are those of NumPy."""
+    out = call.outputs[0]
+    return out.dtype in (float32, float64) and all(
+        spec.dtype is out.dtype and spec.is_contiguous and spec.sizes in (out.sizes, ())
+        for spec in (out, *_tensors(call))
     )
 
 

@@ -365,3 +365,16 @@ def test_a_plan_of_few_elements_serves_many_by_loops(made: list[tuple[str, Any]]
     compiled_loops.background.wait()
     assert [stub for stub, _ in made] == ["silu_stub"]
     assert bits(F.silu(x)) == results[0]
+
+
+@pytest.mark.parametrize("function", [tt.add, tt.maximum, lambda a, b: tt.lerp(a, b, 0.25)])
+def test_a_loop_of_one_shape_is_not_one_of_repeated_operands(
+    made: list[tuple[str, Any]], function: Callable[[tt.Tensor, tt.Tensor], tt.Tensor]
+) -> None:
+    a, b, column = tt.randn(513, 260), tt.randn(513, 260), tt.randn(513, 1)
+    for _ in range(2 * CALLS):
+        function(a, b)
+    compiled_loops.background.wait()
+    for one, other in ((a, column), (column, a)):  # plans that serve other shapes have the loop of this one
+        want = function(one.expand_as(a).contiguous(), other.expand_as(a).contiguous())
+        assert bits(function(one, other)) == bits(want)

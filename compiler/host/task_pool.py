@@ -1,0 +1,182 @@
+"""Threads that share the parts of compiled loops, and know nothing of Python (`task_pool_source`).
+
+They are as many as those of `parallel_for`, one of which is the caller. What they need is Linux on x86-64 or AArch64;
+elsewhere `parallel_for` shares a loop.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...cpu_fallback.workspace import borrow, give_back
+from ...dispatch.iterator.parallel import get_num_threads, in_parallel_region, parallel_for
+from ...dispatch.structured.compiled_loops import Sharing
+from .object_code import loop_function, part_address, target
+from .task_pool_source import FUTEX, LENGTH, WAKE, WORDS, share_text, worker_text
+
+Array = np.ndarray[Any, Any]
+Loop = Callable[..., None]
+
+
+class TaskPool:
+    """Threads, and the memory by which they are told of work.
+
+    Args:
+        threads: with the caller.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.words = np.zeros(LENGTH + 8, np.int64)
+        begin = -self.words.ctypes.data // 8 % 8
+        self.words = self.words[begin : begin + LENGTH]
+        self.words[WORDS["threads"]] = threads
+        worker = loop_function(worker_text(_machine()))
+        self.running = [
+            threading.Thread(
+                target=worker,
+                args=(self.words, np.array([number])),
+                name=f"triten-task_{number}",
+                daemon=True,
+            )
+            for number in range(1, threads)
+        ]
+        for thread in self.running:
+            thread.start()
+
+    def stop(self) -> None:
+        """Have the threads end, after what they do now."""
+        self.words[WORDS["stopped"]] = 1
+        self.words[WORDS["generation"]] += 1
+        address = ctypes.c_void_p(self.words.ctypes.data + 8 * WORDS["generation"])
+        ctypes.CDLL(None).syscall(
+            ctypes.c_long(FUTEX[_machine()]), address, WAKE, self.threads, None, None, 0
+        )
+
+    def join(self) -> None:
+        """Wait for threads that were told to end."""
+        for thread in self.running:
+            thread.join()
+
+
+class _Pools:
+    """The pool of this process; a fork's child has none of the threads, and makes its own."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew."""
+        self.lock = threading.Lock()
+        self.pool: TaskPool | None = None
+
+    def get(self) -> TaskPool:
+        """That of as many threads as `parallel_for` has."""
+        pool, threads = self.pool, get_num_threads()
+        if pool is not None and pool.threads == threads:
+            return pool
+        with self.lock:
+            pool = self.pool
+            if pool is None or pool.threads != threads:
+                if pool is not None:
+                    pool.stop()
+                pool = self.pool = TaskPool(threads)
+            return pool
+
+
+_pools = _Pools()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pools.forget)
+
+
+def _machine() -> str:
+    machine = platform.machine().lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(machine, machine)
+
+
+@functools.cache
+def _share() -> Loop | None:
+    """What shares a loop; None where there is no pool."""
+    if target() is None or sys.platform != "linux" or _machine() not in FUTEX:
+        return None
+    return loop_function(share_text(_machine()))
+
+
+def shared_loop(
+    loop: Loop,
+    parts: Sequence[Array],
+    sharing: Sharing,
+    workspace: tuple[int, int] | None = None,
+) -> Loop:
+    """A function of a loop's arrays that computes all parts of an index space, on several threads if they share it.
+
+    Args:
+        loop: called with the numbers of a part, and the arrays.
+        parts: of each part its numbers, as many as of any other.
+        sharing: how threads share the parts.
+        workspace: which of the arrays is what a thread works in, and its bytes: the function is called without it.
+    """
+    place, size = workspace or (-1, 0)
+    size = -(-size // 64) * 64
+    if len(parts) == 1 and workspace is None:
+        (whole,) = parts
+        return lambda *arrays: loop(whole, *arrays)
+    share = _share() if sharing and len(parts) > 1 else None
+    if share is None:
+        return _by_parallel_for(loop, parts, sharing, place, size)
+    table = np.stack(parts)
+    numbers = np.array(
+        [part_address(loop), len(parts), table.shape[1], place, size, int(sharing is Sharing.WAKING)]
+    )
+
+    def compute(*arrays: Any) -> None:
+        share(_words(), numbers, table, *arrays)
+
+    def with_room(*arrays: Any) -> None:
+        words = _words()
+        room = borrow(size * int(words[WORDS["threads"]]))
+        try:
+            share(words, numbers, table, *arrays[:place], room, *arrays[place:])
+        finally:
+            give_back(room)
+
+    made = compute if workspace is None else with_room
+    made.loop = loop  # type: ignore[attr-defined]  # whose code must not go
+    return made
+
+
+_alone = np.zeros(LENGTH, np.int64)
+_alone[WORDS["threads"]] = 1
+
+
+def _words() -> Array:
+    """Those of the pool, but for what runs inside a parallel region already."""
+    return _alone if in_parallel_region() or get_num_threads() == 1 else _pools.get().words
+
+
+def _by_parallel_for(loop: Loop, parts: Sequence[Array], sharing: Sharing, place: int, size: int) -> Loop:
+    grain = 1 if sharing is Sharing.WAKING else len(parts)
+
+    def compute(*arrays: Any) -> None:
+        def some(first: int, last: int) -> None:
+            room = borrow(size) if place >= 0 else None
+            given = arrays if room is None else (*arrays[:place], room, *arrays[place:])
+            try:
+                for part in parts[first:last]:
+                    loop(part, *given)
+            finally:
+                if room is not None:
+                    give_back(room)
+
+        parallel_for(0, len(parts), grain, some)
+
+    return compute

@@ -1,0 +1,123 @@
+"""Threads without Python that share loops: each part once, whoever calls, in a fork's child, and after a change."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.compiler.host import task_pool
+from triten.compiler.host.convolution_source import Code
+from triten.compiler.host.llvm_source import HEADER, python_call
+from triten.compiler.host.object_code import loop_function
+from triten.dispatch.iterator.parallel import parallel_for
+from triten.dispatch.structured.compiled_loops import Sharing
+
+pytest.importorskip("llvmlite", reason="the extra triten[jit]")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="futexes of Linux"
+)
+PARTS, LENGTH = 37, 1000
+
+
+def counting_text() -> str:
+    """A loop that adds one to each of some numbers, and writes where it worked: ``loop(numbers, out, room)``."""
+    code = Code()
+    first, count = code.number("%g", 1), code.number("%g", 0)
+    code.do(f"store i64 {first}, ptr %p1")
+    with code.loop("0", count) as i:
+        at = code.at("i64", "%p0", code.add(i, first))
+        code.do(f"store i64 {code.add(code.new(f'load i64, ptr {at}'), '1')}, ptr {at}")
+    text = code.function("loop", "ptr %g, ptr %p0, ptr %p1", "noinline")
+    return HEADER + text + python_call(2, 1)
+
+
+@pytest.fixture(autouse=True)
+def threads() -> Iterator[None]:
+    before = tt.get_num_threads()
+    tt.set_num_threads(3)
+    yield
+    tt.set_num_threads(before)
+
+
+def counted(sharing: Sharing) -> Any:
+    """A function that counts in an array of ``PARTS * LENGTH``."""
+    loop = loop_function(counting_text())
+    parts = [np.array([LENGTH, part * LENGTH]) for part in range(PARTS)]
+    return task_pool.shared_loop(loop, parts, sharing, (1, 8))
+
+
+@pytest.mark.parametrize("sharing", list(Sharing))
+def test_each_part_once(sharing: Sharing) -> None:
+    count, out = counted(sharing), np.zeros(PARTS * LENGTH, np.int64)
+    for _ in range(200):
+        count(out)
+    assert set(out.tolist()) == {200}
+
+
+def test_several_callers() -> None:
+    count = counted(Sharing.WAKING)
+    outs = [np.zeros(PARTS * LENGTH, np.int64) for _ in range(4)]
+
+    def call(out: Any) -> None:
+        for _ in range(100):
+            count(out)
+
+    callers = [threading.Thread(target=call, args=(out,)) for out in outs]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert all(set(out.tolist()) == {100} for out in outs)
+
+
+def test_other_numbers_of_threads() -> None:
+    count, out = counted(Sharing.WAKING), np.zeros(PARTS * LENGTH, np.int64)
+    for number, threads in enumerate((1, 2, 5, 1, 3), 1):
+        tt.set_num_threads(threads)
+        count(out)
+        assert set(out.tolist()) == {number}
+    names = {thread.name for thread in threading.enumerate() if thread.name.startswith("triten-task")}
+    assert {"triten-task_1", "triten-task_2"} <= names
+
+
+def test_threads_end_that_are_no_longer_wanted() -> None:
+    pool = task_pool.TaskPool(3)
+    mine = [thread for thread in threading.enumerate() if thread.name == "triten-task_2"]
+    pool.stop()
+    assert mine
+    pool.join()
+    assert not any(thread.is_alive() for thread in pool.running)
+
+
+def test_inside_a_parallel_region() -> None:
+    count, outs = counted(Sharing.WAKING), np.zeros((4, PARTS * LENGTH), np.int64)
+    parallel_for(0, 4, 1, lambda first, last: [count(out) for out in outs[first:last]] and None)
+    assert set(outs.reshape(-1).tolist()) == {1}
+
+
+FORKS = """
+import os
+import triten as tt
+tt.set_num_threads(2)
+x, w = tt.ones(8, 16, 32, 32), tt.ones(16, 16, 3, 3)
+expected = tt.conv2d(x, w).sum().item()
+child = os.fork()
+if not child:
+    os._exit(0 if tt.conv2d(x, w).sum().item() == expected else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_makes_its_own() -> None:
+    done = subprocess.run([sys.executable, "-P", "-c", FORKS], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "0", done.stderr
