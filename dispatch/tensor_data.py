@@ -370,6 +370,8 @@ def tensor(
             check_requires_grad("tensor", requires_grad)
             return quick.requires_grad_() if requires_grad else quick  # type: ignore[no-any-return]
     try:
+        if requires_grad is not False:
+            check_requires_grad("tensor", requires_grad)
         dtype = _checked_dtype("tensor", dtype)
         where = None if device is None else Device(device)
         made: Any
@@ -397,10 +399,8 @@ def tensor(
             made = made.pin_memory()
         if names is not None:
             made.names = names
-        if requires_grad is not False:
-            check_requires_grad("tensor", requires_grad)
-            if requires_grad:
-                made.requires_grad_()
+        if requires_grad:
+            made.requires_grad_()
         return made  # type: ignore[no-any-return]
     except BaseException:
         hide_inner_frames()

@@ -11,6 +11,7 @@ from typing import Any
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.traceback_filter import api_boundary
+from ..schema.mismatch import value_type_name
 
 OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
 
@@ -19,8 +20,8 @@ OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
 def check_requires_grad(name: str, requires_grad: object) -> None:
     """Raise TypeError for an option `requires_grad` of a factory that is neither a bool nor None."""
     if requires_grad is not None and requires_grad.__class__ is not bool:
-        kind = type(requires_grad).__name__
-        raise TypeError(f"{name}(): argument 'requires_grad' must be bool, not {kind}")
+        given = value_type_name(requires_grad)
+        raise TypeError(f"{name}(): argument 'requires_grad' must be bool, not {given}")
 
 
 def without_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:

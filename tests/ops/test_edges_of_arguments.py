@@ -1,10 +1,11 @@
-"""Arguments at the edge of what operators take: NaN as a probability, empty batches, numbers too far apart to count."""
+"""Arguments at the edge of what operators take, and which of several faults is told."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import triten as tt
@@ -95,3 +96,50 @@ def test_losses_of_weights_and_targets_of_other_kinds() -> None:
 def test_windows_over_what_has_no_dimensions() -> None:
     with pytest.raises(IndexError, match="Dimension"):
         F.fractional_max_pool3d(tt.ones(()), (2, 3, 2), output_ratio=(0.5, 0.5, 0.5))
+
+
+WINDOWS = tt.signal.windows
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: tt.eye(2**40, 2**40, requires_grad=[]), TypeError, "'requires_grad' must be bool, not list"),
+        (
+            lambda: tt.ones(2, device="no", requires_grad=3),
+            TypeError,
+            "'requires_grad' must be bool, not int",
+        ),
+        (lambda: tt.tensor(["a"], requires_grad=3), TypeError, "'requires_grad' must be bool, not int"),
+        (lambda: tt.ones(1).new_tensor(1, requires_grad=3), TypeError, "new_tensor.*must be bool, not int"),
+        (lambda: tt.ones(1, requires_grad=np.True_), TypeError, "must be bool, not numpy.bool"),
+        (lambda: WINDOWS.hann(1, requires_grad=3), TypeError, "'requires_grad' must be bool, not int"),
+        (lambda: WINDOWS.blackman(5.0), TypeError, "linspace"),
+        (lambda: WINDOWS.hann(tt.tensor(2.0)), TypeError, "linspace"),
+        (lambda: WINDOWS.hann(2**64), ValueError, "Overflow"),
+        (lambda: WINDOWS.kaiser(0, dtype=tt.uint8, beta=()), ValueError, "expects float32 or float64"),
+        (lambda: WINDOWS.gaussian(5, std=tt.ones(1)), RuntimeError, "0-dimensional"),
+        (lambda: WINDOWS.general_cosine({}, a=[]), TypeError, "not supported between"),
+        (lambda: WINDOWS.general_cosine(3, dtype=tt.uint8, a=1), ValueError, "float32 or float64"),
+        (lambda: WINDOWS.general_cosine(5, a=[1, tt.ones(2)]), ValueError, "only one element tensors"),
+        (lambda: WINDOWS.general_cosine(5, a=[1j]), TypeError, "real number"),
+    ],
+)
+def test_what_is_wrong_is_told_in_order(call: Callable[[], Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_an_output_is_not_written_before_requires_grad_is_refused() -> None:
+    for factory in (tt.zeros, tt.rand):
+        out = tt.full((2,), 5.0)
+        with pytest.raises(TypeError, match="requires_grad"):
+            factory((2,), out=out, requires_grad=[])
+        assert out.tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("length", [1, 1.0, True, np.True_, tt.tensor(1.0)], ids=repr)
+def test_a_window_of_one_element_is_one(length: Any) -> None:
+    for window in (WINDOWS.hann, WINDOWS.kaiser, WINDOWS.bartlett, WINDOWS.nuttall):
+        assert window(length).tolist() == [1]
+    assert WINDOWS.general_cosine(1, sym=tt.ones(2), a=None).tolist() == [1]
