@@ -32,13 +32,12 @@ def tensordot(self: Tensor, other: Tensor, dims_self: Sequence[int], dims_other:
         )
     a, b = self, other
     ra, rb = a._spec.ndim, b._spec.ndim
-    left = [wrap_dim(d, ra) for d in dims_self]
-    right = [wrap_dim(d, rb) for d in dims_other]
-    for dims in (left, right):
-        if len(set(dims)) != len(dims):
-            raise RuntimeError("dim appears multiple times in the list of dims")
+    left, right = [], []
     sum_a, sum_b, inner = [], [], 1
-    for i, j in zip(left, right, strict=True):
+    for dim_self, dim_other in zip(dims_self, dims_other, strict=True):
+        i, j = wrap_dim(dim_self, ra, scalar_ok=False), wrap_dim(dim_other, rb, scalar_ok=False)
+        left.append(i)
+        right.append(j)
         n, m = a._spec.sizes[i], b._spec.sizes[j]
         if n == m:
             inner *= n
@@ -51,6 +50,9 @@ def tensordot(self: Tensor, other: Tensor, dims_self: Sequence[int], dims_other:
                 f"contracted dimensions need to match, but first has size {n} in dim {i} and second has size {m} in "
                 f"dim {j}"
             )
+    for dims in (left, right):
+        if len(set(dims)) != len(dims):
+            raise RuntimeError("dim appears multiple times in the list of dims")
     if sum_a:
         a = ops.sum(a, sum_a, True, dtype=a.dtype)
     if sum_b:

@@ -162,8 +162,10 @@ def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
         if not all(-(1 << 63) <= n < 1 << 63 for n in (start, end, step)):
             raise overflow_error(int64)
         return max(0, -((int(start) - int(end)) // int(step)))
-    elements: int = math.ceil((end - start) / step)
-    return elements
+    distance = (end - start) / step
+    if not distance < 1 << 63:
+        raise RuntimeError(f"invalid size, possible overflow? arange({start}, {end}, {step})")
+    return math.ceil(distance)
 
 
 TEMPLATE_BYTES, TEMPLATES = 1 << 10, 256

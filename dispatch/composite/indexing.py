@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.cuda.value_reading import may_read_values
@@ -19,6 +19,7 @@ from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
+from ..iterator.type_promotion import promote_types
 from ..plans.functional import FunctionalForm, slot_of
 from ..plans.host_kernel import host_kernel, is_unseen
 from ..plans.register import planned_by
@@ -33,6 +34,7 @@ from .views_in_place import check_leaf
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import Number
+    from ...runtime.scalar_type import dtype as ScalarType
 
 
 def concat(tensors: Sequence[Tensor], dim: int) -> Tensor:
@@ -125,11 +127,15 @@ def stack_out(tensors: Sequence[Tensor], dim: int, out: Tensor) -> Tensor:
 
 def _joined_into(name: str, out: Tensor, joined: Tensor) -> Tensor:
     """Tensors that were joined, in the one that was given for them. Raises TypeError, as `cat`, for its dtype."""
-    if not can_cast(joined._spec.dtype, out._spec.dtype):
+    _check_cast(joined._spec.dtype, out)
+    return write_out(name, out, joined)
+
+
+def _check_cast(dtype: ScalarType, out: Tensor) -> None:
+    if not can_cast(dtype, out._spec.dtype):
         raise TypeError(
             f"torch.cat(): input types can't be cast to the desired output type {out._spec.dtype.scalar_name}"
         )
-    return write_out(name, out, joined)
 
 
 def _at_least(rank: int, x: Tensor) -> Tensor:
@@ -209,7 +215,12 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _join_out(name: str, join: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
-    return lambda tensors, out: _joined_into(name, out, join(tensors))
+    def join_out(tensors: Sequence[Tensor], out: Tensor) -> Tensor:
+        if tensors:  # before their sizes, as cat does
+            _check_cast(reduce(promote_types, (each._spec.dtype for each in tensors)), out)
+        return _joined_into(name, out, join(tensors))
+
+    return join_out
 
 
 hstack_out = _join_out("hstack", hstack)
@@ -273,10 +284,12 @@ def _entries(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """A mask of the entries of one dimension that an index names, to be broadcast; each counts once."""
     rank = self._spec.ndim
     d = wrap_dim(dim, rank)
-    if index._spec.ndim > 1:
-        raise IndexError("index_fill_(): Index is supposed to be a vector")
     if index._spec.dtype is not int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if index._spec.ndim > 1:
+        raise RuntimeError(
+            f"index_fill_(): Index has to be a vector/scalar, got {index._spec.ndim} dimensions"
+        )
     size = self._spec.sizes[d] if rank else 1
     mask = index.new_zeros((size,), dtype=bool_, device=self.device)
     mask.index_put_((index.reshape((-1,)),), ops.ones((), dtype=bool_, device=self.device))
@@ -317,12 +330,12 @@ def index_fill_(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
 @host_kernel("take_along_dim", "gather")
 def take_along_dim(self: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     """`torch.take_along_dim`: gather with the other dimensions broadcast."""
+    if dim is None:
+        return self.view((-1,)).gather(0, indices.view((-1,)))
     if indices._spec.dtype is not int64:
         raise RuntimeError(
             f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.scalar_name}"
         )
-    if dim is None:
-        return self.view((-1,)).gather(0, indices.view((-1,)))
     if self._spec.ndim != indices._spec.ndim:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "

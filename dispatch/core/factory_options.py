@@ -11,9 +11,12 @@ from typing import Any
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.traceback_filter import api_boundary
+from ..schema import parse_type
 from ..schema.mismatch import value_type_name
+from ..schema.type_check import MISMATCH, compile_check, python_type_name
 
-OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
+_TYPES = {"dtype": "ScalarType?", "layout": "Layout?", "device": "Device?", "pin_memory": "bool?"}
+OPTIONS = frozenset(_TYPES)
 
 
 @api_boundary
@@ -24,13 +27,20 @@ def check_requires_grad(name: str, requires_grad: object) -> None:
         raise TypeError(f"{name}(): argument 'requires_grad' must be bool, not {given}")
 
 
-def without_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def without_options(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The keyword arguments without those that ``out`` decides.
 
-    Raises RuntimeError where one of them says otherwise than the tensor that was given.
+    Raises TypeError for one of another type, RuntimeError where one says otherwise than the tensor that was given.
     """
     spec = kwargs["out"]._spec
-    dtype, layout, device = (kwargs.get(name) for name in ("dtype", "layout", "device"))
+    for option, type_name in _TYPES.items():
+        kind = parse_type(type_name)
+        if option in kwargs and compile_check(kind)[1](kwargs[option], False) is MISMATCH:
+            raise TypeError(
+                f"{name}(): argument '{option}' must be {python_type_name(kind)}, not "
+                f"{value_type_name(kwargs[option])}"
+            )
+    dtype, layout, device = (kwargs.get(option) for option in ("dtype", "layout", "device"))
     if isinstance(dtype, ScalarType) and dtype is not spec.dtype:
         raise RuntimeError(
             f"dtype {dtype.scalar_name} does not match dtype of out parameter ({spec.dtype.scalar_name})"
@@ -43,4 +53,4 @@ def without_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
             raise RuntimeError(
                 f"device type {wanted.type} does not match device type of out parameter ({spec.device.type})"
             )
-    return {name: value for name, value in kwargs.items() if name not in OPTIONS}
+    return {option: value for option, value in kwargs.items() if option not in OPTIONS}

@@ -194,7 +194,7 @@ class OverloadPacket:
         schemas: list[FunctionSchema] = [entry.schema for entry in entries.values()]
         if isinstance(kwargs.get("out"), TensorImpl) and not OPTIONS.isdisjoint(kwargs):
             is_factory = any(a.name == "pin_memory" for schema in schemas for a in schema.arguments)
-            kwargs = without_options(kwargs) if is_factory else kwargs
+            kwargs = without_options(self.name, kwargs) if is_factory else kwargs
         schema, bound = resolve(schemas, tuple(args), kwargs, self.name)
         signature = schema.signature
         if signature.takes_names and not has_names(bound):

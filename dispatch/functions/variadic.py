@@ -383,7 +383,7 @@ def norm(
 def tensordot(
     a: Tensor,
     b: Tensor,
-    dims: int | Tensor | Sequence[int | Sequence[int]] = 2,
+    dims: int | Tensor | Sequence[Sequence[int]] = 2,
     out: Tensor | None = None,
 ) -> Tensor:
     """The sum of products over dimensions of both operands (`torch.tensordot`).
@@ -406,8 +406,15 @@ def tensordot(
         >>> tt.tensordot(tt.ones(2, 3), tt.ones(3, 4), dims=1).shape
         triten.Size([2, 4])
     """
+    if not isinstance(dims, tuple | list | Tensor | int):
+        raise RuntimeError(
+            "tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] containing two lists, "
+            f"but got dims={dims}"
+        )
     if isinstance(dims, Tensor):
-        dims = dims.item() if dims.numel() == 1 else dims.tolist()
+        if dims.numel() > 1 and dims.shape[0] != 2:
+            raise AssertionError(f"dims tensor must have size 2 in first dimension, got {dims.shape[0]}")
+        dims = dims.tolist() if dims.numel() > 1 else int(dims.item())
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
@@ -417,7 +424,7 @@ def tensordot(
             )
         left, right = list(range(a.dim() - dims, a.dim())), list(range(dims))
     else:
-        left, right = (list(d) if isinstance(d, list | tuple) else [d] for d in dims)  # type: ignore[assignment]
+        left, right = dims
     if out is not None:
         return _ops.tensordot(a, b, left, right, out=out)
     return _ops.tensordot(a, b, left, right)

@@ -98,7 +98,7 @@ def test_windows_over_what_has_no_dimensions() -> None:
         F.fractional_max_pool3d(tt.ones(()), (2, 3, 2), output_ratio=(0.5, 0.5, 0.5))
 
 
-WINDOWS = tt.signal.windows
+WINDOWS, INDEX = tt.signal.windows, tt.tensor([1])
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,56 @@ WINDOWS = tt.signal.windows
         (lambda: WINDOWS.general_cosine(3, dtype=tt.uint8, a=1), ValueError, "float32 or float64"),
         (lambda: WINDOWS.general_cosine(5, a=[1, tt.ones(2)]), ValueError, "only one element tensors"),
         (lambda: WINDOWS.general_cosine(5, a=[1j]), TypeError, "real number"),
+        (lambda: tt.ones(2, 2).index_fill(1, INDEX.view(1, 1), 3), RuntimeError, "vector"),
+        (lambda: tt.ones(2).index_add(0, tt.ones(1, 1), tt.ones(1)), IndexError, "supposed to be a vector"),
+        (
+            lambda: tt.ones(2).index_copy(0, tt.ones(1), tt.ones(1, 1)),
+            IndexError,
+            "dimensionality must match",
+        ),
+        (lambda: tt.ones(2).index_select(1, tt.ones(1, 1)), IndexError, "Dimension out of range"),
+        (lambda: tt.ones(2, 2).scatter(0, INDEX.view(1, 1), tt.ones(1)), IndexError, "src has fewer"),
+        (lambda: tt.ones(2, 2).scatter(1, INDEX.view(1, 1), tt.ones(())), RuntimeError, "same number"),
+        (
+            lambda: tt.ones(2, 2).scatter(0, tt.zeros(1, 3, dtype=tt.int64), tt.ones(1)),
+            RuntimeError,
+            "same number",
+        ),
+        (lambda: tt.tensordot(tt.ones(2), tt.ones(2), dims=(0, 0)), TypeError, "tuple of ints, not int"),
+        (
+            lambda: tt.tensordot(tt.ones(2), tt.ones(2), dims=np.int64(1)),
+            RuntimeError,
+            "expects dims to be int",
+        ),
+        (lambda: tt.tensordot(tt.ones(3), tt.ones(1, 2), ([0, 1], [1, 0])), RuntimeError, "contracted"),
+        (lambda: tt.tensordot(tt.ones(2), tt.ones(()), ([0], [-1])), IndexError, "Dimension specified as -1"),
+        (lambda: tt.triu_indices(3, 2**63), ValueError, "Overflow"),
+        (lambda: tt.tril_indices(2**62, 21), RuntimeError, "overflow"),
+        (lambda: tt.triu_indices(3, 2, layout=3), TypeError, "'layout'.* must be triten.layout, not int"),
+        (lambda: tt.unravel_index(INDEX, (0, 4)), RuntimeError, "ZeroDivision"),
+        (lambda: tt.unravel_index(INDEX, (4, 2**40, 2**40)), ValueError, "Overflow"),
+        (lambda: tt.unravel_index(INDEX, INDEX), TypeError, "'shape' to be int or sequence"),
+        (lambda: tt.arange(1e300), RuntimeError, "overflow"),
+        (lambda: tt.arange(0, 1, 1e-320), RuntimeError, "overflow"),
+        (
+            lambda: tt.hstack([tt.ones(1, 1), tt.ones(0, 1)], out=tt.ones(1, dtype=tt.int64)),
+            TypeError,
+            "can't be cast",
+        ),
+        (
+            lambda: tt.linspace(0, 1, 2, dtype="float32", out=tt.ones(2)),
+            TypeError,
+            "'dtype' must be triten.dtype",
+        ),
+        (
+            lambda: tt.eye(2, pin_memory=2.5, out=tt.ones(2)),
+            TypeError,
+            "'pin_memory' must be bool, not float",
+        ),
+        (lambda: tt.broadcast_shapes((), "a"), TypeError, "not supported between"),
+        (lambda: tt.broadcast_shapes((5, 10), (-3, 10)), RuntimeError, "length -3 at -2"),
+        (lambda: tt.broadcast_shapes((5, 10), (1, "a")), RuntimeError, "length a at -1"),
+        (lambda: tt.broadcast_shapes((1, 10), (-3, 10)), ValueError, "negative length"),
     ],
 )
 def test_what_is_wrong_is_told_in_order(call: Callable[[], Any], error: type[Exception], text: str) -> None:
@@ -143,3 +193,21 @@ def test_a_window_of_one_element_is_one(length: Any) -> None:
     for window in (WINDOWS.hann, WINDOWS.kaiser, WINDOWS.bartlett, WINDOWS.nuttall):
         assert window(length).tolist() == [1]
     assert WINDOWS.general_cosine(1, sym=tt.ones(2), a=None).tolist() == [1]
+
+
+def test_what_is_empty_is_not_looked_at() -> None:
+    assert tt.take_along_dim(tt.ones(2, 2), tt.ones(0, 1)).shape == (0,)
+    assert tt.broadcast_shapes(None, (2, 1), 3) == (2, 3)
+    assert tt.cat([tt.ones(0), tt.ones(0, dtype=tt.int64)], 7).shape == (0,)
+    nothing, zeros = tt.ones(0, 1, dtype=tt.int64), tt.zeros(3, dtype=tt.int64)
+    for divide in (tt.floor_divide, tt.remainder, tt.fmod):
+        assert divide(nothing, zeros).shape == (0, 3)
+        assert divide(nothing, 0).shape == (0, 1)
+    assert [x.shape for x in tt.unravel_index(nothing, (2, 0))] == [(0, 1)] * 2
+
+
+def test_triangles_take_the_memory_of_their_entries() -> None:
+    assert tt.triu_indices(2**62, 2).tolist() == [[0, 0, 1], [0, 1, 1]]
+    assert tt.tril_indices(2, 2**62).tolist() == [[0, 1, 1], [0, 0, 1]]
+    assert tt.tril_indices(2, 3, 2**62).shape == tt.triu_indices(2, 3, -(2**62)).shape == (2, 6)
+    assert tt.tril_indices(2, 3, -(2**62)).shape == tt.triu_indices(2**62, 0).shape == (2, 0)
