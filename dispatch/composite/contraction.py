@@ -115,11 +115,9 @@ def addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Number, alpha: Number) 
     for name, x in (("vec1", vec1), ("vec2", vec2)):
         if x._spec.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {x._spec.ndim}-D")
-    if self._spec.ndim > 2:
-        raise RuntimeError(
-            f"addr: input of sizes {list(self._spec.sizes)} cannot be expanded to "
-            f"{[vec1._spec.sizes[0], vec2._spec.sizes[0]]}"
-        )
+    sizes = vec1._spec.sizes + vec2._spec.sizes
+    if self._spec.sizes != sizes:
+        self = self.expand(sizes)
     wanted = promote_types(promote_types(self.dtype, vec1.dtype), vec2.dtype)
     if wanted is bool_:
         product = ops.logical_and(vec1.unsqueeze(1), vec2)

@@ -505,6 +505,8 @@ def roll(self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
         return roll(self.reshape((-1,)), shifts, (0,)).reshape(spec.sizes)
     if len(shifts) != len(dims):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    if not spec.numel:
+        return self.clone()
     out = self
     if not spec.ndim:
         raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
@@ -516,7 +518,7 @@ def roll(self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
             out = ops.cat([out.slice(d, start, size, 1), out.slice(d, 0, start, 1)], d)
     if out is not self:
         return out
-    return self.clone(memory_format=contiguous_format if spec.numel else None)
+    return self.clone(memory_format=contiguous_format)
 
 
 def rot90(self: Tensor, k: int, dims: Sequence[int]) -> Tensor:
@@ -551,8 +553,10 @@ def repeat(self: Tensor, repeats: Sequence[int]) -> Tensor:
         )
     sizes = (1,) * lead + spec.sizes
     target = tuple(n * r for n, r in zip(sizes, repeats, strict=True))
-    if any(r < 0 for r in repeats):
+    if any(n < 0 for n in target):
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(target)}: {list(target)}")
+    if 0 in target:
+        return ops._unsafe_view(self.reshape((-1,))[:0], target)
     if math.prod(repeats) == 1:
         return ops._unsafe_view(self.clone(memory_format=contiguous_format), target)
     apart = [m for n in sizes for m in (1, n)]

@@ -169,6 +169,10 @@ def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
 
     Integers are taken where PyTorch takes them, on CUDA; their shares are whole.
     """
+    if isinstance(min, complex) or isinstance(max, complex):
+        raise RuntimeError(
+            f"histc(): value cannot be converted to type double without overflow: {min}, {max}"
+        )
     dtype = self._spec.dtype
     whole = self._spec.device.type == "cuda" and not dtype.is_complex and dtype is not bool_
     if not (dtype.is_floating_point or whole):

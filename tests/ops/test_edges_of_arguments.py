@@ -203,6 +203,9 @@ def test_what_is_empty_is_not_looked_at() -> None:
     for divide in (tt.floor_divide, tt.remainder, tt.fmod):
         assert divide(nothing, zeros).shape == (0, 3)
         assert divide(nothing, 0).shape == (0, 1)
+    assert tt.roll(tt.ones(0, 2), 1, 7).shape == tt.ones(0, 2).repeat(-3, 1).shape == (0, 2)
+    assert tt.split(tt.ones(0), ()) == ()
+    assert tt.trapezoid(tt.ones(2, 0), tt.ones(3)).tolist() == [0, 0]
     assert [x.shape for x in tt.unravel_index(nothing, (2, 0))] == [(0, 1)] * 2
 
 
@@ -211,3 +214,28 @@ def test_triangles_take_the_memory_of_their_entries() -> None:
     assert tt.tril_indices(2, 2**62).tolist() == [[0, 1, 1], [0, 0, 1]]
     assert tt.tril_indices(2, 3, 2**62).shape == tt.triu_indices(2, 3, -(2**62)).shape == (2, 6)
     assert tt.tril_indices(2, 3, -(2**62)).shape == tt.triu_indices(2**62, 0).shape == (2, 0)
+
+
+def test_outputs_take_what_tensors_bound() -> None:
+    out = tt.empty(0)
+    assert tt.linspace(tt.tensor(1), 3, 3, out=out) is out
+    assert out.tolist() == [1, 2, 3]
+    assert tt.logspace(0, tt.tensor(2.0), 3, 2.0, out=out).tolist() == [1, 2, 4]
+    assert tt.normal(INDEX, tt.zeros(1), out=out).tolist() == [1]
+    assert tt.normal(tt.ones(1), tt.ones(1, dtype=tt.float64)).dtype is tt.float32
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_differences_of_integers_wrap_around(order: int) -> None:
+    x = [-5, 127, -128, 3]
+    ends = {1: [-124, -125], 2: [69.5, 68]}[order]
+    for spacing in (1, 2.0):
+        got = tt.gradient(tt.tensor(x, dtype=tt.int8), spacing=spacing, edge_order=order)[0] * spacing
+        assert got.tolist() == [ends[0], -61.5, -62, ends[1]]
+
+
+def test_methods_gather_integers_that_are_all_they_take() -> None:
+    assert [x.tolist() for x in tt.arange(4).hsplit(1, 3)] == [[0], [1, 2], [3]]
+    assert [x.shape for x in tt.ones(4, 2).vsplit(1, 3)] == [(1, 2), (2, 2), (1, 2)]
+    with pytest.raises(TypeError):
+        tt.hsplit(tt.ones(4), 1, 3)

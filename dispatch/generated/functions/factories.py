@@ -390,6 +390,9 @@ linspace_packet = packet(
         "linspace.Tensor_Scalar",
         "linspace.Scalar_Tensor",
         "linspace.out",
+        "linspace.Tensor_Tensor_out",
+        "linspace.Tensor_Scalar_out",
+        "linspace.Scalar_Tensor_out",
     ),
     (
         ("start", "operand", NOT_GIVEN, False),
@@ -441,6 +444,9 @@ logspace_packet = packet(
         "logspace.Tensor_Scalar",
         "logspace.Scalar_Tensor",
         "logspace.out",
+        "logspace.Tensor_Tensor_out",
+        "logspace.Tensor_Scalar_out",
+        "logspace.Scalar_Tensor_out",
     ),
     (
         ("start", "operand", NOT_GIVEN, False),
