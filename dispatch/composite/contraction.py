@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
+from ..iterator.overlap import check_no_overlap, shares_memory
 from ..iterator.type_promotion import promote_types
 from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from .einsum import einsum
-from .forms import out_form
+from .forms import out_form, write_out
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import Number
@@ -254,6 +255,26 @@ def cross(self: Tensor, other: Tensor, dim: int | None) -> Tensor:
         if dim is None:
             raise RuntimeError("no dimension of size 3 in input")
     return linalg_cross(self, other, dim)
+
+
+def linalg_cross_out(self: Tensor, other: Tensor, dim: int, out: Tensor) -> Tensor:
+    """``linalg.cross(out=)``, into memory that neither operand has."""
+    return _crossed_into("linalg_cross", linalg_cross, self, other, dim, out)
+
+
+def cross_out(self: Tensor, other: Tensor, dim: int | None, out: Tensor) -> Tensor:
+    """``cross(out=)``, into memory that neither operand has."""
+    return _crossed_into("cross", cross, self, other, dim, out)
+
+
+def _crossed_into(
+    name: str, product: Callable[..., Tensor], self: Tensor, other: Tensor, dim: Any, out: Tensor
+) -> Tensor:
+    made = product(self, other, dim)
+    for each in (self, other):
+        if shares_memory(out, each):
+            check_no_overlap(out, each)
+    return write_out(name, out, made, exact=True)
 
 
 def cov(self: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:

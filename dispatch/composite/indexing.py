@@ -167,16 +167,21 @@ def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
     if num_chunks < 1:
         raise RuntimeError("_chunk_cat expects positive num_chunks")
     first = tensors[0]._spec
+    for each in tensors:
+        if not each._spec.numel:
+            raise RuntimeError("_chunk_cat expects non-empty tensor")
+        if each._spec.dtype is not first.dtype:
+            raise RuntimeError("_chunk_cat expects all input tensors with the same dtype")
+    ranks = {each._spec.ndim for each in tensors}
+    if len(ranks) > 1 and not 0 <= dim < min(ranks):
+        raise RuntimeError(
+            "_chunk_cat expects non-negative dim when input tensors have different ndims, and dim < ndim for all input "
+            f"tensors, got {dim} for {sorted(ranks)}"
+        )
     d = wrap_dim(dim, first.ndim)
     parts = []
     for each in tensors:
         spec = each._spec
-        if spec.dtype is not first.dtype:
-            raise RuntimeError("_chunk_cat expects all input tensors with the same dtype")
-        if spec.ndim <= d:
-            raise RuntimeError("_chunk_cat expects dim < ndim for all input tensors")
-        if not spec.numel:
-            raise RuntimeError("_chunk_cat expects non-empty tensor")
         if spec.sizes[:d] != first.sizes[:d]:
             raise RuntimeError(
                 "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all input tensors"
@@ -249,10 +254,20 @@ def _bounded(self: Tensor, indices: Sequence[Any]) -> list[Any]:
     ]
 
 
+def _check_unmasked(indices: Sequence[Tensor | None]) -> None:
+    if not indices:
+        raise IndexError("at least one index must be provided")
+    for index in indices:
+        if index is not None and index._spec.dtype not in (int64, int32):
+            kind = index._spec.dtype.scalar_name
+            raise RuntimeError(f"_unsafe_masked_index found unexpected index type {kind}")
+
+
 def _unsafe_masked_index(
     self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Number
 ) -> Tensor:
     """`torch._unsafe_masked_index`: elements where a mask holds, `fill` elsewhere, whatever the index is there."""
+    _check_unmasked(indices)
     if not self._spec.numel:
         sizes = [d for d, index in enumerate(indices) if index is None]
         picked = (
@@ -267,6 +282,7 @@ def _unsafe_masked_index_put_accumulate(
     self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
 ) -> Tensor:
     """`torch._unsafe_masked_index_put_accumulate`: values are added where a mask holds."""
+    _check_unmasked(indices)
     if not self._spec.numel:
         return self.clone()
     kept = values.masked_fill(ops.logical_not(mask), 0)

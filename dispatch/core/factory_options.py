@@ -27,6 +27,14 @@ def check_requires_grad(name: str, requires_grad: object) -> None:
         raise TypeError(f"{name}(): argument 'requires_grad' must be bool, not {given}")
 
 
+@api_boundary
+def check_flags(name: str, **flags: object) -> None:
+    """Raise TypeError for an option that is no bool, None included, as of the factories that PyTorch parses itself."""
+    for flag, given in flags.items():
+        if given.__class__ is not bool:
+            raise TypeError(f"{name}(): argument '{flag}' must be bool, not {value_type_name(given)}")
+
+
 def without_options(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The keyword arguments without those that ``out`` decides.
 

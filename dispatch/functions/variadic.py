@@ -253,14 +253,14 @@ def einsum(*args: Any) -> Tensor:
 def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:
     """The equation of operands with lists of numbers."""
 
-    def text(labels: Sequence[object]) -> str:
+    def text(labels: Sequence[Any]) -> str:
         out = ""
         for label in labels:
             if label is Ellipsis:
                 out += "..."
-            elif isinstance(label, int) and 0 <= label < 26:
+            elif 0 <= label < 26:
                 out += chr(ord("A") + label)
-            elif isinstance(label, int) and 26 <= label < 52:
+            elif 26 <= label < 52:
                 out += chr(ord("a") + label - 26)
             else:
                 raise ValueError(

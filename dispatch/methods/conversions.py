@@ -18,7 +18,7 @@ from ...runtime.memory_format import preserve_format
 from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary, hide_inner_frames
-from ..core.factory_options import check_requires_grad
+from ..core.factory_options import check_flags
 from ..generated.functions.views import t_plans
 from ..scalars import readable
 from .pickling import copied, reduced
@@ -110,7 +110,7 @@ class ConversionMethods(_Base):
         """
         from ..tensor_data import tensor
 
-        check_requires_grad("new_tensor", requires_grad)
+        check_flags("new_tensor", requires_grad=requires_grad)
         spec = self._spec
         made = tensor(data, dtype=dtype or spec.dtype, device=spec.device if device is None else device)
         return made.requires_grad_() if requires_grad else made

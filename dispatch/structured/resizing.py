@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.user_frame import levels_to_user
+from .meta.storage import resized
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -31,7 +32,10 @@ def resize_output(out: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...] 
             UserWarning,
             stacklevel=levels_to_user(),
         )
-    out.resize_(sizes)
+    if spec.requires_grad:  # which `resize_` alone refuses
+        resized(out, spec.replace(sizes=sizes, strides=contiguous_strides(sizes)))
+    else:
+        out.resize_(sizes)
     if strides is not None and strides != contiguous_strides(sizes):
         out.set_sizes_and_strides(sizes, strides)
     if out._version_cell is not None:

@@ -113,6 +113,9 @@ WINDOWS, INDEX = tt.signal.windows, tt.tensor([1])
         (lambda: tt.tensor(["a"], requires_grad=3), TypeError, "'requires_grad' must be bool, not int"),
         (lambda: tt.ones(1).new_tensor(1, requires_grad=3), TypeError, "new_tensor.*must be bool, not int"),
         (lambda: tt.ones(1, requires_grad=np.True_), TypeError, "must be bool, not numpy.bool"),
+        (lambda: tt.tensor(1.0, requires_grad=None), TypeError, "must be bool, not NoneType"),
+        (lambda: tt.tensor([1.0], pin_memory=3), TypeError, "'pin_memory' must be bool, not int"),
+        (lambda: tt.asarray([1.0], copy=3), TypeError, "'copy' must be bool, not int"),
         (lambda: WINDOWS.hann(1, requires_grad=3), TypeError, "'requires_grad' must be bool, not int"),
         (lambda: WINDOWS.blackman(5.0), TypeError, "linspace"),
         (lambda: WINDOWS.hann(tt.tensor(2.0)), TypeError, "linspace"),
@@ -221,7 +224,7 @@ def test_outputs_take_what_tensors_bound() -> None:
     assert tt.linspace(tt.tensor(1), 3, 3, out=out) is out
     assert out.tolist() == [1, 2, 3]
     assert tt.logspace(0, tt.tensor(2.0), 3, 2.0, out=out).tolist() == [1, 2, 4]
-    assert tt.normal(INDEX, tt.zeros(1), out=out).tolist() == [1]
+    assert tt.normal(INDEX, tt.zeros(1), out=tt.empty(0)).tolist() == [1]
     assert tt.normal(tt.ones(1), tt.ones(1, dtype=tt.float64)).dtype is tt.float32
 
 
@@ -239,3 +242,21 @@ def test_methods_gather_integers_that_are_all_they_take() -> None:
     assert [x.shape for x in tt.ones(4, 2).vsplit(1, 3)] == [(1, 2), (2, 2), (1, 2)]
     with pytest.raises(TypeError):
         tt.hsplit(tt.ones(4), 1, 3)
+
+
+def test_products_of_vectors_write_to_memory_of_their_own() -> None:
+    x = tt.arange(6.0).view(2, 3)
+    for product in (tt.cross, tt.linalg.cross):
+        with pytest.raises(RuntimeError, match="single memory location"):
+            product(x, tt.ones(2, 3), dim=1, out=x)
+        assert product(x, tt.ones(2, 3), dim=1, out=tt.empty(0)).shape == (2, 3)
+    assert x.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_outputs_that_ask_for_gradients_are_resized_by_what_has_none() -> None:
+    out = tt.ones(0, requires_grad=True)
+    assert tt.eq(tt.ones(2), 1, out=out) is out
+    assert out.tolist() == [1, 1]
+    assert out.requires_grad
+    with pytest.raises(RuntimeError, match="cannot resize"):
+        out.resize_(3)
