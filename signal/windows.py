@@ -65,6 +65,10 @@ class _Window:
         """Numbers at equal distances, as many as the window has elements."""
         return ops.linspace(start, end, self._M, **self.options, requires_grad=self._requires_grad).detach()
 
+    def numbers(self, values: list[float]) -> Tensor:
+        """A vector of numbers that the window is made of."""
+        return tensor(values, **self.options, requires_grad=self._requires_grad).detach()
+
     def finished(self, elements: Tensor) -> Tensor:
         """The window as a leaf."""
         return elements.requires_grad_(bool(self._requires_grad))
@@ -256,7 +260,7 @@ def _sum_of_cosines(window: _Window, weights: Iterable[float], M: int, sym: bool
     if not weights:
         raise ValueError("Coefficients cannot be empty")
     angles = window.points(0, (M - 1) * (2 * math.pi / (M - 1 if sym else M)))
-    signed = tensor([(-1) ** k * weight for k, weight in enumerate(weights)], **window.options)
+    signed = window.numbers([(-1) ** k * weight for k, weight in enumerate(weights)])
     multiples = ops.arange(len(signed), **window.options).unsqueeze(-1)
     return window.finished((signed.unsqueeze(-1) * (multiples * angles).cos()).sum(0))
 

@@ -165,7 +165,8 @@ def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
     distance = (end - start) / step
     if not distance < 1 << 63:
         raise RuntimeError(f"invalid size, possible overflow? arange({start}, {end}, {step})")
-    return math.ceil(distance)
+    elements: int = math.ceil(distance)
+    return elements
 
 
 TEMPLATE_BYTES, TEMPLATES = 1 << 10, 256

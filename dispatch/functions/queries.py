@@ -423,11 +423,8 @@ def _triangle(name: str, row: int, col: int, offset: int, options: dict[str, Any
     if entries >= 1 << 62:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={[2, entries]}")
     rows = _ops.arange(first, last, device=device)
-    if upper:
-        start = (rows + offset).clamp(min=0)
-        lengths = col - start
-    else:
-        start, lengths = 0, (rows + (offset + 1)).clamp(max=col)
+    start = (rows + offset).clamp(min=0) if upper else rows * 0
+    lengths = col - start if upper else (rows + (offset + 1)).clamp(max=col)
     before = lengths.cumsum(0) - lengths
     at_row, shift = (
         _ops.repeat_interleave(each, lengths, output_size=entries) for each in (rows, start - before)
@@ -555,4 +552,4 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, 
         raise ValueError(f"Overflow when unpacking long long: unravel_index(): 'shape' is {sizes}")
     device = indices.device
     places = _ops.floor_divide(indices.unsqueeze(-1), tensor(steps, dtype=int64, device=device))
-    return _ops.unbind(_ops.remainder(places, tensor(sizes, dtype=int64, device=device)), -1)
+    return tuple(_ops.unbind(_ops.remainder(places, tensor(sizes, dtype=int64, device=device)), -1))

@@ -220,10 +220,12 @@ def test_triangles_take_the_memory_of_their_entries() -> None:
 
 
 def test_outputs_take_what_tensors_bound() -> None:
-    out = tt.empty(0)
+    out = tt.empty(3)
     assert tt.linspace(tt.tensor(1), 3, 3, out=out) is out
     assert out.tolist() == [1, 2, 3]
     assert tt.logspace(0, tt.tensor(2.0), 3, 2.0, out=out).tolist() == [1, 2, 4]
+    assert tt.equal(tt.fft.fftfreq(3, out=out), tt.fft.fftfreq(3))
+    assert tt.fft.rfftfreq(4, 0.5, out=tt.empty(3, dtype=tt.float64)).tolist() == [0, 0.5, 1]
     assert tt.normal(INDEX, tt.zeros(1), out=tt.empty(0)).tolist() == [1]
     assert tt.normal(tt.ones(1), tt.ones(1, dtype=tt.float64)).dtype is tt.float32
 

@@ -414,7 +414,10 @@ fft_ifftshift_packet = packet(
 fft_ifftshift_plans = fft_ifftshift_packet.plans
 fft_fftfreq_packet = packet(
     "fft_fftfreq",
-    ("fft_fftfreq",),
+    (
+        "fft_fftfreq",
+        "fft_fftfreq.out",
+    ),
     (
         ("n", "static", NOT_GIVEN, False),
         ("d", "number", 1.0, False),
@@ -428,7 +431,10 @@ fft_fftfreq_packet = packet(
 fft_fftfreq_plans = fft_fftfreq_packet.plans
 fft_rfftfreq_packet = packet(
     "fft_rfftfreq",
-    ("fft_rfftfreq",),
+    (
+        "fft_rfftfreq",
+        "fft_rfftfreq.out",
+    ),
     (
         ("n", "static", NOT_GIVEN, False),
         ("d", "number", 1.0, False),
@@ -2369,6 +2375,7 @@ def fft_fftfreq(
     layout: layout | None = None,
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
+    out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Frequencies of the elements of `tt.fft.fft`, in cycles per unit of the sample distance (`torch.fft.fftfreq`).
@@ -2383,6 +2390,8 @@ def fft_fftfreq(
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
             may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
         requires_grad: Whether autograd records operations on the result.
 
     Returns:
@@ -2400,14 +2409,14 @@ def fft_fftfreq(
 
         fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes or beyond is not None:
+    if modes or out is not None or beyond is not None:
         check_requires_grad("fft_fftfreq", requires_grad)
         if beyond is not None:
             made = fft_fftfreq_packet.call_named(
-                FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory
+                FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory, out=out
             )
         else:
-            made = fft_fftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
+            made = fft_fftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = fft_fftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
@@ -2430,6 +2439,7 @@ def fft_rfftfreq(
     layout: layout | None = None,
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
+    out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Frequencies of the elements of `tt.fft.rfft`, in cycles per unit of the sample distance (`torch.fft.rfftfreq`).
@@ -2444,6 +2454,8 @@ def fft_rfftfreq(
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
             may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
         requires_grad: Whether autograd records operations on the result.
 
     Returns:
@@ -2458,14 +2470,14 @@ def fft_rfftfreq(
 
         fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes or beyond is not None:
+    if modes or out is not None or beyond is not None:
         check_requires_grad("fft_rfftfreq", requires_grad)
         if beyond is not None:
             made = fft_rfftfreq_packet.call_named(
-                FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory
+                FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory, out=out
             )
         else:
-            made = fft_rfftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
+            made = fft_rfftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = fft_rfftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]

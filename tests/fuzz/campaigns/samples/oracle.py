@@ -403,7 +403,10 @@ def _label(want: Outcome, got: Outcome) -> str:
     if got.raised is None and isinstance(want.raised, TypeError):
         return _label_of_types(theirs)
     if isinstance(got.raised, TypeError):
-        if "argument 'out' must be Tensor, not " in ours and "can't be cast to the desired output" in theirs:
+        if (
+            re.search(r"argument 'out' must be Tensor, not|out=(bool|int|float)\)", ours)
+            and "can't be cast to the desired output" in theirs
+        ):
             return "number as out"
         if "must be bool, not Tensor" in ours and theirs.startswith("Boolean value of Tensor with more"):
             return "bool of a tensor"
