@@ -56,9 +56,12 @@ def histc(call: StructuredCall) -> HostKernel | None:
         inside = np.greater_equal(flat, low)
         inside &= np.less_equal(flat, high)
         share = flat[inside]
-        share -= low
-        share *= shares
-        share /= high - low
+        if (high - low) * shares < math.inf:
+            share -= low
+            share *= shares
+            share /= high - low
+        else:
+            share = (share / 2 - low / 2) / (high / 2 - low / 2) * shares
         counts = np.bincount(share.astype(np.int64), minlength=bins + 1)
         counts[last] += counts[bins]
         np.copyto(out, counts[:bins], casting="unsafe")

@@ -187,7 +187,11 @@ def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
     flat = self.detach().reshape((-1,))
     if dtype.is_floating_point:
         low, high = bounds(flat, float(min), float(max))
-        share = ops.div(ops.mul(ops.sub(flat, low), bins), ops.sub(high, low))
+        extent = ops.sub(high, low)
+        share = ops.div(ops.mul(ops.sub(flat, low), bins), extent)
+        half, half_low = ops.sub(ops.mul(high, 0.5), ops.mul(low, 0.5)), ops.mul(low, 0.5)
+        halved = ops.mul(ops.div(ops.sub(ops.mul(flat, 0.5), half_low), half), bins)
+        share = ops.where(ops.isfinite(ops.mul(extent, bins)), share, halved)
     else:
         flat = flat.to(int64)
         low, high = bounds(flat, int(min), int(max))

@@ -63,6 +63,13 @@ def test_a_histogram_of_numbers_so_far_that_one_more_is_none() -> None:
     assert tt.histc(tt.tensor([2.0] * 3), bins=3).tolist() == [0, 3, 0]
 
 
+@pytest.mark.parametrize(("dtype", "most"), [(tt.float32, 3e38), (tt.float64, 1.7e308)])
+def test_a_histogram_over_a_range_that_overflows(device: str, dtype: tt.dtype, most: float) -> None:
+    x = tt.tensor([-most, -most / 2, most / 3, most], dtype=dtype, device=device)
+    assert tt.histc(x, bins=4).tolist() == [1, 1, 1, 1]
+    assert tt.histc(x.abs(), bins=4, min=0, max=most).tolist() == [0, 1, 1, 2]
+
+
 @pytest.mark.parametrize("sizes", [(0,), (2, 0)])
 def test_weights_without_elements_have_no_sum(sizes: tuple[int, ...]) -> None:
     for replacement in (True, False):

@@ -444,15 +444,15 @@ def _label_of_types(theirs: str) -> str:
     """Of a TypeError, where ours raised nothing."""
     if "numpy.bool" in theirs:
         return "numpy bool"
-    if re.search(r"must be .*, (?:not|but found element of type) (?:bool|float)", theirs):
+    if re.search(r"must be .*, (?:not|but found element of type) (?:bool|float|numpy\.u?int)", theirs):
         return "equal number"
     if re.search(r"takes .*positional arguments? but|invalid combination .* NoneType\)", theirs):
-        return "superfluous None"
+        return "superfluous none"
     if re.search(
         r"^(nan)?median\(\) missing 1 required|^where\(\): argument '\w+' .* must be Tensor, not", theirs
     ):
         return "superfluous out"
-    return "None among tensors" if re.search(r"^expected Tensor as element .* NoneType", theirs) else ""
+    return "none among tensors" if re.search(r"^expected Tensor as element .* NoneType", theirs) else ""
 
 
 def _label_of_results(want: Outcome, ours: str) -> str:
