@@ -15,7 +15,16 @@ from ..schema import parse_type
 from ..schema.mismatch import value_type_name
 from ..schema.type_check import MISMATCH, compile_check, python_type_name
 
-_TYPES = {"dtype": "ScalarType?", "layout": "Layout?", "device": "Device?", "pin_memory": "bool?"}
+_TYPES = {
+    option: parse_type(text)
+    for option, text in {
+        "dtype": "ScalarType?",
+        "layout": "Layout?",
+        "device": "Device?",
+        "pin_memory": "bool?",
+    }.items()
+}
+_CONVERTERS = {option: compile_check(kind)[1] for option, kind in _TYPES.items()}
 OPTIONS = frozenset(_TYPES)
 
 
@@ -41,11 +50,10 @@ def without_options(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     Raises TypeError for one of another type, RuntimeError where one says otherwise than the tensor that was given.
     """
     spec = kwargs["out"]._spec
-    for option, type_name in _TYPES.items():
-        kind = parse_type(type_name)
-        if option in kwargs and compile_check(kind)[1](kwargs[option], False) is MISMATCH:
+    for option, convert in _CONVERTERS.items():
+        if option in kwargs and convert(kwargs[option], False) is MISMATCH:
             raise TypeError(
-                f"{name}(): argument '{option}' must be {python_type_name(kind)}, not "
+                f"{name}(): argument '{option}' must be {python_type_name(_TYPES[option])}, not "
                 f"{value_type_name(kwargs[option])}"
             )
     dtype, layout, device = (kwargs.get(option) for option in ("dtype", "layout", "device"))
