@@ -269,3 +269,9 @@ def test_outputs_that_ask_for_gradients_are_resized_by_what_has_none() -> None:
     assert out.requires_grad
     with pytest.raises(RuntimeError, match="cannot resize"):
         out.resize_(3)
+
+
+def test_directions_of_subnormal_numbers() -> None:
+    for dtype, least in ((tt.complex64, 1e-45), (tt.complex128, 5e-324)):
+        x = tt.tensor([complex(0, least), complex(-least, 0), 0, 3 + 4j], dtype=dtype)
+        tt.testing.assert_close(x.sgn(), tt.tensor([1j, -1, 0, 0.6 + 0.8j], dtype=dtype))
