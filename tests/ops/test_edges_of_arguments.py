@@ -215,6 +215,7 @@ def test_what_is_empty_is_not_looked_at() -> None:
         assert divide(nothing, 0).shape == (0, 1)
     assert tt.roll(tt.ones(0, 2), 1, 7).shape == tt.ones(0, 2).repeat(-3, 1).shape == (0, 2)
     assert tt.split(tt.ones(0), ()) == ()
+    assert tt.tile(tt.ones(0), (1, 3, 1 << 62)).shape == (1, 3, 0)
     assert tt.trapezoid(tt.ones(2, 0), tt.ones(3)).tolist() == [0, 0]
     assert [x.shape for x in tt.unravel_index(nothing, (2, 0))] == [(0, 1)] * 2
 
