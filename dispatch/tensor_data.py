@@ -32,7 +32,7 @@ from ..runtime.storage import Storage
 from ..runtime.tensor_impl import TensorImpl
 from ..runtime.tensor_spec import TensorSpec
 from ..runtime.traceback_filter import api_boundary, hide_inner_frames
-from .core.factory_options import check_requires_grad
+from .core.factory_options import check_flags, check_requires_grad
 from .core.op_overload import find_overload
 from .iterator.type_promotion import promote_types
 from .scalars import overflow_error
@@ -367,9 +367,10 @@ def tensor(
             quick._version_cell = quick._autograd = quick._view_base = None
             if requires_grad is False:
                 return quick  # type: ignore[no-any-return]
-            check_requires_grad("tensor", requires_grad)
+            check_flags("tensor", requires_grad=requires_grad)
             return quick.requires_grad_() if requires_grad else quick  # type: ignore[no-any-return]
     try:
+        check_flags("tensor", requires_grad=requires_grad, pin_memory=pin_memory)
         dtype = _checked_dtype("tensor", dtype)
         where = None if device is None else Device(device)
         made: Any
@@ -397,10 +398,8 @@ def tensor(
             made = made.pin_memory()
         if names is not None:
             made.names = names
-        if requires_grad is not False:
-            check_requires_grad("tensor", requires_grad)
-            if requires_grad:
-                made.requires_grad_()
+        if requires_grad:
+            made.requires_grad_()
         return made  # type: ignore[no-any-return]
     except BaseException:
         hide_inner_frames()
@@ -523,6 +522,9 @@ def asarray(
         >>> tt.asarray(x).data_ptr() == x.data_ptr(), tt.asarray(x, copy=True).data_ptr() == x.data_ptr()
         (True, False)
     """
+    check_requires_grad("asarray", requires_grad)
+    if copy is not None:
+        check_flags("asarray", copy=copy)
     dtype = _checked_dtype("asarray", dtype)
     made: Any
     if isinstance(obj, Storage):

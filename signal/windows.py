@@ -7,13 +7,15 @@ All raise ValueError for a negative `M`, and for dtypes other than float32 and f
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from ..dispatch.generated import functions as ops
 from ..dispatch.tensor import Tensor
+from ..dispatch.tensor_data import tensor
 from ..runtime.device import DeviceLike
 from ..runtime.layout import layout as Layout
+from ..runtime.layout import strided
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import float32, float64, get_default_dtype
 from ..runtime.traceback_filter import api_boundary
@@ -33,30 +35,43 @@ __all__ = [
 ]
 
 
-def _made(
-    name: str,
-    shape: Callable[[Tensor, int], Tensor],
-    M: int,
-    sym: bool,
-    dtype: ScalarType | None,
-    layout: Layout | None,
-    device: DeviceLike,
-    requires_grad: bool,
-) -> Tensor:
-    """``shape(0, 1, 2, ..., elements of the symmetric window)``."""
-    dtype = get_default_dtype() if dtype is None else dtype
-    if M < 0:
-        raise ValueError(f"{name} requires non-negative window length, got M={M}")
-    if layout is not None and str(layout) not in ("triten.strided", "strided"):
-        raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
-    if dtype not in (float32, float64):
-        raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
-    whole = M if sym else M + 1
-    if M < 2:
-        made = ops.ones(M, dtype=dtype, device=device)
-    else:
-        made = shape(ops.arange(M, dtype=dtype, device=device), whole)
-    return made.detach().requires_grad_(requires_grad)
+class _Window:
+    """What a window is made with. Raises ValueError for a length, a layout or a dtype that none has."""
+
+    def __init__(
+        self,
+        name: str,
+        M: int,
+        dtype: ScalarType | None,
+        layout: Layout | None,
+        device: DeviceLike,
+        grad: bool,
+    ) -> None:
+        dtype = get_default_dtype() if dtype is None else dtype
+        if M < 0:
+            raise ValueError(f"{name} requires non-negative window length, got M={M}")
+        if layout is not None and layout is not strided:
+            raise ValueError(f"{name} is implemented for strided tensors only, got: {layout}")
+        if dtype not in (float32, float64):
+            raise ValueError(f"{name} expects float32 or float64 dtypes, got: {dtype}")
+        self._M, self._requires_grad = M, grad
+        self.options: dict[str, Any] = {"dtype": dtype, "device": device}
+
+    def constant(self, elements: int) -> Tensor:
+        """Ones, for a window of one element or none."""
+        return ops.ones((elements,), **self.options, requires_grad=self._requires_grad)
+
+    def points(self, start: Any, end: Any) -> Tensor:
+        """Numbers at equal distances, as many as the window has elements."""
+        return ops.linspace(start, end, self._M, **self.options, requires_grad=self._requires_grad).detach()
+
+    def numbers(self, values: list[float]) -> Tensor:
+        """A vector of numbers that the window is made of."""
+        return tensor(values, **self.options, requires_grad=self._requires_grad).detach()
+
+    def finished(self, elements: Tensor) -> Tensor:
+        """The window as a leaf."""
+        return elements.requires_grad_(bool(self._requires_grad))
 
 
 @api_boundary
@@ -96,16 +111,17 @@ def exponential(
         >>> tt.signal.windows.exponential(3)
         tensor([0.3679, 1.0000, 0.3679])
     """
+    window = _Window("exponential", M, dtype, layout, device, requires_grad)
     if tau <= 0:
         raise ValueError(f"Tau must be positive, got: {tau} instead.")
     if sym and center is not None:
         raise ValueError("Center must be None for symmetric windows")
-
-    def shape(n: Tensor, whole: int) -> Tensor:
-        middle = (whole - 1) / 2 if center is None else center
-        return (-(n - middle).abs() / tau).exp()
-
-    return _made("exponential", shape, M, sym, dtype, layout, device, requires_grad)
+    if M == 0:
+        return window.constant(0)
+    if center is None:
+        center = (M if not sym and M > 1 else M - 1) / 2
+    scale = 1 / tau
+    return window.finished((-window.points(-center * scale, (-center + (M - 1)) * scale).abs()).exp())
 
 
 @api_boundary
@@ -140,16 +156,11 @@ def cosine(
         >>> tt.signal.windows.cosine(2)
         tensor([0.7071, 0.7071])
     """
-    return _made(
-        "cosine",
-        lambda n, whole: ((n + 0.5) * (math.pi / whole)).sin(),
-        M,
-        sym,
-        dtype,
-        layout,
-        device,
-        requires_grad,
-    )
+    window = _Window("cosine", M, dtype, layout, device, requires_grad)
+    if M == 0:
+        return window.constant(0)
+    scale = math.pi / (M + 1 if not sym and M > 1 else M)
+    return window.finished(window.points(0.5 * scale, (0.5 + (M - 1)) * scale).sin())
 
 
 @api_boundary
@@ -186,14 +197,14 @@ def gaussian(
         >>> tt.signal.windows.gaussian(3)
         tensor([0.6065, 1.0000, 0.6065])
     """
+    window = _Window("gaussian", M, dtype, layout, device, requires_grad)
     if std <= 0:
         raise ValueError(f"Standard deviation must be positive, got: {std} instead.")
-
-    def shape(n: Tensor, whole: int) -> Tensor:
-        apart = (n - (whole - 1) / 2) * (1 / (std * math.sqrt(2)))
-        return (-(apart * apart)).exp()
-
-    return _made("gaussian", shape, M, sym, dtype, layout, device, requires_grad)
+    if M == 0:
+        return window.constant(0)
+    start = -(M if not sym and M > 1 else M - 1) / 2
+    scale = 1 / (std * math.sqrt(2))
+    return window.finished((-(window.points(start * scale, (start + (M - 1)) * scale) ** 2)).exp())
 
 
 @api_boundary
@@ -230,25 +241,28 @@ def kaiser(
         >>> tt.signal.windows.kaiser(3, beta=1.0)
         tensor([0.7898, 1.0000, 0.7898])
     """
+    window = _Window("kaiser", M, dtype, layout, device, requires_grad)
     if beta < 0:
         raise ValueError(f"beta must be non-negative, got: {beta} instead.")
+    if M in (0, 1):
+        return window.constant(int(M))
+    # Rounded to the window's dtype first, so that no square of a point is above beta's.
+    peak = tensor(beta, dtype=window.options["dtype"], device="cpu")
+    points = window.points(-peak, ops.minimum(peak, -peak + (M - 1) * (2 * peak / (M - 1 if sym else M))))
+    return window.finished(ops.i0((peak * peak - points * points).sqrt()) / ops.i0(peak))
 
-    def shape(n: Tensor, whole: int) -> Tensor:
-        x = n * (2 / (whole - 1)) - 1
-        return ops.i0((1 - x * x).clamp(min=0).sqrt() * beta) / ops.i0(ops.full_like(n[:1], beta))
 
-    return _made("kaiser", shape, M, sym, dtype, layout, device, requires_grad)
-
-
-def _sum_of_cosines(name: str, weights: list[float], M: int, sym: bool, *options: Any) -> Tensor:
-    def shape(n: Tensor, whole: int) -> Tensor:
-        angle = n * (2 * math.pi / (whole - 1))
-        total = ops.zeros_like(n)
-        for k, weight in enumerate(weights):
-            total = total + (angle * k).cos() * ((-1) ** k * weight)
-        return total
-
-    return _made(name, shape, M, sym, *options)
+def _sum_of_cosines(window: _Window, weights: Iterable[float], M: int, sym: bool) -> Tensor:
+    if M in (0, 1):
+        return window.constant(int(M))
+    if not isinstance(weights, Iterable):
+        raise TypeError("Coefficients must be a list/tuple")
+    if not weights:
+        raise ValueError("Coefficients cannot be empty")
+    angles = window.points(0, (M - 1) * (2 * math.pi / (M - 1 if sym else M)))
+    signed = window.numbers([(-1) ** k * weight for k, weight in enumerate(weights)])
+    multiples = ops.arange(len(signed), **window.options).unsqueeze(-1)
+    return window.finished((signed.unsqueeze(-1) * (multiples * angles).cos()).sum(0))
 
 
 @api_boundary
@@ -285,12 +299,8 @@ def general_cosine(
         >>> tt.signal.windows.general_cosine(3, a=[0.5, 0.5])
         tensor([0., 1., 0.])
     """
-    if not isinstance(a, Iterable):
-        raise TypeError("Coefficients must be a list/tuple")
-    weights = list(a)
-    if not weights:
-        raise ValueError("Coefficients cannot be empty")
-    return _sum_of_cosines("general_cosine", weights, M, sym, dtype, layout, device, requires_grad)
+    window = _Window("general_cosine", M, dtype, layout, device, requires_grad)
+    return _sum_of_cosines(window, a, M, sym)
 
 
 @api_boundary
@@ -442,8 +452,8 @@ def blackman(
         >>> float(tt.signal.windows.blackman(5)[1]) > 0.33
         True
     """
-    weights = [0.42, 0.5, 0.08]
-    return _sum_of_cosines("blackman", weights, M, sym, dtype, layout, device, requires_grad)
+    window = _Window("blackman", M, dtype, layout, device, requires_grad)
+    return _sum_of_cosines(window, [0.42, 0.5, 0.08], M, sym)
 
 
 @api_boundary
@@ -478,16 +488,10 @@ def bartlett(
         >>> tt.signal.windows.bartlett(3)
         tensor([0., 1., 0.])
     """
-    return _made(
-        "bartlett",
-        lambda n, whole: 1 - (n * (2 / (whole - 1)) - 1).abs(),
-        M,
-        sym,
-        dtype,
-        layout,
-        device,
-        requires_grad,
-    )
+    window = _Window("bartlett", M, dtype, layout, device, requires_grad)
+    if M in (0, 1):
+        return window.constant(int(M))
+    return window.finished(1 - window.points(-1, -1 + (M - 1) * (2 / (M - 1 if sym else M))).abs())
 
 
 @api_boundary
@@ -525,5 +529,5 @@ def nuttall(
         >>> round(float(tt.signal.windows.nuttall(5)[2]), 4)
         1.0
     """
-    weights = [0.3635819, 0.4891775, 0.1365995, 0.0106411]
-    return _sum_of_cosines("nuttall", weights, M, sym, dtype, layout, device, requires_grad)
+    window = _Window("nuttall", M, dtype, layout, device, requires_grad)
+    return _sum_of_cosines(window, [0.3635819, 0.4891775, 0.1365995, 0.0106411], M, sym)

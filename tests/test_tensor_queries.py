@@ -50,7 +50,7 @@ def test_coordinates() -> None:
     got = tt.unravel_index(places, (2, 3, 4))
     for a, b in zip(got, np.unravel_index(places.numpy(), (2, 3, 4)), strict=True):
         np.testing.assert_array_equal(a.numpy(), b)
-    assert [x.tolist() for x in tt.unravel_index(tt.tensor([-1, 9]), tt.tensor([3, 2]))] == [[2, 1], [1, 1]]
+    assert [x.tolist() for x in tt.unravel_index(tt.tensor([-1, 9]), (3, 2))] == [[2, 1], [1, 1]]
     assert tt.unravel_index(tt.tensor(3), 5)[0].item() == 3
 
 

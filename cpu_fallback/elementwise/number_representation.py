@@ -30,8 +30,11 @@ def frac(a: Array, out: Array) -> None:
 def sgn(a: Array) -> Array:
     """The sign, or of a complex number the direction; 0 for 0, and for a real NaN."""
     if a.dtype.kind == "c":
-        size = np.abs(a)
-        return np.where(size == 0, np.zeros((), a.dtype), a / size)
+        size, found = np.abs(a), np.empty_like(a)
+        # By parts: NumPy's complex division takes the reciprocal, which overflows for subnormal numbers.
+        np.divide(a.real, size, found.real)
+        np.divide(a.imag, size, found.imag)
+        return np.where(size == 0, np.zeros((), a.dtype), found)
     if a.dtype.kind == "b":
         return a.copy()
     if a.dtype.kind == "f":

@@ -387,10 +387,10 @@ def round_to(power: float, places: bool) -> Callable[[Any], Any]:
 
 
 def checked(function: Callable[..., Any]) -> Callable[..., Any]:
-    """An integer division that raises where a divisor is zero."""
+    """An integer division that raises where an element is divided by zero."""
 
     def divide(a: Any, b: Any) -> Any:
-        if not np.all(b):
+        if not np.all(b) and np.size(a):
             raise RuntimeError("ZeroDivisionError")
         return function(a, b)
 

@@ -222,7 +222,7 @@ def _shift(back: bool) -> HostKernelFactory:
         dims = range(self.ndim) if dim is None else dim
         if not self.numel or self.ndim == 0 or any(not -self.ndim <= d < self.ndim for d in dims):
             return None
-        if self.dtype.name not in DTYPES or len({d % self.ndim for d in dims}) != len(dims):
+        if not dims or self.dtype.name not in DTYPES or len({d % self.ndim for d in dims}) != len(dims):
             return None
         halves = [[(slice(None), slice(None))]] * self.ndim
         for d in dims:

@@ -25,7 +25,7 @@ least = np.minimum.reduce
 def histc(call: StructuredCall) -> HostKernel | None:
     """How many elements lie in each of `bins` equal shares of [min, max], which is the elements' if empty."""
     spec, bins = call.args["self"], call.args["bins"]
-    if spec.dtype not in FULL_FLOATS or bins <= 0:
+    if spec.dtype not in FULL_FLOATS or bins <= 0 or complex in (call.args["min"], call.args["max"]):
         return None
     number = spec.np_dtype.type
     shares, last = number(bins), bins - 1
@@ -56,9 +56,12 @@ def histc(call: StructuredCall) -> HostKernel | None:
         inside = np.greater_equal(flat, low)
         inside &= np.less_equal(flat, high)
         share = flat[inside]
-        share -= low
-        share *= shares
-        share /= high - low
+        if (high - low) * shares < math.inf:
+            share -= low
+            share *= shares
+            share /= high - low
+        else:
+            share = (share / 2 - low / 2) / (high / 2 - low / 2) * shares
         counts = np.bincount(share.astype(np.int64), minlength=bins + 1)
         counts[last] += counts[bins]
         np.copyto(out, counts[:bins], casting="unsafe")

@@ -265,6 +265,9 @@ class _Body:
         missed = f"plan = {packet}.{miss}({name}{self.all_arguments()})"
         lists = [self.name_of(p) for p in keyed if self.may_be_list(p)] if not scaled else []
         lines += ["try:", f"    plan = {table}{key}", "except (KeyError, AttributeError, TypeError):"]
+        if self.signature.is_factory:
+            # Before a miss, which looks at sizes and devices.
+            lines += ["    if requires_grad is not False:", f"        {self.check}"]
         if lists:
             # A list is no key, and means what a tuple does.
             known = [
@@ -312,12 +315,13 @@ class _Body:
             out = ", out=out" * self.has_out
             call = f"{packet}.call{self.suffix}_parameters({self.all_arguments()}{out})"
         if self.signature.is_factory:
+            lines.insert(1, f"    {self.check}")
             if named:
                 lines[-1] = lines[-1].replace("return", "made =")
                 lines += ["    else:", f"        made = {call}"]
             else:
                 lines += [f"    made = {call}"]
-            lines += [f"    {self.check}", "    return made.requires_grad_() if requires_grad else made"]
+            lines.append("    return made.requires_grad_() if requires_grad else made")
         elif self.has_out:
             lines += [f"    if modes{rare}:", f"        return {call}"]
             lines += ["    " + line for line in self.lookup_out()]

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bool_
 from ..generated import functions as ops
+from ..iterator.overlap import check_no_overlap, shares_memory
 from ..iterator.type_promotion import promote_types
 from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
 from .einsum import einsum
-from .forms import out_form
+from .forms import out_form, write_out
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import Number
@@ -32,13 +33,12 @@ def tensordot(self: Tensor, other: Tensor, dims_self: Sequence[int], dims_other:
         )
     a, b = self, other
     ra, rb = a._spec.ndim, b._spec.ndim
-    left = [wrap_dim(d, ra) for d in dims_self]
-    right = [wrap_dim(d, rb) for d in dims_other]
-    for dims in (left, right):
-        if len(set(dims)) != len(dims):
-            raise RuntimeError("dim appears multiple times in the list of dims")
+    left, right = [], []
     sum_a, sum_b, inner = [], [], 1
-    for i, j in zip(left, right, strict=True):
+    for dim_self, dim_other in zip(dims_self, dims_other, strict=True):
+        i, j = wrap_dim(dim_self, ra, scalar_ok=False), wrap_dim(dim_other, rb, scalar_ok=False)
+        left.append(i)
+        right.append(j)
         n, m = a._spec.sizes[i], b._spec.sizes[j]
         if n == m:
             inner *= n
@@ -51,6 +51,9 @@ def tensordot(self: Tensor, other: Tensor, dims_self: Sequence[int], dims_other:
                 f"contracted dimensions need to match, but first has size {n} in dim {i} and second has size {m} in "
                 f"dim {j}"
             )
+    for dims in (left, right):
+        if len(set(dims)) != len(dims):
+            raise RuntimeError("dim appears multiple times in the list of dims")
     if sum_a:
         a = ops.sum(a, sum_a, True, dtype=a.dtype)
     if sum_b:
@@ -113,11 +116,9 @@ def addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Number, alpha: Number) 
     for name, x in (("vec1", vec1), ("vec2", vec2)):
         if x._spec.ndim != 1:
             raise RuntimeError(f"addr: Expected 1-D argument {name}, but got {x._spec.ndim}-D")
-    if self._spec.ndim > 2:
-        raise RuntimeError(
-            f"addr: input of sizes {list(self._spec.sizes)} cannot be expanded to "
-            f"{[vec1._spec.sizes[0], vec2._spec.sizes[0]]}"
-        )
+    sizes = vec1._spec.sizes + vec2._spec.sizes
+    if self._spec.sizes != sizes:
+        self = self.expand(sizes)
     wanted = promote_types(promote_types(self.dtype, vec1.dtype), vec2.dtype)
     if wanted is bool_:
         product = ops.logical_and(vec1.unsqueeze(1), vec2)
@@ -254,6 +255,26 @@ def cross(self: Tensor, other: Tensor, dim: int | None) -> Tensor:
         if dim is None:
             raise RuntimeError("no dimension of size 3 in input")
     return linalg_cross(self, other, dim)
+
+
+def linalg_cross_out(self: Tensor, other: Tensor, dim: int, out: Tensor) -> Tensor:
+    """``linalg.cross(out=)``, into memory that neither operand has."""
+    return _crossed_into("linalg_cross", linalg_cross, self, other, dim, out)
+
+
+def cross_out(self: Tensor, other: Tensor, dim: int | None, out: Tensor) -> Tensor:
+    """``cross(out=)``, into memory that neither operand has."""
+    return _crossed_into("cross", cross, self, other, dim, out)
+
+
+def _crossed_into(
+    name: str, product: Callable[..., Tensor], self: Tensor, other: Tensor, dim: Any, out: Tensor
+) -> Tensor:
+    made = product(self, other, dim)
+    for each in (self, other):
+        if shares_memory(out, each):
+            check_no_overlap(out, each)
+    return write_out(name, out, made, exact=True)
 
 
 def cov(self: Tensor, correction: int, fweights: Tensor | None, aweights: Tensor | None) -> Tensor:

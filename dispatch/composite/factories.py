@@ -162,7 +162,10 @@ def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
         if not all(-(1 << 63) <= n < 1 << 63 for n in (start, end, step)):
             raise overflow_error(int64)
         return max(0, -((int(start) - int(end)) // int(step)))
-    elements: int = math.ceil((end - start) / step)
+    distance = (end - start) / step
+    if not distance < 1 << 63:
+        raise RuntimeError(f"invalid size, possible overflow? arange({start}, {end}, {step})")
+    elements: int = math.ceil(distance)
     return elements
 
 
@@ -408,13 +411,14 @@ def linspace(
     return _linspace_(empty(steps, dtype=dtype, layout=layout, device=device, pin_memory=pin), start, end)
 
 
-def linspace_out(start: Number, end: Number, steps: int, out: Tensor) -> Tensor:
+def linspace_out(start: Tensor | Number, end: Tensor | Number, steps: int, out: Tensor) -> Tensor:
     """``linspace(start, end, steps, out=)``."""
+    _check_bounds("linspace", start, end)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     if out.numel() != steps:
         out.resize_((steps,))
-    return _linspace_(out, start, end)
+    return _linspace_(out, _number(start), _number(end))
 
 
 def _check_eye(n: int, m: int) -> None:
@@ -492,8 +496,11 @@ def logspace(
     return powers(linspace(first, last, steps, dtype, layout, device, pin), start, end, base)
 
 
-def logspace_out(start: Number, end: Number, steps: int, base: float, out: Tensor) -> Tensor:
+def logspace_out(
+    start: Tensor | Number, end: Tensor | Number, steps: int, base: float, out: Tensor
+) -> Tensor:
     """``logspace(start, end, steps, base, out=)``."""
+    _check_bounds("logspace", start, end)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     if out.numel() != steps:

@@ -249,11 +249,11 @@ def fft_hfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, 
 @host_kernel("fft_ihfftn", "_fft_c2c", "_fft_r2c")
 def fft_ihfftn(self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None, norm: str | None) -> Tensor:
     """`torch.fft.ihfftn`: the inverse of `hfftn`."""
+    shape, dims = shape_and_dims(self, s, dim)
     if self._spec.dtype.is_complex:
         raise RuntimeError(
             f"ihfftn expects a real-valued input tensor, but got {self._spec.dtype.scalar_name}"
         )
-    shape, dims = shape_and_dims(self, s, dim)
     if not shape:
         raise RuntimeError("ihfftn must transform at least one axis")
     self = resized(promoted(self, require_complex=False), dims, shape)
@@ -270,13 +270,14 @@ def _into(function: Callable[..., Any], *, exact: bool = False, real: bool = Fal
     """The ``out=`` form; with `exact` the transform of a real tensor is not cast, a `real` result not to complex."""
     name = function.__name__.removeprefix("fft_").replace("2", "n")
 
-    def out_form(
-        self: Tensor, size: Any, dim: int | Sequence[int] | None, norm: str | None, out: Tensor
-    ) -> Tensor:
-        if real and not out._spec.dtype.is_floating_point:
-            raise RuntimeError(
-                f"{name} expects a floating point output tensor, but got {out._spec.dtype.scalar_name}"
-            )
+    def out_form(self: Tensor, size: Any, dim: Any, norm: str | None, out: Tensor) -> Tensor:
+        dtype = out._spec.dtype
+        if real and not dtype.is_floating_point:
+            if name.endswith("n"):
+                shape_and_dims(self, size, dim)  # which are looked at first
+            raise RuntimeError(f"{name} expects a floating point output tensor, but got {dtype.scalar_name}")
+        if not real and not name.endswith("n") and not dtype.is_complex:
+            raise RuntimeError(f"{name} expects a complex output tensor, but got {dtype.scalar_name}")
         result = function(self, size, dim, norm)
         return write_out(function.__name__, out, result, exact and not self._spec.dtype.is_complex)
 
@@ -338,6 +339,10 @@ def _step(n: int, d: float) -> float:
     return 1.0 / (n * d) if d else math.copysign(math.inf, d)
 
 
+def _pinned(made: Tensor, pin_memory: bool | None) -> Tensor:
+    return made.pin_memory() if pin_memory else made
+
+
 def fft_fftfreq(
     n: int,
     d: float,
@@ -348,11 +353,21 @@ def fft_fftfreq(
 ) -> Tensor:
     """`torch.fft.fftfreq`: the frequencies of `n` samples at a distance of `d`."""
     dtype = _frequency_dtype("fftfreq", dtype)
-    made = ops.arange(n, dtype=dtype, device=device)
+    made = ops.arange(n, dtype=dtype, layout=layout, device=device)
     if n > 0:
         half = (n + 1) // 2
         made = ops.where(ops.arange(n, device=device) >= half, made - n, made)
-    return made * _step(n, d)
+    return _pinned(made * _step(n, d), pin_memory)
+
+
+def fft_fftfreq_out(n: int, d: float, out: Tensor) -> Tensor:
+    """``fft.fftfreq(out=)``."""
+    return write_out("fft_fftfreq", out, fft_fftfreq(n, d, out._spec.dtype, None, out._spec.device, None))
+
+
+def fft_rfftfreq_out(n: int, d: float, out: Tensor) -> Tensor:
+    """``fft.rfftfreq(out=)``."""
+    return write_out("fft_rfftfreq", out, fft_rfftfreq(n, d, out._spec.dtype, None, out._spec.device, None))
 
 
 def fft_rfftfreq(
@@ -365,5 +380,5 @@ def fft_rfftfreq(
 ) -> Tensor:
     """`torch.fft.rfftfreq`: the frequencies that `rfft` has."""
     dtype = _frequency_dtype("rfftfreq", dtype)
-    made = ops.arange(n // 2 + 1, dtype=dtype, device=device)
-    return made * _step(n, d)
+    made = ops.arange(n // 2 + 1, dtype=dtype, layout=layout, device=device)
+    return _pinned(made * _step(n, d), pin_memory)

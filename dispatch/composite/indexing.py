@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.cuda.value_reading import may_read_values
@@ -19,6 +19,7 @@ from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory
+from ..iterator.type_promotion import promote_types
 from ..plans.functional import FunctionalForm, slot_of
 from ..plans.host_kernel import host_kernel, is_unseen
 from ..plans.register import planned_by
@@ -33,6 +34,7 @@ from .views_in_place import check_leaf
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import Number
+    from ...runtime.scalar_type import dtype as ScalarType
 
 
 def concat(tensors: Sequence[Tensor], dim: int) -> Tensor:
@@ -125,11 +127,15 @@ def stack_out(tensors: Sequence[Tensor], dim: int, out: Tensor) -> Tensor:
 
 def _joined_into(name: str, out: Tensor, joined: Tensor) -> Tensor:
     """Tensors that were joined, in the one that was given for them. Raises TypeError, as `cat`, for its dtype."""
-    if not can_cast(joined._spec.dtype, out._spec.dtype):
+    _check_cast(joined._spec.dtype, out)
+    return write_out(name, out, joined)
+
+
+def _check_cast(dtype: ScalarType, out: Tensor) -> None:
+    if not can_cast(dtype, out._spec.dtype):
         raise TypeError(
             f"torch.cat(): input types can't be cast to the desired output type {out._spec.dtype.scalar_name}"
         )
-    return write_out(name, out, joined)
 
 
 def _at_least(rank: int, x: Tensor) -> Tensor:
@@ -161,16 +167,21 @@ def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
     if num_chunks < 1:
         raise RuntimeError("_chunk_cat expects positive num_chunks")
     first = tensors[0]._spec
+    for each in tensors:
+        if not each._spec.numel:
+            raise RuntimeError("_chunk_cat expects non-empty tensor")
+        if each._spec.dtype is not first.dtype:
+            raise RuntimeError("_chunk_cat expects all input tensors with the same dtype")
+    ranks = {each._spec.ndim for each in tensors}
+    if len(ranks) > 1 and not 0 <= dim < min(ranks):
+        raise RuntimeError(
+            "_chunk_cat expects non-negative dim when input tensors have different ndims, and dim < ndim for all input "
+            f"tensors, got {dim} for {sorted(ranks)}"
+        )
     d = wrap_dim(dim, first.ndim)
     parts = []
     for each in tensors:
         spec = each._spec
-        if spec.dtype is not first.dtype:
-            raise RuntimeError("_chunk_cat expects all input tensors with the same dtype")
-        if spec.ndim <= d:
-            raise RuntimeError("_chunk_cat expects dim < ndim for all input tensors")
-        if not spec.numel:
-            raise RuntimeError("_chunk_cat expects non-empty tensor")
         if spec.sizes[:d] != first.sizes[:d]:
             raise RuntimeError(
                 "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all input tensors"
@@ -209,7 +220,12 @@ def column_stack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def _join_out(name: str, join: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
-    return lambda tensors, out: _joined_into(name, out, join(tensors))
+    def join_out(tensors: Sequence[Tensor], out: Tensor) -> Tensor:
+        if tensors:  # before their sizes, as cat does
+            _check_cast(reduce(promote_types, (each._spec.dtype for each in tensors)), out)
+        return _joined_into(name, out, join(tensors))
+
+    return join_out
 
 
 hstack_out = _join_out("hstack", hstack)
@@ -238,10 +254,20 @@ def _bounded(self: Tensor, indices: Sequence[Any]) -> list[Any]:
     ]
 
 
+def _check_unmasked(indices: Sequence[Tensor | None]) -> None:
+    if not indices:
+        raise IndexError("at least one index must be provided")
+    for index in indices:
+        if index is not None and index._spec.dtype not in (int64, int32):
+            kind = index._spec.dtype.scalar_name
+            raise RuntimeError(f"_unsafe_masked_index found unexpected index type {kind}")
+
+
 def _unsafe_masked_index(
     self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Number
 ) -> Tensor:
     """`torch._unsafe_masked_index`: elements where a mask holds, `fill` elsewhere, whatever the index is there."""
+    _check_unmasked(indices)
     if not self._spec.numel:
         sizes = [d for d, index in enumerate(indices) if index is None]
         picked = (
@@ -256,6 +282,7 @@ def _unsafe_masked_index_put_accumulate(
     self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], values: Tensor
 ) -> Tensor:
     """`torch._unsafe_masked_index_put_accumulate`: values are added where a mask holds."""
+    _check_unmasked(indices)
     if not self._spec.numel:
         return self.clone()
     kept = values.masked_fill(ops.logical_not(mask), 0)
@@ -273,10 +300,12 @@ def _entries(self: Tensor, dim: int, index: Tensor) -> Tensor:
     """A mask of the entries of one dimension that an index names, to be broadcast; each counts once."""
     rank = self._spec.ndim
     d = wrap_dim(dim, rank)
-    if index._spec.ndim > 1:
-        raise IndexError("index_fill_(): Index is supposed to be a vector")
     if index._spec.dtype is not int64:
         raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    if index._spec.ndim > 1:
+        raise RuntimeError(
+            f"index_fill_(): Index has to be a vector/scalar, got {index._spec.ndim} dimensions"
+        )
     size = self._spec.sizes[d] if rank else 1
     mask = index.new_zeros((size,), dtype=bool_, device=self.device)
     mask.index_put_((index.reshape((-1,)),), ops.ones((), dtype=bool_, device=self.device))
@@ -317,12 +346,12 @@ def index_fill_(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) -
 @host_kernel("take_along_dim", "gather")
 def take_along_dim(self: Tensor, indices: Tensor, dim: int | None) -> Tensor:
     """`torch.take_along_dim`: gather with the other dimensions broadcast."""
+    if dim is None:
+        return self.view((-1,)).gather(0, indices.view((-1,)))
     if indices._spec.dtype is not int64:
         raise RuntimeError(
             f"torch.take_along_dim(): dtype of indices should be Long but got {indices.dtype.scalar_name}"
         )
-    if dim is None:
-        return self.view((-1,)).gather(0, indices.view((-1,)))
     if self._spec.ndim != indices._spec.ndim:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, but got "
@@ -492,6 +521,8 @@ def roll(self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
         return roll(self.reshape((-1,)), shifts, (0,)).reshape(spec.sizes)
     if len(shifts) != len(dims):
         raise RuntimeError(f"shifts and dimensions must align. shifts: {len(shifts)}, dims:{len(dims)}")
+    if not spec.numel:
+        return self.clone()
     out = self
     if not spec.ndim:
         raise IndexError(f"Dimension specified as {dims[0]} but tensor has no dimensions")
@@ -503,7 +534,7 @@ def roll(self: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
             out = ops.cat([out.slice(d, start, size, 1), out.slice(d, 0, start, 1)], d)
     if out is not self:
         return out
-    return self.clone(memory_format=contiguous_format if spec.numel else None)
+    return self.clone(memory_format=contiguous_format)
 
 
 def rot90(self: Tensor, k: int, dims: Sequence[int]) -> Tensor:
@@ -538,8 +569,10 @@ def repeat(self: Tensor, repeats: Sequence[int]) -> Tensor:
         )
     sizes = (1,) * lead + spec.sizes
     target = tuple(n * r for n, r in zip(sizes, repeats, strict=True))
-    if any(r < 0 for r in repeats):
+    if any(n < 0 for n in target):
         raise RuntimeError(f"Trying to create tensor with negative dimension {min(target)}: {list(target)}")
+    if 0 in target:
+        return ops._unsafe_view(self.reshape((-1,))[:0], target)
     if math.prod(repeats) == 1:
         return ops._unsafe_view(self.clone(memory_format=contiguous_format), target)
     apart = [m for n in sizes for m in (1, n)]

@@ -70,6 +70,8 @@ def _refuse_bool(name: str, y: Tensor) -> None:
 def trapezoid_x(y: Tensor, x: Tensor, dim: int) -> Tensor:
     """`torch.trapezoid` over the points `x`."""
     axis = wrap_dim(dim, y._spec.ndim, False)
+    if not y._spec.sizes[axis]:
+        return ops.sum(y, axis, dtype=y.dtype)
     return ops.sum(_areas(y, x, axis), axis)
 
 
@@ -119,8 +121,6 @@ def _areas(y: Tensor, x: Tensor, axis: int) -> Tensor:
     elif x._spec.ndim < y._spec.ndim:
         x = x.view((1,) * (y._spec.ndim - x._spec.ndim) + tuple(x._spec.sizes))
     n, m = y._spec.sizes[axis], x._spec.sizes[axis]
-    if n == 0:
-        return y
     steps = ops.sub(_part(x, axis, 1, m), _part(x, axis, 0, m - 1))
     pairs = ops.add(_part(y, axis, 1, n), _part(y, axis, 0, n - 1))
     return ops.mul(ops.mul(steps, pairs), 0.5)
@@ -181,7 +181,10 @@ def _dims(self: Tensor, dim: int | None) -> list[int]:
 def _gradient(
     self: Tensor, spacing: Sequence[Any], dim: Sequence[int], edge_order: int
 ) -> tuple[Tensor, ...]:
-    """Second-order central differences inside, one-sided ones of `edge_order` at the ends."""
+    """Second-order central differences inside, one-sided ones of `edge_order` at the ends.
+
+    Differences of integers are integers, which wrap around.
+    """
     if edge_order not in (1, 2):
         raise RuntimeError(f"torch.gradient only supports edge_order=1 and edge_order=2, got {edge_order}")
     if len(spacing) != len(dim):
@@ -205,8 +208,7 @@ def _gradient(
             "Subtraction, the `-` operator, with two bool tensors is not supported. "
             "Use the `^` or `logical_xor()` operator instead."
         )
-    x = self if self.dtype.is_floating_point or self.dtype.is_complex else ops.div(self, 1)
-    return tuple([_along(x, step, axis, edge_order) for step, axis in zip(spacing, axes, strict=True)])
+    return tuple([_along(self, step, axis, edge_order) for step, axis in zip(spacing, axes, strict=True)])
 
 
 def _along(x: Tensor, spacing: Any, axis: int, edge_order: int) -> Tensor:
@@ -240,6 +242,9 @@ def _along(x: Tensor, spacing: Any, axis: int, edge_order: int) -> Tensor:
     if edge_order == 1:
         left = ops.div(ops.sub(at(1), at(0)), first)
         right = ops.div(ops.sub(at(-1), at(-2)), last)
+    elif before is after:
+        left = ops.div(at(0) * -1.5 + at(1) * 2 - at(2) * 0.5, spacing)
+        right = ops.div(at(-3) * 0.5 - at(-2) * 2 + at(-1) * 1.5, spacing)
     else:
         left = (
             at(0) * (-(2 * first + second) / (first * (first + second)))

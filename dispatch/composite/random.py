@@ -286,6 +286,8 @@ def normal_out(mean: Tensor | float, std: Tensor | float, generator: Generator |
     """``normal(mean, std, out=)`` with tensors."""
     if not out._spec.dtype.is_floating_point and not out._spec.dtype.is_complex:
         raise NotImplementedError(f"\"normal_kernel\" not implemented for '{out._spec.dtype.scalar_name}'")
+    if isinstance(mean, TensorImpl) and mean._spec.dtype.is_integral:
+        mean = mean.to(out._spec.dtype)  # the output's numbers are drawn, not the mean's
     return out_form("normal", partial(normal, generator=generator))(mean, std, out)
 
 

@@ -53,8 +53,10 @@ def _plan_several(
 def plan_split(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
     """Parts of one size; what is empty or refused is the composite's."""
     self, length, dim = args
+    if length <= 0:
+        return None
     size = _size_along(self._spec, dim)
-    if size == 0 or length <= 0:
+    if size == 0:
         return None
     return _plan_slices(op, key_set, args, [*range(length, size, length), size], "Split")
 
@@ -62,7 +64,7 @@ def plan_split(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | N
 def plan_split_with_sizes(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
     """Parts of the sizes given."""
     self, sizes, dim = args
-    if any(n < 0 for n in sizes) or sum(sizes) != _size_along(self._spec, dim):
+    if not sizes or any(n < 0 for n in sizes) or sum(sizes) != _size_along(self._spec, dim):
         return None
     return _plan_slices(op, key_set, args, list(itertools.accumulate(sizes)), "SplitWithSizes")
 
@@ -70,8 +72,10 @@ def plan_split_with_sizes(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
 def plan_chunk(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
     """Parts of one size, of which there are as many."""
     self, chunks, dim = args
+    if chunks <= 0:
+        return None
     size = _size_along(self._spec, dim)
-    if size == 0 or chunks <= 0:
+    if size == 0:
         return None
     length = -(-size // chunks)
     return _plan_slices(op, key_set, args, [*range(length, size, length), size], "Split")

@@ -181,6 +181,8 @@ def diag_embed(self: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     sizes = list(self._spec.sizes[:-1])
     for dim in sorted((first, second)):
         sizes.insert(dim, side)
+    if side >= 1 << 63:
+        raise RuntimeError(f"diag_embed(): an offset of {offset} overflows the sizes {sizes}")
     zeros = ops.zeros(sizes, dtype=self.dtype, device=self._spec.device)
     return ops.diagonal_scatter(zeros, self, offset, first, second)
 

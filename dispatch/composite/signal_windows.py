@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
 from ..generated import functions as ops
+from ..structured.meta.factories import is_sparse
 
 if TYPE_CHECKING:
     from ...runtime.device import device as Device
+    from ...runtime.layout import layout as Layout
     from ..tensor import Tensor
 
 
@@ -24,29 +26,36 @@ def _window(
     length: int,
     periodic: bool,
     dtype: ScalarType | None,
+    layout: Layout | None,
     device: Device | None,
+    pin: bool | None,
 ) -> Tensor:
     """``shape(0, 1, 2, ..., number of elements)``. Raises RuntimeError for integers and for a negative length."""
+    if is_sparse(layout):
+        raise RuntimeError(f"{name} is not implemented for sparse types, got: {layout}")
     dtype = get_default_dtype() if dtype is None else dtype
     if not (dtype.is_floating_point or dtype.is_complex):
         raise RuntimeError(f"{name} expects floating point dtypes, got: {dtype}")
     if length < 0:
         raise RuntimeError(f"{name} requires non-negative window_length, got window_length={length}")
     if length < 2:
-        return ops.ones(length, dtype=dtype, device=device)
+        return ops.ones(length, dtype=dtype, device=device, pin_memory=pin)
     whole = length + periodic
     # Narrow floats count in float32: they have not every integer.
     wide = dtype if dtype.itemsize > 2 else get_default_dtype()
     made: Tensor = shape(ops.arange(whole, dtype=wide, device=device), whole)
-    return made.narrow(0, 0, length).to(dtype) if periodic else made.to(dtype)
+    made = made.narrow(0, 0, length).to(dtype) if periodic else made.to(dtype)
+    return made.pin_memory() if pin else made
 
 
 def hamming_window(window_length: int, *rest: Any) -> Any:
     """alpha - beta cos(2 pi n / (N - 1))."""
-    *given, dtype, _, device, _ = rest
+    *given, dtype, layout, device, pin = rest
     usual: list[Any] = [True, 0.54, 0.46]
     periodic, alpha, beta = given + usual[len(given) :]
-    return _window("hamming_window", _cosine(alpha, beta), window_length, periodic, dtype, device)
+    return _window(
+        "hamming_window", _cosine(alpha, beta), window_length, periodic, dtype, layout, device, pin
+    )
 
 
 def _cosine(alpha: float, beta: float) -> Callable[[Any, int], Any]:
@@ -55,34 +64,36 @@ def _cosine(alpha: float, beta: float) -> Callable[[Any, int], Any]:
 
 def hann_window(window_length: int, *rest: Any) -> Tensor:
     """(1 - cos(2 pi n / (N - 1))) / 2."""
-    *given, dtype, _, device, _ = rest
-    return _window("hann_window", _cosine(0.5, 0.5), window_length, (*given, True)[0], dtype, device)
+    *given, dtype, layout, device, pin = rest
+    return _window(
+        "hann_window", _cosine(0.5, 0.5), window_length, (*given, True)[0], dtype, layout, device, pin
+    )
 
 
 def blackman_window(window_length: int, *rest: Any) -> Tensor:
     """0.42 - 0.5 cos(2 pi n / (N - 1)) + 0.08 cos(4 pi n / (N - 1))."""
-    *given, dtype, _, device, _ = rest
+    *given, dtype, layout, device, pin = rest
 
     def shape(n: Tensor, whole: int) -> Tensor:
         angle = n * (math.pi / (whole - 1))
         return (angle * 4).cos() * 0.08 - (angle * 2).cos() * 0.5 + 0.42
 
-    return _window("blackman_window", shape, window_length, (*given, True)[0], dtype, device)
+    return _window("blackman_window", shape, window_length, (*given, True)[0], dtype, layout, device, pin)
 
 
 def bartlett_window(window_length: int, *rest: Any) -> Tensor:
     """A triangle."""
-    *given, dtype, _, device, _ = rest
+    *given, dtype, layout, device, pin = rest
 
     def shape(n: Tensor, whole: int) -> Tensor:
         return 1 - (n * (2.0 / (whole - 1)) - 1).abs()
 
-    return _window("bartlett_window", shape, window_length, (*given, True)[0], dtype, device)
+    return _window("bartlett_window", shape, window_length, (*given, True)[0], dtype, layout, device, pin)
 
 
 def kaiser_window(window_length: int, *rest: Any) -> Tensor:
     """I0(beta sqrt(1 - ((2 n - N + 1) / (N - 1))^2)) / I0(beta)."""
-    *given, dtype, _, device, _ = rest
+    *given, dtype, layout, device, pin = rest
     usual: list[Any] = [True, 12.0]
     periodic, beta = given + usual[len(given) :]
 
@@ -91,4 +102,4 @@ def kaiser_window(window_length: int, *rest: Any) -> Tensor:
         inside = (1 - ((n - half) / half) ** 2).clamp(min=0)
         return ops.i0(inside.sqrt() * beta) / ops.i0(ops.full((), beta, dtype=n.dtype, device=device))
 
-    return _window("kaiser_window", shape, window_length, periodic, dtype, device)
+    return _window("kaiser_window", shape, window_length, periodic, dtype, layout, device, pin)

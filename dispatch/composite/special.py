@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import bool_
+from ...runtime.tensor_spec import MAX_BYTES
 from ..generated import functions as ops
 from ..generated.functions import (
     digamma,
@@ -100,6 +101,8 @@ def mvlgamma(self: Tensor, p: int) -> Tensor:
     """
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
+    if p > MAX_BYTES // 8:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={[p]}")
     if self._spec.dtype is bool_:
         raise RuntimeError("The input tensor may not be a boolean tensor.")
     dtype = self._spec.dtype

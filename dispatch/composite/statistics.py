@@ -11,7 +11,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..generated import functions as ops
 from ..plans.host_kernel import host_kernel
-from ..structured.meta.dims import wrap_dim
+from ..structured.meta.dims import reduced_dims, wrap_dim
 from .forms import out_form
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def nansum(self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None) -> Tensor:
     """`sum` with NaN counted as zero. Raises RuntimeError for complex numbers on the CPU."""
     given = self._spec.dtype
+    reduced_dims(dim, self._spec.ndim)  # before their dtype
     if given.is_complex and self._spec.device.type == "cpu":
         raise RuntimeError("nansum on CPU does not support complex inputs")
     if given.is_floating_point or given.is_complex:
@@ -45,6 +46,7 @@ def nansum_out(
     self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None, out: Tensor
 ) -> Tensor:
     """``nansum(out=)``, in the output's dtype."""
+    reduced_dims(dim, self._spec.ndim)
     dtype = _summed_in("nansum", self, dtype, out)
     return out_form("nansum", nansum)(self, dim, keepdim, dtype, out)
 
@@ -53,6 +55,7 @@ def nanmean_out(
     self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: ScalarType | None, out: Tensor
 ) -> Tensor:
     """``nanmean(out=)``, in the output's dtype."""
+    reduced_dims(dim, self._spec.ndim)
     if self._spec.dtype.is_floating_point:
         dtype = _summed_in("nanmean", self, dtype, out)
     return out_form("nanmean", nanmean)(self, dim, keepdim, dtype, out)
@@ -169,6 +172,10 @@ def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
 
     Integers are taken where PyTorch takes them, on CUDA; their shares are whole.
     """
+    if isinstance(min, complex) or isinstance(max, complex):
+        raise RuntimeError(
+            f"histc(): value cannot be converted to type double without overflow: {min}, {max}"
+        )
     dtype = self._spec.dtype
     whole = self._spec.device.type == "cuda" and not dtype.is_complex and dtype is not bool_
     if not (dtype.is_floating_point or whole):
@@ -180,7 +187,11 @@ def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
     flat = self.detach().reshape((-1,))
     if dtype.is_floating_point:
         low, high = bounds(flat, float(min), float(max))
-        share = ops.div(ops.mul(ops.sub(flat, low), bins), ops.sub(high, low))
+        extent = ops.sub(high, low)
+        share = ops.div(ops.mul(ops.sub(flat, low), bins), extent)
+        half, half_low = ops.sub(ops.mul(high, 0.5), ops.mul(low, 0.5)), ops.mul(low, 0.5)
+        halved = ops.mul(ops.div(ops.sub(ops.mul(flat, 0.5), half_low), half), bins)
+        share = ops.where(ops.isfinite(ops.mul(extent, bins)), share, halved)
     else:
         flat = flat.to(int64)
         low, high = bounds(flat, int(min), int(max))

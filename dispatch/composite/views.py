@@ -375,9 +375,10 @@ def tensor_split_sections(self: Tensor, sections: int, dim: int) -> tuple[Tensor
     """`torch.tensor_split` into a number of parts whose sizes differ by one at most."""
     spec = self._spec
     _check_tensor_split(spec.ndim)
+    size = spec.sizes[wrap_dim(dim, spec.ndim)]
     if sections <= 0:
         raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
-    small, larger = divmod(spec.sizes[wrap_dim(dim, spec.ndim)], sections)
+    small, larger = divmod(size, sections)
     return unsafe_split_with_sizes(self, [small + 1] * larger + [small] * (sections - larger), dim)
 
 

@@ -7,9 +7,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import internal_assert
-from ..schema import FunctionSchema, parse_schema
+from ..schema import FunctionSchema, is_tensor_like, parse_schema
 from ..schema.mismatch import python_signature
 from . import tensor_function as overrides
+from .call_arguments import NUMBERS, WrappedNumber, unwrap_numbers
 from .public_spelling import METHOD
 
 if TYPE_CHECKING:
@@ -27,10 +28,21 @@ def call_deprecated(
     rest = {name: value for name, value in named.items() if name == "out"}
     for text, meant in packet.deprecated if rest == named else ():
         schema = _schema(text, method)
-        bound = schema.signature.bind(args, {})
+        given = args
+        if packet.numbers_as_tensors:
+            given = (
+                tuple(
+                    WrappedNumber(value)
+                    if isinstance(value, NUMBERS) and is_tensor_like(argument.type)
+                    else value
+                    for argument, value in zip(schema.arguments, args, strict=False)
+                )
+                + args[len(schema.arguments) :]
+            )
+        bound = schema.signature.bind(given, {})
         if bound is None:
             continue
-        values = dict(zip([a.name for a in schema.arguments], bound, strict=True))
+        values = dict(zip([a.name for a in schema.arguments], unwrap_numbers(bound), strict=True))
         if _always[0] or (text, method) not in _told:
             _told.add((text, method))
             _warn(packet, schema, "out" in named, method)

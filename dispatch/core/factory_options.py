@@ -11,25 +11,52 @@ from typing import Any
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.traceback_filter import api_boundary
+from ..schema import parse_type
+from ..schema.mismatch import value_type_name
+from ..schema.type_check import MISMATCH, compile_check, python_type_name
 
-OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory"})
+_TYPES = {
+    option: parse_type(text)
+    for option, text in {
+        "dtype": "ScalarType?",
+        "layout": "Layout?",
+        "device": "Device?",
+        "pin_memory": "bool?",
+    }.items()
+}
+_CONVERTERS = {option: compile_check(kind)[1] for option, kind in _TYPES.items()}
+OPTIONS = frozenset(_TYPES)
 
 
 @api_boundary
 def check_requires_grad(name: str, requires_grad: object) -> None:
     """Raise TypeError for an option `requires_grad` of a factory that is neither a bool nor None."""
     if requires_grad is not None and requires_grad.__class__ is not bool:
-        kind = type(requires_grad).__name__
-        raise TypeError(f"{name}(): argument 'requires_grad' must be bool, not {kind}")
+        given = value_type_name(requires_grad)
+        raise TypeError(f"{name}(): argument 'requires_grad' must be bool, not {given}")
 
 
-def without_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+@api_boundary
+def check_flags(name: str, **flags: object) -> None:
+    """Raise TypeError for an option that is no bool, None included, as of the factories that PyTorch parses itself."""
+    for flag, given in flags.items():
+        if given.__class__ is not bool:
+            raise TypeError(f"{name}(): argument '{flag}' must be bool, not {value_type_name(given)}")
+
+
+def without_options(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """The keyword arguments without those that ``out`` decides.
 
-    Raises RuntimeError where one of them says otherwise than the tensor that was given.
+    Raises TypeError for one of another type, RuntimeError where one says otherwise than the tensor that was given.
     """
     spec = kwargs["out"]._spec
-    dtype, layout, device = (kwargs.get(name) for name in ("dtype", "layout", "device"))
+    for option, convert in _CONVERTERS.items():
+        if option in kwargs and convert(kwargs[option], False) is MISMATCH:
+            raise TypeError(
+                f"{name}(): argument '{option}' must be {python_type_name(_TYPES[option])}, not "
+                f"{value_type_name(kwargs[option])}"
+            )
+    dtype, layout, device = (kwargs.get(option) for option in ("dtype", "layout", "device"))
     if isinstance(dtype, ScalarType) and dtype is not spec.dtype:
         raise RuntimeError(
             f"dtype {dtype.scalar_name} does not match dtype of out parameter ({spec.dtype.scalar_name})"
@@ -42,4 +69,4 @@ def without_options(kwargs: Mapping[str, Any]) -> dict[str, Any]:
             raise RuntimeError(
                 f"device type {wanted.type} does not match device type of out parameter ({spec.device.type})"
             )
-    return {name: value for name, value in kwargs.items() if name not in OPTIONS}
+    return {option: value for option, value in kwargs.items() if option not in OPTIONS}

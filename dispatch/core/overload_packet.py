@@ -22,7 +22,7 @@ from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ...runtime.traceback_filter import has_handler, hide_inner_frames
-from ..schema import FunctionSchema, resolve
+from ..schema import FunctionSchema, gathered, resolve
 from ..schema.numpy_names import OWN_NAMES
 from . import tensor_function as overrides
 from .call_arguments import (
@@ -194,7 +194,7 @@ class OverloadPacket:
         schemas: list[FunctionSchema] = [entry.schema for entry in entries.values()]
         if isinstance(kwargs.get("out"), TensorImpl) and not OPTIONS.isdisjoint(kwargs):
             is_factory = any(a.name == "pin_memory" for schema in schemas for a in schema.arguments)
-            kwargs = without_options(kwargs) if is_factory else kwargs
+            kwargs = without_options(self.name, kwargs) if is_factory else kwargs
         schema, bound = resolve(schemas, tuple(args), kwargs, self.name)
         signature = schema.signature
         if signature.takes_names and not has_names(bound):
@@ -585,8 +585,14 @@ class OverloadPacket:
         askers = overrides.overloaded(args, kwargs)
         if askers:
             return self.handled_in(spelling, askers, args, kwargs)
-        entry, bound = self.resolve(list(args), kwargs)
+        entry, bound = self.resolve(self._gathered(args, spelling), kwargs)
         return overrides.unmarked(entry.call(*bound))
+
+    def _gathered(self, args: Any, spelling: str) -> Any:
+        """A method's integers as one list, where it takes them so."""
+        if spelling != METHOD or len(args) < 3:
+            return args
+        return gathered([entry.schema for entry in self.schemas().values()], args)
 
     def _check_keywords(self, kwargs: dict[str, Any], spelling: str) -> None:
         """Refuse ``out=`` of a method: functions alone write into a tensor of the caller's."""
@@ -760,6 +766,7 @@ class OverloadPacket:
         self._check_keywords(kwargs, spelling)
         if overrides.overloaded_in((*args, *kwargs.values())) or overrides.is_marked((key,)):
             return self.call_as(args, kwargs, spelling)
+        args = self._gathered(args, spelling)
         entry, bound = self.resolve(args, kwargs)
         where: list[int | str] = []
         for position in entry.runtime_positions(bound):

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import accumulate
+from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import Message, check, not_a_tensor
+from ...runtime.layout import strided
 from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.storage import Storage
 from ...runtime.traceback_filter import api_boundary
 from ..core.tensor_function import numpy_named, overridable
 from ..generated import functions as _ops
 from ..schema import bind, parse_schema
+from ..schema.type_check import overflows
 from ..tensor import Tensor
+from ..tensor_data import tensor
 
 if TYPE_CHECKING:
     from ...runtime.device import DeviceLike
@@ -379,25 +384,55 @@ def detach_(input: Tensor) -> Tensor:
 
 
 @cache
-def _triangle_schema() -> FunctionSchema:
-    return parse_schema("triangle(int row, int col, int offset, ScalarType dtype) -> Tensor")
+def _triangle_schema(name: str) -> FunctionSchema:
+    return parse_schema(
+        f"{name}(int row, int col, int offset=0, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, "
+        "bool? pin_memory=None, bool requires_grad=False) -> Tensor"
+    )
 
 
-def _triangle(row: int, col: int, offset: int, dtype: ScalarType, device: DeviceLike, upper: bool) -> Tensor:
-    name = "triu_indices" if upper else "tril_indices"
-    row, col, offset, dtype = bind(_triangle_schema(), (row, col, offset, dtype), name=name)
+def _entries_below(row: int, col: int, offset: int) -> int:
+    """How many entries a lower triangle has; `offset` is within -row and col."""
+    first, whole = max(0, -offset), min(row, max(0, col - offset - 1))
+    # Row r holds r + offset + 1 entries, until that is all of them.
+    growing = (whole - first) * (first + whole + 2 * offset + 1) // 2 if whole > first else 0
+    return growing + max(0, row - max(first, whole)) * col
+
+
+def _triangle(name: str, row: int, col: int, offset: int, options: dict[str, Any]) -> Tensor:
+    schema = _triangle_schema(name)
+    row, col, offset, dtype, layout, device, pin_memory, requires_grad = bind(
+        schema, (row, col, offset), options
+    )
+    schema.signature.check_range((row, col, offset))
     for side, size in (("row", row), ("col", col)):
         if size < 0:
             raise RuntimeError(f"{side} must be non-negative, got{size}")
-    if dtype not in (int32, int64):
+    if layout not in (None, strided):
+        raise NotImplementedError(f"{name}(): expected the layout {strided}, got {layout}")
+    if dtype not in (None, int32, int64):
         raise NotImplementedError(f"\"{name}\" not implemented for '{dtype.scalar_name}'")
-    ones = _ops.ones(row, col, dtype=bool_, device=device)
-    if ones.is_meta:
-        last = offset - 1 if upper else offset
-        below = sum(min(max(i + last + 1, 0), col) for i in range(row))
-        return _ops.empty(2, row * col - below if upper else below, dtype=dtype, device=ones.device)
-    inside = _ops.triu(ones, offset) if upper else _ops.tril(ones, offset)
-    return inside.nonzero().t().contiguous().to(dtype)
+    offset, upper = max(-row, min(offset, col)), name == "triu_indices"
+    first, last = (0, min(row, col - offset)) if upper else (max(0, -offset), row)
+    last = max(first, last) if col else first
+    entries = (
+        row * col - _entries_below(row, col, max(-row, offset - 1))
+        if upper
+        else _entries_below(row, col, offset)
+    )
+    if entries >= 1 << 62:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={[2, entries]}")
+    rows = _ops.arange(first, last, device=device)
+    start = (rows + offset).clamp(min=0) if upper else rows * 0
+    lengths = col - start if upper else (rows + (offset + 1)).clamp(max=col)
+    before = lengths.cumsum(0) - lengths
+    at_row, shift = (
+        _ops.repeat_interleave(each, lengths, output_size=entries) for each in (rows, start - before)
+    )
+    columns = _ops.arange(entries, device=rows.device) + shift
+    made = _ops.stack((at_row, columns)).to(dtype or int64)
+    made = made.pin_memory() if pin_memory else made
+    return made.requires_grad_() if requires_grad else made
 
 
 @api_boundary
@@ -406,9 +441,11 @@ def tril_indices(
     col: int,
     offset: int = 0,
     *,
-    dtype: ScalarType = int64,
+    dtype: ScalarType | None = int64,
     device: DeviceLike = None,
     layout: Layout | None = None,
+    pin_memory: bool | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Rows and columns of a matrix's lower triangle, row by row (`torch.tril_indices`).
 
@@ -419,6 +456,8 @@ def tril_indices(
         dtype: The result's dtype, int64 or int32.
         device: The result's device; by default `tt.get_default_device()`.
         layout: The result's layout, which is `tt.strided`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory.
+        requires_grad: False, as integers have no gradients.
 
     Returns:
         A tensor of shape (2, n): the rows of n elements, and their columns.
@@ -432,7 +471,9 @@ def tril_indices(
         >>> tt.tril_indices(2, 2).tolist()
         [[0, 1, 1], [0, 0, 1]]
     """
-    return _triangle(row, col, offset, dtype, device, False)
+    options = {"dtype": dtype, "layout": layout, "device": device}
+    options |= {"pin_memory": pin_memory, "requires_grad": requires_grad}
+    return _triangle("tril_indices", row, col, offset, options)
 
 
 @api_boundary
@@ -441,9 +482,11 @@ def triu_indices(
     col: int,
     offset: int = 0,
     *,
-    dtype: ScalarType = int64,
+    dtype: ScalarType | None = int64,
     device: DeviceLike = None,
     layout: Layout | None = None,
+    pin_memory: bool | None = None,
+    requires_grad: bool = False,
 ) -> Tensor:
     """Rows and columns of a matrix's upper triangle, row by row (`torch.triu_indices`).
 
@@ -454,6 +497,8 @@ def triu_indices(
         dtype: The result's dtype, int64 or int32.
         device: The result's device; by default `tt.get_default_device()`.
         layout: The result's layout, which is `tt.strided`.
+        pin_memory: Whether the result, on the CPU, lies in pinned memory.
+        requires_grad: False, as integers have no gradients.
 
     Returns:
         A tensor of shape (2, n): the rows of n elements, and their columns.
@@ -467,16 +512,18 @@ def triu_indices(
         >>> tt.triu_indices(2, 2).tolist()
         [[0, 0, 1], [0, 1, 1]]
     """
-    return _triangle(row, col, offset, dtype, device, True)
+    options = {"dtype": dtype, "layout": layout, "device": device}
+    options |= {"pin_memory": pin_memory, "requires_grad": requires_grad}
+    return _triangle("triu_indices", row, col, offset, options)
 
 
 @overridable
-def unravel_index(indices: Tensor, shape: int | Sequence[int] | Tensor) -> tuple[Tensor, ...]:
+def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
     """The coordinates, in an array of a shape, of positions in its flattened form (`torch.unravel_index`).
 
     Args:
         indices: A tensor of integers; those that are no positions wrap around.
-        shape: The shape: an integer, a sequence of them, or a vector.
+        shape: The shape: an integer, or a sequence of them.
 
     Returns:
         A tuple of a tensor of `indices`' shape, of dtype int64, for each dimension of the shape.
@@ -492,8 +539,6 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int] | Tensor) -> tuple
     """
     if indices.dtype.is_floating_point or indices.dtype.is_complex or indices.dtype is bool_:
         raise TypeError(f"expected 'indices' to be integer dtype, but got {indices.dtype}")
-    if isinstance(shape, Tensor):
-        shape = shape.tolist()
     if not isinstance(shape, int | list | tuple):
         raise TypeError(f"expected 'shape' to be int or sequence of ints, but got {type(shape)}")
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -502,10 +547,9 @@ def unravel_index(indices: Tensor, shape: int | Sequence[int] | Tensor) -> tuple
             raise TypeError(f"expected 'shape' sequence to only contain ints, but got {type(size)}")
     if any(size < 0 for size in sizes):
         raise ValueError(f"'shape' cannot have negative values, but got {sizes}")
-    indices, places = indices.to(int64), []
-    step = 1
-    for size in reversed(sizes):
-        coordinate = _ops.floor_divide(indices, step)
-        places.append(_ops.remainder(coordinate, size) if size else coordinate)
-        step *= size
-    return tuple(reversed(places))
+    steps = tuple(accumulate(reversed(sizes[1:]), mul, initial=1))[::-1]
+    if overflows(sizes) or overflows(steps):
+        raise ValueError(f"Overflow when unpacking long long: unravel_index(): 'shape' is {sizes}")
+    device = indices.device
+    places = _ops.floor_divide(indices.unsqueeze(-1), tensor(steps, dtype=int64, device=device))
+    return tuple(_ops.unbind(_ops.remainder(places, tensor(sizes, dtype=int64, device=device)), -1))

@@ -14,7 +14,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
-from ..core.factory_options import check_requires_grad
+from ..core.factory_options import check_flags
 from ..core.op_overload import find_overload
 from ..generated import functions as _ops
 from ..tensor import Tensor
@@ -94,7 +94,7 @@ def sparse_coo_tensor(
         tensor([[0., 0., 3.],
                 [4., 0., 0.]])
     """
-    check_requires_grad("sparse_coo_tensor", requires_grad)
+    check_flags("sparse_coo_tensor", requires_grad=requires_grad)
     where = None if device is None else Device(device)
     if values is None and size is None:
         made: Any = find_overload("aten::sparse_coo_tensor.size")(

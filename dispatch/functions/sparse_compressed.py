@@ -16,7 +16,7 @@ from ...runtime.scalar_type import int32
 from ...runtime.sparse_data import COMPRESSED
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
-from ..core.factory_options import check_requires_grad
+from ..core.factory_options import check_flags
 from ..generated import functions as _ops
 from ..tensor import Tensor
 from .sparse import are_checked, placed
@@ -45,7 +45,7 @@ def _made(
     requires_grad: bool,
     check_invariants: bool | None,
 ) -> Tensor:
-    check_requires_grad(name, requires_grad)
+    check_flags(name, requires_grad=requires_grad)
     values = placed(values, dtype, None if device is None else Device(device))
     where = values.device
     # Lists become int64 tensors, beside an int32 one int32 ones.

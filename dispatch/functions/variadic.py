@@ -253,14 +253,14 @@ def einsum(*args: Any) -> Tensor:
 def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:
     """The equation of operands with lists of numbers."""
 
-    def text(labels: Sequence[object]) -> str:
+    def text(labels: Sequence[Any]) -> str:
         out = ""
         for label in labels:
             if label is Ellipsis:
                 out += "..."
-            elif isinstance(label, int) and 0 <= label < 26:
+            elif 0 <= label < 26:
                 out += chr(ord("A") + label)
-            elif isinstance(label, int) and 26 <= label < 52:
+            elif 26 <= label < 52:
                 out += chr(ord("a") + label - 26)
             else:
                 raise ValueError(
@@ -383,7 +383,7 @@ def norm(
 def tensordot(
     a: Tensor,
     b: Tensor,
-    dims: int | Tensor | Sequence[int | Sequence[int]] = 2,
+    dims: int | Tensor | Sequence[Sequence[int]] = 2,
     out: Tensor | None = None,
 ) -> Tensor:
     """The sum of products over dimensions of both operands (`torch.tensordot`).
@@ -406,8 +406,15 @@ def tensordot(
         >>> tt.tensordot(tt.ones(2, 3), tt.ones(3, 4), dims=1).shape
         triten.Size([2, 4])
     """
+    if not isinstance(dims, tuple | list | Tensor | int):
+        raise RuntimeError(
+            "tensordot expects dims to be int or tuple[list[int], list[int]] or list[list[int]] containing two lists, "
+            f"but got dims={dims}"
+        )
     if isinstance(dims, Tensor):
-        dims = dims.item() if dims.numel() == 1 else dims.tolist()
+        if dims.numel() > 1 and dims.shape[0] != 2:
+            raise AssertionError(f"dims tensor must have size 2 in first dimension, got {dims.shape[0]}")
+        dims = dims.tolist() if dims.numel() > 1 else int(dims.item())
     if isinstance(dims, int):
         if dims < 0:
             raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
@@ -417,7 +424,7 @@ def tensordot(
             )
         left, right = list(range(a.dim() - dims, a.dim())), list(range(dims))
     else:
-        left, right = (list(d) if isinstance(d, list | tuple) else [d] for d in dims)  # type: ignore[assignment]
+        left, right = dims
     if out is not None:
         return _ops.tensordot(a, b, left, right, out=out)
     return _ops.tensordot(a, b, left, right)

@@ -55,19 +55,30 @@ def broadcast_shapes(*sizes: Sequence[int] | int) -> tuple[int, ...]:
         (2, 3)
     """
     try:
-        out: tuple[int, ...] = ()
-        for shape in sizes:
-            if not isinstance(shape, int | list | tuple):
+        shapes = [(shape,) if isinstance(shape, int) else shape for shape in sizes if shape is not None]
+        for shape in shapes:
+            if not isinstance(shape, Sequence):
                 raise RuntimeError(
                     f"Input shapes should be of type ints, a tuple of ints, or a list of ints, got {shape}"
                 )
-            shape = (shape,) if isinstance(shape, int) else tuple(shape)
-            if any(size < 0 for size in shape):
-                raise ValueError(
-                    f"Attempting to broadcast a dimension with negative length! Got {min(shape)} in {list(shape)}"
-                )
-            out = infer_size(out, shape)
-        return out
+        out = [1] * max(map(len, shapes), default=0)
+        for number, shape in enumerate(shapes):
+            for i in range(-1, -1 - len(shape), -1):
+                size = shape[i]
+                if size == out[i]:
+                    continue
+                if out[i] == 1:
+                    if size < 0:
+                        raise ValueError(
+                            f"Attempting to broadcast a dimension with negative length! Got {size} in {list(shape)}"
+                        )
+                    out[i] = size
+                elif size != 1:
+                    raise RuntimeError(
+                        f"Attempting to broadcast a dimension of length {size} at {i}! Mismatching argument at index "
+                        f"{number} had {shape}; but expected shape should be broadcastable to {out}"
+                    )
+        return tuple(out)
     except BaseException:
         hide_inner_frames()
         raise

@@ -18,6 +18,7 @@ from ...runtime.memory_format import preserve_format
 from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary, hide_inner_frames
+from ..core.factory_options import check_flags
 from ..generated.functions.views import t_plans
 from ..scalars import readable
 from .pickling import copied, reduced
@@ -109,6 +110,7 @@ class ConversionMethods(_Base):
         """
         from ..tensor_data import tensor
 
+        check_flags("new_tensor", requires_grad=requires_grad)
         spec = self._spec
         made = tensor(data, dtype=dtype or spec.dtype, device=spec.device if device is None else device)
         return made.requires_grad_() if requires_grad else made

@@ -6,7 +6,7 @@ that a schema keeps (`validation`), the check of a value against a type (`type_c
 that is re-exported below may be imported from here. Nothing here knows a dispatcher, a kernel or an operator.
 """
 
-from .binding import bind, matches, mismatch_reason, resolve
+from .binding import bind, gathered, matches, mismatch_reason, resolve
 from .errors import SchemaError
 from .function_schema import (
     NO_DEFAULT,
@@ -43,6 +43,7 @@ __all__ = [
     "base_type",
     "bind",
     "format_default",
+    "gathered",
     "infer_schema",
     "is_tensor_like",
     "matches",

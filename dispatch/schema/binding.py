@@ -37,6 +37,29 @@ def bind(
     return bound
 
 
+def gathered(schemas: Sequence[FunctionSchema], args: Sequence[Any]) -> Sequence[Any]:
+    """A method's arguments, with several integers as the one list that it takes: `x.squeeze(0, 1)`.
+
+    >>> from triten.dispatch.schema import gathered, parse_schema
+    >>> schema = parse_schema("squeeze.dims(Tensor self, int[] dim) -> Tensor")
+    >>> gathered([schema], ("x", 0, 1))
+    ('x', (0, 1))
+    """
+    if (
+        len(args) < 3
+        or args[1].__class__ is not int
+        or any(each.__class__ not in (int, bool) for each in args[2:])
+    ):
+        return args
+    taken = [schema.positional_arguments for schema in schemas]
+    is_alone = all(len(arguments) <= 2 for arguments in taken)
+    if is_alone and any(
+        str(argument.type) in ("int[]", "SymInt[]") for arguments in taken for argument in arguments
+    ):
+        return (args[0], tuple(args[1:]))
+    return args
+
+
 def matches(schema: FunctionSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> bool:
     """Whether a call fits a schema; `mismatch_reason` says why it does not.
 

@@ -1,12 +1,19 @@
-"""Giving a tensor that was passed as ``out=`` the result's shape (aten/src/ATen/native/Resize.cpp)."""
+"""Giving a tensor other geometry, as one that was passed as ``out=`` (aten/src/ATen/native/Resize.cpp)."""
 
 from __future__ import annotations
 
+import gc
+import sys
 import warnings
 from typing import TYPE_CHECKING
 
+from ...runtime.allocator import storage_size
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.storage import Storage, root_of, view_at
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
 from ...runtime.user_frame import levels_to_user
+from .allocation import allocator_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -31,8 +38,44 @@ def resize_output(out: Tensor, sizes: tuple[int, ...], strides: tuple[int, ...] 
             UserWarning,
             stacklevel=levels_to_user(),
         )
-    out.resize_(sizes)
+    if spec.requires_grad:  # which `resize_` alone refuses
+        resized(out, spec.replace(sizes=sizes, strides=contiguous_strides(sizes)))
+    else:
+        out.resize_(sizes)
     if strides is not None and strides != contiguous_strides(sizes):
         out.set_sizes_and_strides(sizes, strides)
     if out._version_cell is not None:
         out._version_cell[0] = version
+
+
+def set_geometry(self: Tensor, storage: Storage, spec: TensorSpec, offset: int) -> None:
+    """Make `self` a tensor of this spec, `offset` elements into a storage that grows if it is too small."""
+    needed = (storage_size(spec.sizes, spec.strides) + offset) * spec.itemsize if spec.numel else 0
+    if needed > storage.nbytes():
+        storage.resize_(needed)
+    self._data = view_at(storage, offset * spec.itemsize, spec)
+    self._spec = spec
+    storage.follow(self)
+    self.bump_version()
+
+
+def _views_follow(self: Tensor, storage: Storage) -> None:
+    """Have the views of `self` see a resize; they are the other holders of its version cell."""
+    cell = self._version_cell
+    if cell is not None and sys.getrefcount(cell) > 3:
+        root = storage.root
+        for holder in gc.get_referrers(cell):
+            if isinstance(holder, TensorImpl) and holder is not self and root_of(holder._data) is root:
+                storage.follow(holder)
+
+
+def resized(self: Tensor, spec: TensorSpec) -> Tensor:
+    """Give `self` other geometry, and more memory where its storage is too small; elements in memory stay."""
+    if root_of(self._data).nbytes == 0:
+        self._data, self._spec = allocator_of(spec)(), spec
+        self.bump_version()
+        return self
+    storage = self.untyped_storage()
+    _views_follow(self, storage)
+    set_geometry(self, storage, spec, self.storage_offset())
+    return self

@@ -3619,6 +3619,12 @@ def linspace(
 ) -> Tensor: ...
 @overload
 def linspace(start: Number, end: Number, steps: int, *, out: Tensor, requires_grad: bool = ...) -> Tensor: ...
+@overload
+def linspace(start: Tensor, end: Tensor, steps: int, *, out: Tensor, requires_grad: bool = ...) -> Tensor: ...
+@overload
+def linspace(start: Tensor, end: Number, steps: int, *, out: Tensor, requires_grad: bool = ...) -> Tensor: ...
+@overload
+def linspace(start: Number, end: Tensor, steps: int, *, out: Tensor, requires_grad: bool = ...) -> Tensor: ...
 def _linspace_(input: Tensor, start: Number, end: Number) -> Tensor:
     """_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)"""
 
@@ -3787,6 +3793,18 @@ def logspace(
 @overload
 def logspace(
     start: Number, end: Number, steps: int, base: float = ..., *, out: Tensor, requires_grad: bool = ...
+) -> Tensor: ...
+@overload
+def logspace(
+    start: Tensor, end: Tensor, steps: int, base: float = ..., *, out: Tensor, requires_grad: bool = ...
+) -> Tensor: ...
+@overload
+def logspace(
+    start: Tensor, end: Number, steps: int, base: float = ..., *, out: Tensor, requires_grad: bool = ...
+) -> Tensor: ...
+@overload
+def logspace(
+    start: Number, end: Tensor, steps: int, base: float = ..., *, out: Tensor, requires_grad: bool = ...
 ) -> Tensor: ...
 def empty_permuted(
     size: Sequence[int],
@@ -6403,6 +6421,7 @@ def fft_ifftshift(input: Tensor, dim: int | Sequence[int] | None = ...) -> Tenso
         fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor
     """
 
+@overload
 def fft_fftfreq(
     n: int,
     d: float = ...,
@@ -6425,6 +6444,8 @@ def fft_fftfreq(
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
             may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
         requires_grad: Whether autograd records operations on the result.
 
     Returns:
@@ -6443,6 +6464,9 @@ def fft_fftfreq(
         fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
 
+@overload
+def fft_fftfreq(n: int, d: float = ..., *, out: Tensor, requires_grad: bool = ...) -> Tensor: ...
+@overload
 def fft_rfftfreq(
     n: int,
     d: float = ...,
@@ -6465,6 +6489,8 @@ def fft_rfftfreq(
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
             may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
         requires_grad: Whether autograd records operations on the result.
 
     Returns:
@@ -6480,6 +6506,8 @@ def fft_rfftfreq(
         fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
 
+@overload
+def fft_rfftfreq(n: int, d: float = ..., *, out: Tensor, requires_grad: bool = ...) -> Tensor: ...
 def stft(
     input: Tensor,
     n_fft: int,

@@ -390,6 +390,9 @@ linspace_packet = packet(
         "linspace.Tensor_Scalar",
         "linspace.Scalar_Tensor",
         "linspace.out",
+        "linspace.Tensor_Tensor_out",
+        "linspace.Tensor_Scalar_out",
+        "linspace.Scalar_Tensor_out",
     ),
     (
         ("start", "operand", NOT_GIVEN, False),
@@ -441,6 +444,9 @@ logspace_packet = packet(
         "logspace.Tensor_Scalar",
         "logspace.Scalar_Tensor",
         "logspace.out",
+        "logspace.Tensor_Tensor_out",
+        "logspace.Tensor_Scalar_out",
+        "logspace.Scalar_Tensor_out",
     ),
     (
         ("start", "operand", NOT_GIVEN, False),
@@ -496,14 +502,16 @@ def _empty(
                 elif not hasattr(sizes[0], "__index__"):
                     size = sizes[0]
     if modes or out is not None or names is not None:
+        check_requires_grad("empty", requires_grad)
         made = empty_packet.call_parameters(
             size, dtype, layout, device, pin_memory, memory_format, names, out=out
         )
-        check_requires_grad("empty", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_plans[size][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("empty", requires_grad)
         plan = empty_packet.miss(size, dtype, layout, device, pin_memory, memory_format, names)
     if requires_grad is not False:
         check_requires_grad("empty", requires_grad)
@@ -610,17 +618,19 @@ def empty_strided(
         empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("empty_strided", requires_grad)
         if beyond is not None:
             made = empty_strided_packet.call_named(
                 FUNCTION, beyond, {}, size, stride, dtype, layout, device, pin_memory
             )
         else:
             made = empty_strided_packet.call_parameters(size, stride, dtype, layout, device, pin_memory)
-        check_requires_grad("empty_strided", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_strided_plans[size][stride, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("empty_strided", requires_grad)
         if size.__class__ is list or stride.__class__ is list:
             try:
                 plan = empty_strided_plans[(tuple(size) if size.__class__ is list else size)][
@@ -683,6 +693,7 @@ def full(
         full.names(SymInt[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or names is not None or beyond is not None:
+        check_requires_grad("full", requires_grad)
         if beyond is not None:
             made = full_packet.call_named(
                 FUNCTION, beyond, {}, size, fill_value, dtype, layout, device, pin_memory, names, out=out
@@ -691,11 +702,12 @@ def full(
             made = full_packet.call_parameters(
                 size, fill_value, dtype, layout, device, pin_memory, names, out=out
             )
-        check_requires_grad("full", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = full_plans[size][fill_value.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("full", requires_grad)
         if size.__class__ is list:
             try:
                 plan = full_plans[tuple(size)][fill_value.__class__, dtype, layout, device, pin_memory]
@@ -734,12 +746,14 @@ def _zeros(
                 elif not hasattr(sizes[0], "__index__"):
                     size = sizes[0]
     if modes or out is not None or names is not None:
-        made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         check_requires_grad("zeros", requires_grad)
+        made = zeros_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = zeros_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("zeros", requires_grad)
         plan = zeros_packet.miss(size, dtype, layout, device, pin_memory, names)
     if requires_grad is not False:
         check_requires_grad("zeros", requires_grad)
@@ -824,12 +838,14 @@ def _ones(
                 elif not hasattr(sizes[0], "__index__"):
                     size = sizes[0]
     if modes or out is not None or names is not None:
-        made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         check_requires_grad("ones", requires_grad)
+        made = ones_packet.call_parameters(size, dtype, layout, device, pin_memory, names, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = ones_plans[size][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("ones", requires_grad)
         plan = ones_packet.miss(size, dtype, layout, device, pin_memory, names)
     if requires_grad is not False:
         check_requires_grad("ones", requires_grad)
@@ -932,6 +948,7 @@ def empty_like(
         empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        check_requires_grad("empty_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = empty_like_packet.call_named(
                 FUNCTION,
@@ -946,11 +963,12 @@ def empty_like(
             )
         else:
             made = empty_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
-        check_requires_grad("empty_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("empty_like", requires_grad)
         plan = empty_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
     if requires_grad is not False:
         check_requires_grad("empty_like", requires_grad)
@@ -998,6 +1016,7 @@ def zeros_like(
         zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        check_requires_grad("zeros_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = zeros_like_packet.call_named(
                 FUNCTION,
@@ -1012,11 +1031,12 @@ def zeros_like(
             )
         else:
             made = zeros_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
-        check_requires_grad("zeros_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = zeros_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("zeros_like", requires_grad)
         plan = zeros_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
     if requires_grad is not False:
         check_requires_grad("zeros_like", requires_grad)
@@ -1064,6 +1084,7 @@ def ones_like(
         ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        check_requires_grad("ones_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = ones_like_packet.call_named(
                 FUNCTION,
@@ -1078,11 +1099,12 @@ def ones_like(
             )
         else:
             made = ones_like_packet.call_parameters(input, dtype, layout, device, pin_memory, memory_format)
-        check_requires_grad("ones_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = ones_like_plans[input._spec][dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("ones_like", requires_grad)
         plan = ones_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format)
     if requires_grad is not False:
         check_requires_grad("ones_like", requires_grad)
@@ -1135,6 +1157,7 @@ def full_like(
         full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        check_requires_grad("full_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = full_like_packet.call_named(
                 FUNCTION,
@@ -1152,13 +1175,14 @@ def full_like(
             made = full_like_packet.call_parameters(
                 input, fill_value, dtype, layout, device, pin_memory, memory_format
             )
-        check_requires_grad("full_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = full_like_plans[input._spec][
             fill_value.__class__, dtype, layout, device, pin_memory, memory_format
         ]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("full_like", requires_grad)
         plan = full_like_packet.miss(input, fill_value, dtype, layout, device, pin_memory, memory_format)
     if requires_grad is not False:
         check_requires_grad("full_like", requires_grad)
@@ -1333,15 +1357,17 @@ def scalar_tensor(
         scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("scalar_tensor", requires_grad)
         if beyond is not None:
             made = scalar_tensor_packet.call_named(FUNCTION, beyond, {}, s, dtype, layout, device, pin_memory)
         else:
             made = scalar_tensor_packet.call_parameters(s, dtype, layout, device, pin_memory)
-        check_requires_grad("scalar_tensor", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = scalar_tensor_plans[s.__class__][dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("scalar_tensor", requires_grad)
         plan = scalar_tensor_packet.miss(s, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("scalar_tensor", requires_grad)
@@ -1467,17 +1493,19 @@ def range(
         range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
+        check_requires_grad("range", requires_grad)
         if beyond is not None:
             made = range_packet.call_named(
                 FUNCTION, beyond, {}, start, end, step, dtype, layout, device, pin_memory, out=out
             )
         else:
             made = range_packet.call_parameters(start, end, step, dtype, layout, device, pin_memory, out=out)
-        check_requires_grad("range", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = range_plans[start.__class__][end.__class__, step.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("range", requires_grad)
         plan = range_packet.miss(start, end, step, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("range", requires_grad)
@@ -1566,6 +1594,7 @@ def linspace(
         linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
+        check_requires_grad("linspace", requires_grad)
         if beyond is not None:
             made = linspace_packet.call_named(
                 FUNCTION, beyond, {}, start, end, steps, dtype, layout, device, pin_memory, out=out
@@ -1574,7 +1603,6 @@ def linspace(
             made = linspace_packet.call_parameters(
                 start, end, steps, dtype, layout, device, pin_memory, out=out
             )
-        check_requires_grad("linspace", requires_grad)
         return made.requires_grad_() if requires_grad else made
     cls_start = start.__class__
     cls_end = end.__class__
@@ -1590,6 +1618,8 @@ def linspace(
             pin_memory,
         ]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("linspace", requires_grad)
         plan = linspace_packet.miss(start, end, steps, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("linspace", requires_grad)
@@ -1666,17 +1696,19 @@ def eye(
         eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
+        check_requires_grad("eye", requires_grad)
         if beyond is not None:
             made = eye_packet.call_named(
                 FUNCTION, beyond, {}, n, m, dtype, layout, device, pin_memory, out=out
             )
         else:
             made = eye_packet.call_parameters(n, m, dtype, layout, device, pin_memory, out=out)
-        check_requires_grad("eye", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = eye_plans[n][m, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("eye", requires_grad)
         plan = eye_packet.miss(n, m, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("eye", requires_grad)
@@ -1746,6 +1778,7 @@ def logspace(
         logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
+        check_requires_grad("logspace", requires_grad)
         if beyond is not None:
             made = logspace_packet.call_named(
                 FUNCTION, beyond, {}, start, end, steps, base, dtype, layout, device, pin_memory, out=out
@@ -1754,7 +1787,6 @@ def logspace(
             made = logspace_packet.call_parameters(
                 start, end, steps, base, dtype, layout, device, pin_memory, out=out
             )
-        check_requires_grad("logspace", requires_grad)
         return made.requires_grad_() if requires_grad else made
     cls_start = start.__class__
     cls_end = end.__class__
@@ -1771,6 +1803,8 @@ def logspace(
             pin_memory,
         ]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("logspace", requires_grad)
         plan = logspace_packet.miss(start, end, steps, base, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("logspace", requires_grad)
@@ -1818,6 +1852,7 @@ def empty_permuted(
         empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("empty_permuted", requires_grad)
         if beyond is not None:
             made = empty_permuted_packet.call_named(
                 FUNCTION, beyond, {}, size, physical_layout, dtype, layout, device, pin_memory
@@ -1826,11 +1861,12 @@ def empty_permuted(
             made = empty_permuted_packet.call_parameters(
                 size, physical_layout, dtype, layout, device, pin_memory
             )
-        check_requires_grad("empty_permuted", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_permuted_plans[size][physical_layout, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("empty_permuted", requires_grad)
         if size.__class__ is list or physical_layout.__class__ is list:
             try:
                 plan = empty_permuted_plans[(tuple(size) if size.__class__ is list else size)][

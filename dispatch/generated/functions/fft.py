@@ -414,7 +414,10 @@ fft_ifftshift_packet = packet(
 fft_ifftshift_plans = fft_ifftshift_packet.plans
 fft_fftfreq_packet = packet(
     "fft_fftfreq",
-    ("fft_fftfreq",),
+    (
+        "fft_fftfreq",
+        "fft_fftfreq.out",
+    ),
     (
         ("n", "static", NOT_GIVEN, False),
         ("d", "number", 1.0, False),
@@ -428,7 +431,10 @@ fft_fftfreq_packet = packet(
 fft_fftfreq_plans = fft_fftfreq_packet.plans
 fft_rfftfreq_packet = packet(
     "fft_rfftfreq",
-    ("fft_rfftfreq",),
+    (
+        "fft_rfftfreq",
+        "fft_rfftfreq.out",
+    ),
     (
         ("n", "static", NOT_GIVEN, False),
         ("d", "number", 1.0, False),
@@ -2369,6 +2375,7 @@ def fft_fftfreq(
     layout: layout | None = None,
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
+    out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Frequencies of the elements of `tt.fft.fft`, in cycles per unit of the sample distance (`torch.fft.fftfreq`).
@@ -2383,6 +2390,8 @@ def fft_fftfreq(
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
             may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
         requires_grad: Whether autograd records operations on the result.
 
     Returns:
@@ -2400,18 +2409,20 @@ def fft_fftfreq(
 
         fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes or beyond is not None:
+    if modes or out is not None or beyond is not None:
+        check_requires_grad("fft_fftfreq", requires_grad)
         if beyond is not None:
             made = fft_fftfreq_packet.call_named(
-                FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory
+                FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory, out=out
             )
         else:
-            made = fft_fftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
-        check_requires_grad("fft_fftfreq", requires_grad)
+            made = fft_fftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = fft_fftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("fft_fftfreq", requires_grad)
         plan = fft_fftfreq_packet.miss(n, d, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("fft_fftfreq", requires_grad)
@@ -2428,6 +2439,7 @@ def fft_rfftfreq(
     layout: layout | None = None,
     device: device | str | int | None = None,
     pin_memory: bool | None = None,
+    out: Tensor | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
     """Frequencies of the elements of `tt.fft.rfft`, in cycles per unit of the sample distance (`torch.fft.rfftfreq`).
@@ -2442,6 +2454,8 @@ def fft_rfftfreq(
         device: The result's device; by default `tt.get_default_device()`.
         pin_memory: Whether the result, on the CPU, lies in pinned memory, from which copies to a GPU
             may overlap with other work.
+        out: The tensor that takes the result and is returned: of the result's shape, or empty and then
+            resized.
         requires_grad: Whether autograd records operations on the result.
 
     Returns:
@@ -2456,18 +2470,20 @@ def fft_rfftfreq(
 
         fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
-    if modes or beyond is not None:
+    if modes or out is not None or beyond is not None:
+        check_requires_grad("fft_rfftfreq", requires_grad)
         if beyond is not None:
             made = fft_rfftfreq_packet.call_named(
-                FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory
+                FUNCTION, beyond, {}, n, d, dtype, layout, device, pin_memory, out=out
             )
         else:
-            made = fft_rfftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory)
-        check_requires_grad("fft_rfftfreq", requires_grad)
+            made = fft_rfftfreq_packet.call_parameters(n, d, dtype, layout, device, pin_memory, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = fft_rfftfreq_plans[n][d.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("fft_rfftfreq", requires_grad)
         plan = fft_rfftfreq_packet.miss(n, d, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("fft_rfftfreq", requires_grad)
@@ -2750,6 +2766,7 @@ def hann_window(
         hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("hann_window", requires_grad)
         if beyond is not None:
             made = hann_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, dtype, layout, device, pin_memory
@@ -2758,11 +2775,12 @@ def hann_window(
             made = hann_window_packet.call_parameters(
                 window_length, periodic, dtype, layout, device, pin_memory
             )
-        check_requires_grad("hann_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = hann_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("hann_window", requires_grad)
         plan = hann_window_packet.miss(window_length, periodic, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("hann_window", requires_grad)
@@ -2819,6 +2837,7 @@ def bartlett_window(
         bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("bartlett_window", requires_grad)
         if beyond is not None:
             made = bartlett_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, dtype, layout, device, pin_memory
@@ -2827,11 +2846,12 @@ def bartlett_window(
             made = bartlett_window_packet.call_parameters(
                 window_length, periodic, dtype, layout, device, pin_memory
             )
-        check_requires_grad("bartlett_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = bartlett_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("bartlett_window", requires_grad)
         plan = bartlett_window_packet.miss(window_length, periodic, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("bartlett_window", requires_grad)
@@ -2888,6 +2908,7 @@ def blackman_window(
         blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("blackman_window", requires_grad)
         if beyond is not None:
             made = blackman_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, dtype, layout, device, pin_memory
@@ -2896,11 +2917,12 @@ def blackman_window(
             made = blackman_window_packet.call_parameters(
                 window_length, periodic, dtype, layout, device, pin_memory
             )
-        check_requires_grad("blackman_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = blackman_window_plans[window_length][periodic, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("blackman_window", requires_grad)
         plan = blackman_window_packet.miss(window_length, periodic, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("blackman_window", requires_grad)
@@ -2965,6 +2987,7 @@ def hamming_window(
         hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("hamming_window", requires_grad)
         if beyond is not None:
             made = hamming_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
@@ -2973,13 +2996,14 @@ def hamming_window(
             made = hamming_window_packet.call_parameters(
                 window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
             )
-        check_requires_grad("hamming_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = hamming_window_plans[window_length][
             periodic, alpha.__class__, beta.__class__, dtype, layout, device, pin_memory
         ]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("hamming_window", requires_grad)
         plan = hamming_window_packet.miss(
             window_length, periodic, alpha, beta, dtype, layout, device, pin_memory
         )
@@ -3042,6 +3066,7 @@ def kaiser_window(
         kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("kaiser_window", requires_grad)
         if beyond is not None:
             made = kaiser_window_packet.call_named(
                 FUNCTION, beyond, {}, window_length, periodic, beta, dtype, layout, device, pin_memory
@@ -3050,11 +3075,12 @@ def kaiser_window(
             made = kaiser_window_packet.call_parameters(
                 window_length, periodic, beta, dtype, layout, device, pin_memory
             )
-        check_requires_grad("kaiser_window", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = kaiser_window_plans[window_length][periodic, beta.__class__, dtype, layout, device, pin_memory]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("kaiser_window", requires_grad)
         plan = kaiser_window_packet.miss(window_length, periodic, beta, dtype, layout, device, pin_memory)
     if requires_grad is not False:
         check_requires_grad("kaiser_window", requires_grad)

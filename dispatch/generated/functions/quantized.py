@@ -915,6 +915,7 @@ def empty_quantized(
         empty_quantized(int[] size, Tensor qtensor, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None:
+        check_requires_grad("empty_quantized", requires_grad)
         if beyond is not None:
             made = empty_quantized_packet.call_named(
                 FUNCTION, beyond, {}, size, qtensor, dtype, layout, device, pin_memory, memory_format
@@ -923,11 +924,12 @@ def empty_quantized(
             made = empty_quantized_packet.call_parameters(
                 size, qtensor, dtype, layout, device, pin_memory, memory_format
             )
-        check_requires_grad("empty_quantized", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = empty_quantized_plans[size][qtensor._spec, dtype, layout, device, pin_memory, memory_format]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("empty_quantized", requires_grad)
         if size.__class__ is list:
             try:
                 plan = empty_quantized_plans[tuple(size)][

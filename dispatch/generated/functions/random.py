@@ -696,12 +696,14 @@ def rand(
                 elif not hasattr(sizes[0], "__index__"):
                     size = sizes[0]
     if modes or out is not None or names is not None:
-        made = rand_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, names, out=out)
         check_requires_grad("rand", requires_grad)
+        made = rand_packet.call_parameters(size, dtype, layout, device, pin_memory, generator, names, out=out)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = rand_plans[size][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("rand", requires_grad)
         plan = rand_packet.miss(size, dtype, layout, device, pin_memory, generator, names)
     if requires_grad is not False:
         check_requires_grad("rand", requires_grad)
@@ -761,6 +763,7 @@ def rand_like(
         rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        check_requires_grad("rand_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = rand_like_packet.call_named(
                 FUNCTION,
@@ -778,13 +781,14 @@ def rand_like(
             made = rand_like_packet.call_parameters(
                 input, dtype, layout, device, pin_memory, memory_format, generator
             )
-        check_requires_grad("rand_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = rand_like_plans[input._spec][
             dtype, layout, device, pin_memory, memory_format, generator.__class__
         ]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("rand_like", requires_grad)
         plan = rand_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format, generator)
     if requires_grad is not False:
         check_requires_grad("rand_like", requires_grad)
@@ -860,14 +864,16 @@ def randn(
                 elif not hasattr(sizes[0], "__index__"):
                     size = sizes[0]
     if modes or out is not None or names is not None:
+        check_requires_grad("randn", requires_grad)
         made = randn_packet.call_parameters(
             size, dtype, layout, device, pin_memory, generator, names, out=out
         )
-        check_requires_grad("randn", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = randn_plans[size][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("randn", requires_grad)
         plan = randn_packet.miss(size, dtype, layout, device, pin_memory, generator, names)
     if requires_grad is not False:
         check_requires_grad("randn", requires_grad)
@@ -927,6 +933,7 @@ def randn_like(
         randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
+        check_requires_grad("randn_like", requires_grad)
         if beyond is not None or x is not None or a is not None or x1 is not None:
             made = randn_like_packet.call_named(
                 FUNCTION,
@@ -944,13 +951,14 @@ def randn_like(
             made = randn_like_packet.call_parameters(
                 input, dtype, layout, device, pin_memory, memory_format, generator
             )
-        check_requires_grad("randn_like", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = randn_like_plans[input._spec][
             dtype, layout, device, pin_memory, memory_format, generator.__class__
         ]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("randn_like", requires_grad)
         plan = randn_like_packet.miss(input, dtype, layout, device, pin_memory, memory_format, generator)
     if requires_grad is not False:
         check_requires_grad("randn_like", requires_grad)
@@ -1131,17 +1139,19 @@ def randperm(
         randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
+        check_requires_grad("randperm", requires_grad)
         if beyond is not None:
             made = randperm_packet.call_named(
                 FUNCTION, beyond, {}, n, dtype, layout, device, pin_memory, generator, out=out
             )
         else:
             made = randperm_packet.call_parameters(n, dtype, layout, device, pin_memory, generator, out=out)
-        check_requires_grad("randperm", requires_grad)
         return made.requires_grad_() if requires_grad else made
     try:
         plan = randperm_plans[n][dtype, layout, device, pin_memory, generator.__class__]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("randperm", requires_grad)
         plan = randperm_packet.miss(n, dtype, layout, device, pin_memory, generator)
     if requires_grad is not False:
         check_requires_grad("randperm", requires_grad)
@@ -1211,6 +1221,7 @@ def normal(
         normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
     """
     if modes or out is not None or beyond is not None:
+        check_requires_grad("normal", requires_grad)
         if beyond is not None:
             made = normal_packet.call_named(
                 FUNCTION, beyond, {}, mean, std, size, generator, dtype, layout, device, pin_memory, out=out
@@ -1219,7 +1230,6 @@ def normal(
             made = normal_packet.call_parameters(
                 mean, std, size, generator, dtype, layout, device, pin_memory, out=out
             )
-        check_requires_grad("normal", requires_grad)
         return made.requires_grad_() if requires_grad else made
     cls_mean = mean.__class__
     cls_std = std.__class__
@@ -1236,6 +1246,8 @@ def normal(
             pin_memory,
         ]
     except (KeyError, AttributeError, TypeError):
+        if requires_grad is not False:
+            check_requires_grad("normal", requires_grad)
         if size.__class__ is list:
             try:
                 plan = normal_plans[

@@ -88,6 +88,7 @@ class FactoriesMethods:
             new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         """
         if modes or beyond is not None:
+            check_requires_grad("new_empty_strided", requires_grad)
             if beyond is not None:
                 made = new_empty_strided_packet.call_named(
                     METHOD, beyond, {}, self, size, stride, dtype, layout, device, pin_memory
@@ -96,11 +97,12 @@ class FactoriesMethods:
                 made = new_empty_strided_packet.call_method_parameters(
                     self, size, stride, dtype, layout, device, pin_memory
                 )
-            check_requires_grad("new_empty_strided", requires_grad)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_empty_strided_plans[self._spec][size, stride, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
+            if requires_grad is not False:
+                check_requires_grad("new_empty_strided", requires_grad)
             if size.__class__ is list or stride.__class__ is list:
                 try:
                     plan = new_empty_strided_plans[self._spec][
@@ -176,12 +178,14 @@ class FactoriesMethods:
                     elif not hasattr(sizes[0], "__index__"):
                         size = sizes[0]
         if modes:
-            made = new_empty_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             check_requires_grad("new_empty", requires_grad)
+            made = new_empty_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_empty_plans[self._spec][size, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
+            if requires_grad is not False:
+                check_requires_grad("new_empty", requires_grad)
             plan = new_empty_packet.miss_method(self, size, dtype, layout, device, pin_memory)
         if requires_grad is not False:
             check_requires_grad("new_empty", requires_grad)
@@ -240,12 +244,14 @@ class FactoriesMethods:
                     elif not hasattr(sizes[0], "__index__"):
                         size = sizes[0]
         if modes:
-            made = new_zeros_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             check_requires_grad("new_zeros", requires_grad)
+            made = new_zeros_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_zeros_plans[self._spec][size, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
+            if requires_grad is not False:
+                check_requires_grad("new_zeros", requires_grad)
             plan = new_zeros_packet.miss_method(self, size, dtype, layout, device, pin_memory)
         if requires_grad is not False:
             check_requires_grad("new_zeros", requires_grad)
@@ -304,12 +310,14 @@ class FactoriesMethods:
                     elif not hasattr(sizes[0], "__index__"):
                         size = sizes[0]
         if modes:
-            made = new_ones_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             check_requires_grad("new_ones", requires_grad)
+            made = new_ones_packet.call_method_parameters(self, size, dtype, layout, device, pin_memory)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_ones_plans[self._spec][size, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
+            if requires_grad is not False:
+                check_requires_grad("new_ones", requires_grad)
             plan = new_ones_packet.miss_method(self, size, dtype, layout, device, pin_memory)
         if requires_grad is not False:
             check_requires_grad("new_ones", requires_grad)
@@ -358,6 +366,7 @@ class FactoriesMethods:
             new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor
         """
         if modes or beyond is not None:
+            check_requires_grad("new_full", requires_grad)
             if beyond is not None:
                 made = new_full_packet.call_named(
                     METHOD, beyond, {}, self, size, fill_value, dtype, layout, device, pin_memory
@@ -366,11 +375,12 @@ class FactoriesMethods:
                 made = new_full_packet.call_method_parameters(
                     self, size, fill_value, dtype, layout, device, pin_memory
                 )
-            check_requires_grad("new_full", requires_grad)
             return made.requires_grad_() if requires_grad else made
         try:
             plan = new_full_plans[self._spec][size, fill_value.__class__, dtype, layout, device, pin_memory]
         except (KeyError, AttributeError, TypeError):
+            if requires_grad is not False:
+                check_requires_grad("new_full", requires_grad)
             if size.__class__ is list:
                 try:
                     plan = new_full_plans[self._spec][

@@ -129,13 +129,9 @@ def register() -> None:
     define(
         "linalg_cross.out",
         "linalg_cross.out(Tensor self, Tensor other, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml: linalg_cross",
+        "native_functions/contraction.yaml: linalg_cross.out",
     )
-    composite(
-        "linalg_cross.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_cross", composition.linalg_cross, exact=True),
-    )
+    composite("linalg_cross.out", "CompositeImplicitAutograd", composition.linalg_cross_out)
     define(
         "cross",
         "cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
@@ -145,9 +141,9 @@ def register() -> None:
     define(
         "cross.out",
         "cross.out(Tensor self, Tensor other, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml: cross",
+        "native_functions/contraction.yaml: cross.out",
     )
-    composite("cross.out", "CompositeImplicitAutograd", out_form("cross", composition.cross, exact=True))
+    composite("cross.out", "CompositeImplicitAutograd", composition.cross_out)
     define(
         "cov",
         "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",

@@ -302,6 +302,24 @@ def register() -> None:
     )
     composite("linspace.out", "CompositeImplicitAutograd", composition.linspace_out)
     define(
+        "linspace.Tensor_Tensor_out",
+        "linspace.Tensor_Tensor_out(Tensor start, Tensor end, int steps, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/factories.yaml: linspace.Tensor_Tensor_out",
+    )
+    composite("linspace.Tensor_Tensor_out", "CompositeImplicitAutograd", composition.linspace_out)
+    define(
+        "linspace.Tensor_Scalar_out",
+        "linspace.Tensor_Scalar_out(Tensor start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/factories.yaml: linspace.Tensor_Scalar_out",
+    )
+    composite("linspace.Tensor_Scalar_out", "CompositeImplicitAutograd", composition.linspace_out)
+    define(
+        "linspace.Scalar_Tensor_out",
+        "linspace.Scalar_Tensor_out(Scalar start, Tensor end, int steps, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/factories.yaml: linspace.Scalar_Tensor_out",
+    )
+    composite("linspace.Scalar_Tensor_out", "CompositeImplicitAutograd", composition.linspace_out)
+    define(
         "_linspace_",
         "_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)",
         "native_functions/factories.yaml: _linspace_",
@@ -361,6 +379,24 @@ def register() -> None:
         "native_functions/factories.yaml: logspace.out",
     )
     composite("logspace.out", "CompositeImplicitAutograd", composition.logspace_out)
+    define(
+        "logspace.Tensor_Tensor_out",
+        "logspace.Tensor_Tensor_out(Tensor start, Tensor end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/factories.yaml: logspace.Tensor_Tensor_out",
+    )
+    composite("logspace.Tensor_Tensor_out", "CompositeImplicitAutograd", composition.logspace_out)
+    define(
+        "logspace.Tensor_Scalar_out",
+        "logspace.Tensor_Scalar_out(Tensor start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/factories.yaml: logspace.Tensor_Scalar_out",
+    )
+    composite("logspace.Tensor_Scalar_out", "CompositeImplicitAutograd", composition.logspace_out)
+    define(
+        "logspace.Scalar_Tensor_out",
+        "logspace.Scalar_Tensor_out(Scalar start, Tensor end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/factories.yaml: logspace.Scalar_Tensor_out",
+    )
+    composite("logspace.Scalar_Tensor_out", "CompositeImplicitAutograd", composition.logspace_out)
     define(
         "empty_permuted",
         "empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",

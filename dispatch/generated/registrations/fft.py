@@ -295,11 +295,25 @@ def register() -> None:
     )
     composite("fft_fftfreq", "CompositeExplicitAutograd", composition.fft_fftfreq)
     define(
+        "fft_fftfreq.out",
+        "fft_fftfreq.out(int n, float d=1., *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/fft.yaml: fft_fftfreq.out",
+    )
+    composite("fft_fftfreq.out", "CompositeExplicitAutograd", composition.fft_fftfreq_out)
+    autograd("fft_fftfreq.out", out_refuses_grad)
+    define(
         "fft_rfftfreq",
         "fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         "native_functions/fft.yaml: fft_rfftfreq",
     )
     composite("fft_rfftfreq", "CompositeExplicitAutograd", composition.fft_rfftfreq)
+    define(
+        "fft_rfftfreq.out",
+        "fft_rfftfreq.out(int n, float d=1., *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/fft.yaml: fft_rfftfreq.out",
+    )
+    composite("fft_rfftfreq.out", "CompositeExplicitAutograd", composition.fft_rfftfreq_out)
+    autograd("fft_rfftfreq.out", out_refuses_grad)
     define(
         "stft",
         "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor",

@@ -15,7 +15,7 @@ from ....runtime.sparse_data import BLOCKED, COMPRESSED, blocksize_of
 from ....runtime.tensor_impl import TensorImpl
 from ...composite.sparse_compressed import begins_of, compressed_tensor
 from ...generated import functions as ops
-from ...iterator.broadcast import broadcast_shapes
+from ...iterator.broadcast import infer_size
 from ...iterator.type_promotion import result_type
 from .compressed_places import common, key_of, taken_at
 from .compressed_structure import Lines, add_to_dense, over
@@ -141,7 +141,7 @@ def mul(self: Any, other: Any) -> Any:
         return over(self, self._data.values * other)
     dtype = result_type(self, other)
     if other._spec.layout is strided:
-        if tuple(broadcast_shapes(self._spec.sizes, other._spec.sizes)) != self._spec.sizes:
+        if infer_size(self._spec.sizes, other._spec.sizes) != self._spec.sizes:
             raise RuntimeError(
                 f"mul: a strided operand of size {list(other._spec.sizes)} does not broadcast to a sparse one of size "
                 f"{list(self._spec.sizes)}"

@@ -14,7 +14,7 @@ from ....runtime.layout import sparse_coo, strided
 from ....runtime.tensor_impl import TensorImpl
 from ...composite.sparse_coo import coo_tensor, flattened
 from ...generated import functions as ops
-from ...iterator.broadcast import broadcast_shapes
+from ...iterator.broadcast import infer_size
 from ...iterator.type_promotion import result_type
 from .coo_shapes import broadcast_to
 from .coo_structure import add_into, check_range, coalesced, parts_of, places_among
@@ -66,7 +66,7 @@ def add(self: Any, other: Any, alpha: Any) -> Any:
         if other._spec.layout is not sparse_coo:
             raise RuntimeError(f"add: expected other of layout {sparse_coo}, got {other._spec.layout}")
         dtype = result_type(self, other)
-        size = tuple(broadcast_shapes(self._spec.sizes, other._spec.sizes))
+        size = infer_size(self._spec.sizes, other._spec.sizes)
         if not self._spec.sizes == other._spec.sizes == size:
             raise RuntimeError(
                 f"Expected 'self' and 'other' to have same size, but self has size {list(self._spec.sizes)} while "
@@ -171,7 +171,7 @@ def mul(self: Any, other: Any) -> Any:
 def _times_dense(self: Any, other: Any, dtype: Any) -> Any:
     indices, values = parts_of(self)
     size, sparse_dim = self._spec.sizes, self._data.sparse_dim
-    whole = tuple(broadcast_shapes(size, other._spec.sizes))
+    whole = infer_size(size, other._spec.sizes)
     if whole != size:
         return _times_dense(broadcast_to(self, whole), other, dtype)
     other = other.expand(size)

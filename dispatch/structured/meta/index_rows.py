@@ -15,20 +15,24 @@ if TYPE_CHECKING:
     from ..meta_base import NumberKind
 
 
+def _check_rank(name: str, index: TensorSpec) -> None:
+    if index.ndim > 1:
+        raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim}")
+
+
 def _check_index_vector(name: str, self: TensorSpec, index: TensorSpec) -> None:
+    _check_rank(name, index)
     if index.dtype not in (int64, int32):
         raise RuntimeError(
             f"{name}(): Expected dtype int32 or int64 for index but got: {index.dtype.scalar_name}"
         )
-    if index.ndim > 1:
-        raise IndexError(f"{name}(): Index is supposed to be a vector, but got dim: {index.ndim}")
     check_same_device(name, self, index)
 
 
 def index_select(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec) -> None:
     """The entries of `dim` that a vector of numbers names."""
-    _check_index_vector("index_select", self, index)
     d = wrap_dim(dim, self.ndim)
+    _check_index_vector("index_select", self, index)
     meta.extra["dim"] = d
     meta.extra["apart_from"] = ("self", "index")
     if self.ndim == 0:
@@ -113,11 +117,7 @@ def index_reduce(
 def index_copy(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec) -> None:
     """`self` with slices of `source` where a vector of numbers says."""
     d = meta.extra["dim"] = wrap_dim(dim, self.ndim)
-    _check_index_vector("index_copy_", self, index)
-    if index.dtype is not int64:
-        raise RuntimeError(
-            f"index_copy_(): Expected a long tensor for index, but got {index.dtype.scalar_name}"
-        )
+    _check_rank("index_copy_", index)
     if not source.ndim and index.numel != 1:
         raise IndexError(
             f"index_copy_(): When source is scalar, index should have one element (got {index.numel})"
@@ -127,6 +127,11 @@ def index_copy(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, so
             "index_copy_(): When source and destination are not scalars, their dimensionality must match. Source "
             f"dimensionality ({source.ndim}), destination dimensionality ({self.ndim})"
         )
+    if index.dtype is not int64:
+        raise RuntimeError(
+            f"index_copy_(): Expected a long tensor for index, but got {index.dtype.scalar_name}"
+        )
+    check_same_device("index_copy_", self, index)
     if self.dtype is not source.dtype:
         raise RuntimeError(
             f"index_copy_(): self and source expected to have the same dtype, but got (self) {self.dtype.scalar_name} "

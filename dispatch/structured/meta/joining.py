@@ -36,7 +36,7 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
             raise RuntimeError(f"zero-dimensional tensor (at position {position}) cannot be concatenated")
     kept = [i for i, spec in enumerate(tensors) if spec.sizes != (0,)]
     first = tensors[kept[0]] if kept else tensors[0]
-    d = wrap_dim(dim, first.ndim)
+    d = wrap_dim(dim, first.ndim) if kept else 0
     total = 0
     common = tensors[0].dtype
     for spec in tensors:

@@ -23,8 +23,7 @@ from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
-from ...iterator.broadcast import broadcast_shapes, expand_geometry
-from ...iterator.type_promotion import promote_types
+from ...iterator.broadcast import expand_geometry, infer_size
 from ...tensor import Tensor, blank_tensor
 from ..allocation import allocator_of, pinned_allocator_of
 from ..meta_base import MetaBase
@@ -368,10 +367,10 @@ def normal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``normal(mean, std)`` where at least one is a tensor; they broadcast."""
     specs = [a._spec.detached if isinstance(a, TensorImpl) else None for a in args[:2]]
     tensors = [s for s in specs if s is not None]
-    sizes = broadcast_shapes(*[s.sizes for s in tensors])
-    common = tensors[0].dtype
-    for spec in tensors[1:]:
-        common = promote_types(common, spec.dtype)
+    sizes, common = infer_size(tensors[0].sizes, tensors[-1].sizes), tensors[0].dtype
+    if not (common.is_floating_point or common.is_complex):
+        kernel = f"normal_kernel_{tensors[0].device.type}"
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{common.scalar_name}'")
     if specs[1] is not None and specs[1].dtype.is_complex:
         raise RuntimeError("normal expects standard deviation to be non-complex")
     out = TensorSpec.contiguous(sizes, common, tensors[0].device)

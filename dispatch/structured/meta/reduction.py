@@ -92,13 +92,12 @@ def mean_dim(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool, dtype: 
             f"mean(): could not infer output dtype. {whose} dtype must be either a floating point or complex "
             f"dtype. Got: {asked.scalar_name}"
         )
-    given = meta.maybe_get_output()
+    dims, given = reduced_dims(dim, self.ndim), meta.maybe_get_output()
     out = asked if given is None or dtype is not None else given.dtype
     if not (out.is_floating_point or out.is_complex):
         raise RuntimeError(
             f"result type {asked.scalar_name} can't be cast to the desired output type {out.scalar_name}"
         )
-    dims = reduced_dims(dim, self.ndim)
     _set_reduced(meta, self, dims, keepdim, out)
     meta.rule = _reducing_alike(self, dim, dims, keepdim, out)
 
@@ -126,6 +125,7 @@ def _check_same_out(meta: MetaBase, self: TensorSpec) -> None:
 
 def extremum(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None:
     """``amax`` and ``amin``: over `dim`, over everything if it is empty."""
+    _check_same_out(meta, self)
     dims = reduced_dims(dim, self.ndim)
     if self.numel == 0:
         if dim is None or (not isinstance(dim, int) and len(dim) == 0):
@@ -136,7 +136,6 @@ def extremum(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None
         for given, d in zip((dim,) if isinstance(dim, int) else dim, dims, strict=True):
             if self.ndim and self.sizes[d] == 0:
                 raise IndexError(f"{meta.name}(): Expected reduction dim {given} to have non-zero size.")
-    _check_same_out(meta, self)
     _set_reduced(meta, self, dims, keepdim, self.dtype)
 
 
@@ -209,12 +208,12 @@ def index_of_extremum(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim
 
 def truth_dims(meta: MetaBase, self: TensorSpec, dim: Sequence[int] | None, keepdim: bool) -> None:
     """``any`` and ``all``: bool, but uint8 of uint8. An empty list of dimensions reduces nothing."""
-    dims = () if dim is not None and len(dim) == 0 else reduced_dims(dim, self.ndim)
     given = meta.maybe_get_output()
     if given is not None and given.dtype not in (bool_, uint8):
         raise RuntimeError(
             f"{meta.name} only supports bool tensor for result, got: {given.dtype.scalar_name}"
         )
+    dims = () if dim is not None and len(dim) == 0 else reduced_dims(dim, self.ndim)
     out = uint8 if self.dtype is uint8 else bool_
     _set_reduced(meta, self, dims, keepdim, out if given is None else given.dtype)
 
@@ -238,13 +237,13 @@ def var_correction(
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
     if correction is complex:
         raise RuntimeError("value cannot be converted to type double without overflow")
-    given = meta.maybe_get_output()
+    dims, given = reduced_dims(dim, self.ndim), meta.maybe_get_output()
     out = self.dtype.to_real() if given is None else given.dtype
     if not out.is_floating_point:
         raise RuntimeError(
             f"result type {self.dtype.scalar_name} can't be cast to the desired output type {out.scalar_name}"
         )
-    _set_reduced(meta, self, reduced_dims(dim, self.ndim), keepdim, out)
+    _set_reduced(meta, self, dims, keepdim, out)
 
 
 def var_dim(meta: MetaBase, self: TensorSpec, dim: Dims, unbiased: bool, keepdim: bool) -> None:
@@ -269,7 +268,11 @@ def var_mean_correction(
 def logsumexp(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> None:
     """log(sum(exp(self))) over `dim`; integral inputs give the default dtype."""
     floating = self.dtype.is_floating_point or self.dtype.is_complex
-    meta.casts = True
+    meta.casts, given = True, meta.maybe_get_output()
+    if given is not None and not (given.dtype.is_floating_point or given.dtype.is_complex):
+        raise RuntimeError(
+            f"logsumexp(): Expected floating point type for result tensor, but got: {given.dtype.scalar_name}"
+        )
     _set_reduced(
         meta, self, reduced_dims(dim, self.ndim), keepdim, self.dtype if floating else get_default_dtype()
     )

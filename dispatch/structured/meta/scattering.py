@@ -39,6 +39,16 @@ def _elementwise(name: str, self: TensorSpec, dim: int, index: TensorSpec, src: 
             )
         return d
     given = src.sizes or (1,)
+    if (
+        src.ndim
+        and len(given) < len(theirs)
+        and fits
+        and all(n <= m for n, m in zip(theirs, given, strict=False))
+    ):
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-len(given)}, {len(given) - 1}], but got "
+            f"{len(given)}): src has fewer dimensions than index"
+        )
     if len(given) != len(theirs):
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
     if not fits or any(n > m for n, m in zip(theirs, given, strict=True)):

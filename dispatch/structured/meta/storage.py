@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....runtime.allocator import storage_size
 from ....runtime.device import device as Device
 from ....runtime.memory_format import contiguous_strides, preserve_format, strides_for
 from ....runtime.memory_format import memory_format as MemoryFormat
-from ....runtime.storage import Storage, root_of, view_at
-from ....runtime.tensor_impl import TensorImpl
+from ....runtime.storage import Storage
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ..allocation import allocator_of
+from ..resizing import resized, set_geometry
 from .factories import check_sizes, check_strides
 
 if TYPE_CHECKING:
@@ -26,39 +23,6 @@ if TYPE_CHECKING:
 def _refuse_grad(spec: TensorSpec, verb: str) -> None:
     if spec.requires_grad:
         raise RuntimeError(f"cannot {verb} variables that require grad")
-
-
-def _set_geometry(self: Tensor, storage: Storage, spec: TensorSpec, offset: int) -> None:
-    """Make `self` a tensor of this spec, `offset` elements into a storage that grows if it is too small."""
-    needed = (storage_size(spec.sizes, spec.strides) + offset) * spec.itemsize if spec.numel else 0
-    if needed > storage.nbytes():
-        storage.resize_(needed)
-    self._data = view_at(storage, offset * spec.itemsize, spec)
-    self._spec = spec
-    storage.follow(self)
-    self.bump_version()
-
-
-def _views_follow(self: Tensor, storage: Storage) -> None:
-    """Have the views of `self` see a resize; they are the other holders of its version cell."""
-    cell = self._version_cell
-    if cell is not None and sys.getrefcount(cell) > 3:
-        root = storage.root
-        for holder in gc.get_referrers(cell):
-            if isinstance(holder, TensorImpl) and holder is not self and root_of(holder._data) is root:
-                storage.follow(holder)
-
-
-def resized(self: Tensor, spec: TensorSpec) -> Tensor:
-    """Give `self` other geometry, and more memory where its storage is too small; elements in memory stay."""
-    if root_of(self._data).nbytes == 0:
-        self._data, self._spec = allocator_of(spec)(), spec
-        self.bump_version()
-        return self
-    storage = self.untyped_storage()
-    _views_follow(self, storage)
-    _set_geometry(self, storage, spec, self.storage_offset())
-    return self
 
 
 def _resize_plan(
@@ -157,7 +121,7 @@ def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Seque
     def place(self: Tensor, storage: Storage) -> Tensor:
         _check_device(target.device, storage.device)
         self._version_cell = None
-        _set_geometry(self, storage, target, offset)
+        set_geometry(self, storage, target, offset)
         return self
 
     return place

@@ -122,3 +122,12 @@ def test_other_calls_with_too_many_arguments_are_refused(call):
     with warnings.catch_warnings(), pytest.raises(TypeError, match=r"takes \d positional argument"):
         warnings.simplefilter("error")
         call(tt.ones(2, 2))
+
+
+@pytest.mark.filterwarnings("ignore:This overload")
+def test_a_number_stands_for_the_last_tensor() -> None:
+    assert tt.sub(tt.ones(1), 2, 1.5).tolist() == [-2]
+    assert tt.ones(1).add(tt.tensor(2.0), 3).tolist() == [7]
+    assert tt.add(2, 3, 4).item() == 14
+    with pytest.raises(TypeError):
+        tt.exp(tt.ones(1), 2)

@@ -384,6 +384,15 @@ OUT_SAMPLES = {
     "eye.out": (3,),
     "eye.m_out": (3, 4),
     "linspace.out": (0, 1, 5),
+    **{
+        f"{name}.{kind}_out": (*bounds, 5)
+        for name in ("linspace", "logspace")
+        for kind, bounds in {
+            "Tensor_Tensor": (tt.tensor(0.0), tt.tensor(1.0)),
+            "Tensor_Scalar": (tt.tensor(0.0), 1),
+            "Scalar_Tensor": (0, tt.tensor(1.0)),
+        }.items()
+    },
     "randperm.out": (5,),
     "randint.out": (9, (3,)),
     "randint.low_out": (2, 9, (3,)),

@@ -114,6 +114,8 @@ def enlarged(rng: random.Random, case: Case) -> bool:
 def _resize(case: Case, place: Place, sizes: list[int], largest: int = LARGEST) -> bool:
     if np.prod(sizes, dtype=float) > largest:
         return False
+    if 0 in sizes and np.prod([n or 1 for n in sizes], dtype=float) > largest:
+        return False  # NumPy counts the sizes beside an empty one
     values = array_of_tensor(case, place[1])
     _replace(case, place, _dtype(case, place[1]), np.resize(values, sizes) if values.size else np.ones(sizes))
     return True

@@ -363,7 +363,8 @@ def _reason(case: Case, finding: Finding, want: Outcome, got: Outcome) -> str:
     dtypes = sorted(
         {case["storages"][value["tensor"][0]][0] for _, value in argument_places(case) if is_tensor(value)}
     )
-    labels = [("fuzz", label) for label in (_label(want, got), finding.kind) if label]
+    kinds = (_label(want, got), _label_of_values(finding), finding.kind)
+    labels = [("fuzz", label) for label in kinds if label]
     labels += [("errors", ""), *(("dtypes", name) for name in dtypes)]
     labels += [("strides" if finding.kind == "wrong layout" else "layouts", ""), ("forward", "")]
     labels += [("out", kind) for kind in ("", *KINDS_OF_OUTPUTS)] if "out" in case["named"] else []
@@ -377,13 +378,44 @@ def _reason(case: Case, finding: Finding, want: Outcome, got: Outcome) -> str:
     return next(filter(None, reasons), "")
 
 
+def _label_of_values(finding: Finding) -> str:
+    """The kind of a difference between values: one is infinite, and the other infinite otherwise or no number."""
+    edge = r"\S*(?:nan|inf)\S*"
+    differ = re.search(rf"{edge} expected at \(.*\), {edge} given", finding.message)
+    return "no number" if finding.kind == "wrong value" and differ else ""
+
+
+THEIR_TEXTS = {
+    "superfluous out": r"got an unexpected keyword argument 'out'|^\w+\(\) received an invalid .* out=Tensor\)",
+    "narrow output": r"^std_var_all: Unsupported dtype",
+    "bounds of a kernel": r"^INDICES element is out of DATA bounds",
+    "no device": r"^Cannot access accelerator device when none is available",
+}
+"""Kinds that PyTorch's words tell, whatever ours does."""
+
+
 def _label(want: Outcome, got: Outcome) -> str:
     """The kind of a difference between refusals that no operator is alone with."""
     theirs, ours = str(want.raised or ""), str(got.raised or "")
-    if re.search(
-        r"got an unexpected keyword argument 'out'|^\w+\(\) received an invalid .* out=Tensor\)", theirs
-    ):
-        return "superfluous out"
+    for label, text in THEIR_TEXTS.items():
+        if re.search(text, theirs):
+            return label
+    if got.raised is None and isinstance(want.raised, TypeError):
+        return _label_of_types(theirs)
+    if isinstance(got.raised, TypeError):
+        if (
+            re.search(r"argument 'out' must be Tensor, not|out=(bool|int|float)\)", ours)
+            and "can't be cast to the desired output" in theirs
+        ):
+            return "number as out"
+        if "must be bool, not Tensor" in ours and theirs.startswith("Boolean value of Tensor with more"):
+            return "bool of a tensor"
+        if "argument 'size'" in ours or "tuple of" in ours:
+            return "two faults" if theirs.startswith("Expected one of cpu, cuda") else ""
+    elif "numpy.bool" in theirs:
+        return "numpy bool"
+    if want.raised is None and (label := _label_of_results(want, ours)):
+        return label
     if got.raised is None and re.search(
         "is not differentiable with|returned an invalid gradient|^derivative for .* is not implemented"
         '|_backward" not implemented for',
@@ -392,14 +424,6 @@ def _label(want: Outcome, got: Outcome) -> str:
         return "more gradients"
     if got.raised is None and re.search("value cannot be converted to type .* without overflow", theirs):
         return "overflowing number"
-    if got.raised is None and "numpy.bool" in theirs:
-        return "numpy bool"
-    if (
-        got.raised is None
-        and isinstance(want.raised, TypeError)
-        and re.search(r"must be .*, not (bool|float)", theirs)
-    ):
-        return "equal number"
     kinds = (type(want.raised), type(got.raised))
     if (
         NotImplementedError in kinds
@@ -413,4 +437,33 @@ def _label(want: Outcome, got: Outcome) -> str:
             return "empty dtype"
     if isinstance(got.raised, MemoryError) and "allocate memory" in theirs:
         return "no memory"
+    return ""
+
+
+def _label_of_types(theirs: str) -> str:
+    """Of a TypeError, where ours raised nothing."""
+    if "numpy.bool" in theirs:
+        return "numpy bool"
+    if re.search(r"must be .*, (?:not|but found element of type) (?:bool|float|numpy\.u?int)", theirs):
+        return "equal number"
+    if re.search(r"takes .*positional arguments? but|invalid combination .* NoneType\)", theirs):
+        return "superfluous none"
+    if re.search(
+        r"^(nan)?median\(\) missing 1 required|^where\(\): argument '\w+' .* must be Tensor, not", theirs
+    ):
+        return "superfluous out"
+    return "none among tensors" if re.search(r"^expected Tensor as element .* NoneType", theirs) else ""
+
+
+def _label_of_results(want: Outcome, ours: str) -> str:
+    """Of a refusal of ours, where PyTorch gave a result."""
+    if "functions with out=... arguments don't support automatic differentiation" in ours:
+        return "gradient of out"
+    if "is out of bounds for dimension" in ours:
+        return "unchecked index"
+    if "reach beyond the elements of self" in ours:
+        return "own elements"
+    results = [leaf for leaf in flat(want.value) if isinstance(leaf, torch.Tensor)]
+    if "Storage size calculation overflowed" in ours and not any(leaf.numel() for leaf in results):
+        return "empty sizes"
     return ""
