@@ -20,16 +20,15 @@ Size = int | Sequence[int]
 
 
 def _sizes(rank: int, size: Size, name: str) -> list[int]:
-    if isinstance(size, np.integer):
-        size = int(size)
-    if not isinstance(size, int | list | tuple):
-        raise TypeError(
-            f"max_unpool{rank}d(): argument '{name}' must be tuple of ints, not {type(size).__name__}"
-        )
-    sizes = [size] * rank if not isinstance(size, Iterable) else list(size)
+    sizes = list(size) if isinstance(size, Iterable) else [size] * rank
     if len(sizes) != rank:
-        raise ValueError(f"max_unpool{rank}d: expected {name} of {rank} elements, got {len(sizes)}")
-    return sizes
+        raise IndexError(f"max_unpool{rank}d: expected {name} of {rank} elements, got {len(sizes)}")
+    for n in sizes:
+        if not isinstance(n, int | np.integer):
+            raise TypeError(
+                f"max_unpool{rank}d(): argument '{name}' must be tuple of ints, not {type(n).__name__}"
+            )
+    return [int(n) for n in sizes]
 
 
 def _output_size(

@@ -25,7 +25,7 @@ least = np.minimum.reduce
 def histc(call: StructuredCall) -> HostKernel | None:
     """How many elements lie in each of `bins` equal shares of [min, max], which is the elements' if empty."""
     spec, bins = call.args["self"], call.args["bins"]
-    if spec.dtype not in FULL_FLOATS or bins <= 0:
+    if spec.dtype not in FULL_FLOATS or bins <= 0 or complex in (call.args["min"], call.args["max"]):
         return None
     number = spec.np_dtype.type
     shares, last = number(bins), bins - 1

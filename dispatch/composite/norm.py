@@ -219,15 +219,15 @@ def old_norm(
     dtype: ScalarType | None,
 ) -> Tensor:
     """`torch.norm`: a vector norm over the dimensions, the Frobenius norm being one, or the nuclear norm."""
-    given: Any = p
-    order: Any = 2 if p in ("fro", None) else p
-    if isinstance(order, str) or (
-        p == "fro" and dim is not None and not isinstance(dim, int) and len(dim) > 2
-    ):
-        planes = list(range(input._spec.ndim)) if dim is None else [dim] if isinstance(dim, int) else dim
-        if out is not None:
-            return ops.linalg_matrix_norm(input, given, planes, keepdim, dtype=dtype, out=out)
-        return ops.linalg_matrix_norm(input, given, planes, keepdim, dtype=dtype)
+    order: Any = 2 if p is None else p
+    if isinstance(p, str):
+        if p == "fro" and (dim is None or isinstance(dim, int) or len(dim) <= 2):
+            order = 2
+        else:
+            planes = list(range(input._spec.ndim)) if dim is None else [dim] if isinstance(dim, int) else dim
+            if out is not None:
+                return ops.linalg_matrix_norm(input, order, planes, keepdim, dtype=dtype, out=out)
+            return ops.linalg_matrix_norm(input, order, planes, keepdim, dtype=dtype)
     if out is not None:
         return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
     return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)

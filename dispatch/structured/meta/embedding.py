@@ -46,6 +46,11 @@ def embedding_renorm(
         )
     if indices.dtype not in (int64, int32):
         raise RuntimeError("embedding_renorm_: expected tensor for argument #2 'indices' to be Long or Int")
+    if indices.numel and not (self.dtype.is_floating_point or self.dtype.is_complex):
+        raise RuntimeError(
+            "embedding_renorm_: norm(): input dtype should be either floating point or complex. "
+            f"Got {self.dtype.scalar_name} instead."
+        )
     meta.set_output_raw_strided(0, self.sizes, self.strides, dtype=self.dtype)
 
 
