@@ -20,7 +20,7 @@ Size = int | Sequence[int]
 
 
 def _sizes(rank: int, size: Size, name: str) -> list[int]:
-    sizes = list(size) if isinstance(size, Iterable) else [size] * rank
+    sizes = list(size) if isinstance(size, Iterable) and not isinstance(size, str) else [size] * rank
     if len(sizes) != rank:
         raise IndexError(f"max_unpool{rank}d: expected {name} of {rank} elements, got {len(sizes)}")
     for n in sizes:

@@ -240,6 +240,8 @@ def linalg_matrix_power(self: Tensor, n: int) -> Tensor:
         return linalg_matrix_power(ops.linalg_inv(self), -n)
     if n == 1:
         return self.clone()
+    if n == 3:  # as PyTorch multiplies it, which rounds in an order of its own
+        return ops.matmul(ops.matmul(self, self), self)
     result = None
     square = self
     while n:
