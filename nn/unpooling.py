@@ -79,7 +79,7 @@ def _window(
     kernel = _sizes(rank, kernel_size, "kernel_size")
     steps = kernel if stride is None else _sizes(rank, stride, "stride")
     border = _sizes(rank, padding, "padding")
-    wrap_dim(-rank, len(input.shape))
+    wrap_dim(-rank, len(input.shape), scalar_ok=False)
     sizes = _output_size(input, kernel, steps, border, output_size)
     return tuple(sizes), tuple(steps), tuple(border)
 

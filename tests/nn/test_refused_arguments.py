@@ -38,6 +38,9 @@ REFUSED: list[tuple[Call, type[Exception], str]] = [
     (lambda: F.max_unpool2d(ones(1, 1, 1, 1), tensor([[[[0]]]]), 3, padding=tensor([1])), IndexError, "2 elements"),
     (lambda: F.max_unpool2d(ones(1, 1, 1, 1), tensor([[[[0]]]]), (3, 3, 3)), IndexError, "2 elements"),
     (lambda: F.max_unpool2d(ones(1, 1, 1, 1), tensor([[[[0]]]]), tensor([3, 3])), TypeError, "not Tensor"),
+    (lambda: F.max_unpool1d(ones(()), tensor([[[0]]]), 3), IndexError, "no dimensions"),
+    (lambda: F.avg_pool2d(ones(2, 2), 2), IndexError, "got -3"),
+    (lambda: F.avg_pool2d(ones(()), 2, padding=-1), IndexError, "no dimensions"),
     # Sizes and factors
     (lambda: F.interpolate(ones(1, 1, 1), (3,), mode={}), NotImplementedError, "Only 3D, 4D and 5D"),
     (lambda: F.interpolate(ones(1, 1, 1), (tensor([3.0]),)), TypeError, "expected size to be one of"),

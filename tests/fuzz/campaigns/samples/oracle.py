@@ -57,7 +57,7 @@ TAKEN_BY_PYTORCH = {
     "don't support automatic differentiation": "out with gradient",
     "value cannot be converted to type .* without overflow": "complex scale",
     "Input type .* and bias type .* should be the same|Expected A and B to have the same dtype": "mixed dtypes",
-    "expected LU_pivots of sizes": "other pivots",
+    "expected LU_pivots of sizes|expected pivots of linalg.ldl_factor": "other pivots",
     "too large relative to input": "overflowing window",
 }
 """Our refusals of what PyTorch takes, and the kinds of these differences."""
