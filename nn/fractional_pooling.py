@@ -206,8 +206,9 @@ def fractional_max_pool2d(
         >>> tt.nn.functional.fractional_max_pool2d(x, 2, output_size=2, _random_samples=halves).tolist()
         [[[[5.0, 7.0], [13.0, 15.0]]]]
     """
+    with_indices = bool(return_indices)
     both = _pooled(2, input, kernel_size, output_size, output_ratio, _random_samples)
-    return both if return_indices else both[0]
+    return both if with_indices else both[0]
 
 
 @overload
@@ -275,5 +276,6 @@ def fractional_max_pool3d(
         >>> tt.nn.functional.fractional_max_pool3d(x, 2, output_ratio=0.5).shape
         triten.Size([1, 1, 1, 1, 1])
     """
+    with_indices = bool(return_indices)
     both = _pooled(3, input, kernel_size, output_size, output_ratio, _random_samples)
-    return both if return_indices else both[0]
+    return both if with_indices else both[0]

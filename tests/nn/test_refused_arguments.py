@@ -36,7 +36,9 @@ REFUSED: list[tuple[Call, type[Exception], str]] = [
     (lambda: F.unfold(ones(1, 1, 3, 3), 2, 1, 0, tensor(1)), TypeError, "0-d tensor"),
     (lambda: F.unfold(ones(1, 1, 3, 3), 2.0), TypeError, "must be tuple of ints"),
     (lambda: F.max_unpool2d(ones(1, 1, 1, 1), tensor([[[[0]]]]), 3, padding=tensor([1])), IndexError, "2 elements"),
-    (lambda: F.max_unpool2d(ones(1, 1, 1, 1), tensor([[[[0]]]]), (3, 3, 3)), IndexError, "2 elements"),
+    (lambda: F.max_unpool2d(ones(1, 1, 1, 1), tensor([[[[0]]]]), (3, 3, 3)), IndexError, "3 elements"),
+    (lambda: F.max_unpool2d(ones(1, 1, 1, 1), tensor([[[[0]]]]), (3,)), RuntimeError, "exactly two elements"),
+    (lambda: F.adaptive_max_pool2d(ones(2, 2, 2), 2, ones(2)), RuntimeError, "ambiguous"),
     (lambda: F.max_unpool2d(ones(1, 1, 1, 1), tensor([[[[0]]]]), tensor([3, 3])), TypeError, "not Tensor"),
     (lambda: F.max_unpool1d(ones(()), tensor([[[0]]]), 3), IndexError, "no dimensions"),
     (lambda: F.avg_pool2d(ones(2, 2), 2), IndexError, "got -3"),
@@ -92,6 +94,10 @@ def test_a_table_without_norms_is_left_alone(look_up: Callable[..., Any], weight
     [
         (lambda x: F.unfold(x, tensor([2, 2])), lambda x: F.unfold(x, 2)),
         (lambda x: F.unfold(x, np.array([2, 1])), lambda x: F.unfold(x, (2, 1))),
+        (
+            lambda x: F.max_unpool2d(x, x.long(), 2, (3, 3, 1)),
+            lambda x: F.max_unpool2d(x, x.long(), 2, 3),
+        ),
         (lambda x: F.interpolate(x, (2, tensor(3))), lambda x: F.interpolate(x, (2, 3))),
         (lambda x: F.interpolate(x, (np.int64(2), 3)), lambda x: F.interpolate(x, (2, 3))),
         (

@@ -39,6 +39,7 @@ FAULTS_OF_PYTORCH = (
     *("INTERNAL ASSERT FAILED", "please report a bug", "Please report a bug", "failed to match any schema"),
     "Could this error message be improved",
     "Expected a proper Tensor but got None",
+    "could not create a primitive",
     "object of type 'float' has no len()",
     *(
         "std::",
@@ -420,7 +421,7 @@ def _label(want: Outcome, got: Outcome) -> str:
     if (
         got.raised is None
         and isinstance(want.raised, TypeError)
-        and re.search(r"must be .*, not (bool|float|int)", theirs)
+        and re.search(r"must be .*, not (bool|int|(numpy\.)?float)", theirs)
     ):
         return "equal number"
     kinds = (type(want.raised), type(got.raised))
