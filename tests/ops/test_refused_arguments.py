@@ -99,6 +99,10 @@ REFUSED = [
     (RuntimeError, lambda d: tt.lu(d(2, 2), True, d(2))),
     (TypeError, lambda d: tt.norm(d(2, 2), np.array([1.0, 2.0]))),
     (RuntimeError, lambda d: tt.histc(d(2), 3, 1j, 2)),
+    (RuntimeError, lambda d: tt.linalg.pinv(d(0, 2), atol=d(dtype=tt.complex64))),
+    (RuntimeError, lambda d: tt.linalg.matrix_rank(d(2, 2), atol=d(dtype=tt.complex64))),
+    (IndexError, lambda d: tt.istft(d(3, dtype=tt.complex64), 16)),
+    (IndexError, lambda d: tt.istft(d(dtype=tt.complex64), 16)),
     (IndexError, lambda d: F.fractional_max_pool2d(d(1, 1, 4, 4), 2, output_ratio=[0.5])),
 ]
 ON_THE_CPU = [

@@ -60,6 +60,8 @@ TAKEN_BY_PYTORCH = {
     "Input type .* and bias type .* should be the same|Expected A and B to have the same dtype": "mixed dtypes",
     "expected LU_pivots of sizes|expected pivots of linalg.ldl_factor": "other pivots",
     "too large relative to input": "overflowing window",
+    "dropout probability has to be between 0 and 1": "unused probability",
+    r"adaptive_avg_pool\dd.* not implemented for 'Complex": "mean of complex",
 }
 """Our refusals of what PyTorch takes, and the kinds of these differences."""
 
