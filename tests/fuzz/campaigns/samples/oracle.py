@@ -61,7 +61,7 @@ TAKEN_BY_PYTORCH = {
     "expected LU_pivots of sizes|expected pivots of linalg.ldl_factor": "other pivots",
     "too large relative to input": "overflowing window",
     "dropout probability has to be between 0 and 1": "unused probability",
-    r"adaptive_avg_pool\dd.* not implemented for 'Complex": "mean of complex",
+    r"adaptive_avg_pool\dd.*(not implemented for 'Complex|to have non-zero size)": "mean of planes",
 }
 """Our refusals of what PyTorch takes, and the kinds of these differences."""
 
