@@ -608,7 +608,7 @@ def embedding(
         raise RuntimeError("'weight' must be 2-D")
     if padding_idx is None:
         padding_idx = -1
-    else:
+    elif padding_idx:
         rows = weight.size(0)
         if not -rows <= padding_idx < rows:
             raise AssertionError("Padding_idx must be within num_embeddings")

@@ -58,6 +58,9 @@ REFUSED: list[tuple[Call, type[Exception], str]] = [
     (lambda: F.normalize(ones(2, 2), p="a"), RuntimeError, "matrix_norm"),
     # Noise
     (lambda: F.rrelu(ones(2), 0.1, tt.inf), RuntimeError, "upper bound must be finite"),
+    (lambda: F.softshrink(ones(2), tt.inf), RuntimeError, "lambda must be finite"),
+    (lambda: F.softshrink(ones(2), -1), RuntimeError, "at least 0, but found -1"),
+    (lambda: F.embedding(tensor([0]), ones(0, 5)), RuntimeError, "at least one row"),
     (lambda: F.rrelu(ones(2), 1j, 2), RuntimeError, "without overflow"),
     (lambda: F.dropout2d(ones(3), 0.5), RuntimeError, "at least 2 dimensions"),
     # Softmax: one dtype

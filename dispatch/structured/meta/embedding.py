@@ -31,6 +31,10 @@ def embedding(
             "Int; but got "
             f"{indices.dtype.scalar_name} instead (while checking arguments for embedding)"
         )
+    if indices.numel and not weight.sizes[0]:
+        raise RuntimeError(
+            "embedding(): Expected a table of at least one row to look numbers up in, but got none"
+        )
     check_same_device("embedding", weight, indices)
     sizes = (*indices.sizes, weight.sizes[1])
     meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=weight.dtype)
