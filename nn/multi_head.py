@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch.core.tensor_function import overridable
@@ -89,7 +90,7 @@ def additive(
 
 def _projected_together(
     query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None, is_batched: bool
-) -> tuple[Tensor, ...]:
+) -> Sequence[Tensor]:
     """query, key and value through thirds of a weight; what is one tensor goes through one product.
 
     PyTorch refuses a weight and a bias of other sizes, unless all three are one batched tensor and the bias broadcasts.
@@ -116,7 +117,7 @@ def _projected_together(
         product = _ops.linear(one, weight[rows], None if bias is None else bias[rows])
         made += product.split(width, -1)
         begin += count
-    return tuple(made)
+    return made
 
 
 def _refuse_thirds(x: Tensor, width: int, in_two: bool) -> None:

@@ -40,6 +40,7 @@ FAULTS_OF_PYTORCH = (
     "Could this error message be improved",
     "Expected a proper Tensor but got None",
     "could not create a primitive",
+    "'int' object is not callable",
     "object of type 'float' has no len()",
     *(
         "std::",
