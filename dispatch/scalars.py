@@ -87,6 +87,18 @@ def truncated(value: float, name: str) -> int:
         ) from None
 
 
+def real(value: Any, name: str = "double") -> Any:
+    """A number without its imaginary part, for the real dtype that C calls `name`.
+
+    Raises PyTorch's RuntimeError for an imaginary part that is not 0.
+    """
+    if value.__class__ is not complex:
+        return value
+    if value.imag:
+        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
+    return value.real
+
+
 def rounded(value: float, dtype: ScalarType) -> float:
     """A number as the nearest one of a floating dtype, infinite where it is beyond the largest."""
     with np.errstate(over="ignore"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ..dispatch.core.tensor_function import numpy_named, overridable
@@ -307,22 +308,22 @@ def softshrink(input: Tensor, lambd: float = 0.5, *, out: Tensor | None = None) 
 
     Args:
         input: A floating tensor of any shape.
-        lambd: The distance, at least 0.
+        lambd: The distance, finite and at least 0.
         out: The tensor that takes the result and is returned.
 
     Returns:
         A tensor of `input`'s shape and dtype.
 
     Raises:
-        RuntimeError: `lambd` is negative.
+        RuntimeError: `lambd` is negative, infinite or NaN.
 
     Example:
         >>> import triten as tt
         >>> tt.nn.functional.softshrink(tt.tensor([0.4, 2.0]))
         tensor([0.0000, 1.5000])
     """
-    if isinstance(lambd, int | float) and lambd < 0:
-        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
+    if isinstance(lambd, int | float) and not 0 <= lambd < math.inf:
+        raise RuntimeError(f"softshrink(): lambda must be finite and at least 0, but found {lambd:g}")
     return _ops.softshrink(input, lambd, out=out)  # type: ignore[arg-type]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, overload
 
 from ..dispatch.core.tensor_function import overridable
@@ -43,11 +43,10 @@ def _pooled(
         assert output_ratio is not None
         ratios = [output_ratio] * rank if isinstance(output_ratio, (int, float)) else list(output_ratio)
         if len(ratios) != rank:
-            raise ValueError(f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
+            kind = ValueError if len(ratios) > rank else IndexError
+            raise kind(f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
         output_size = tuple([int(n * ratio) for n, ratio in zip(sizes[-rank:], ratios, strict=True)])
     wrap_dim(-rank - 1, len(sizes))
-    kernel_size = (kernel_size,) * rank if not isinstance(kernel_size, Iterable) else tuple(kernel_size)
-    output_size = (output_size,) * rank if not isinstance(output_size, Iterable) else tuple(output_size)
     if samples is None:
         batch = 1 if len(sizes) == rank + 1 else sizes[0]
         samples = ops.rand((batch, sizes[-rank - 1], rank), dtype=input.dtype, device=input.device)
@@ -207,8 +206,9 @@ def fractional_max_pool2d(
         >>> tt.nn.functional.fractional_max_pool2d(x, 2, output_size=2, _random_samples=halves).tolist()
         [[[[5.0, 7.0], [13.0, 15.0]]]]
     """
+    with_indices = bool(return_indices)
     both = _pooled(2, input, kernel_size, output_size, output_ratio, _random_samples)
-    return both if return_indices else both[0]
+    return both if with_indices else both[0]
 
 
 @overload
@@ -276,5 +276,6 @@ def fractional_max_pool3d(
         >>> tt.nn.functional.fractional_max_pool3d(x, 2, output_ratio=0.5).shape
         triten.Size([1, 1, 1, 1, 1])
     """
+    with_indices = bool(return_indices)
     both = _pooled(3, input, kernel_size, output_size, output_ratio, _random_samples)
-    return both if return_indices else both[0]
+    return both if with_indices else both[0]

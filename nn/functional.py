@@ -10,6 +10,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import numpy as np
+
 from ..dispatch.autograd.grad_mode import no_grad
 from ..dispatch.core.tensor_function import (
     handle_tensor_function,
@@ -500,7 +502,8 @@ def smooth_l1_loss(
         tensor(1.5000)
     """
     input, target = _of_one_shape(input, target)
-    return _smooth_l1_loss(input, target, reduction_of(reduction, size_average, reduce), float(beta))
+    chosen = reduction_of(reduction, size_average, reduce)
+    return _smooth_l1_loss(input, target, chosen, 0.0 if beta == 0 else _number(beta))
 
 
 @overridable
@@ -530,13 +533,16 @@ def huber_loss(
         >>> tt.nn.functional.huber_loss(tt.tensor([3.0]), tt.tensor([1.0]))
         tensor(1.5000)
     """
-    if not isinstance(delta, int | float):
-        raise TypeError(f"huber_loss(): argument 'delta' must be float or int, not {type(delta).__name__}")
     _of_one_shape(input, target)
     chosen = reduction_of(reduction)
     if weight is not None:
-        return _weighted(_huber_loss(input, target, 0, float(delta)), weight, chosen)
-    return _huber_loss(input, target, chosen, float(delta))
+        return _weighted(_huber_loss(input, target, 0, _number(delta)), weight, chosen)
+    return _huber_loss(input, target, chosen, _number(delta))
+
+
+def _number(value: Any) -> Any:
+    """A float of what stands for a number; the operator refuses the rest."""
+    return float(value) if isinstance(value, int | float | np.number | np.bool_) else value
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -602,7 +608,7 @@ def embedding(
         raise RuntimeError("'weight' must be 2-D")
     if padding_idx is None:
         padding_idx = -1
-    else:
+    elif padding_idx:
         rows = weight.size(0)
         if not -rows <= padding_idx < rows:
             raise AssertionError("Padding_idx must be within num_embeddings")

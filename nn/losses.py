@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ..dispatch.composite.norm import old_norm
 from ..dispatch.core.tensor_function import numpy_named, overridable
 from ..dispatch.generated import functions as _ops
 from ..dispatch.structured.supported_dtypes import C_NAMES
@@ -149,14 +150,13 @@ def margin_ranking_loss(
         >>> tt.nn.functional.margin_ranking_loss(tt.ones(1), tt.zeros(1), -tt.ones(1))
         tensor(1.)
     """
+    chosen = reduction_of(reduction, size_average, reduce)
     if not input1.dim() == input2.dim() == target.dim():
         raise RuntimeError(
             "margin_ranking_loss : All input tensors should have same dimension but got sizes: input1: "
             f"{input1.size()}, input2: {input2.size()}, target: {target.size()} "
         )
-    return _ops.margin_ranking_loss(
-        input1, input2, target, margin, reduction_of(reduction, size_average, reduce)
-    )
+    return _ops.margin_ranking_loss(input1, input2, target, margin, chosen)
 
 
 @overridable
@@ -661,5 +661,6 @@ def normalize(
         >>> tt.nn.functional.normalize(tt.tensor([[3.0, 4.0]]))
         tensor([[0.6000, 0.8000]])
     """
-    lengths = _ops.clamp_min(_ops.linalg_vector_norm(input, p, dim, True), eps).expand_as(input)
+    lengths = old_norm(input, p, dim, True, None, None)
+    lengths = _ops.clamp_min(lengths, eps).expand_as(input)
     return _ops.div(input, lengths) if out is None else _ops.div(input, lengths, out=out)

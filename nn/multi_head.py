@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch.core.tensor_function import overridable
@@ -88,10 +89,21 @@ def additive(
 
 
 def _projected_together(
-    query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None
-) -> tuple[Tensor, ...]:
-    """query, key and value through thirds of a weight; what is one tensor goes through one product."""
+    query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: Tensor | None, is_batched: bool
+) -> Sequence[Tensor]:
+    """query, key and value through thirds of a weight; what is one tensor goes through one product.
+
+    PyTorch refuses a weight and a bias of other sizes, unless all three are one batched tensor and the bias broadcasts.
+    """
     width = query.size(-1)
+    if query is key is value and is_batched:
+        product = _ops.linear(query, weight, bias)
+        if product.size(-1) != 3 * width:
+            product.unflatten(-1, (3, width))  # which says so
+        return product.split(width, -1)
+    for x in (weight, bias):
+        if x is not None and (x.dim() == 0 or x.size(0) != 3 * width):
+            _refuse_thirds(x, width, key is value and is_batched)
     inputs: list[tuple[Tensor, int]] = []
     for one in (query, key, value):
         if inputs and inputs[-1][0] is one:
@@ -105,7 +117,14 @@ def _projected_together(
         product = _ops.linear(one, weight[rows], None if bias is None else bias[rows])
         made += product.split(width, -1)
         begin += count
-    return tuple(made)
+    return made
+
+
+def _refuse_thirds(x: Tensor, width: int, in_two: bool) -> None:
+    """Refuse a weight or bias that is not of three times `width` rows: taken apart in two, or in three."""
+    if not in_two:
+        _query, _key, _value = x.chunk(3)
+    x.split([width, 2 * width])
 
 
 def _projected_apart(
@@ -269,14 +288,14 @@ def multi_head_attention_forward(
         _require(key.shape == value.shape, f"key shape {key.shape} does not match value shape {value.shape}")
         _require(in_proj_weight is not None, "use_separate_proj_weight is False but in_proj_weight is None")
         whole: Any = in_proj_weight
-        q, k, v = _projected_together(query, key, value, whole, in_proj_bias)
+        q, k, v = _projected_together(query, key, value, whole, in_proj_bias, is_batched)
     lines = batch * num_heads
     if attn_mask is not None:
         attn_mask = _checked_mask(attn_mask, lines, length_q, length_k)
     if bias_k is not None and bias_v is not None:
         _require(static_k is None, "bias cannot be added to static key.")
         _require(static_v is None, "bias cannot be added to static value.")
-        k, v = (_ops.cat([x, b.expand(1, batch, b.size(-1))]) for x, b in ((k, bias_k), (v, bias_v)))
+        k, v = (_ops.cat([x, b.repeat(1, batch, 1)]) for x, b in ((k, bias_k), (v, bias_v)))
         attn_mask, key_padding_mask = _with_a_key_seen(attn_mask), _with_a_key_seen(key_padding_mask)
     else:
         _require(bias_k is None, "bias_k is set but bias_v is None")
@@ -304,16 +323,17 @@ def multi_head_attention_forward(
     dropped = dropout_p if training else 0.0
     if need_weights:
         out, seen = _weighted(q, k, v, attn_mask, dropped)
-        out = out.transpose(0, 1).reshape(length_q, batch, width)
+        out = out.transpose(0, 1)
     else:
         if attn_mask is not None:
             sizes = (batch, num_heads) if attn_mask.size(0) != 1 else (1, 1)
             attn_mask = attn_mask.view(*sizes, -1, length_k)
         q, k, v = (x.reshape(batch, num_heads, x.size(1), head) for x in (q, k, v))
         out = _ops.scaled_dot_product_attention(q, k, v, attn_mask, dropped, is_causal)
-        out = out.permute(2, 0, 1, 3).reshape(length_q, batch, width)
+        out = out.permute(2, 0, 1, 3)
         seen = None
-    out = _ops.linear(out, out_proj_weight, out_proj_bias)
+    out = _ops.linear(out.reshape(length_q * batch, width), out_proj_weight, out_proj_bias)
+    out = out.view(length_q, batch, out.size(1))
     if seen is not None:
         seen = seen.view(batch, num_heads, length_q, length_k)
         if average_attn_weights:

@@ -482,8 +482,9 @@ def adaptive_max_pool1d(
         >>> tt.nn.functional.adaptive_max_pool1d(tt.arange(4.0).view(1, 4), 2)
         tensor([[1., 3.]])
     """
+    with_indices = bool(return_indices)
     both = ops.adaptive_max_pool1d(input, output_size)
-    return both if return_indices else both[0]
+    return both if with_indices else both[0]
 
 
 @overridable
@@ -549,8 +550,9 @@ def adaptive_max_pool2d(
         >>> tt.nn.functional.adaptive_max_pool2d(tt.arange(4.0).view(1, 2, 2), 1)
         tensor([[[3.]]])
     """
+    with_indices = bool(return_indices)
     both = ops.adaptive_max_pool2d(input, _sizes(input, output_size, 2))
-    return both if return_indices else both[0]
+    return both if with_indices else both[0]
 
 
 @overridable
@@ -616,8 +618,9 @@ def adaptive_max_pool3d(
         >>> tt.nn.functional.adaptive_max_pool3d(tt.arange(8.0).view(1, 2, 2, 2), 1)
         tensor([[[[7.]]]])
     """
+    with_indices = bool(return_indices)
     both = ops.adaptive_max_pool3d(input, _sizes(input, output_size, 3))
-    return both if return_indices else both[0]
+    return both if with_indices else both[0]
 
 
 def _power_average(averaged: Tensor, norm_type: float, count: int) -> Tensor:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from ..dispatch.core.tensor_function import overridable
 from ..dispatch.generated import functions as ops
+from ..runtime.tensor_impl import TensorImpl
 
 if TYPE_CHECKING:
     from ..dispatch.tensor import Tensor
@@ -128,15 +129,19 @@ def interpolate(
         raise ValueError(
             "Anti-alias option is restricted to bilinear, bicubic, and lanczos modes and requires a 4-D tensor as input"
         )
+    if factors is not None:
+        factors = tuple([_factor(f) for f in factors])
     if mode == "area" and rank in AVERAGES:
         return AVERAGES[rank](input, sizes)
-    function = ANTIALIASED.get(mode) if antialias else BY_RANK.get((mode, rank))
+    function = None
+    if isinstance(mode, str):
+        function = ANTIALIASED.get(mode) if antialias else BY_RANK.get((mode, rank))
     if function is not None:
         if align_corners is None:
             return function(input, sizes, factors)
         return function(input, sizes, align_corners, factors)
     needed = {"linear": 3, "bilinear": 4, "trilinear": 5}
-    if rank in (1, 2, 3) and mode in needed:
+    if rank in (1, 2, 3) and isinstance(mode, str) and mode in needed:
         raise NotImplementedError(f"Got {rank + 2}D input, but {mode} mode needs {needed[mode]}D input")
     raise NotImplementedError(
         f"Input Error: Only 3D, 4D and 5D input Tensors supported (got {rank + 2}D) for the modes: nearest | linear | "
@@ -162,14 +167,14 @@ def _sizes(
                 f"dimensions of {spatial} and output size of {size}. Please provide input tensor in (N, C, d1, d2, ...,"
                 "dK) format and output size in (o1, o2, ...,oK) format."
             )
-        if not all(isinstance(n, int) for n in size):
+        if not all(map(_is_integer, size)):
             raise TypeError(
                 "expected size to be one of int or Tuple[int] or Tuple[int, int] or Tuple[int, int, int], but got size "
                 f"with types {[type(n) for n in size]}"
             )
         return tuple(size), None
     if not isinstance(scale_factor, list | tuple):
-        return None, (_factor(scale_factor),) * rank
+        return None, (scale_factor,) * rank  # type: ignore[return-value]  # it is a number
     if len(scale_factor) != rank:
         spatial = list(input.shape[2:])
         raise ValueError(
@@ -177,12 +182,18 @@ def _sizes(
             f"dimensions of {spatial} and scale_factor of shape {scale_factor}. Please provide input tensor in (N, C, "
             "d1, d2, ...,dK) format and scale_factor in (s1, s2, ...,sK) format."
         )
-    return None, tuple([_factor(f) for f in scale_factor])
+    return None, tuple(scale_factor)
+
+
+def _is_integer(value: Any) -> bool:
+    if isinstance(value, TensorImpl):
+        return not value.is_floating_point()
+    return isinstance(value, Integral)
 
 
 def _factor(value: Any) -> float:
-    """A scale factor as a number, by which sizes can be multiplied."""
-    if isinstance(value, str | bytes) or not hasattr(type(value), "__float__"):
+    """A scale factor as an operator takes it. Tensors are taken where sizes are computed from them alone."""
+    if isinstance(value, str | bytes | TensorImpl) or not hasattr(type(value), "__float__"):
         raise TypeError(f"interpolate(): argument 'scale_factor' must be float, not {type(value).__name__}")
     factor = float(value)
     if not math.isfinite(factor):
@@ -387,10 +398,10 @@ def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None =
 
 
 def _pair(size: Size) -> Any:
-    """Two numbers; what is neither a number nor a sequence is left to the operator, which refuses it."""
-    if isinstance(size, Sequence):
-        return list(size)
-    return [size, size] if isinstance(size, Integral) else size
+    """What an iterable holds, tensors being one, or twice a number; the operator refuses what is neither."""
+    if isinstance(size, Iterable):
+        return tuple(size)
+    return (size, size) if isinstance(size, Integral) else size
 
 
 @overridable

@@ -19,17 +19,17 @@ __all__ = ["max_unpool1d", "max_unpool2d", "max_unpool3d"]
 Size = int | Sequence[int]
 
 
-def _sizes(rank: int, size: Size, name: str) -> list[int]:
-    if isinstance(size, np.integer):
-        size = int(size)
-    if not isinstance(size, int | list | tuple):
-        raise TypeError(
-            f"max_unpool{rank}d(): argument '{name}' must be tuple of ints, not {type(size).__name__}"
-        )
-    sizes = [size] * rank if not isinstance(size, Iterable) else list(size)
-    if len(sizes) != rank:
-        raise ValueError(f"max_unpool{rank}d: expected {name} of {rank} elements, got {len(sizes)}")
-    return sizes
+def _sizes(rank: int, size: Size, name: str, least: int = 0) -> list[int]:
+    """A size for each dimension. What is beyond the first `least` of those given counts for nothing."""
+    sizes = list(size) if isinstance(size, Iterable) and not isinstance(size, str) else [size] * rank
+    if len(sizes) < least:
+        raise IndexError(f"max_unpool{rank}d: expected {name} of {least} elements, got {len(sizes)}")
+    for n in sizes:
+        if not isinstance(n, int | np.integer):
+            raise TypeError(
+                f"max_unpool{rank}d(): argument '{name}' must be tuple of ints, not {type(n).__name__}"
+            )
+    return [int(n) for n in sizes]
 
 
 def _output_size(
@@ -42,8 +42,9 @@ def _output_size(
     """The sizes asked for, which pooling must be able to have come from; without them the smallest likely ones."""
     rank = len(kernel_size)
     spatial = list(input.shape)[-rank:]
+    # Sizes of another number than the operator's dimensions are that one's to refuse.
     least = [
-        (n - 1) * s + k - 2 * p for n, s, k, p in zip(spatial, stride, kernel_size, padding, strict=True)
+        (n - 1) * s + k - 2 * p for n, s, k, p in zip(spatial, stride, kernel_size, padding, strict=False)
     ]
     if output_size is None:
         found = least
@@ -55,7 +56,7 @@ def _output_size(
                 f"output_size should be a sequence containing {rank} or {rank + 2} elements, but it has a length of "
                 f"'{len(found)}'"
             )
-        for d, (n, usual, step) in enumerate(zip(found, least, stride, strict=True)):
+        for d, (n, usual, step) in enumerate(zip(found, least, stride, strict=False)):
             if not usual - step < n < usual + step:
                 raise ValueError(
                     f'invalid output_size "{found}" (dim {d} must be between {usual - step} and {usual + step})'
@@ -78,9 +79,9 @@ def _window(
     output_size: Sequence[int] | None,
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     kernel = _sizes(rank, kernel_size, "kernel_size")
-    steps = kernel if stride is None else _sizes(rank, stride, "stride")
-    border = _sizes(rank, padding, "padding")
-    wrap_dim(-rank, len(input.shape))
+    steps = kernel if stride is None else _sizes(rank, stride, "stride", len(kernel))
+    border = _sizes(rank, padding, "padding", len(kernel))
+    wrap_dim(-len(kernel), len(input.shape), scalar_ok=False)
     sizes = _output_size(input, kernel, steps, border, output_size)
     return tuple(sizes), tuple(steps), tuple(border)
 

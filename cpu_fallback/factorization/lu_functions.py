@@ -284,7 +284,7 @@ def lu_solve(
         return None
     if LU.dtype.scalar_name not in LIBRARY_DTYPES or B.dtype is not LU.dtype:
         return None
-    if pivots.sizes[-1] != n or B.sizes[-2] != n or not B.numel:
+    if pivots.sizes[-1:] != (n,) or B.sizes[-2] != n or not B.numel:
         return None
     solve_one, spec = solver_of(char_of(LU)), in_columns(B.dtype, *B.sizes)
     if LU.ndim == 2:

@@ -137,7 +137,7 @@ def _reduced(losses: Array, reduction: int, ones: Array) -> Any:
 def multi_margin(call: StructuredCall) -> HostKernel | None:
     """The mean over other classes of max(0, margin - x[target] + x[class]) ** p, of a small matrix."""
     spec, target, fixed_p, fixed_margin, weight, reduction = call.args.values()
-    if not _is_full(spec) or spec.ndim != 2 or spec.numel > SMALL:
+    if not _is_full(spec) or spec.ndim != 2 or spec.numel > SMALL or fixed_margin is complex:
         return None
     if target.dtype is not int64 or target.sizes != spec.sizes[:1]:
         return None

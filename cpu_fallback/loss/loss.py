@@ -18,10 +18,10 @@ def _chosen(target: Any, weight: Any, classes: int, ignore_index: int, np_dtype:
     target = target.astype(np.int64, copy=False)
     counts = target != ignore_index
     index = np.where(counts, target, 0)
-    outside = (index < 0) | (index >= classes)
+    outside = counts & ((index < 0) | (index >= classes))
     if outside.any():
         raise IndexError(f"Target {index[outside][0]} is out of bounds.")
-    if weight is None:
+    if weight is None or not classes:
         return index, counts.astype(np_dtype)
     return index, np.where(counts, weight.astype(np_dtype, copy=False)[index], np_dtype.type(0))
 

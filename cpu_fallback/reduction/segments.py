@@ -16,17 +16,22 @@ Array = np.ndarray[Any, Any]
 UFUNCS = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
 
 
+def _rows(array: Array) -> Array:
+    """All but the last dimension as one."""
+    return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
+
+
 def bounds_of(lengths: Array | None, offsets: Array | None, size: int, dim: int, unsafe: bool) -> Array:
     """Where the segments begin and end, [rows, segments + 1]. Refuses lengths and offsets that do not fit."""
     if offsets is not None:
-        bounds: Array = offsets.reshape(-1, offsets.shape[-1]).astype(np.int64, copy=False)
+        bounds: Array = _rows(offsets).astype(np.int64, copy=False)
         wrong = (bounds < 0) | (bounds > size)
         wrong[:, 1:] |= bounds[:, 1:] < bounds[:, :-1]
         if wrong.any():
             raise RuntimeError(DESCENDING.format(size=size, wrong=int(bounds[wrong][0])))
         return bounds
     assert lengths is not None
-    counts = lengths.reshape(-1, lengths.shape[-1])
+    counts = _rows(lengths)
     bounds = np.zeros((len(counts), counts.shape[1] + 1), np.int64)
     np.cumsum(counts, 1, out=bounds[:, 1:])
     if not unsafe and (counts < 0).any():
@@ -54,7 +59,7 @@ class Segments:
 
     def __init__(self, data: Array, bounds: Array, dim: int) -> None:
         size = data.shape[dim]
-        self.rows = data.reshape(-1, math.prod(data.shape[dim + 1 :]))
+        self.rows = data.reshape(math.prod(data.shape[: dim + 1]), math.prod(data.shape[dim + 1 :]))
         base = np.arange(len(bounds))[:, None] * size
         begins, ends = (bounds[:, :-1] + base).reshape(-1), (bounds[:, 1:] + base).reshape(-1)
         self.lengths = ends - begins
@@ -116,7 +121,8 @@ def segment_reduce_backward(call: StructuredCall) -> PlannedKernel:
         places, owner = segments.places()
         width = segments.rows.shape[1]
         of_segments = (
-            values[name].astype(wide, copy=False).reshape(-1, width) for name in ("grad", "output")
+            values[name].astype(wide, copy=False).reshape(len(segments.lengths), width)
+            for name in ("grad", "output")
         )
         grad, output = (each[segments.full] for each in of_segments)
         if kind == "mean":

@@ -149,12 +149,14 @@ def linalg_vecdot(x: Tensor, y: Tensor, dim: int) -> Tensor:
             f"linalg.vecdot: Expected x and y to have the same dtype, but found x of type {x.dtype.scalar_name} and y "
             f"of type {y.dtype.scalar_name} instead"
         )
-    if x._spec.ndim == y._spec.ndim == 1 and x._spec.sizes != y._spec.sizes:
-        (n,), (m,) = x._spec.sizes, y._spec.sizes
-        raise RuntimeError(
-            f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same number of elements, but "
-            f"got {n} and {m} elements respectively"
-        )
+    if x._spec.ndim == y._spec.ndim == 1:  # dimension 0, whichever is named
+        if x._spec.sizes != y._spec.sizes:
+            (n,), (m,) = x._spec.sizes, y._spec.sizes
+            raise RuntimeError(
+                f"inconsistent tensor size, expected tensor [{n}] and src [{m}] to have the same number of elements, "
+                f"but got {n} and {m} elements respectively"
+            )
+        dim = 0
     return ops.sum(ops.mul(x.conj() if x.dtype.is_complex else x, y), dim)
 
 

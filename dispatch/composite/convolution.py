@@ -124,6 +124,10 @@ def _conv_same(
     """
     if weight._spec.ndim != rank + 2:
         raise RuntimeError(f"weight should have {rank + 2} dimensions, but got {weight._spec.ndim}")
+    for name, numbers in (("stride", stride), ("dilation", dilation)):
+        if len(numbers) not in (1, rank):
+            raise RuntimeError(f"{name} cannot broadcast to {rank} dimensions, got {list(numbers)}")
+    dilation = for_each_dimension(dilation, rank)
     if any(s != 1 for s in stride):
         raise RuntimeError("padding='same' is not supported for strided convolutions")
     total = [d * (k - 1) for d, k in zip(dilation, weight._spec.sizes[2:], strict=True)]

@@ -10,6 +10,7 @@ from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..plans.host_kernel import host_kernel
+from ..structured.meta.dims import wrap_dim
 from .forms import owned
 
 if TYPE_CHECKING:
@@ -189,21 +190,28 @@ def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tens
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """`torch.nn.functional.bilinear`: x1^T W_k x2 + b_k for each output k, over all leading dimensions."""
     first, second, form = input1._spec.sizes, input2._spec.sizes, weight._spec.sizes
-    if len(form) != 3:
-        raise IndexError(
-            f"bilinear(): weight must have 3 dimensions (outputs, in1, in2), but has {len(form)}"
-        )
+    given = {"input1": input1, "input2": input2, "weight": weight, "bias": bias}
+    dtypes = {name: x._spec.dtype for name, x in given.items() if x is not None}
+    if len(set(dtypes.values())) > 1:
+        named = ", ".join(f"{name}: {dtype.scalar_name.lower()}" for name, dtype in dtypes.items())
+        raise RuntimeError(f"bilinear(): All tensors must have the same dtype, got {named}")
     if len(first) != len(second):
         raise RuntimeError(f"bilinear(): input dimensions do not match: got {len(first)} and {len(second)}")
     for i, (a, b) in enumerate(zip(first[:-1], second[:-1], strict=True)):
         if a != b:
             raise RuntimeError(f"bilinear(): input batch dimensions do not match at dim {i}: got {a} and {b}")
-    for number, sizes, wanted in (("input1", first, form[1]), ("input2", second, form[-1])):
-        if sizes[-1] != wanted:
+    for dim, (number, sizes) in enumerate((("input1", first), ("input2", second)), 1):
+        size = sizes[wrap_dim(-1, len(sizes), scalar_ok=False)]
+        wanted = form[wrap_dim(dim, len(form), scalar_ok=False)]
+        if size != wanted:
             raise RuntimeError(
-                f"bilinear(): {number} size does not match weight size: got {sizes[-1]} but expected {wanted}"
+                f"bilinear(): {number} size does not match weight size: got {size} but expected {wanted}"
             )
-    if bias is not None and bias._spec.sizes[0] != form[0]:
+    if len(form) != 3:
+        raise RuntimeError(
+            f"bilinear(): weight must have 3 dimensions (outputs, in1, in2), but has {len(form)}"
+        )
+    if bias is not None and bias._spec.sizes[wrap_dim(0, bias._spec.ndim, scalar_ok=False)] != form[0]:
         raise RuntimeError(
             f"bilinear(): bias size does not match weight size: got {bias._spec.sizes[0]} but expected {form[0]}"
         )

@@ -17,6 +17,7 @@ from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..plans.host_kernel import host_kernel
 from ..structured.library_routine import LIBRARY_DTYPES, check_pivots, raise_failure
+from ..structured.meta.dims import wrap_dim
 from ..structured.meta.factorization import (
     check_compatible,
     check_floating,
@@ -187,11 +188,13 @@ def linalg_lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: 
         raise RuntimeError("linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32")
     check_square(name, LU._spec, "LU")
     check_compatible("linalg.lu_solve", LU._spec, B._spec, left)
+    wrap_dim(-1, pivots._spec.ndim, scalar_ok=False)
     if LU._spec.sizes[:-1] != pivots._spec.sizes:
         raise RuntimeError(
             "linalg.lu_solve: Number of pivots per batch should be same as the dimension of the matrix"
         )
-    _check_pivots("linalg.lu_solve", pivots, LU._spec.sizes[-1])
+    if B._spec.numel:
+        _check_pivots("linalg.lu_solve", pivots, LU._spec.sizes[-1])
     return _solution(LU, pivots, B, left, adjoint)
 
 
@@ -531,7 +534,7 @@ def linalg_lstsq(
             f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
         )
     on_host = A.device.type != "cuda"
-    wanted = driver if driver is not None else "gelsy" if on_host else "gels"
+    wanted = driver.lower() if driver is not None else "gelsy" if on_host else "gels"
     if wanted not in DRIVERS:
         raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
     if spec.dtype.scalar_name not in LIBRARY_DTYPES:

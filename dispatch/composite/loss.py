@@ -24,6 +24,7 @@ from ..iterator.type_promotion import can_cast, promote_types, result_type_of
 from ..plans.delegated import first_of, plan_of_part
 from ..plans.host_kernel import HostPlanner, host_kernel
 from ..plans.register import planned_by
+from ..scalars import real
 from ..structured.meta.loss import MEAN, NONE, SUM
 from ..structured.supported_dtypes import check_dtype
 from ..tensor import Tensor
@@ -499,7 +500,7 @@ def multi_margin_loss(
         )
     labels = target.reshape((rows, 1))
     own = ops.gather(x, 1, labels)
-    gap = _hinge(ops.add(ops.sub(x, own), margin))
+    gap = _hinge(ops.add(ops.sub(x, own), real(margin, "float")))
     if p == 2:
         gap = ops.mul(gap, gap)
     if weight is not None:

@@ -86,6 +86,11 @@ def _tolerances(name: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
 
     Without either the relative one is the larger side times the machine's precision; given an absolute one it is 0.
     """
+    for what, value in (("atol", atol), ("rtol", rtol)):
+        if hasattr(value, "_spec") and value.dtype.is_complex:
+            raise RuntimeError(
+                f"{name}: {what} tensor of complex type is not supported. Got {value.dtype.scalar_name}"
+            )
     real = A.dtype.to_real()
     if rtol is None:
         if real not in (float32, float64):
@@ -97,11 +102,6 @@ def _tolerances(name: str, A: Tensor, atol: Any, rtol: Any) -> tuple[Any, Any]:
             rtol = 0.0
     if atol is None:
         atol = 0.0
-    for what, value in (("atol", atol), ("rtol", rtol)):
-        if hasattr(value, "_spec") and value.dtype.is_complex:
-            raise RuntimeError(
-                f"{name}: {what} tensor of complex type is not supported. Got {value.dtype.scalar_name}"
-            )
     return atol, rtol
 
 
@@ -127,10 +127,10 @@ def linalg_pinv(self: Tensor, atol: Tensor | None, rtol: Tensor | None, hermitia
             f"linalg.pinv({spec.dtype.scalar_name}{{{list(spec.sizes)}}}): expected a tensor with 2 or more dimensions "
             "of float, double, cfloat or cdouble types"
         )
+    atol, rtol = _tolerances("torch.linalg.pinv", self, atol, rtol)
     if not self.numel():
         *batch, m, n = spec.sizes
         return ops.empty((*batch, n, m), dtype=self.dtype, device=self.device)
-    atol, rtol = _tolerances("torch.linalg.pinv", self, atol, rtol)
     if hermitian:
         values, vectors = ops.linalg_eigh(self)
         sizes = ops.abs(values)
@@ -240,6 +240,8 @@ def linalg_matrix_power(self: Tensor, n: int) -> Tensor:
         return linalg_matrix_power(ops.linalg_inv(self), -n)
     if n == 1:
         return self.clone()
+    if n == 3:  # as PyTorch multiplies it, which rounds in an order of its own
+        return ops.matmul(ops.matmul(self, self), self)
     result = None
     square = self
     while n:

@@ -39,18 +39,11 @@ def linalg_vector_norm(
         self = self.to(dtype)
     wanted = self.dtype.to_real() if self.dtype.is_complex else self.dtype
     dims = reduced_dims(dim, self._spec.ndim)
-    if not self.numel() and (ord < 0 or ord == math.inf):
-        if dim is None or not dims or not self._spec.ndim:
-            raise RuntimeError(
-                f"{name} cannot compute the {ord:g} norm on an empty tensor because the operation does not have an "
-                "identity"
-            )
-        for given, d in zip(dim, dims, strict=True):
-            if self._spec.sizes[d] == 0:
-                raise RuntimeError(
-                    f"{name} cannot compute the {ord:g} norm on the dimension {given}because this dimension is empty "
-                    "and the operation does not have an identity"
-                )
+    if not self.numel():
+        if math.isnan(ord):
+            ord = 1  # of any order the norm of nothing is 0
+        elif ord < 0 or ord == math.inf:
+            _check_identity(name, self._spec.sizes, ord, dim, dims)
     x = ops.abs(self) if self.dtype.is_complex else self
     if ord != 0 and all(self._spec.sizes[d] == 1 for d in dims):
         # One element is its own norm, whatever its powers overflow to.
@@ -61,6 +54,21 @@ def linalg_vector_norm(
     x = ops.abs(x.to(float32) if wanted in (float16, bfloat16) else x)
     result = ops.pow(ops.sum(ops.pow(x, ord), dims, keepdim), 1.0 / ord)
     return result if result.dtype is wanted else result.to(wanted)
+
+
+def _check_identity(
+    name: str, sizes: Sequence[int], ord: float, dim: Sequence[int] | None, dims: Sequence[int]
+) -> None:
+    """Refuse a least or largest element of no elements."""
+    said = f"{name} cannot compute the {ord:g} norm on"
+    if dim is None or not dims or not sizes:
+        raise RuntimeError(f"{said} an empty tensor because the operation does not have an identity")
+    for given, d in zip(dim, dims, strict=True):
+        if sizes[d] == 0:
+            raise RuntimeError(
+                f"{said} the dimension {given} because this dimension is empty and the operation does not have an "
+                "identity"
+            )
 
 
 def _check_conversion(name: str, given: ScalarType, wanted: ScalarType) -> None:
@@ -219,15 +227,15 @@ def old_norm(
     dtype: ScalarType | None,
 ) -> Tensor:
     """`torch.norm`: a vector norm over the dimensions, the Frobenius norm being one, or the nuclear norm."""
-    given: Any = p
-    order: Any = 2 if p in ("fro", None) else p
-    if isinstance(order, str) or (
-        p == "fro" and dim is not None and not isinstance(dim, int) and len(dim) > 2
-    ):
-        planes = list(range(input._spec.ndim)) if dim is None else [dim] if isinstance(dim, int) else dim
-        if out is not None:
-            return ops.linalg_matrix_norm(input, given, planes, keepdim, dtype=dtype, out=out)
-        return ops.linalg_matrix_norm(input, given, planes, keepdim, dtype=dtype)
+    order: Any = 2 if p is None else p
+    if isinstance(p, str):
+        if p == "fro" and (dim is None or isinstance(dim, int) or len(dim) <= 2):
+            order = 2
+        else:
+            planes = list(range(input._spec.ndim)) if dim is None else [dim] if isinstance(dim, int) else dim
+            if out is not None:
+                return ops.linalg_matrix_norm(input, order, planes, keepdim, dtype=dtype, out=out)
+            return ops.linalg_matrix_norm(input, order, planes, keepdim, dtype=dtype)
     if out is not None:
         return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype, out=out)
     return ops.linalg_vector_norm(input, order, dim, keepdim, dtype=dtype)

@@ -48,9 +48,12 @@ def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, eps: float | None
 ) -> Tensor:
     """`torch.rms_norm`; complex inputs are divided by the root of the mean of their squares, as PyTorch does it."""
-    if not input._spec.dtype.is_complex:
-        return ops._fused_rms_norm(input, normalized_shape, weight, eps)[0]
-    weight_spec = None if weight is None else weight._spec
+    dtype, weight_spec = input._spec.dtype, None if weight is None else weight._spec
+    if not dtype.is_complex:
+        if weight is None or weight._spec.dtype.is_floating_point:
+            return ops._fused_rms_norm(input, normalized_shape, weight, eps)[0]
+        check_normalized_shape(input._spec, normalized_shape, weight_spec, None, "*")
+        return ops.mul(ops._fused_rms_norm(input, normalized_shape, None, eps)[0], weight).to(dtype)
     check_normalized_shape(input._spec, normalized_shape, weight_spec, None, "*")
     if eps is None:
         eps = 2.0 ** (-52 if input._spec.dtype.to_real().itemsize == 8 else -23)

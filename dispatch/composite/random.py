@@ -31,6 +31,7 @@ from ..generated.functions import (
 from ..iterator.overlap import check_write_overlap, shares_memory
 from ..plans.host_kernel import is_unseen
 from ..plans.register import planned_by
+from ..scalars import real
 from ..structured.meta.factories import like_spec, spec_from
 from ..structured.meta.random import fresh_integers, fresh_normal
 from ..structured.supported_dtypes import check_dtype
@@ -355,13 +356,13 @@ def dropped(input: Tensor, p: float, train: bool, feature: bool, alpha: bool) ->
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not train or input.numel() == 0:
         return input
+    if p == 1:
+        return input * input.new_zeros(())
     sizes = input._spec.sizes
     if feature:
         if len(sizes) < 2:
             raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
         sizes = (*sizes[:2], *([1] * (len(sizes) - 2)))
-    if p == 1:
-        return input * input.new_zeros(())
     noise = empty(sizes, dtype=input.dtype, device=input.device).bernoulli_(1 - p)
     if not alpha:
         return input * noise.div_(1 - p)
@@ -392,6 +393,10 @@ def written(self: Tensor, made: Tensor) -> Tensor:
 
 def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: Generator | None) -> Tensor:
     """`torch.rrelu`: `leaky_relu` whose slope is drawn from [lower, upper] for each element, or is their mean."""
+    lower, upper = real(lower), real(upper)
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if not math.isfinite(bound):
+            raise RuntimeError(f"rrelu: {name} bound must be finite, got {bound}")
     if lower > upper:
         raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:

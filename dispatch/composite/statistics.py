@@ -11,6 +11,7 @@ from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..generated import functions as ops
 from ..plans.host_kernel import host_kernel
+from ..scalars import real
 from ..structured.meta.dims import reduced_dims, wrap_dim
 from .forms import out_form
 
@@ -184,6 +185,7 @@ def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
         )
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
+    min, max = real(min), real(max)
     flat = self.detach().reshape((-1,))
     if dtype.is_floating_point:
         low, high = bounds(flat, float(min), float(max))

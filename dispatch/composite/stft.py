@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..generated import functions as ops
+from ..structured.meta.dims import wrap_dim
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -139,6 +140,8 @@ def istft(
         raise RuntimeError(
             "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
         )
+    for dim in (-2, -3):  # of real and imaginary parts beside the input's dimensions
+        wrap_dim(dim, self.dim() + 1)
     if self.numel() == 0:
         raise refuse("input tensor cannot be empty.")
     if self.dim() not in (2, 3):

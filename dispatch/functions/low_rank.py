@@ -103,8 +103,9 @@ def lu(
     warnings.warn(
         "tt.lu is deprecated in favor of tt.linalg.lu_factor and tt.linalg.lu_factor_ex", stacklevel=3
     )
+    with_infos = bool(get_infos)
     found = _ops._lu_with_info(A, pivot=pivot, check_errors=False)
-    results = found if get_infos else tuple(found)[:2]
+    results = found if with_infos else tuple(found)[:2]
     if out is None:
         return results
     if not isinstance(out, tuple | list):

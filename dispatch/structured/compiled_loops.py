@@ -296,10 +296,7 @@ class _Loops:
 
     def _have_one_shape(self, out: Any, inputs: tuple[Any, ...]) -> bool:
         shape = out.shape
-        for i in self.arrays:
-            if inputs[i].shape != shape:
-                return False
-        return True
+        return all(inputs[i].shape == shape for i in self.arrays)
 
     def _is_wanted(self, key: Any, size: int) -> bool:
         """Count a call of so many elements; whether a loop is to be made now."""

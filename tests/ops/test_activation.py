@@ -97,7 +97,7 @@ def test_refusals() -> None:
         F.celu(tt.ones(1), 0.0)
     with pytest.raises(RuntimeError, match="Halving dimension must be even"):
         F.glu(tt.ones(3))
-    with pytest.raises(RuntimeError, match="greater or equal to 0"):
+    with pytest.raises(RuntimeError, match="lambda must be finite and at least 0"):
         F.softshrink(tt.ones(1), -1.0)
     with pytest.raises(RuntimeError, match="Mismatch of parameter numbers"):
         F.prelu(tt.ones(1, 3), tt.ones(2))

@@ -1,5 +1,7 @@
 """Factorisations on the CPU and on the interpreted device: products, refusals, flags, edges, batches."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -191,6 +193,25 @@ def test_flags_are_results_of_the_forms_that_do_not_check():
 def test_refusals_have_pytorchs_text(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 2), (0, 1), (1, 0)])
+def test_gradients_of_arbitrary_vectors_count_for_nothing(sizes):
+    A = tt.arange(1.0 * math.prod(sizes)).reshape(sizes).requires_grad_()
+    k = min(sizes)
+
+    def gradient(U, S, Vh):
+        return tt.autograd.grad((U, S, Vh), A, [tt.ones_like(x) for x in (U, S, Vh)])[0]
+
+    U, S, Vh = tt.linalg.svd(A)
+    whole = gradient(U, S, Vh)
+    U, S, Vh = tt.linalg.svd(A)
+    close(whole, gradient(U[:, :k], S, Vh[:k]))
+
+
+def test_cubes_are_multiplied_from_the_left():
+    A = tt.randn(4, 4, generator=tt.Generator().manual_seed(0)).bfloat16()
+    assert tt.equal(tt.linalg.matrix_power(A, 3), A @ A @ A)
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2])

@@ -108,6 +108,16 @@ def test_probabilities_and_smoothing(
     np.testing.assert_allclose(hard.numpy(), per_weight[reduction])
 
 
+@pytest.mark.parametrize("weight", [None, tt.ones(0)])
+def test_an_ignored_target_is_one_of_no_classes_too(weight: tt.Tensor | None) -> None:
+    targets = tt.tensor([0, 0])
+    losses = tt.nn.functional.nll_loss(tt.ones(2, 0), targets, weight, ignore_index=0, reduction="none")
+    assert losses.tolist() == [0.0, 0.0]
+    assert math.isnan(tt.nn.functional.nll_loss(tt.ones(2, 0), targets, weight, ignore_index=0).item())
+    with pytest.raises(IndexError, match="Target 0 is out of bounds"):
+        tt.nn.functional.nll_loss(tt.ones(2, 0), targets, weight)
+
+
 def test_smoothing_leaves_ignored_targets_out() -> None:
     x, target, _ = class_samples((4, 5))
     kept = F.cross_entropy(tt.from_numpy(x[:2]), tt.from_numpy(target[:2]), label_smoothing=0.2)

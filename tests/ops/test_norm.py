@@ -61,7 +61,8 @@ def test_narrow_floats_are_summed_in_float32(device: str) -> None:
 
 
 def test_norms_of_nothing() -> None:
-    assert tt.linalg.vector_norm(tt.ones(0)).item() == 0.0
+    for order in (2, 0, 0.5, math.nan):
+        assert tt.linalg.vector_norm(tt.ones(0), order).item() == 0.0
     with pytest.raises(RuntimeError, match="does not have an identity"):
         tt.linalg.vector_norm(tt.ones(0), math.inf)
 

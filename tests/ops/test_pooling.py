@@ -182,7 +182,6 @@ def test_one_dimension() -> None:
 @pytest.mark.parametrize(
     ("shape", "arguments", "words"),
     [
-        ((2,), (2,), "non-empty 3D or 4D (batch mode) tensor expected for input"),
         ((2, 3, 8, 8), ((2, 3, 4),), "kernel_size must either be a single int, or a tuple of two ints"),
         ((2, 3, 8, 8), (2, 0), "stride should not be zero"),
         ((2, 3, 8, 8), (2, (1, 2, 3)), "stride must either be omitted, a single int, or a tuple of two ints"),
@@ -210,6 +209,14 @@ def test_errors(shape: tuple[int, ...], arguments: tuple[Any, ...], words: str) 
             with pytest.raises(RuntimeError) as error:
                 getattr(tt, name)(tt.ones(shape, device=device), *arguments)
             assert words in str(error.value)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_a_tensor_without_planes(device: str) -> None:
+    with pytest.raises(RuntimeError, match="non-empty 3D or 4D"):
+        tt.max_pool2d(tt.ones(2, device=device), 2)
+    with pytest.raises(IndexError, match="but got -3"):
+        tt.avg_pool2d(tt.ones(2, device=device), 2)
 
 
 def test_averages_of_volumes_refuse_an_image_smaller_than_the_window_whatever_the_padding() -> None:

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 
 import triten as tt
@@ -84,6 +85,24 @@ REFUSED = [
     (TypeError, lambda d: d(2).unique(return_counts=d(2))),
     (TypeError, lambda d: tt.tril_indices(d(2), 3)),
     (TypeError, lambda d: tt.triu_indices(2, 3, dtype="int64")),
+    (IndexError, lambda d: tt.linalg.lu_solve(d(2, 2), d(dtype=tt.int32), d(2, 1))),
+    (IndexError, lambda d: tt.linalg.householder_product(d(2, 2), d())),
+    (IndexError, lambda d: tt.ormqr(d(2, 2), d(), d(2, 1))),
+    (RuntimeError, lambda d: tt.ormqr(d(2, 2), d(1), d(2, 1))),
+    (RuntimeError, lambda d: tt.ormqr(d(2, 2), d(1), d(1, 2), left=False)),
+    (RuntimeError, lambda d: F.bilinear(d(1, 1), d(1, 1), d(1, 1, 1), d(1, dtype=tt.float64))),
+    (RuntimeError, lambda d: F.bilinear(d(2, 1), d(2, 1), d(1, 1, 1, 1))),
+    (IndexError, lambda d: F.bilinear(d(), d(), d(1, 1, 1))),
+    (RuntimeError, lambda d: F.conv1d(d(1, 1), d(1, 1, 1), padding="same", dilation=())),
+    (RuntimeError, lambda d: F.conv2d(d(1, 1, 1), d(1, 1, 1, 1), padding="same", dilation=(1, 1, 1))),
+    (RuntimeError, lambda d: tt.lu(d(2, 2), True, d(2))),
+    (TypeError, lambda d: tt.norm(d(2, 2), np.array([1.0, 2.0]))),
+    (RuntimeError, lambda d: tt.histc(d(2), 3, 1j, 2)),
+    (RuntimeError, lambda d: tt.linalg.pinv(d(0, 2), atol=d(dtype=tt.complex64))),
+    (RuntimeError, lambda d: tt.linalg.matrix_rank(d(2, 2), atol=d(dtype=tt.complex64))),
+    (IndexError, lambda d: tt.istft(d(3, dtype=tt.complex64), 16)),
+    (IndexError, lambda d: tt.istft(d(dtype=tt.complex64), 16)),
+    (IndexError, lambda d: F.fractional_max_pool2d(d(1, 1, 4, 4), 2, output_ratio=[0.5])),
 ]
 ON_THE_CPU = [
     (RuntimeError, lambda d: F.hardshrink(d(2), 1e300)),
@@ -143,6 +162,14 @@ def test_what_is_at_the_border_is_taken(device):
     assert tt.linalg.vector_norm(made(4), dtype=tt.float64).item() == 2.0
     assert tt.isclose(made(1), made(1), rtol=0.0).item()
     assert F.binary_cross_entropy(made(2), made(2)).item() == 0.0
+    unread = tt.full((1,), 9, dtype=tt.int32, device=device)
+    assert tt.linalg.lu_solve(made(1, 1), unread, made(1, 0)).shape == (1, 0)
+    assert tt.linalg.lstsq(made(1, 1), made(1, 1), driver="GELS").solution.item() == 1.0
+    assert tt.linalg.vecdot(made(2), made(2), dim=5).item() == 2.0
+    assert F.rms_norm(made(2) * 1e3, (2,), made(2, dtype=tt.int64) * 2).tolist() == [2.0, 2.0]
+    assert F.conv2d(made(1, 2, 2), made(1, 1, 2, 2), padding="same", dilation=(1,)).shape == (1, 2, 2)
+    assert tt.histc(made(2), 2, 0j, 2 + 0j).tolist() == [0.0, 2.0]
+    assert F.fractional_max_pool2d(made(1, 4, 4), numbers(made)[:1], (2, 2)).shape == (1, 2, 2)
     found = tt.fft.fftfreq(3, d=0, device=device).tolist()
     assert math.isnan(found[0]) and found[1:] == [INF, -INF]
 

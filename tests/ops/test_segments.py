@@ -129,6 +129,7 @@ def test_gradients_of_products_leave_zeros_and_nan_out(device: str) -> None:
         ({"indices": [6]}, RuntimeError, "indices based reduction is not supported yet"),
         ({"lengths": [2, 3]}, RuntimeError, "Expected all rows of lengths along axis to sum to"),
         ({"lengths": [2, -1, 5]}, RuntimeError, "lengths contains negative value!"),
+        ({"lengths": tt.zeros(0, dtype=tt.int64)}, RuntimeError, "at least one element"),
         ({"lengths": [2.0, 4.0]}, NotImplementedError, "not implemented for 'Float'"),
         ({"lengths": [[6]]}, RuntimeError, "data.dim\\(\\) >= lengths_value.dim\\(\\)"),
         ({"lengths": [6], "axis": 1}, IndexError, "Dimension out of range"),
@@ -139,9 +140,20 @@ def test_gradients_of_products_leave_zeros_and_nan_out(device: str) -> None:
 )
 def test_refusals(device: str, arguments: dict[str, Any], error: type[Exception], message: str) -> None:
     data = tt.arange(6.0, device=device)
-    tensors = {k: tt.tensor(v, device=device) if isinstance(v, list) else v for k, v in arguments.items()}
+    tensors = {
+        k: tt.as_tensor(v, device=device) if isinstance(v, list | tt.Tensor) else v
+        for k, v in arguments.items()
+    }
     reduce = tensors.pop("reduce", "sum")
     with pytest.raises(error, match=message):
         tt.segment_reduce(data, reduce, **tensors)
     with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
         tt.segment_reduce(data.long(), "sum", lengths=tt.tensor([6], device=device))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_segments_of_nothing(device: str) -> None:
+    none = tt.zeros(0, dtype=tt.int64, device=device)
+    assert tt.segment_reduce(tt.ones(2, 3, device=device), "sum", lengths=none, unsafe=True).shape == (0, 3)
+    lengths = tt.tensor([2, 0], device=device)
+    assert tt.segment_reduce(tt.ones(2, 0, device=device), "max", lengths=lengths).shape == (2, 0)

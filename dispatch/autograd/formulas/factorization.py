@@ -417,11 +417,7 @@ def svd_backward(
     )
     m, n, k = U.shape[-2], Vh.shape[-1], S.shape[-1]
     if full and max(m, n) > k:
-        check(
-            (gU is None and gVh is None) or _is_square_basis(gU, gVh, U, Vh, k),
-            "svd_backward: Setting full_matrices=True in torch.linalg.svd makes the extra vectors arbitrary; use "
-            "full_matrices=False",
-        )
+        # The vectors beyond are arbitrary; so would a gradient through them be.
         U, Vh = ops.narrow(U, -1, 0, k), ops.narrow(Vh, -2, 0, k)
         gU = None if gU is None else ops.narrow(gU, -1, 0, k)
         gVh = None if gVh is None else ops.narrow(gVh, -2, 0, k)
@@ -456,17 +452,6 @@ def svd_backward(
 
 def _skew(x: Tensor) -> Tensor:
     return x - adjoint(x)
-
-
-def _is_square_basis(gU: Any, gVh: Any, U: Any, Vh: Any, k: int) -> bool:
-    """Whether the gradient of the vectors beyond those that span A is zero, so that they may be left out."""
-    for grad, dim in ((gU, -1), (gVh, -2)):
-        if grad is None or grad.is_meta or grad.shape[dim] == k:
-            continue
-        rest = ops.narrow(grad, dim, k, grad.shape[dim] - k)
-        if rest.numel() and bool(ops.any(ops.ne(rest, 0))):
-            return False
-    return True
 
 
 def det_backward(grad: Tensor | None, det: Tensor, A: Tensor, LU: Tensor, pivots: Tensor) -> Tensor | None:

@@ -2754,8 +2754,8 @@ def linalg_svd(
     Note:
         Pairs of singular vectors are determined only up to a common factor of modulus 1, so that a
         gradient is meaningful only for functions which do not depend on that factor; it is not finite
-        where two singular values are equal. `tt.linalg.svdvals` is the better choice where only `S` is
-        needed.
+        where two singular values are equal. Gradients of the vectors that `full_matrices` adds count
+        for nothing. `tt.linalg.svdvals` is the better choice where only `S` is needed.
 
         Not supported: The drivers 'gesvdj' and 'gesvda' of cuSOLVER.
 

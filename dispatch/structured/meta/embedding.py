@@ -31,6 +31,10 @@ def embedding(
             "Int; but got "
             f"{indices.dtype.scalar_name} instead (while checking arguments for embedding)"
         )
+    if indices.numel and not weight.sizes[0]:
+        raise RuntimeError(
+            "embedding(): Expected a table of at least one row to look numbers up in, but got none"
+        )
     check_same_device("embedding", weight, indices)
     sizes = (*indices.sizes, weight.sizes[1])
     meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=weight.dtype)
@@ -46,6 +50,11 @@ def embedding_renorm(
         )
     if indices.dtype not in (int64, int32):
         raise RuntimeError("embedding_renorm_: expected tensor for argument #2 'indices' to be Long or Int")
+    if indices.numel and not (self.dtype.is_floating_point or self.dtype.is_complex):
+        raise RuntimeError(
+            "embedding_renorm_: norm(): input dtype should be either floating point or complex. "
+            f"Got {self.dtype.scalar_name} instead."
+        )
     meta.set_output_raw_strided(0, self.sizes, self.strides, dtype=self.dtype)
 
 

@@ -13,6 +13,7 @@ from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ...iterator.broadcast import infer_size
 from ..meta_base import MetaBase
+from .dims import wrap_dim
 from .linalg import check_same_device
 
 if TYPE_CHECKING:
@@ -150,7 +151,8 @@ def linalg_householder_product(meta: MetaBase, input: TensorSpec, tau: TensorSpe
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
     if input.sizes[-2] < input.sizes[-1]:
         raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
-    if tau.ndim < 1 or input.sizes[-1] < tau.sizes[-1]:
+    wrap_dim(-1, tau.ndim, scalar_ok=False)
+    if input.sizes[-1] < tau.sizes[-1]:
         raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
     if input.ndim - tau.ndim != 1:
         raise RuntimeError(
@@ -179,12 +181,13 @@ def ormqr(
     if input3.ndim < 2:
         raise RuntimeError(f"{name}: other must have at least 2 dimensions.")
     side = -2 if left else -1
-    if input3.sizes[side] < input2.sizes[-1]:
-        raise RuntimeError(f"{name}: other.shape[{side}] must be greater than or equal to tau.shape[-1]")
+    wrap_dim(-1, input2.ndim, scalar_ok=False)
+    if input2.sizes[-1] != min(input3.sizes[side], self.sizes[-1]):
+        raise RuntimeError(
+            f"{name}: tau.shape[-1] must be equal to min(other.shape[{side}], input.shape[-1])"
+        )
     if input3.sizes[side] != self.sizes[-2]:
         raise RuntimeError(f"{name}: other.shape[{side}] must be equal to input.shape[-2]")
-    if input2.sizes[-1] > self.sizes[-1]:
-        raise RuntimeError(f"{name}: tau.shape[-1] must be less than or equal to input.shape[-1]")
     if self.ndim - input2.ndim != 1:
         raise RuntimeError(
             f"{name}: Expected tau to have one dimension less than input, but got tau.ndim equal to {input2.ndim} and "

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from .dims import wrap_dim
 
 
 class Windows(NamedTuple):
@@ -67,6 +68,12 @@ def im2col(
 ) -> None:
     """(N, C, H, W) or (C, H, W): each window of each channel as a column, (N, C kh kw, windows)."""
     check_parameters(kernel_size, dilation, padding, stride)
+    for dim in (
+        1,
+        2,
+    ):  # without batches, height and width: PyTorch asks for them before the number of dimensions
+        if not self.sizes[wrap_dim(dim, self.ndim, scalar_ok=False)]:
+            break
     if self.ndim not in (3, 4) or 0 in self.sizes[self.ndim == 4 :]:
         raise RuntimeError(
             "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other non-zero dimensions for input, "

@@ -47,11 +47,11 @@ def nll_loss_forward(
         raise RuntimeError("input tensor should be 1D or 2D")
     if target.ndim > 1:
         raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    _check_target("nll_loss", target)
     if self.ndim == 1 and target.ndim == 1 and target.numel != 1:
         raise ValueError(f"For 1D input, 1D target must have size 1, but got target size: {target.numel}")
     if self.ndim == 2 and (target.ndim != 1 or self.sizes[0] != target.sizes[0]):
         raise RuntimeError(f"size mismatch (got input: {list(self.sizes)}, target: {list(target.sizes)})")
-    _check_target("nll_loss", target)
     _check_weight(self, weight, self.sizes[-1])
     per_sample = reduction == NONE and self.ndim == 2
     meta.set_output_raw_strided(0, (self.sizes[0],) if per_sample else (), dtype=self.dtype)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ....runtime.scalar_type import int64
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from .dims import wrap_dim
 from .padding import strides_like
 
 
@@ -89,6 +90,8 @@ def pool_window(
     spread = _list(name, "dilation", dilation, rank)
     if any(not -LARGEST <= v <= LARGEST for values in (kernel, steps, border, spread) for v in values):
         raise RuntimeError(f"{name}: value cannot be converted to type int without overflow")
+    if name == "avg_pool2d":
+        wrap_dim(-3, self.ndim, scalar_ok=False)
     if any(s == 0 for s in steps):
         raise RuntimeError("stride should not be zero")
     if any(p < 0 for p in border):

@@ -93,6 +93,10 @@ def segment_reduce(
     if indices is not None:
         raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
     dim, count = check_segments(data.device.type, data, reduce, lengths, offsets, axis)
+    if not unsafe and lengths is not None and not lengths.numel:
+        raise RuntimeError(
+            "segment_reduce(): Expected lengths of at least one element when !unsafe, got none"
+        )
     meta.extra["dim"] = dim
     sizes = (*data.sizes[:dim], count, *data.sizes[dim + 1 :])
     meta.set_output_contiguous(0, sizes, dtype=data.dtype, device=data.device)

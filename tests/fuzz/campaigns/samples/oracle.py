@@ -26,6 +26,7 @@ from ....conformance.outcome import (
 from ....conformance.ties import differ_in_ties_alone
 from ...campaign import AGREED, KNOWN, OUTSIDE, REFUSED_ALIKE, Finding
 from ...campaign import Outcome as CaseOutcome
+from .operands import oddities
 from .values import Builder, argument_places, array_of_storage, is_tensor, reached
 
 INNER = (
@@ -37,6 +38,10 @@ INNER = (
 FAULTS_OF_PYTORCH = (
     *("INTERNAL ASSERT FAILED", "please report a bug", "Please report a bug", "failed to match any schema"),
     "Could this error message be improved",
+    "Expected a proper Tensor but got None",
+    "could not create a primitive",
+    "'int' object is not callable",
+    "object of type 'float' has no len()",
     *(
         "std::",
         "vector::",
@@ -49,6 +54,16 @@ FAULTS_OF_PYTORCH = (
     ),
 )
 """What PyTorch says where it fails rather than refuses."""
+
+TAKEN_BY_PYTORCH = {
+    "value cannot be converted to type .* without overflow": "complex scale",
+    "Input type .* and bias type .* should be the same|Expected A and B to have the same dtype": "mixed dtypes",
+    "expected LU_pivots of sizes|expected pivots of linalg.ldl_factor": "other pivots",
+    "too large relative to input": "overflowing window",
+    "dropout probability has to be between 0 and 1": "unused probability",
+    r"adaptive_avg_pool\dd.*(not implemented for 'Complex|to have non-zero size)": "mean of planes",
+}
+"""Our refusals of what PyTorch takes, and the kinds of these differences."""
 
 KINDS_OF_OUTPUTS = ("fitting", "larger", "empty", "transposed", "stepped", "wide", "expanded")
 """Those of the mode `out` of which something is known."""
@@ -363,8 +378,14 @@ def _reason(case: Case, finding: Finding, want: Outcome, got: Outcome) -> str:
     dtypes = sorted(
         {case["storages"][value["tensor"][0]][0] for _, value in argument_places(case) if is_tensor(value)}
     )
-    kinds = (_label(want, got), _label_of_values(finding), finding.kind)
-    labels = [("fuzz", label) for label in kinds if label]
+    kinds = [_label(want, got), _label_of_values(finding), finding.kind]
+    if oddly := oddities(case):
+        kinds += [f"{finding.kind} {oddity}" for oddity in sorted(oddly)]
+    if finding.kind == "wrong type" and _has_no_elements(want) and _has_no_elements(got):
+        kinds.append("empty result")
+    if "empty" in oddly and want.raised is None and isinstance(got.raised, NotImplementedError):
+        kinds.append("empty dtype")
+    labels = [("fuzz", kind) for kind in kinds if kind]
     labels += [("errors", ""), *(("dtypes", name) for name in dtypes)]
     labels += [("strides" if finding.kind == "wrong layout" else "layouts", ""), ("forward", "")]
     labels += [("out", kind) for kind in ("", *KINDS_OF_OUTPUTS)] if "out" in case["named"] else []
@@ -394,6 +415,10 @@ THEIR_TEXTS = {
 """Kinds that PyTorch's words tell, whatever ours does."""
 
 
+def _has_no_elements(made: Outcome) -> bool:
+    return all(leaf.numel() == 0 for leaf in flat(made.value) if hasattr(leaf, "numel"))
+
+
 def _label(want: Outcome, got: Outcome) -> str:
     """The kind of a difference between refusals that no operator is alone with."""
     theirs, ours = str(want.raised or ""), str(got.raised or "")
@@ -412,7 +437,7 @@ def _label(want: Outcome, got: Outcome) -> str:
             return "bool of a tensor"
         if "argument 'size'" in ours or "tuple of" in ours:
             return "two faults" if theirs.startswith("Expected one of cpu, cuda") else ""
-    elif "numpy.bool" in theirs:
+    if "numpy.bool" in theirs and not isinstance(got.raised, INNER):
         return "numpy bool"
     if want.raised is None and (label := _label_of_results(want, ours)):
         return label
@@ -435,6 +460,16 @@ def _label(want: Outcome, got: Outcome) -> str:
         results = [leaf for leaf in flat(want.value) if isinstance(leaf, torch.Tensor)]
         if results and not any(leaf.numel() for leaf in results) and "implemented" in ours:
             return "empty dtype"
+    if re.search(r"for \+: '(bool|NoneType|int|float|list|tuple|dict|complex)' and 'str'", theirs):
+        return "text that fails"
+    if isinstance(got.raised, TypeError) and re.search(r"out=(bool|int|float|complex)\b", ours):
+        return "number as out"
+    if re.search("expected offsets that do not descend|expected lengths that add up to", ours):
+        return "unordered offsets"
+    if want.raised is None:
+        for text, kind in TAKEN_BY_PYTORCH.items():
+            if re.search(text, ours):
+                return kind
     if isinstance(got.raised, MemoryError) and "allocate memory" in theirs:
         return "no memory"
     return ""
@@ -444,7 +479,8 @@ def _label_of_types(theirs: str) -> str:
     """Of a TypeError, where ours raised nothing."""
     if "numpy.bool" in theirs:
         return "numpy bool"
-    if re.search(r"must be .*, (?:not|but found element of type) (?:bool|float|numpy\.u?int)", theirs):
+    given = r"(?:bool|int|float|numpy\.(?:u?int|float))"
+    if re.search(rf"must be (?!Tensor).*, (?:not|but found element of type) {given}", theirs):
         return "equal number"
     if re.search(r"takes .*positional arguments? but|invalid combination .* NoneType\)", theirs):
         return "superfluous none"
