@@ -173,10 +173,7 @@ def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
 
     Integers are taken where PyTorch takes them, on CUDA; their shares are whole.
     """
-    if isinstance(min, complex) or isinstance(max, complex):
-        raise RuntimeError(
-            f"histc(): value cannot be converted to type double without overflow: {min}, {max}"
-        )
+    min, max = real(min), real(max)
     dtype = self._spec.dtype
     whole = self._spec.device.type == "cuda" and not dtype.is_complex and dtype is not bool_
     if not (dtype.is_floating_point or whole):
@@ -185,7 +182,6 @@ def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
         )
     if bins <= 0:
         raise RuntimeError(f"torch.histogram(): bins must be > 0, but got {bins} for dimension 0")
-    min, max = real(min), real(max)
     flat = self.detach().reshape((-1,))
     if dtype.is_floating_point:
         low, high = bounds(flat, float(min), float(max))
