@@ -323,7 +323,7 @@ def _prepare_loops() -> None:
     """Have kernels of the CPU know what makes loops, which is imported with the first of them."""
     from .dispatch.structured.compiled_loops import register_makers
 
-    register_makers(lambda: _import_module(f"{__package__}.compiler.host.eager_loops").MAKERS)
+    register_makers(lambda: _import_module(f"{__package__}.compiler.host.makers").MAKERS)
 
 
 _load()

@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from ...cpu_fallback.convolution.tiles import PACK, PART, PHASE, SLACK, SUMS, TAPS
-from .llvm_source import DATA, HEADER, part_function
+from .calling_convention import DATA, HEADER, part_function
 from .object_code import loop_function, target
 
 TAPS_OF_SUM = 256

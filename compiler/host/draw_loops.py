@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ...cpu_fallback.random.box_muller import STEP, STEPS, TWO_PI
 from ...cpu_fallback.random.philox import MULTIPLIERS, ROUNDS, WEYL
-from .llvm_source import HEADER, python_call
+from .calling_convention import HEADER, python_call
 from .object_code import loop_function
 
 _LOW = 0xFFFFFFFF

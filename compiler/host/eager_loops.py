@@ -6,13 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 from ...dispatch.layers.graph.graph import Node
-from ...dispatch.structured.compiled_loops import Makers, Sharing
+from ...dispatch.structured.compiled_loops import Sharing
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
 from ..reductions import RowSpace, View, are_of_rows, is_served, space_of
-from .convolution_source import CONVOLUTIONS, convolution_loop
-from .draw_loops import draw_loop
 from .element_program import REGISTERS, CannotLower, ElementProgram, Value
 from .function_check import has_bits_of_eager
 from .llvm_source import write_loop
@@ -24,7 +22,6 @@ from .reduction_rows import REDUCTIONS, ReductionRow, RowStep
 from .row_loops import RowKernel
 from .row_program import RowProgram, program_of_rows
 from .row_source import WORKSPACE_ITEM, write_rows
-from .run_sums import adds_as_numpy, sums_text
 from .stages import Loop, made_of
 from .task_pool import shared_loop
 from .tiled_loops import LEAST_ROW, TILE
@@ -202,22 +199,3 @@ def _over_parts(
         count = outputs + len(read)
         return lambda *given: compute(*given[:count])
     return lambda *given: compute(*given[:outputs], *[given[i] for i in read])
-
-
-def loop_by_name(name: str) -> Callable[..., None] | None:
-    """A loop that a kernel asks for by name; None without llvmlite, or where it has not the bits of NumPy's passes."""
-    found = target()
-    if found is None:
-        return None
-    kind, _, dtype = name.partition(" ")
-    if kind in CONVOLUTIONS:
-        return convolution_loop(kind, dtype)
-    if kind != "run_sums":
-        return draw_loop(name)
-    if dtype == "float16" and not found.converts_half:
-        return None
-    loop = loop_function(sums_text(dtype))
-    return loop if adds_as_numpy(dtype, loop) else None
-
-
-MAKERS = Makers(loop_of_call, loop_by_name, shared_loop)

@@ -12,20 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .calling_convention import HEADER, loaded_number, python_call
 from .element_program import REGISTERS, Value
 from .stages import Loop
-
-DATA = object.__basicsize__
-"""Where an array object has the pointer to its elements: behind the head that all objects have (PyArrayObject)."""
-UNLOCKED_FROM = 1 << 12
-"""Elements from which the loop runs without the GIL; to take it again may mean to wait for it."""
-
-HEADER = """\
-declare ptr @PyEval_SaveThread()
-declare void @PyEval_RestoreThread(ptr)
-declare void @Py_IncRef(ptr)
-@_Py_NoneStruct = external global i8
-"""
 
 
 def write_loop(loop: Loop, steps: Sequence[str], rank: int) -> str:
@@ -180,62 +169,6 @@ def element_lines(
 
 def _name(value: Value, names: dict[int, str]) -> str:
     return value.text if value.kind == "constant" else names[id(value)]
-
-
-def python_call(arrays: int, rank: int) -> str:
-    """The function that Python calls: it takes the arrays' pointers, and lets the GIL go for a long loop."""
-    places = range(arrays)
-    lines = ["define ptr @call(ptr %self, ptr %arguments, i64 %count) {", "entry:"]
-    for j, name in enumerate(("g", *(f"p{j}" for j in places))):
-        lines += [
-            f"  %{name}_at = getelementptr ptr, ptr %arguments, i64 {j}",
-            f"  %{name}_object = load ptr, ptr %{name}_at",
-            f"  %{name}_data = getelementptr i8, ptr %{name}_object, i64 {DATA}",
-            f"  %{name} = load ptr, ptr %{name}_data",
-        ]
-    numel = "1"
-    for d in range(rank):
-        lines += loaded_number(f"n{d}", d)
-        lines.append(f"  %t{d} = mul i64 {numel}, %n{d}")
-        numel = f"%t{d}"
-    given = ", ".join(["ptr %g", *(f"ptr %p{j}" for j in places)])
-    lines += [
-        f"  %long = icmp sge i64 {numel}, {UNLOCKED_FROM}",
-        "  br i1 %long, label %unlocked, label %locked",
-        "unlocked:",
-        "  %state = call ptr @PyEval_SaveThread()",
-        f"  call void @loop({given})",
-        "  call void @PyEval_RestoreThread(ptr %state)",
-        "  br label %done",
-        "locked:",
-        f"  call void @loop({given})",
-        "  br label %done",
-        "done:",
-        "  call void @Py_IncRef(ptr @_Py_NoneStruct)",
-        "  ret ptr @_Py_NoneStruct",
-        "}",
-    ]
-    return "\n".join(lines) + "\n" + part_function("loop", arrays)
-
-
-def part_function(function: str, arrays: int) -> str:
-    """The function that threads without Python call: of the numbers of a part, and of the pointers of all arrays."""
-    lines = ["define void @part(ptr %g, ptr %pointers) {", "entry:"]
-    for j in range(arrays):
-        lines += [
-            f"  %p{j}_at = getelementptr ptr, ptr %pointers, i64 {j}",
-            f"  %p{j} = load ptr, ptr %p{j}_at",
-        ]
-    given = ", ".join(["ptr %g", *(f"ptr %p{j}" for j in range(arrays))])
-    return "\n".join([*lines, f"  call void @{function}({given})", "  ret void", "}"]) + "\n"
-
-
-def loaded_number(name: str, place: int) -> list[str]:
-    """A number of the geometry."""
-    return [
-        f"  %{name}_g = getelementptr i64, ptr %g, i64 {place}",
-        f"  %{name} = load i64, ptr %{name}_g",
-    ]
 
 
 def _opened(d: int) -> list[str]:

@@ -30,7 +30,7 @@ import numpy as np
 from ...runtime.cache_files import read_own_file, write_own_file
 from ...runtime.fork_lock import forkable
 from ..triton.source_files import directory as sources
-from .llvm_source import DATA
+from .calling_convention import DATA
 
 METH_FASTCALL = 0x80
 DIGEST_SIZE = 32

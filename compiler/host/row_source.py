@@ -11,16 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .calling_convention import HEADER, python_call
 from .element_program import REGISTERS, CannotLower, Value
-from .llvm_source import (
-    HEADER,
-    declarations,
-    element_lines,
-    element_pointer,
-    nest,
-    python_call,
-    storage,
-)
+from .llvm_source import declarations, element_lines, element_pointer, nest, storage
 from .reduction_source import declaration, symbol_of
 from .row_program import RowProgram
 from .stages import made_of

@@ -12,7 +12,7 @@ from numpy._core.multiarray import c_einsum
 
 from ...cpu_fallback.reduction.half_words import HALVES, REBIAS
 from ...runtime.scalar_type import BY_NAME
-from .llvm_source import HEADER, loaded_number, python_call
+from .calling_convention import HEADER, loaded_number, python_call
 
 KIND = "<4 x float>"
 _second_sum = [

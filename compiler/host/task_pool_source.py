@@ -9,7 +9,7 @@ closed leaves again, so that nobody waits for a late one. Where work is shared a
 
 from __future__ import annotations
 
-from .llvm_source import DATA, HEADER
+from .calling_convention import DATA, HEADER
 
 WORDS = {
     name: 8 * line + word

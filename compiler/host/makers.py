@@ -1,0 +1,45 @@
+"""What makes loops for kernels of eager calls. Little is imported here: some are made for a program's first call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.structured.compiled_loops import Makers
+from ...dispatch.structured.stub import StructuredCall
+from .object_code import loop_function, target
+from .task_pool import shared_loop
+
+
+def loop_of_call(
+    stub: str, call: StructuredCall, numbers: dict[str, Any], written: tuple[str, ...]
+) -> Callable[..., None] | None:
+    """A loop for a call of a stub (`eager_loops.loop_of_call`)."""
+    from .eager_loops import loop_of_call
+
+    return loop_of_call(stub, call, numbers, written)
+
+
+def loop_by_name(name: str) -> Callable[..., None] | None:
+    """A loop that a kernel asks for by name; None without llvmlite, or where it has not the bits of NumPy's passes."""
+    found = target()
+    if found is None:
+        return None
+    kind, _, dtype = name.partition(" ")
+    if kind.startswith("convolution"):
+        from .convolution_source import convolution_loop
+
+        return convolution_loop(kind, dtype)
+    if kind != "run_sums":
+        from .draw_loops import draw_loop
+
+        return draw_loop(name)
+    from .run_sums import adds_as_numpy, sums_text
+
+    if dtype == "float16" and not found.converts_half:
+        return None
+    loop = loop_function(sums_text(dtype))
+    return loop if adds_as_numpy(dtype, loop) else None
+
+
+MAKERS = Makers(loop_of_call, loop_by_name, shared_loop)
