@@ -10,96 +10,15 @@ What is read and where it goes stands in an array of int64 (`cpu_fallback/convol
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 from ...cpu_fallback.convolution.tiles import PACK, PART, PHASE, SLACK, SUMS, TAPS
-from .calling_convention import DATA, HEADER, part_function
+from .calling_convention import HEADER
+from .code import Code, module_calls
 from .object_code import loop_function, target
 
 TAPS_OF_SUM = 256
 """Taps that are added one after the other; these sums are added then, as BLAS does."""
-
-
-class Code:
-    """Lines of a function of LLVM's, with counted loops and variables."""
-
-    def __init__(self) -> None:
-        self.variables: list[str] = []
-        self.lines: list[str] = []
-        self._count = 0
-
-    def name(self, kind: str = "t") -> str:
-        """A new one."""
-        self._count += 1
-        return f"{kind}{self._count}"
-
-    def new(self, text: str) -> str:
-        """The value of an instruction."""
-        made = f"%{self.name()}"
-        self.lines.append(f"  {made} = {text}")
-        return made
-
-    def do(self, text: str) -> None:
-        """An instruction without a value."""
-        self.lines.append(f"  {text}")
-
-    def add(self, a: str, b: str) -> str:
-        """The sum of two integers."""
-        return self.new(f"add i64 {a}, {b}")
-
-    def mul(self, a: str, b: str) -> str:
-        """Their product."""
-        return self.new(f"mul i64 {a}, {b}")
-
-    def at(self, kind: str, base: str, place: str) -> str:
-        """A pointer to an element."""
-        return self.new(f"getelementptr {kind}, ptr {base}, i64 {place}")
-
-    def number(self, table: str, place: int | str) -> str:
-        """One of an array of int64."""
-        return self.new(f"load i64, ptr {self.at('i64', table, str(place))}")
-
-    def numbers(self, table: str, names: Sequence[str]) -> dict[str, str]:
-        """All of a table, by name."""
-        return {name: self.number(table, i) for i, name in enumerate(names)}
-
-    def variable(self, kind: str, initial: str) -> str:
-        """A variable, which LLVM keeps in a register."""
-        made = f"%{self.name('x')}"
-        self.variables.append(f"  {made} = alloca {kind}")
-        self.do(f"store {kind} {initial}, ptr {made}")
-        return made
-
-    @contextlib.contextmanager
-    def loop(self, first: str, last: str, step: int = 1, *, plain: bool = False) -> Iterator[str]:
-        """Count from `first` to below `last`, perhaps never; a plain loop is written as it stands, not unrolled."""
-        counter, label = self.variable("i64", first), self.name("loop")
-        self.do(f"br label %{label}")
-        self.lines.append(f"{label}:")
-        i = self.new(f"load i64, ptr {counter}")
-        again = self.new(f"icmp slt i64 {i}, {last}")
-        self.do(f"br i1 {again}, label %{label}_body, label %{label}_end")
-        self.lines.append(f"{label}_body:")
-        yield i
-        self.do(f"store i64 {self.add(i, str(step))}, ptr {counter}")
-        self.do(f"br label %{label}" + (", !llvm.loop !0" if plain else ""))
-        self.lines.append(f"{label}_end:")
-
-    @contextlib.contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        """Do something only if a bit is set."""
-        label = self.name("if")
-        self.do(f"br i1 {condition}, label %{label}, label %{label}_end")
-        self.lines.append(f"{label}:")
-        yield
-        self.do(f"br label %{label}_end")
-        self.lines.append(f"{label}_end:")
-
-    def function(self, name: str, arguments: str, attributes: str = "") -> str:
-        """The whole."""
-        head = f"define internal void @{name}({arguments}) {attributes} {{\nentry:"
-        return "\n".join([head, *self.variables, *self.lines, "  ret void", "}"]) + "\n"
 
 
 class Shape:
@@ -154,7 +73,7 @@ def taps_text(shape: Shape) -> str:
         *(_tile(shape, rows, vectors) for rows, vectors in shape.tiles.items()),
         _taps(shape),
     ]
-    call = _python_call("taps", 7)
+    call = module_calls("taps", 7)
     return HEADER + shape.declarations + "\n".join(functions) + call
 
 
@@ -169,7 +88,7 @@ def sums_text(shape: Shape) -> str:
         HEADER
         + shape.declarations
         + "\n".join([_pack(shape), *tiles, _sums(shape)])
-        + _python_call("sums", 6)
+        + module_calls("sums", 6)
     )
 
 
@@ -429,22 +348,6 @@ def _sums(shape: Shape) -> str:
         given = ", ".join(f"ptr %{name}" for name in ("taps", "source", "grad", "out", "room"))
         blocks.do(f"call void @sums_of_block(ptr {numbers}, {given})")
     return each + blocks.function("sums", arguments, "noinline nounwind")
-
-
-def _python_call(function: str, count: int) -> str:
-    """The function that Python calls with numbers and arrays, without the GIL meanwhile, and that of other threads."""
-    code = Code()
-    pointers = []
-    for j in range(count):
-        array = code.new(f"load ptr, ptr {code.at('ptr', '%arguments', str(j))}")
-        pointers.append(code.new(f"load ptr, ptr {code.at('i8', array, str(DATA))}"))
-    state = code.new("call ptr @PyEval_SaveThread()")
-    code.do(f"call void @{function}({', '.join(f'ptr {each}' for each in pointers)})")
-    code.do(f"call void @PyEval_RestoreThread(ptr {state})")
-    code.do("call void @Py_IncRef(ptr @_Py_NoneStruct)")
-    head = "define ptr @call(ptr %self, ptr %arguments, i64 %count) {\nentry:"
-    called = "\n".join([head, *code.lines, "  ret ptr @_Py_NoneStruct", "}"]) + "\n"
-    return called + part_function(function, count - 1)
 
 
 CONVOLUTIONS = {"convolution_taps": taps_text, "convolution_sums": sums_text}

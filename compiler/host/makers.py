@@ -30,6 +30,10 @@ def loop_by_name(name: str) -> Callable[..., None] | None:
         from .convolution_source import convolution_loop
 
         return convolution_loop(kind, dtype)
+    if kind.startswith("channel"):
+        from .channel_source import channel_loop
+
+        return channel_loop(kind, dtype)
     if kind != "run_sums":
         from .draw_loops import draw_loop
 

@@ -19,7 +19,7 @@ from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
-from . import batch_rows, small_norm
+from . import batch_rows, compiled_lines, small_norm
 from .moments import BLOCK, GRAIN, column_sums, combined, ones, row_dots
 
 Array = np.ndarray[Any, Any]
@@ -270,6 +270,15 @@ def group_norm(call: StructuredCall) -> PlannedKernel:
     if 0 < spec.numel <= small_norm.SMALL:
         chosen("one pass over a small tensor", "{} elements are at most {}", spec.numel, small_norm.SMALL)
         return PlannedKernel(quietly(small_norm.small_group_norm(spec, group)))
+    kernel = _group_norm_by_passes(call)
+    if compiled_lines.are_lines(spec, call.outputs[0]):
+        chosen("compiled lines", "llvmlite is installed, and {} elements are many", spec.numel)
+        return PlannedKernel(quietly(compiled_lines.group_norm(spec, group, kernel.into)))
+    return kernel
+
+
+def _group_norm_by_passes(call: StructuredCall) -> PlannedKernel:
+    spec, group = call.args["input"], call.args["group"]
     view = Channels(spec)
     each = spec.sizes[1] // group
     if spec.is_contiguous and call.outputs[0].is_contiguous and 0 < each * view.sizes[2] <= BLOCK:
@@ -356,6 +365,8 @@ def _store(target: Any, sums: Array) -> None:
 def group_norm_backward(call: StructuredCall) -> PlannedKernel:
     """Sums of each sample's channels first, from which everything follows."""
     spec, group = call.args["input"], call.extra["group"]
+    if compiled_lines.are_lines(spec, call.args["grad_out"], call.outputs[0]):
+        return PlannedKernel(quietly(compiled_lines.group_norm_backward(spec, group)))
     view = Channels(spec)
     n, c, positions = view.sizes
     each = c // group
@@ -419,6 +430,9 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
             mean, invstd = view.parameter(running_mean), reciprocal_root(view.parameter(running_var), eps)
         view.normalise(out, x, mean, invstd, view.parameter(weight), view.parameter(bias))
 
+    if training and compiled_lines.are_lines(spec, call.outputs[0]):
+        chosen("compiled lines", "llvmlite is installed, and {} elements are many", spec.numel)
+        return PlannedKernel(quietly(compiled_lines.batch_norm(spec, into)))
     if training and batch_rows.are_rows(spec, call.outputs[0]):
         chosen("one block of lines", "{} contiguous elements are at most {}", spec.numel, batch_rows.MOST)
         return PlannedKernel(quietly(batch_rows.batch_norm(spec, into), line=view.line))
@@ -429,6 +443,8 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
 def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
     """As `group_norm_backward`, with sums over all samples; in evaluation the statistics were constants."""
     spec, train = call.args["input"], call.extra["train"]
+    if train and compiled_lines.are_lines(spec, call.args["grad_out"], call.outputs[0]):
+        return PlannedKernel(quietly(compiled_lines.batch_norm_backward(spec)))
     if train and batch_rows.are_rows(spec, call.args["grad_out"], call.outputs[0]):
         line = math.prod(spec.sizes[2:])
         return PlannedKernel(quietly(batch_rows.batch_norm_backward(spec), line=line))

@@ -226,7 +226,9 @@ def loop_now(name: str) -> Loop | None:
     return None if _makers is None else _made_now(_makers, name)
 
 
-def shared_loop(loop: Loop, parts: Sequence[Any], sharing: Sharing, workspace: tuple[int, int]) -> Loop:
+def shared_loop(
+    loop: Loop, parts: Sequence[Any], sharing: Sharing, workspace: tuple[int, int] | None
+) -> Loop:
     """A function of the arrays of a loop but for its workspace (`Makers`)."""
     assert _makers is not None
     return _makers().shared_loop(loop, parts, sharing, workspace)

@@ -16,7 +16,7 @@ import pytest
 import triten as tt
 from triten.compiler.host import task_pool
 from triten.compiler.host.calling_convention import HEADER, python_call
-from triten.compiler.host.convolution_source import Code
+from triten.compiler.host.code import Code
 from triten.compiler.host.object_code import loop_function
 from triten.dispatch.iterator.parallel import parallel_for
 from triten.dispatch.structured.compiled_loops import Sharing

@@ -1,0 +1,217 @@
+"""batch_norm and group_norm of contiguous tensors as compiled loops over lines (the extra ``triten[jit]``).
+
+Each channel's lines, or each group's, stay in the cache between the passes over them; `compiler/host/channel_source.py`
+has the loops. Sums of pieces are in the dtype itself, and of all in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.iterator.parallel import get_num_threads
+from ...dispatch.structured.compiled_loops import Sharing, loop_now, shared_loop
+from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
+from .small_norm import without_spread
+
+Array = np.ndarray[Any, Any]
+
+LEAST = 1 << 15
+"""Elements from which a call is worth loops: NumPy has some 60 us for them."""
+SHARED_FROM, WAKING_FROM = 1 << 15, 1 << 18
+"""Elements from which threads share a loop, and from which those that sleep are woken for it."""
+PARTS = 4
+"""Parts of a thread."""
+
+
+def are_lines(*specs: TensorSpec | None) -> bool:
+    """Whether all tensors are contiguous and of one dtype that loops compute in, and many elements."""
+    first = next(spec for spec in specs if spec is not None)
+    return (
+        first.dtype.name in ("float32", "float64")
+        and first.numel >= LEAST
+        and all(spec is None or (spec.is_contiguous and spec.dtype is first.dtype) for spec in specs)
+        and loop_now(f"channel_moments {first.dtype.name}") is not None
+    )
+
+
+class Lines:
+    """The lines (samples, channels, length) of contiguous tensors, with one statistic for each channel."""
+
+    def __init__(self, samples: int, channels: int, length: int, dtype: Any) -> None:
+        self.sizes = (samples, channels, length)
+        self.count = samples * length
+        self.dtype = np.dtype(dtype)
+        self._loops: dict[tuple[str, int], Callable[..., None]] = {}
+
+    def run(self, kind: str, *arrays: Array) -> None:
+        """Call a loop of some kind on all channels."""
+        threads = get_num_threads()
+        loop = self._loops.get((kind, threads))
+        if loop is None:
+            loop = self._loops[kind, threads] = self._planned(kind, threads)
+        loop(*arrays)
+
+    def _planned(self, kind: str, threads: int) -> Callable[..., None]:
+        loop = loop_now(f"channel_{kind} {self.dtype.name}")
+        assert loop is not None
+        channels = self.sizes[1]
+        numel = math.prod(self.sizes)
+        sharing = Sharing.of(numel, SHARED_FROM, WAKING_FROM) if threads > 1 else Sharing.ALONE
+        step = -(-channels // (PARTS * threads)) if sharing else channels
+        parts = [
+            np.array([first, min(first + step, channels), *self.sizes], np.int64)
+            for first in range(0, channels, step)
+        ]
+        return shared_loop(loop, parts, sharing, None)
+
+    def parameter(self, values: Any, repeats: int = 1) -> Array:
+        """Values for each channel, or for each of some samples."""
+        made = np.ascontiguousarray(values, self.dtype).reshape(-1)
+        return np.tile(made, repeats) if repeats > 1 else made
+
+    def moments(self, x: Array) -> tuple[Array, Array] | None:
+        """Mean and biased variance of each channel in float64; None where they are not finite in the dtype."""
+        mean, squares = np.empty(self.sizes[1]), np.empty(self.sizes[1])
+        self.run("moments", x, mean, squares)
+        if not math.isfinite(squares.sum()):
+            return None
+        return mean, np.maximum(squares, 0) / self.count
+
+
+def batch_norm(spec: TensorSpec, general: Callable[..., None]) -> Callable[..., None]:
+    """The kernel of `channel_norm.batch_norm` in training; `general` does what is not finite in this dtype."""
+    n, c, *spatial = spec.sizes
+    lines = Lines(n, c, math.prod(spatial), spec.np_dtype)
+    count = lines.count
+    bessel = count / (count - 1) if count > 1 else math.inf
+    zeros = np.zeros(c, lines.dtype)
+
+    def into(
+        out: Array,
+        save_mean: Array,
+        save_invstd: Array,
+        x: Array,
+        weight: Array | None,
+        bias: Array | None,
+        running_mean: Array | None,
+        running_var: Array | None,
+        momentum: float,
+        eps: float,
+    ) -> None:
+        found = lines.moments(x)
+        if found is None:
+            general(out, save_mean, save_invstd, x, weight, bias, running_mean, running_var, momentum, eps)
+            return
+        mean, variance = found
+        invstd = without_spread(1 / np.sqrt(variance + eps), eps)
+        np.copyto(save_mean, mean, casting="unsafe")
+        np.copyto(save_invstd, invstd, casting="unsafe")
+        if running_mean is not None:
+            for running, new in ((running_mean, mean), (running_var, variance * bessel)):
+                moved = momentum * new + (1 - momentum) * running.astype(np.float64)  # type: ignore[union-attr]
+                np.copyto(running, moved, casting="unsafe")  # type: ignore[arg-type]
+        scale = invstd if weight is None else invstd * weight
+        shift = zeros if bias is None else lines.parameter(bias)
+        lines.run("scaled", x, lines.parameter(mean), lines.parameter(scale), shift, out)
+
+    return into
+
+
+def batch_norm_backward(spec: TensorSpec) -> Callable[..., None]:
+    """The kernel of `channel_norm.batch_norm_backward` in training."""
+    n, c, *spatial = spec.sizes
+    lines = Lines(n, c, math.prod(spatial), spec.np_dtype)
+    count = lines.count
+
+    def into(
+        to: Array | None,
+        to_weight: Array | None,
+        to_bias: Array | None,
+        grad: Array,
+        x: Array,
+        mean: Array,
+        spread: Array,
+        weight: Array | None,
+        eps: float,
+    ) -> None:
+        mean, rstd = lines.parameter(mean), spread.astype(np.float64)
+        plain, scaled = np.empty(c), np.empty(c)
+        lines.run("gradient_sums", grad, x, mean, plain, scaled)
+        scaled *= rstd
+        for target, sums in ((to_weight, scaled), (to_bias, plain)):
+            if target is not None:
+                np.copyto(target, sums, casting="unsafe")
+        if to is not None:
+            scale = rstd if weight is None else rstd * weight
+            slope, shift = scale * scaled * rstd / count, scale * plain / count
+            lines.run("gradient", grad, x, mean, *(lines.parameter(v) for v in (scale, slope, shift)), to)
+
+    return into
+
+
+def group_norm(spec: TensorSpec, groups: int, general: Callable[..., None]) -> Callable[..., None]:
+    """The kernel of `channel_norm.group_norm`; `general` does what is not finite in this dtype."""
+    n, c, *spatial = spec.sizes
+    m, each = math.prod(spatial), c // groups
+    rows, lines = (Lines(1, *sizes, spec.np_dtype) for sizes in ((n * groups, each * m), (n * c, m)))
+    zeros = np.zeros(n * c, lines.dtype)
+
+    def into(
+        out: Array, means: Array, rstds: Array, x: Array, weight: Array | None, bias: Array | None, eps: float
+    ) -> None:
+        found = rows.moments(x)
+        if found is None:
+            general(out, means, rstds, x, weight, bias, eps)
+            return
+        mean, variance = found
+        rstd = 1 / np.sqrt(variance + eps)
+        np.copyto(means, mean.reshape(means.shape), casting="unsafe")
+        np.copyto(rstds, rstd.reshape(rstds.shape), casting="unsafe")
+        scale = np.repeat(rstd, each)
+        if weight is not None:
+            scale *= lines.parameter(weight, n)
+        shift = zeros if bias is None else lines.parameter(bias, n)
+        lines.run("scaled", x, lines.parameter(np.repeat(mean, each)), lines.parameter(scale), shift, out)
+
+    return into
+
+
+def group_norm_backward(spec: TensorSpec, groups: int) -> Callable[..., None]:
+    """The kernel of `channel_norm.group_norm_backward`."""
+    n, c, *spatial = spec.sizes
+    m, each = math.prod(spatial), c // groups
+    count = each * m
+    lines = Lines(1, n * c, m, spec.np_dtype)
+
+    def into(
+        to: Array | None,
+        to_weight: Array | None,
+        to_bias: Array | None,
+        grad: Array,
+        x: Array,
+        means: Array,
+        rstds: Array,
+        weight: Array | None,
+    ) -> None:
+        mean = np.repeat(lines.parameter(means), each)
+        rstd = np.repeat(rstds.reshape(-1).astype(np.float64), each)
+        plain, scaled = np.empty(n * c), np.empty(n * c)
+        lines.run("gradient_sums", grad, x, mean, plain, scaled)
+        scaled *= rstd
+        for target, sums in ((to_weight, scaled), (to_bias, plain)):
+            if target is not None:
+                np.copyto(target, sums.reshape(n, c).sum(0), casting="unsafe")
+        if to is None:
+            return
+        factor = np.ones(n * c) if weight is None else lines.parameter(weight, n).astype(np.float64)
+        of_plain, of_scaled = (
+            np.repeat((sums * factor).reshape(n * groups, each).sum(1) / count, each)
+            for sums in (plain, scaled)
+        )
+        given = (rstd * factor, rstd * of_scaled * rstd, rstd * of_plain)
+        lines.run("gradient", grad, x, mean, *(lines.parameter(value) for value in given), to)
+
+    return into
