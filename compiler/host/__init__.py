@@ -14,7 +14,7 @@ A kernel over rows is one loop by `row_loops`: a `row_program` has reductions (`
 those of eager kernels.
 
 `eager_loops` makes loops of single operators for eager calls; `draw_loops` has those of random numbers, `run_sums`
-those of sums, `convolution_source` those of convolutions, and `channel_source` those of norms of channels; kernels reach
+those of sums, `convolution_source` those of convolutions, `channel_source` those of norms of channels; kernels reach
 them by `makers`. `calling_convention` is what stands around each loop, and `code` writes one line by line. Threads of a
 `task_pool`, whose text is `task_pool_source`, share the parts of a loop.
 
