@@ -125,6 +125,8 @@ def addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Number, alpha: Number) 
         product = product if alpha else ops.zeros_like(product)
         return ops.logical_or(self, product) if beta else product
     for name, scale in (("beta", beta), ("alpha", alpha)):
+        if scale.__class__ is bool:
+            raise RuntimeError(f"addr: Boolean {name} only supported for Boolean results.")
         if wanted.is_integral and isinstance(scale, float):
             raise RuntimeError(
                 f"For integral input tensors, argument {name} must not be a floating point number."

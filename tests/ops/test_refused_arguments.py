@@ -69,6 +69,7 @@ REFUSED = [
     (RuntimeError, lambda d: tt.linalg.vecdot(d(3), d(3, dtype=tt.float64))),
     (NotImplementedError, lambda d: tt.trace(d(2, 2, dtype=tt.bool))),
     (RuntimeError, lambda d: tt.addr(d(4, 2, 3), d(2), d(3))),
+    (RuntimeError, lambda d: tt.addr(d(2, 3), d(2), d(3), beta=False)),
     (RuntimeError, lambda d: F.binary_cross_entropy(d(2) * 0.5, d(2, dtype=tt.int64))),
     (RuntimeError, lambda d: F.kl_div(d(2, dtype=tt.int64), d(2, dtype=tt.int64))),
     (RuntimeError, lambda d: F.kl_div(d(2), d(2, dtype=tt.int64))),
