@@ -120,17 +120,17 @@ def addr(self: Tensor, vec1: Tensor, vec2: Tensor, beta: Number, alpha: Number) 
     if self._spec.sizes != sizes:
         self = self.expand(sizes)
     wanted = promote_types(promote_types(self.dtype, vec1.dtype), vec2.dtype)
+    for name, scale in (("beta", beta), ("alpha", alpha)):
+        if scale.__class__ is bool and wanted is not bool_:
+            raise RuntimeError(f"addr: Boolean {name} only supported for Boolean results.")
+        if (wanted is bool_ or wanted.is_integral) and isinstance(scale, float):
+            raise RuntimeError(
+                f"For integral input tensors, argument {name} must not be a floating point number."
+            )
     if wanted is bool_:
         product = ops.logical_and(vec1.unsqueeze(1), vec2)
         product = product if alpha else ops.zeros_like(product)
         return ops.logical_or(self, product) if beta else product
-    for name, scale in (("beta", beta), ("alpha", alpha)):
-        if scale.__class__ is bool:
-            raise RuntimeError(f"addr: Boolean {name} only supported for Boolean results.")
-        if wanted.is_integral and isinstance(scale, float):
-            raise RuntimeError(
-                f"For integral input tensors, argument {name} must not be a floating point number."
-            )
     if wanted.itemsize == 2 and wanted.is_floating_point:  # products and sums in float32, rounded once
         return addr(self.float(), vec1.float(), vec2.float(), beta, alpha).to(wanted)
     scaled = vec1 if alpha == 1 else ops.mul(vec1, alpha)
