@@ -7,7 +7,7 @@ from typing import Any
 
 from .plain_numpy import np
 
-KEPT = 4 << 20
+KEPT = 16 << 20
 """Bytes that a thread keeps at most."""
 
 

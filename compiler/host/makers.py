@@ -27,6 +27,8 @@ def loop_by_name(name: str) -> Callable[..., None] | None:
         return None
     kind, _, dtype = name.partition(" ")
     if kind.startswith("convolution"):
+        if not found.fuses:
+            return None
         from .convolution_source import convolution_loop
 
         return convolution_loop(kind, dtype)

@@ -35,6 +35,10 @@ POSITIONS = 256
 """Positions of a block that are enough for tiles."""
 SUMMED_POSITIONS = 1 << 10
 """Those of a block of a weight's gradient: its tiles are summed across lanes once for each."""
+MOST_POSITIONS, MOST_SUMMED = 1 << 14, 1 << 12
+"""Those of a band of a large image, and of one of a weight's gradient."""
+LEAST_LINES = 4
+"""Lines of a band of a large image, at least; the rows that two bands share are laid out for both."""
 TASKS, TASKS_OF_SUMS = 2, 1
 """Tasks of a thread, at least; those of a weight's gradient each lay out planes themselves."""
 BLOCKS = 16
@@ -210,6 +214,29 @@ class Geometry(NamedTuple):
         """Where a tap begins in the planes of a channel."""
         return ((phase * self.rows.count + line) * images) * self.columns.count + element
 
+    def bands(self, itemsize: int, positions: int) -> list[Geometry]:
+        """The lines in bands of so many positions, whose planes a cache has room for; one of all if they are few."""
+        whole = max(part.lines for part in self.parts)
+        beyond = max(line for part in self.parts for _, _, line, _ in part.taps)
+        line = self.channels * len(self.phases) * self.columns.count * itemsize
+        if self.channels * self.kept(1) * itemsize <= 2 * PLANE_BYTES and self.positions(1) <= 2 * positions:
+            return [self]
+        count = max(LEAST_LINES, min(PLANE_BYTES // line - beyond, positions // self.columns.count))
+        return [self._band(first, min(first + count, whole), beyond) for first in range(0, whole, count)]
+
+    def _band(self, first: int, last: int, beyond: int) -> Geometry:
+        """Some of the lines, which meet as many rows, and some beyond them."""
+        rows = self.rows._replace(
+            before=self.rows.before - first * self.rows.step, count=last - first + beyond
+        )
+        ahead = first * self.step * self.sizes[1]
+        parts = [
+            part._replace(lines=min(part.lines, last) - first, start=part.start + ahead)
+            for part in self.parts
+            if part.lines > first
+        ]
+        return self._replace(rows=rows, parts=parts)
+
     def pack(self, images: int, stride: tuple[int, int, int], at: int) -> tuple[list[int], list[int]]:
         """The numbers of a pack whose table of phases is at a place, and this table."""
         numbers = [self.channels, self.rows.count, images, self.columns.count, *stride]
@@ -316,15 +343,21 @@ class TiledConvolution:
         assert loop is not None
         sharing = sharing_of(conv, threads)
         blocks = [(n, min(images, conv.n - n)) for n in range(0, conv.n, images)]
+        bands = self.geometry.bands(conv.dtype.itemsize, MOST_POSITIONS)
+        cuts = self._cuts(-(-TASKS * threads // (len(blocks) * len(bands))) if sharing else 1)
         places: list[int] = []
-        starts = {m: self._add_places(m, places) for m in dict.fromkeys(m for _, m in blocks)}
-        made = [
-            self._numbers(block, starts[block[1]], *cut, has_bias)
-            for block in blocks
-            for cut in self._cuts(-(-TASKS * threads // len(blocks)) if sharing else 1)
-        ]
+        made = []
+        for band in bands:
+            starts = {m: self._add_places(band, m, places) for m in dict.fromkeys(m for _, m in blocks)}
+            made += [
+                self._numbers(band, block, starts[block[1]], *cut, has_bias)
+                for block in blocks
+                for cut in cuts
+            ]
         room = max(room for _, room in made) * conv.dtype.itemsize
-        compute = shared_loop(loop, [numbers for numbers, _ in made], sharing, (5, room))
+        width = max(len(numbers) for numbers, _ in made)  # a last band may have fewer parts
+        tasks = [np.pad(numbers, (0, width - len(numbers))) for numbers, _ in made]
+        compute = shared_loop(loop, tasks, sharing, (5, room))
         taps = np.array(places, np.int64)
         return lambda *arrays: compute(taps, *arrays)
 
@@ -347,9 +380,10 @@ class TiledConvolution:
         step = -(-outputs // (8 * wanted)) * 8 if wanted > 1 else outputs
         return [(0, 1, o, min(step, outputs - o)) for o in range(0, outputs, step)]
 
-    def _add_places(self, images: int, made: list[int]) -> list[int]:
+    @staticmethod
+    def _add_places(geometry: Geometry, images: int, made: list[int]) -> list[int]:
         """Append the taps of all parts for so many images, in the weight and then in planes; where parts begin."""
-        geometry, starts = self.geometry, list[int]()
+        starts = list[int]()
         kept = geometry.kept(images)
         for part in geometry.parts:
             starts.append(len(made))
@@ -360,6 +394,7 @@ class TiledConvolution:
 
     def _numbers(
         self,
+        geometry: Geometry,
         block: tuple[int, int],
         starts: list[int],
         group: int,
@@ -369,7 +404,7 @@ class TiledConvolution:
         has_bias: bool,
     ) -> tuple[Array, int]:
         """The numbers of a task, and the elements of its room."""
-        conv, geometry, (first, images) = self.conv, self.geometry, block
+        conv, (first, images) = self.conv, block
         h, w = geometry.rows.size, geometry.columns.size
         oh, ow = geometry.sizes
         of_source, of_out = geometry.channels * h * w, geometry.outputs * oh * ow
@@ -412,7 +447,8 @@ class TiledSums:
             if each * self.geometry.kept(2 * images) * size > 2 * PLANE_BYTES:
                 break
             images *= 2
-        self.blocks = [(n, min(images, conv.n - n)) for n in range(0, conv.n, images)]
+        bands = self.geometry.bands(size, MOST_SUMMED)
+        self.blocks = [(band, n, min(images, conv.n - n)) for n in range(0, conv.n, images) for band in bands]
 
     def __call__(self, out: Array, grad: Array, source: Array) -> None:
         """Compute all of `out`; arrays are gapless."""
@@ -433,16 +469,18 @@ class TiledSums:
         assert loop is not None
         sharing = sharing_of(conv, threads)
         cuts = self._cuts(TASKS_OF_SUMS * threads if sharing else 1)
-        sizes = list(dict.fromkeys(m for _, m in self.blocks))
-        taps = [self.geometry.place(m, *where) for m in sizes for _, *where in self.geometry.parts[0].taps]
-        places = np.array(taps, np.int64)
-        count = len(taps) // len(sizes)
+        kinds = {(band.rows.count, m): band for band, _, m in self.blocks}
+        starts = {kind: number * len(self.geometry.parts[0].taps) for number, kind in enumerate(kinds)}
+        places = np.array(
+            [band.place(m, *where) for (_, m), band in kinds.items() for _, *where in band.parts[0].taps],
+            np.int64,
+        )
 
         def share_of(first: int) -> Callable[..., None]:
             own = self.blocks[first : first + BLOCKS]
             made = [
                 [
-                    self._numbers(block, *cut, [int(number > 0), sizes.index(block[1]) * count])
+                    self._numbers(*block, *cut, [int(number > 0), starts[block[0].rows.count, block[2]]])
                     for number, block in enumerate(own)
                 ]
                 for cut in cuts
@@ -470,30 +508,33 @@ class TiledSums:
 
     def _numbers(
         self,
-        block: tuple[int, int],
+        geometry: Geometry,
+        first: int,
+        images: int,
         groups: tuple[int, int],
         outputs: tuple[int, int],
         channels: tuple[int, int],
         last: list[int],
     ) -> tuple[list[int], int]:
         """The numbers of a block in a task, and the elements of its room."""
-        conv, geometry, (first, images) = self.conv, self.geometry, block
+        conv = self.conv
         h, w = geometry.rows.size, geometry.columns.size
         oh, ow = geometry.sizes
+        lines, begin = geometry.parts[0].lines, geometry.parts[0].start // ow
         of_source, of_grad = geometry.channels * h * w, geometry.outputs * oh * ow
         taps = math.prod(conv.window.kernel)
         of_out = geometry.channels * geometry.outputs * taps
         line = images * geometry.columns.count
-        row = -(-oh * line // LANES) * LANES
+        row = -(-lines * line // LANES) * LANES
         source_room = outputs[1] * row + SLACK
         packs = len(SUMS)
         tables = packs + 2 * len(PACK)
         # The gradient lies as outputs do in the planes, with zeros between its rows.
         flat = geometry._replace(
-            rows=_Plane(oh, 1, 0, oh),
+            rows=_Plane(oh, 1, -begin, lines),
             columns=_Plane(ow, 1, 0, geometry.columns.count),
             phases=[(0, 0)],
-            overhang=row - oh * line,
+            overhang=row - lines * line,
             channels=outputs[1],
         )
         own = geometry._replace(channels=channels[1])

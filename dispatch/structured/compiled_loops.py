@@ -138,7 +138,7 @@ class _Background:
     def forget(self) -> None:
         """Start anew: what a fork's child must do."""
         self.lock = threading.Lock()
-        self.busy = threading.Lock()
+        self.busy = threading.RLock()  # what makes a loop may plan a kernel that makes one at once
         self.requests: list[Callable[[], None]] = []
         self.is_warm = False
         self.thread: threading.Thread | None = None

@@ -63,6 +63,15 @@ def test_each_part_once(sharing: Sharing) -> None:
     assert set(out.tolist()) == {200}
 
 
+@pytest.mark.parametrize("sharing", list(Sharing))
+def test_without_a_pool(monkeypatch: pytest.MonkeyPatch, sharing: Sharing) -> None:
+    monkeypatch.setattr(task_pool, "_share", lambda: None)
+    count, out = counted(sharing), np.zeros(PARTS * LENGTH, np.int64)
+    for _ in range(20):
+        count(out)
+    assert set(out.tolist()) == {20}
+
+
 def test_several_callers() -> None:
     count = counted(Sharing.WAKING)
     outs = [np.zeros(PARTS * LENGTH, np.int64) for _ in range(4)]

@@ -82,6 +82,29 @@ def test_like_products(rng: np.random.Generator, small: pytest.MonkeyPatch, name
         np.testing.assert_allclose(one.numpy(), exact, rtol=0, atol=near * max(1, np.abs(exact).max()))
 
 
+@pytest.mark.parametrize("name", GEOMETRIES)
+def test_bands_of_lines(rng: np.random.Generator, small: pytest.MonkeyPatch, name: str) -> None:
+    sizes, kernel, *geometry = GEOMETRIES[name]
+    given = (
+        rng.standard_normal(sizes),
+        rng.standard_normal(kernel),
+        rng.standard_normal(kernel[0]),
+        np.empty(0),
+    )
+    convolve = (tt.conv1d, tt.conv2d)[len(sizes) - 3]
+    expected = made(*given, convolve, *geometry)
+    for name, value in (
+        ("PLANE_BYTES", 1 << 9),
+        ("LEAST_LINES", 2),
+        ("MOST_POSITIONS", 30),
+        ("MOST_SUMMED", 30),
+    ):
+        small.setattr(tiles, name, value)
+    Dispatcher.singleton().forget_all()
+    for one, another in zip(made(*given, convolve, *geometry), expected, strict=True):
+        np.testing.assert_allclose(one.numpy(), another.numpy(), rtol=0, atol=1e-11)
+
+
 @pytest.mark.parametrize(
     ("stride", "padding", "output_padding", "groups", "dilation"),
     [(2, 1, 1, 1, 1), (2, 0, 0, 1, 1), (3, 1, 2, 2, 1), (1, 1, 0, 1, 1), (2, 2, 1, 1, 2)],
