@@ -227,7 +227,7 @@ def test_the_unread_triangle_of_ldl_is_zero() -> None:
         (
             lambda: tt.linalg.norm(tt.zeros(2, 0), -2, -1),
             RuntimeError,
-            "the -2 norm on the dimension -1because",
+            "the -2 norm on the dimension -1",
         ),
         (
             lambda: tt.linalg.norm(tt.zeros(2), "nuc", -1),

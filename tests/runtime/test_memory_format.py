@@ -71,7 +71,13 @@ def test_channels_last_strides(sizes: tuple[int, ...]) -> None:
 def test_is_channels_last(geometry: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     sizes, strides = geometry
     for rank, order in ((4, (0, 2, 3, 1)), (5, (0, 2, 3, 4, 1))):
-        expected = len(sizes) == rank and in_order(sizes, strides, order)
+        # Of empty tensors, too, the strides decide.
+        filled = tuple([max(n, 1) for n in sizes])
+        running, is_ordered = 1, len(sizes) == rank
+        for d in reversed(order) if is_ordered else ():
+            is_ordered = is_ordered and (sizes[d] == 1 or strides[d] == running)
+            running *= sizes[d]
+        expected = is_ordered if 0 in sizes else len(sizes) == rank and in_order(filled, strides, order)
         assert mf.is_channels_last(sizes, strides, rank) == expected
 
 
