@@ -119,7 +119,7 @@ def max_unpool1d(
         [[0.0, 3.0, 2.0, 0.0]]
     """
     sizes, _, _ = _window(1, input, kernel_size, stride, padding, output_size)
-    return ops.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), (*sizes, 1)).squeeze(-1)
+    return ops.max_unpool2d(ops.unsqueeze(input, -1), ops.unsqueeze(indices, -1), (*sizes, 1)).squeeze(-1)
 
 
 @overridable

@@ -41,6 +41,7 @@ REFUSED: list[tuple[Call, type[Exception], str]] = [
     (lambda: F.adaptive_max_pool2d(ones(2, 2, 2), 2, ones(2)), RuntimeError, "ambiguous"),
     (lambda: F.max_unpool2d(ones(1, 1, 1, 1), tensor([[[[0]]]]), tensor([3, 3])), TypeError, "not Tensor"),
     (lambda: F.max_unpool1d(ones(()), tensor([[[0]]]), 3), IndexError, "no dimensions"),
+    (lambda: F.max_unpool1d(np.ones(2), tensor([[0]]), 3), TypeError, "must be Tensor, not numpy.ndarray"),
     (lambda: F.avg_pool2d(ones(2, 2), 2), IndexError, "got -3"),
     (lambda: F.avg_pool2d(ones(()), 2, padding=-1), IndexError, "no dimensions"),
     # Sizes and factors
