@@ -367,8 +367,9 @@ def tensor(
             quick._version_cell = quick._autograd = quick._view_base = None
             if requires_grad is False:
                 return quick  # type: ignore[no-any-return]
-            check_flags("tensor", requires_grad=requires_grad)
-            return quick.requires_grad_() if requires_grad else quick  # type: ignore[no-any-return]
+            if requires_grad is not True:
+                check_flags("tensor", requires_grad=requires_grad)
+            return quick.requires_grad_()  # type: ignore[no-any-return]
     try:
         check_flags("tensor", requires_grad=requires_grad, pin_memory=pin_memory)
         dtype = _checked_dtype("tensor", dtype)

@@ -152,9 +152,11 @@ def loop_function(text: str) -> Callable[..., None]:
     return make(ctypes.addressof(code.definition), code, None)  # type: ignore[no-any-return]
 
 
-def part_address(loop: Any) -> int:
+def part_address(loop: Callable[..., None]) -> int:
     """Where a loop has the function that threads without Python call, with the numbers of a part and all pointers."""
-    return int(loop.__self__.engine.get_function_address("part"))
+    code = getattr(loop, "__self__", None)
+    assert isinstance(code, _Code)
+    return int(code.engine.get_function_address("part"))
 
 
 _functions: dict[str, _Code] = {}

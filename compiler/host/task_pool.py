@@ -125,33 +125,43 @@ def shared_loop(
         sharing: how threads share the parts.
         workspace: which of the arrays is what a thread works in, and its bytes: the function is called without it.
     """
-    place, size = workspace or (-1, 0)
-    size = -(-size // 64) * 64
     if len(parts) == 1 and workspace is None:
         (whole,) = parts
         return lambda *arrays: loop(whole, *arrays)
     share = _share() if sharing and len(parts) > 1 else None
     if share is None:
-        return _by_parallel_for(loop, parts, sharing, place, size)
-    table = np.stack(parts)
-    numbers = np.array(
-        [part_address(loop), len(parts), table.shape[1], place, size, int(sharing is Sharing.WAKING)]
-    )
+        return _by_parallel_for(loop, parts, sharing, workspace)
+    return _SharedLoop(share, loop, np.stack(parts), workspace, waking=sharing is Sharing.WAKING)
 
-    def compute(*arrays: Any) -> None:
-        share(_words(), numbers, table, *arrays)
 
-    def with_room(*arrays: Any) -> None:
-        words = _words()
-        room = borrow(size * int(words[WORDS["threads"]]))
+class _SharedLoop:
+    """A loop that threads of the pool share. It keeps the loop, whose code they call by its address."""
+
+    __slots__ = ("loop", "numbers", "place", "share", "size", "table")
+
+    def __init__(
+        self, share: Loop, loop: Loop, table: Array, workspace: tuple[int, int] | None, *, waking: bool
+    ) -> None:
+        self.share, self.loop, self.table = share, loop, table
+        place, size = workspace or (-1, 0)
+        self.place, self.size = place, _whole_lines(size)
+        self.numbers = np.array([part_address(loop), *table.shape, place, self.size, int(waking)])
+
+    def __call__(self, *arrays: Array) -> None:
+        words, place = _words(), self.place
+        if place < 0:
+            self.share(words, self.numbers, self.table, *arrays)
+            return
+        room = borrow(self.size * int(words[WORDS["threads"]]))
         try:
-            share(words, numbers, table, *arrays[:place], room, *arrays[place:])
+            self.share(words, self.numbers, self.table, *arrays[:place], room, *arrays[place:])
         finally:
             give_back(room)
 
-    made = compute if workspace is None else with_room
-    made.loop = loop  # type: ignore[attr-defined]  # whose code must not go
-    return made
+
+def _whole_lines(size: int) -> int:
+    """So many bytes in whole cache lines."""
+    return -(-size // 64) * 64
 
 
 _alone = np.zeros(LENGTH, np.int64)
@@ -163,19 +173,24 @@ def _words() -> Array:
     return _alone if in_parallel_region() or get_num_threads() == 1 else _pools.get().words
 
 
-def _by_parallel_for(loop: Loop, parts: Sequence[Array], sharing: Sharing, place: int, size: int) -> Loop:
+def _by_parallel_for(
+    loop: Loop, parts: Sequence[Array], sharing: Sharing, workspace: tuple[int, int] | None
+) -> Loop:
     grain = 1 if sharing is Sharing.WAKING else len(parts)
 
-    def compute(*arrays: Any) -> None:
+    def compute(*arrays: Array) -> None:
         def some(first: int, last: int) -> None:
-            room = borrow(size) if place >= 0 else None
-            given = arrays if room is None else (*arrays[:place], room, *arrays[place:])
+            if workspace is None:
+                for part in parts[first:last]:
+                    loop(part, *arrays)
+                return
+            place, size = workspace
+            room = borrow(size)
             try:
                 for part in parts[first:last]:
-                    loop(part, *given)
+                    loop(part, *arrays[:place], room, *arrays[place:])
             finally:
-                if room is not None:
-                    give_back(room)
+                give_back(room)
 
         parallel_for(0, len(parts), grain, some)
 

@@ -116,7 +116,7 @@ def _forward_tiled(conv: Convolution) -> Any:
     chosen("compiled tiles", "llvmlite is installed, and {} images of {} pixels are many", conv.n, conv.dense)
     tiled = tiles.TiledConvolution(conv, tiles.forward_geometry(conv))
 
-    def into(out: Any, input: Any, weight: Any, bias: Any) -> None:
+    def into(out: Array, input: Array, weight: Array, bias: Array | None) -> None:
         tiled(out, np.ascontiguousarray(input), np.ascontiguousarray(weight), bias)
 
     return into
@@ -235,7 +235,7 @@ def _backward_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:
     tiled = tiles.TiledConvolution(conv, tiles.backward_geometry(conv))
     otherwise = functools.cache(lambda: _backward_by_taps(call, conv).into)
 
-    def into(out: Any, grad: Any, weight: Any, bias: Any = None) -> None:
+    def into(out: Array, grad: Array, weight: Array, bias: Array | None = None) -> None:
         if math.isfinite(np.vdot(weight, weight)) or np.isfinite(weight).all():
             tiled(out, np.ascontiguousarray(grad), np.ascontiguousarray(weight), bias)
         else:

@@ -44,7 +44,7 @@ def _weight_tiled(call: StructuredCall, conv: Convolution) -> PlannedKernel:
     tiled = tiles.TiledSums(conv)
     otherwise = functools.cache(lambda: _weight_by_columns(call, conv).into)
 
-    def into(out: Any, grad: Any, input: Any) -> None:
+    def into(out: Array, grad: Array, input: Array) -> None:
         tiled(out, np.ascontiguousarray(grad), np.ascontiguousarray(input))
         if not (math.isfinite(np.vdot(out, out)) or np.isfinite(out).all()):
             otherwise()(out, grad, input)

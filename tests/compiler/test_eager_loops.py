@@ -16,8 +16,9 @@ from triten.cpu_fallback.random import box_muller, philox
 from triten.cpu_fallback.reduction import half_words, line_reductions
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.structured import compiled_loops
+from triten.tests.compiled_code import needs_llvm
 
-pytest.importorskip("llvmlite", reason="the extra triten[jit]")
+pytestmark = needs_llvm
 
 F = tt.nn.functional
 SIDE = 190  # results of 64 KiB and more, which NumPy does not allocate itself

@@ -6,7 +6,6 @@ import math
 import os
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,17 +18,9 @@ import triten as tt
 from triten.compiler.host import object_code, pointwise
 from triten.compiler.host.lowering import ROWS
 from triten.compiler.host.stages import Loop
+from triten.tests.compiled_code import needs_llvm
 from triten.tests.compiler.beside_eager import agree, drawn, same
 
-HAS_WHEEL = (
-    sys.platform == "linux"
-    and sys.implementation.name == "cpython"
-    and not sysconfig.get_config_var("Py_GIL_DISABLED")
-)
-"""Where a wheel of llvmlite exists, which the extra `test` brings, a missing one is a failure."""
-needs_llvm = pytest.mark.skipif(
-    not HAS_WHEEL and object_code.target() is None, reason="llvmlite has no wheel for this Python"
-)
 F = tt.nn.functional
 FLOATS = (tt.float16, tt.bfloat16, tt.float32, tt.float64)
 INTEGERS = (tt.int8, tt.uint8, tt.int16, tt.int32, tt.int64)

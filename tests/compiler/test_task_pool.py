@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 import sys
@@ -20,11 +19,14 @@ from triten.compiler.host.code import Code
 from triten.compiler.host.object_code import loop_function
 from triten.dispatch.iterator.parallel import parallel_for
 from triten.dispatch.structured.compiled_loops import Sharing
+from triten.tests.compiled_code import needs_llvm
 
-pytest.importorskip("llvmlite", reason="the extra triten[jit]")
-pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="futexes of Linux"
-)
+pytestmark = [
+    needs_llvm,
+    pytest.mark.skipif(
+        sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"), reason="futexes of Linux"
+    ),
+]
 PARTS, LENGTH = 37, 1000
 
 
@@ -126,7 +128,6 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_makes_its_own() -> None:
     done = subprocess.run([sys.executable, "-P", "-c", FORKS], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "0", done.stderr

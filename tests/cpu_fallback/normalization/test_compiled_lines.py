@@ -11,8 +11,9 @@ import pytest
 import triten as tt
 from triten.cpu_fallback.normalization import compiled_lines
 from triten.dispatch.core.dispatcher import Dispatcher
+from triten.tests.compiled_code import needs_llvm
 
-pytest.importorskip("llvmlite", reason="the extra triten[jit]")
+pytestmark = needs_llvm
 
 F = tt.nn.functional
 
