@@ -55,12 +55,8 @@ class _Lines(Code):
     def sum(self, channel: str, terms: Callable[[str], list[str]], count: int) -> list[str]:
         """The sums over a channel of what `terms` makes of each place, in float64."""
         totals = [self.variable("double", "0.0") for _ in range(count)]
-        for total in totals:
-            self.do(f"store double 0.0, ptr {total}")
         with self.pieces(channel) as (start, length):
             sums = [self.variable(self.kind, "0.0") for _ in range(count)]
-            for each in sums:
-                self.do(f"store {self.kind} 0.0, ptr {each}")
             with self.loop("0", length) as i:
                 for each, term in zip(sums, terms(self.add(start, i)), strict=True):
                     old = self.new(f"load {self.kind}, ptr {each}")

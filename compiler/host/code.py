@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from .calling_convention import DATA, part_function
 
@@ -72,6 +72,16 @@ class Code:
         self.do(f"store i64 {self.add(i, str(step))}, ptr {counter}")
         self.do(f"br label %{label}" + (", !llvm.loop !0" if plain else ""))
         self.lines.append(f"{label}_end:")
+
+    def in_steps(self, total: str, steps: Iterable[int]) -> Iterator[tuple[int, str, str]]:
+        """Each of some steps, largest first, with the range that it goes over in whole steps; the last one is 1."""
+        done = self.variable("i64", "0")
+        for step in steps:
+            first = self.new(f"load i64, ptr {done}")
+            left = self.new(f"sub i64 {total}, {first}")
+            last = self.add(first, self.mul(self.new(f"sdiv i64 {left}, {step}"), str(step)))
+            yield step, first, last
+            self.do(f"store i64 {last}, ptr {done}")
 
     @contextlib.contextmanager
     def when(self, condition: str) -> Iterator[None]:

@@ -199,13 +199,9 @@ def _taps(shape: Shape) -> str:
             weights = code.at("i64", "%taps", p["first_tap"])
             places = code.at("i64", "%taps", code.add(p["first_tap"], p["taps"]))
             start = code.at(kind, out, p["start"])
-            done = code.variable("i64", "0")
             some = code.new(f"call i64 @llvm.smax.i64(i64 {p['taps']}, i64 1)")  # of none the sum is zero
-            for rows, vectors in shape.tiles.items():
-                first = code.new(f"load i64, ptr {done}")
-                left = code.new(f"sub i64 {n['outputs']}, {first}")
-                count = code.new(f"sdiv i64 {left}, {rows}")
-                last = code.add(first, code.mul(count, str(rows)))
+            for rows, first, last in code.in_steps(n["outputs"], shape.tiles):
+                vectors = shape.tiles[rows]
                 with code.loop(first, last, rows) as o:
                     of_rows = code.at(kind, weight, code.mul(o, n["weight_row"]))
                     with code.loop("0", some, TAPS_OF_SUM) as tap:
@@ -230,7 +226,6 @@ def _taps(shape: Shape) -> str:
                         names = ("images", "pitch", "out_image", "out_line", "out_step", "bias")
                         numbers = [p["lines"], p["width"], *(n[name] for name in names)]
                         code.do(f"call void @spread({given}, {', '.join(f'i64 {each}' for each in numbers)})")
-                code.do(f"store i64 {last}, ptr {done}")
     arguments = ", ".join(
         f"ptr {'noalias nocapture' if name in ('out', 'room') else 'nocapture readonly'} %{name}"
         for name in ("g", "taps", "source", "weight", "bias", "out", "room")
@@ -313,20 +308,12 @@ def _sums(shape: Shape) -> str:
         code.do(f"call void @pack(ptr %g, ptr {packs[0]}, ptr {grad}, ptr %room)")
         code.do(f"call void @pack(ptr %g, ptr {packs[1]}, ptr {source}, ptr {planes})")
         out = code.at(kind, "%out", code.add(n["out"], code.mul(group, n["out_group"])))
-        done = code.variable("i64", "0")
-        for rows, widths in shape.sums.items():
-            first = code.new(f"load i64, ptr {done}")
-            left = code.new(f"sub i64 {n['outputs']}, {first}")
-            last = code.add(first, code.mul(code.new(f"sdiv i64 {left}, {rows}"), str(rows)))
+        for rows, first, last in code.in_steps(n["outputs"], shape.sums):
             with code.loop(first, last, rows) as o, code.loop("0", n["channels"]) as c:
                 of_grad = code.at(kind, "%room", code.mul(o, n["grad_room"]))
                 of_source = code.at(kind, planes, code.mul(c, code.number(packs[1], PACK.index("kept"))))
                 place = code.add(code.mul(o, n["out_row"]), code.mul(c, n["out_channel"]))
-                so_far = code.variable("i64", "0")
-                for taps in widths:
-                    begin = code.new(f"load i64, ptr {so_far}")
-                    rest = code.new(f"sub i64 {n['taps']}, {begin}")
-                    end = code.add(begin, code.mul(code.new(f"sdiv i64 {rest}, {taps}"), str(taps)))
+                for taps, begin, end in code.in_steps(n["taps"], shape.sums[rows]):
                     with code.loop(begin, end, taps) as tap:
                         arguments = (
                             f"ptr {of_grad}, i64 {n['grad_room']}, ptr {of_source}, "
@@ -334,8 +321,6 @@ def _sums(shape: Shape) -> str:
                             f"ptr {code.at(kind, out, code.add(place, tap))}, i64 {n['out_row']}, i1 {adds}"
                         )
                         code.do(f"call void @sum{rows}x{taps}({arguments})")
-                    code.do(f"store i64 {end}, ptr {so_far}")
-            code.do(f"store i64 {last}, ptr {done}")
     arguments = ", ".join(
         f"ptr {'noalias nocapture' if name in ('out', 'room') else 'nocapture readonly'} %{name}"
         for name in ("g", "taps", "source", "grad", "out", "room")

@@ -84,13 +84,7 @@ job:
   %c = load ptr, ptr %context
   %n = load i64, ptr %count
   br label %claim
-claim:
-  %part = atomicrmw add ptr %next, i64 1 seq_cst
-  %has_part = icmp slt i64 %part, %n
-  br i1 %has_part, label %do, label %leave
-do:
-  call void %f(ptr %c, i64 %part, i64 %number)
-  br label %claim
+{_claims("%number", "leave")}
 leave:
   %l = atomicrmw sub ptr %inside, i64 1 seq_cst
   br label %check
@@ -171,13 +165,7 @@ wake:
   %few = trunc i64 %others to i32
 {_futex(machine, WAKE, "%few")}
   br label %claim
-claim:
-  %part = atomicrmw add ptr %next, i64 1 seq_cst
-  %has_part = icmp slt i64 %part, %n
-  br i1 %has_part, label %do, label %close
-do:
-  call void %f(ptr %c, i64 %part, i64 0)
-  br label %claim
+{_claims("0", "close")}
 close:
   store atomic i64 0, ptr %open seq_cst, align 8
   br label %wait
@@ -302,6 +290,17 @@ def _stored() -> str:
         lines.append(f"  %c{i} = getelementptr %context, ptr %c, i32 0, i32 {i}")
         lines.append(f"  store {value}, ptr %c{i}")
     return "\n".join(lines)
+
+
+def _claims(thread: str, after: str) -> str:
+    """Take one part after the other, until none is left."""
+    return f"""claim:
+  %part = atomicrmw add ptr %next, i64 1 seq_cst
+  %has_part = icmp slt i64 %part, %n
+  br i1 %has_part, label %do, label %{after}
+do:
+  call void %f(ptr %c, i64 %part, i64 {thread})
+  br label %claim"""
 
 
 def _futex(machine: str, operation: int, value: str) -> str:

@@ -14,7 +14,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..workspace import borrow, give_back
 from .moments import CHUNK, ones, row_dots
-from .small_norm import without_spread
+from .small_norm import move_running, without_spread
 
 MOST = 1 << 18
 """Elements up to which one thread does it all, and what is written stays in the cache for the next pass."""
@@ -91,11 +91,8 @@ def batch_norm(spec: TensorSpec, general: Callable[..., None]) -> Callable[..., 
         save_invstd[...] = invstd.reshape(save_invstd.shape)
         if running_mean is not None and running_var is not None:
             variance *= bessel
-            for running, new in ((running_mean, mean), (running_var, variance)):
-                old = running.astype(np.float64)
-                old *= 1 - momentum
-                old += momentum * new.reshape(old.shape)
-                running[...] = old
+            move_running(running_mean, mean, momentum)
+            move_running(running_var, variance, momentum)
         made *= view.column(invstd if weight is None else invstd * weight.reshape(-1))
         if bias is not None:
             made += view.column(bias)

@@ -423,9 +423,7 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
             if running_mean is not None:
                 unbiased = variance * (count / np.float64(count - 1))
                 for running, new in ((running_mean, mean), (running_var, unbiased)):
-                    old = running.astype(np.float64)
-                    moved = momentum * new.reshape(old.shape) + (1 - momentum) * old
-                    np.copyto(running, moved, casting="unsafe")
+                    small_norm.move_running(running, new, momentum)
         else:
             mean, invstd = view.parameter(running_mean), reciprocal_root(view.parameter(running_var), eps)
         view.normalise(out, x, mean, invstd, view.parameter(weight), view.parameter(bias))

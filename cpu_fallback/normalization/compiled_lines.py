@@ -14,7 +14,7 @@ from ...dispatch.iterator.parallel import get_num_threads
 from ...dispatch.structured.compiled_loops import Sharing, loop_now, shared_loop
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
-from .small_norm import without_spread
+from .small_norm import move_running, without_spread
 
 Array = np.ndarray[Any, Any]
 
@@ -109,10 +109,9 @@ def batch_norm(spec: TensorSpec, general: Callable[..., None]) -> Callable[..., 
         invstd = without_spread(1 / np.sqrt(variance + eps), eps)
         np.copyto(save_mean, mean, casting="unsafe")
         np.copyto(save_invstd, invstd, casting="unsafe")
-        if running_mean is not None:
-            for running, new in ((running_mean, mean), (running_var, variance * bessel)):
-                moved = momentum * new + (1 - momentum) * running.astype(np.float64)  # type: ignore[union-attr]
-                np.copyto(running, moved, casting="unsafe")  # type: ignore[arg-type]
+        if running_mean is not None and running_var is not None:
+            move_running(running_mean, mean, momentum)
+            move_running(running_var, variance * bessel, momentum)
         scale = invstd if weight is None else invstd * weight
         shift = zeros if bias is None else lines.parameter(bias)
         lines.run("scaled", x, lines.parameter(mean), lines.parameter(scale), shift, out)

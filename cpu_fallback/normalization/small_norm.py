@@ -40,6 +40,13 @@ def without_spread(scale: Array, eps: float) -> Array:
     return scale
 
 
+def move_running(running: Array, new: Array, momentum: float) -> None:
+    """Bring a running statistic towards the one of a batch, in float64."""
+    moved = np.multiply(running, 1 - momentum, dtype=FLOAT64)
+    moved += momentum * new.reshape(moved.shape)
+    running[...] = moved
+
+
 def small_batch_norm(spec: TensorSpec, training: bool) -> Callable[..., None]:
     """The kernel of `batch_norm` for tensors of this geometry, of at most `SMALL` elements."""
     n, c, *spatial = spec.sizes
@@ -49,12 +56,6 @@ def small_batch_norm(spec: TensorSpec, training: bool) -> Callable[..., None]:
     ones = np.ones(count)
     # The unbiased variance of a single value is none.
     unbiased = count / (count - 1) if count > 1 else np.inf
-
-    def moved(running: Array, new: Array, momentum: float) -> None:
-        old = np.multiply(running, 1 - momentum, dtype=FLOAT64)
-        np.multiply(new, momentum, new)
-        np.add(old, new, old)
-        running[...] = old.reshape(running.shape)
 
     def into(
         out: Array,
@@ -75,9 +76,9 @@ def small_batch_norm(spec: TensorSpec, training: bool) -> Callable[..., None]:
             mean, variance, scale = standardise(lines, ones, eps)
             scale = without_spread(scale, eps)
             if running_mean is not None and running_var is not None:
-                moved(running_mean, mean.copy(), momentum)
+                move_running(running_mean, mean, momentum)
                 np.multiply(variance, unbiased, variance)
-                moved(running_var, variance, momentum)
+                move_running(running_var, variance, momentum)
         else:
             assert running_mean is not None and running_var is not None
             np.subtract(lines, running_mean.reshape(c, 1), lines)
