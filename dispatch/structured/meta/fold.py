@@ -68,10 +68,8 @@ def im2col(
 ) -> None:
     """(N, C, H, W) or (C, H, W): each window of each channel as a column, (N, C kh kw, windows)."""
     check_parameters(kernel_size, dilation, padding, stride)
-    for dim in (
-        1,
-        2,
-    ):  # without batches, height and width: PyTorch asks for them before the number of dimensions
+    # Without batches, height and width: PyTorch asks for them before the number of dimensions.
+    for dim in (1, 2):
         if not self.sizes[wrap_dim(dim, self.ndim, scalar_ok=False)]:
             break
     if self.ndim not in (3, 4) or 0 in self.sizes[self.ndim == 4 :]:

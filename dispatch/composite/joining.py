@@ -1,0 +1,224 @@
+"""Joining of tensors, made of other operators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.device import CPU
+from ...runtime.tensor_spec import TensorSpec
+from ..core.kernel_function import Plan
+from ..core.operator_entry import OperatorEntry
+from ..generated import functions as ops
+from ..iterator.overlap import check_no_overlap, shares_memory
+from ..iterator.type_promotion import promote_types
+from ..plans.functional import FunctionalForm, slot_of
+from ..plans.host_kernel import is_unseen
+from ..plans.register import planned_by
+from ..structured.allocation import allocator_of, numpy_may_allocate
+from ..structured.meta.dims import wrap_dim
+from ..structured.meta.joining import can_cast
+from ..structured.stub import PlannedKernel, StructuredCall, find_kernel
+from ..tensor import Tensor, blank_tensor
+from .forms import write_out
+
+if TYPE_CHECKING:
+    from ...runtime.scalar_type import dtype as ScalarType
+
+
+def concat(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    """`torch.concat`, `torch.concatenate`."""
+    return ops.cat(tensors, dim)
+
+
+def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """Host tensors that lie alike without gaps are joined at once, where their elements go."""
+    composed = op.rebind(stack, args)
+    tensors, dim = args
+    specs = tuple([each._spec for each in tensors])
+    if not specs or len(set(specs)) > 1 or not specs[0].is_contiguous or specs[0].device is not CPU:
+        return composed
+    if not is_unseen(key_set, ("aten::cat", "aten::unsqueeze")):
+        return composed
+    sizes = specs[0].sizes
+    d = wrap_dim(dim, len(sizes) + 1)
+    spec = TensorSpec.contiguous((*sizes[:d], len(specs), *sizes[d:]), specs[0].dtype, CPU)
+    # Along a dimension that the tensors have, the result is their concatenation, read with one dimension more.
+    lifted = (*sizes, 1) if d == len(sizes) else sizes
+    part = TensorSpec.contiguous(lifted, spec.dtype, CPU)
+    joined = TensorSpec.contiguous((*lifted[:d], lifted[d] * len(specs), *lifted[d + 1 :]), spec.dtype, CPU)
+    extra = {"kept": tuple(range(len(specs))), "dim": d}
+    call = StructuredCall("cat", {"tensors": (part,) * len(specs)}, ("tensors",), (joined,), None, CPU, extra)
+    kernel = find_kernel("cat_stub", "cpu", "cat")(call)
+    join, fresh = kernel.into, kernel.fresh
+    allocate, whole, lifts = allocator_of(spec), joined.sizes, lifted != sizes
+    if fresh is not None and not lifts and numpy_may_allocate(spec):
+        is_pair = d == 0 and len(specs) == 2
+        compute = _pair_of(allocate) if is_pair else _unfolded(fresh, spec.sizes)
+        unfolded = PlannedKernel(join, compute, kernel.quiet)
+        return FunctionalForm((slot_of(specs),), None).plan(unfolded, (spec,))
+
+    def planned(tensors: Sequence[Any]) -> Tensor:
+        out = blank_tensor()
+        out._data = data = allocate()
+        if lifts:
+            join(data.reshape(whole), [each._data.reshape(lifted) for each in tensors])
+        else:
+            join(data.reshape(whole), [each._data for each in tensors])
+        out._spec = spec
+        out._version_cell = out._autograd = out._view_base = None
+        return out
+
+    return planned
+
+
+def _unfolded(
+    fresh: Callable[[Sequence[Any]], Any], sizes: tuple[int, ...]
+) -> Callable[[Sequence[Any]], Any]:
+    """The kernel that reads NumPy's own concatenation with one dimension more."""
+    return lambda arrays: fresh(arrays).reshape(sizes)
+
+
+def _pair_of(allocate: Callable[[], Any]) -> Callable[[Sequence[Any]], Any]:
+    """The kernel of two arrays one after the other, in three quarters of the time of a concatenation."""
+
+    def pair(arrays: Sequence[Any]) -> Any:
+        made = allocate()
+        made[0], made[1] = arrays
+        return made
+
+    return pair
+
+
+@planned_by(_plan_stack)
+def stack(tensors: Sequence[Tensor], dim: int) -> Tensor:
+    """`torch.stack`: tensors of one shape along a new dimension."""
+    if not tensors:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    sizes = tensors[0]._spec.sizes
+    for position, each in enumerate(tensors):
+        if each._spec.sizes != sizes:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(sizes)} at entry 0 and "
+                f"{list(each._spec.sizes)} at entry {position}"
+            )
+    d = wrap_dim(dim, len(sizes) + 1)
+    return ops.cat([each.unsqueeze(d) for each in tensors], d)
+
+
+def stack_out(tensors: Sequence[Tensor], dim: int, out: Tensor) -> Tensor:
+    """`torch.stack` into a tensor, which is none of them."""
+    for each in tensors:
+        if shares_memory(out, each):
+            check_no_overlap(out, each)
+    return _joined_into("stack", out, stack(tensors, dim))
+
+
+def _joined_into(name: str, out: Tensor, joined: Tensor) -> Tensor:
+    """Tensors that were joined, in the one that was given for them. Raises TypeError, as `cat`, for its dtype."""
+    _check_cast(joined._spec.dtype, out)
+    return write_out(name, out, joined)
+
+
+def _check_cast(dtype: ScalarType, out: Tensor) -> None:
+    if not can_cast(dtype, out._spec.dtype):
+        raise TypeError(
+            f"torch.cat(): input types can't be cast to the desired output type {out._spec.dtype.scalar_name}"
+        )
+
+
+def _at_least(rank: int, x: Tensor) -> Tensor:
+    """The tensor with as many dimensions as `torch.atleast_1d`, ``2d``, ``3d`` give it."""
+    have = x._spec.ndim
+    if have >= rank:
+        return x
+    if have == 0:
+        return x.reshape((1,) * rank)
+    if have == 1:
+        return x.unsqueeze(0) if rank == 2 else x.unsqueeze(0).unsqueeze(2)
+    return x.unsqueeze(2)
+
+
+def _joined(name: str, tensors: Sequence[Tensor], rank: int, dim: int) -> Tensor:
+    if not tensors:
+        raise RuntimeError(f"{name} expects a non-empty TensorList")
+    whole = [_at_least(rank, x) for x in tensors]
+    return ops.cat(whole, 0 if name == "hstack" and whole[0]._spec.ndim == 1 else dim)
+
+
+def _chunk_cat(tensors: Sequence[Tensor], dim: int, num_chunks: int) -> Tensor:
+    """`torch._chunk_cat`: `num_chunks` parts of each tensor, padded with zeros, side by side as vectors.
+
+    The result has the dimensions before `dim`, the chunks, and the flattened rest of every tensor.
+    """
+    if not tensors:
+        raise RuntimeError("_chunk_cat expects a non-empty input tensor list")
+    if num_chunks < 1:
+        raise RuntimeError("_chunk_cat expects positive num_chunks")
+    first = tensors[0]._spec
+    for each in tensors:
+        if not each._spec.numel:
+            raise RuntimeError("_chunk_cat expects non-empty tensor")
+        if each._spec.dtype is not first.dtype:
+            raise RuntimeError("_chunk_cat expects all input tensors with the same dtype")
+    ranks = {each._spec.ndim for each in tensors}
+    if len(ranks) > 1 and not 0 <= dim < min(ranks):
+        raise RuntimeError(
+            "_chunk_cat expects non-negative dim when input tensors have different ndims, and dim < ndim for all input "
+            f"tensors, got {dim} for {sorted(ranks)}"
+        )
+    d = wrap_dim(dim, first.ndim)
+    parts = []
+    for each in tensors:
+        spec = each._spec
+        if spec.sizes[:d] != first.sizes[:d]:
+            raise RuntimeError(
+                "_chunk_cat expects same sizes of 0,...,dim-1 dimensions for all input tensors"
+            )
+        missing = -spec.sizes[d] % num_chunks
+        if missing:
+            sizes = (*spec.sizes[:d], missing, *spec.sizes[d + 1 :])
+            each = ops.cat([each, each.new_zeros(sizes)], d)
+        parts.append(each.reshape((*spec.sizes[:d], num_chunks, -1)))
+    return ops.cat(parts, d + 1)
+
+
+def _chunk_cat_out(tensors: Sequence[Tensor], dim: int, num_chunks: int, out: Tensor) -> Tensor:
+    """`torch._chunk_cat` into a tensor."""
+    return _joined_into("_chunk_cat", out, _chunk_cat(tensors, dim, num_chunks))
+
+
+def hstack(tensors: Sequence[Tensor]) -> Tensor:
+    """`torch.hstack`."""
+    return _joined("hstack", tensors, 1, 1)
+
+
+def vstack(tensors: Sequence[Tensor]) -> Tensor:
+    """`torch.vstack`."""
+    return _joined("vstack", tensors, 2, 0)
+
+
+def dstack(tensors: Sequence[Tensor]) -> Tensor:
+    """`torch.dstack`."""
+    return _joined("dstack", tensors, 3, 2)
+
+
+def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """`torch.column_stack`."""
+    return hstack([x.reshape((x._spec.numel, 1)) if x._spec.ndim <= 1 else x for x in tensors])
+
+
+def _join_out(name: str, join: Callable[[Sequence[Any]], Any]) -> Callable[..., Any]:
+    def join_out(tensors: Sequence[Tensor], out: Tensor) -> Tensor:
+        if tensors:  # before their sizes, as cat does
+            _check_cast(reduce(promote_types, (each._spec.dtype for each in tensors)), out)
+        return _joined_into(name, out, join(tensors))
+
+    return join_out
+
+
+hstack_out = _join_out("hstack", hstack)
+vstack_out = _join_out("vstack", vstack)
+dstack_out = _join_out("dstack", dstack)
+column_stack_out = _join_out("column_stack", column_stack)
