@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...autograd import enable_grad, no_grad
-from ...dispatch.core.op_overload import OpOverload, find_overload
+from ...dispatch.core.op_overload import OpOverload
 from ...dispatch.generated import functions
 from ...dispatch.generated.functions import ones
 from ...dispatch.layers.python_key import split_arguments, without_modes
@@ -22,6 +22,8 @@ SAMPLES, FEWEST = 15, 3
 """Calls that are timed, the median of which is the time; and of long ones the fewest."""
 LONGEST = 0.005
 """Seconds after which the fewest are enough."""
+TURNS = 3
+"""Measurements of each of two things that are compared."""
 OTHER_BYTES = 1 << 19
 """What the work between two timed calls reads, and writes."""
 
@@ -83,24 +85,30 @@ def _clock_seconds() -> float:
 
 
 CHAIN = 16
-_NEG = find_overload("aten::neg")
 
 
 @functools.cache
 def node_seconds(device: Device) -> float:
-    """What autograd takes for one node, from recording it to visiting it, without the operators of its formula."""
-    leaf = ones((4, 4), device=device)
-    with undisturbed():
-        plain = seconds_of_call(_NEG, {"self": leaf})
-    seed, leaf = leaf, leaf.detach().requires_grad_()
+    """What autograd takes for one node, from recording it to visiting it, without the operators of its formula.
 
-    def run() -> None:
+    A chain is walked forwards and backwards, beside the same calls without history. Both find the caches alike, as a
+    single call would not, and take turns, so that other load on the machine meets both.
+    """
+    seed = ones((4, 4), device=device)
+    leaf = seed.detach().requires_grad_()
+
+    def recorded() -> None:
         value = leaf
         for _ in range(CHAIN):
             value = functions.neg(value)
         value.backward(seed)
         leaf.grad = None
 
+    def plain() -> None:
+        value = seed
+        for _ in range(2 * CHAIN):
+            value = functions.neg(value)
+
     with without_modes(), enable_grad():
-        run()
-        return max(0.0, seconds_of(run) / CHAIN - 2 * plain)
+        pairs = [(seconds_of(recorded), seconds_of(plain)) for _ in range(TURNS)]
+    return max(0.0, statistics.median(recorded - plain for recorded, plain in pairs) / CHAIN)
