@@ -6,6 +6,7 @@ import sys
 import threading
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -169,11 +170,15 @@ class OptimizedFunction:
             if known is not None and stance.stance == "default":
                 for each in known:
                     held = each.hold()
-                    if held is not None and not each.written:
-                        try: return each.finish(each.run((*args, *held)))  # fmt: skip
-                        except BaseException:
-                            hide_inner_frames()
-                            raise
+                    if held is None:
+                        continue
+                    inputs = (*args, *held)
+                    if each.written and overlapping(inputs, each.written):
+                        break
+                    try: return each.finish(each.run(inputs))  # fmt: skip
+                    except BaseException:
+                        hide_inner_frames()
+                        raise
         return self._call(args, kwargs)
 
     def _with_numbers(self, args: tuple[Any, ...]) -> Any:
@@ -184,11 +189,15 @@ class OptimizedFunction:
             key = (is_grad_enabled(), get_default_dtype(), get_default_device(), *looks)
             for each in self.quick.get(key, ()) if len({*map(id, tensors)}) == len(tensors) else ():
                 held = each.hold()
-                if held is not None and not each.written:
-                    try: return each.finish(each.run((*tensors, *held)))  # fmt: skip
-                    except BaseException:
-                        hide_inner_frames()
-                        raise
+                if held is None:
+                    continue
+                inputs = (*tensors, *held)
+                if each.written and overlapping(inputs, each.written):
+                    break
+                try: return each.finish(each.run(inputs))  # fmt: skip
+                except BaseException:
+                    hide_inner_frames()
+                    raise
         return self._call(args, {})
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -446,7 +455,10 @@ def not_for_graphs() -> bool:
 def overlapping(inputs: Sequence[Any], written: Sequence[int]) -> bool:
     """Whether a tensor that is written to shares memory with another input."""
     roots = [id(root_of(tensor._data)) for tensor in inputs]
-    return any(roots.count(roots[i]) > 1 for i in written)
+    if len(set(roots)) == len(roots):
+        return False
+    shared = Counter(roots)
+    return any(shared[roots[i]] > 1 for i in written)
 
 
 def forget_all() -> None:

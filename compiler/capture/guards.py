@@ -89,6 +89,10 @@ class Guards:
         if location.kind == "class":
             names[f"v{i}"] = value
             return f"h{i}.__class__ is not v{i}"
+        if location.kind == "gradient":
+            # As `Tensor.grad` finds it, which warns of tensors that are no leaves.
+            none = f"((m := h{i}._autograd) is None or m.grad is None)"
+            return none if value else f"not {none}"
         if location.kind in ("bytes", "items", "state"):
             names[f"v{i}"], names[f"g{i}"] = value, location.read
             return f"g{i}() != v{i}"

@@ -36,6 +36,10 @@ def loop_by_name(name: str) -> Callable[..., None] | None:
         from .channel_source import channel_loop
 
         return channel_loop(kind, dtype)
+    if kind in ("addresses", "adam", "sgd"):
+        from .optimizer_loops import addresses, optimizer_loop
+
+        return addresses() if kind == "addresses" else optimizer_loop(name)
     if kind != "run_sums":
         from .draw_loops import draw_loop
 

@@ -131,7 +131,7 @@ def shared_loop(
     share = _share() if sharing and len(parts) > 1 else None
     if share is None:
         return _by_parallel_for(loop, parts, sharing, workspace)
-    return _SharedLoop(share, loop, np.stack(parts), workspace, waking=sharing is Sharing.WAKING)
+    return _SharedLoop(share, loop, np.array(parts), workspace, waking=sharing is Sharing.WAKING)
 
 
 class _SharedLoop:

@@ -5,6 +5,7 @@ dispatch/structured/meta/optimizers.py has what is computed, and in which order.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
+from .compiled_steps import CompiledSteps
 
 BLOCK = 1 << 16
 """Elements of a block: with all operands and intermediate results of AdamW in float32 a megabyte and a half."""
@@ -46,7 +48,7 @@ def in_blocks(arrays: Sequence[Array], step: Callable[[list[Array]], None]) -> N
 
 def number_of(value: Any) -> float:
     """A number that was given, or that stands in an array of one element."""
-    return value if isinstance(value, float | int) else float(np.asarray(value).reshape(-1)[0])
+    return value if isinstance(value, float | int) else float(value.item())
 
 
 def is_found(found: Any) -> bool:
@@ -71,6 +73,7 @@ def fused_sgd(call: StructuredCall) -> PlannedKernel:
         for spec in call.args["self"]
     ]
     kinds = {wide for _, wide, _ in rows}
+    compiled = CompiledSteps("sgd", call.args["self"])
     nesterov, maximize, is_first = (call.extra[n] for n in ("nesterov", "maximize", "is_first_step"))
 
     def into(
@@ -89,12 +92,16 @@ def fused_sgd(call: StructuredCall) -> PlannedKernel:
         with_momentum = momentum != 0
         columns = (parameters, gradients, buffers) if with_momentum else (parameters, gradients)
         how = (maximize, weight_decay != 0, with_momentum, nesterov, is_first)
-        steps = {
-            wide: sgd_step(
-                wide, [wide.type(n) for n in (lr, weight_decay, momentum, 1 - dampening)], *how, scale
-            )
-            for wide in kinds
+        numbers = {
+            wide: [wide.type(n) for n in (lr, weight_decay, momentum, 1 - dampening)] for wide in kinds
         }
+        if scale is None and len(kinds) == 1:
+            flags = itertools.compress(("maximize", "decays", "momentum", "nesterov", "first"), how)
+            ((wide, given),) = numbers.items()
+            written = (parameters, buffers) if with_momentum else (parameters,)
+            if compiled.run(tuple(flags), (*written, gradients), np.array([given], wide), [0] * len(rows)):
+                return
+        steps = {wide: sgd_step(wide, given, *how, scale) for wide, given in numbers.items()}
         for (flat, wide, is_block), arrays in zip(rows, zip(*columns, strict=True), strict=True):
             if is_block:
                 steps[wide](arrays)
@@ -152,6 +159,8 @@ def sgd_step(
 def fused_adam(call: StructuredCall) -> PlannedKernel:
     """``into(parameters, gradients, averages, squares, largest, counts, lr, ..., scale, found)``; both Adams."""
     rows = [(memory_order(spec), compute_np(spec.dtype)) for spec in call.args["self"]]
+    kinds = {wide for _, wide in rows}
+    compiled = CompiledSteps("adam", call.args["self"])
     amsgrad, maximize, decoupled = (call.extra[name] for name in ("amsgrad", "maximize", "decoupled"))
 
     def into(
@@ -171,38 +180,55 @@ def fused_adam(call: StructuredCall) -> PlannedKernel:
     ) -> None:
         if is_found(found):
             return
-        columns = (parameters, gradients, averages, squares, *((largest,) if amsgrad else ()))
+        states = (averages, squares, *((largest,) if amsgrad else ()))
+        ages = [number_of(count) for count in counts]
+        decays, near = weight_decay != 0, 1 - beta1
+        decay = 1 - lr * weight_decay if decoupled else weight_decay
+
+        def numbers(wide: Any, age: float) -> list[Any]:
+            count, weight = np.float64(age), wide.type(near)
+            rate = lr / (1 - np.power(np.float64(beta1), count))
+            root = np.sqrt(1 - np.power(np.float64(beta2), count))
+            toward = weight if is_near(weight) else weight - wide.type(1)
+            return [wide.type(n) for n in (decay, rate, root, toward, beta2, 1 - beta2, eps)]
+
+        if scale is None and len(kinds) == 1:
+            (wide,) = kinds
+            how = (decays, decoupled, is_near(wide.type(near)), amsgrad, maximize)
+            flags = itertools.compress(("decays", "decoupled", "near", "amsgrad", "maximize"), how)
+            places = {age: i for i, age in enumerate(dict.fromkeys(ages))}
+            table = np.array([numbers(wide, age) for age in places], wide)
+            lists = (parameters, *states, gradients)
+            if compiled.run(tuple(flags), lists, table, [places[age] for age in ages]):
+                return
         steps: dict[tuple[Any, float], Callable[[list[Array]], None]] = {}
-        for number, arrays in enumerate(zip(*columns, strict=True)):
-            flat, wide = rows[number]
-            given = number_of(counts[number])
-            step = steps.get((wide, given))
+        columns = (parameters, gradients, *states)
+        for (flat, wide), age, arrays in zip(rows, ages, zip(*columns, strict=True), strict=True):
+            step = steps.get((wide, age))
             if step is None:
-                count = np.float64(given)
-                numbers = [
-                    1 - lr * weight_decay if decoupled else weight_decay,
-                    lr / (1 - np.power(np.float64(beta1), count)),
-                    np.sqrt(1 - np.power(np.float64(beta2), count)),
-                    1 - beta1,
-                    beta2,
-                    1 - beta2,
-                    eps,
-                ]
-                step = steps[wide, given] = adam_step(
-                    wide, [wide.type(n) for n in numbers], weight_decay != 0, decoupled, maximize, scale
-                )
+                how = (is_near(wide.type(near)), decays, decoupled, maximize)
+                step = steps[wide, age] = adam_step(wide, numbers(wide, age), *how, scale)
             in_blocks(flat(arrays), step)
 
     return PlannedKernel(quietly(into))
 
 
+def is_near(weight: Any) -> bool:
+    """Whether an average so moved starts from where it is, and not from the gradient, as `lerp` has it."""
+    return bool(weight < 0.5)
+
+
 def adam_step(
-    wide: Any, numbers: Sequence[Any], decays: bool, decoupled: bool, maximize: bool, scale: Any
+    wide: Any,
+    numbers: Sequence[Any],
+    is_near: bool,
+    decays: bool,
+    decoupled: bool,
+    maximize: bool,
+    scale: Any,
 ) -> Callable[[list[Array]], None]:
     """One step over a block of parameters, gradients, both averages, and the largest second ones for `amsgrad`."""
-    decay, step_size, root, weight, kept, rest, eps = numbers
-    is_near = weight < 0.5
-    toward = weight if is_near else weight - wide.type(1)
+    decay, step_size, root, toward, kept, rest, eps = numbers
 
     def step(blocks: list[Array]) -> None:
         is_wide = blocks[0].dtype == wide
