@@ -10,8 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 
-from .calling_convention import HEADER
-from .code import Code, module_calls
+from .code import FloatCode
 from .object_code import loop_function
 
 PIECE = 2048
@@ -20,27 +19,12 @@ NUMBERS = ("first", "last", "samples", "channels", "length")
 """Of a part: its channels, and how many samples, channels and elements of a line there are."""
 
 
-class _Lines(Code):
+class _Lines(FloatCode):
     """The body of a loop over the lines of channels."""
 
     def __init__(self, dtype: str) -> None:
-        super().__init__()
-        self.kind = {"float32": "float", "float64": "double"}[dtype]
+        super().__init__(dtype)
         self.n = self.numbers("%g", NUMBERS)
-
-    def value(self, array: str, place: str, kind: str = "") -> str:
-        """An element."""
-        kind = kind or self.kind
-        return self.new(f"load {kind}, ptr {self.at(kind, array, place)}")
-
-    def store(self, value: str, array: str, place: str, kind: str = "") -> None:
-        """Write an element."""
-        kind = kind or self.kind
-        self.do(f"store {kind} {value}, ptr {self.at(kind, array, place)}")
-
-    def wide(self, value: str) -> str:
-        """A number as float64."""
-        return value if self.kind == "double" else self.new(f"fpext float {value} to double")
 
     @contextlib.contextmanager
     def pieces(self, channel: str) -> Iterator[tuple[str, str]]:
@@ -56,29 +40,12 @@ class _Lines(Code):
         """The sums over a channel of what `terms` makes of each place, in float64."""
         totals = [self.variable("double", "0.0") for _ in range(count)]
         with self.pieces(channel) as (start, length):
-            sums = [self.variable(self.kind, "0.0") for _ in range(count)]
-            with self.loop("0", length) as i:
-                for each, term in zip(sums, terms(self.add(start, i)), strict=True):
-                    old = self.new(f"load {self.kind}, ptr {each}")
-                    added = self.new(f"fadd reassoc {self.kind} {old}, {term}")
-                    self.do(f"store {self.kind} {added}, ptr {each}")
-            for total, each in zip(totals, sums, strict=True):
-                part = self.wide(self.new(f"load {self.kind}, ptr {each}"))
-                old = self.new(f"load double, ptr {total}")
-                self.do(f"store double {self.new(f'fadd double {old}, {part}')}, ptr {total}")
+            self.add_piece(totals, length, lambda i: terms(self.add(start, i)))
         return [self.new(f"load double, ptr {total}") for total in totals]
 
     def text(self, arrays: int, written: int) -> str:
         """The module."""
-        pointers = [
-            f"ptr {'noalias nocapture' if j >= arrays - written else 'noalias nocapture readonly'} %p{j}"
-            for j in range(arrays)
-        ]
-        body = self.function(
-            "lines", ", ".join(["ptr nocapture readonly %g", *pointers]), "noinline nounwind"
-        )
-        smin = "declare i64 @llvm.smin.i64(i64, i64)\n"
-        return HEADER + smin + body + module_calls("lines", arrays + 1)
+        return self.module("lines", arrays, written)
 
 
 def moments_text(dtype: str) -> str:

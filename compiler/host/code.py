@@ -1,11 +1,11 @@
-"""Functions of LLVM's written line by line: counted loops, variables, and the functions by which a loop is called."""
+"""Functions of LLVM's written line by line: loops, variables, sums, and the functions by which a loop is called."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from .calling_convention import DATA, part_function
+from .calling_convention import DATA, HEADER, part_function
 
 
 class Code:
@@ -97,6 +97,59 @@ class Code:
         """The whole."""
         head = f"define internal void @{name}({arguments}) {attributes} {{\nentry:"
         return "\n".join([head, *self.variables, *self.lines, "  ret void", "}"]) + "\n"
+
+
+class FloatCode(Code):
+    """A loop over arrays of one float dtype, whose sums are float64.
+
+    Args:
+        dtype: ``float32`` or ``float64``.
+    """
+
+    def __init__(self, dtype: str) -> None:
+        super().__init__()
+        self.kind = {"float32": "float", "float64": "double"}[dtype]
+
+    def value(self, array: str, place: str, kind: str = "") -> str:
+        """An element."""
+        kind = kind or self.kind
+        return self.new(f"load {kind}, ptr {self.at(kind, array, place)}")
+
+    def store(self, value: str, array: str, place: str, kind: str = "") -> None:
+        """Write an element."""
+        kind = kind or self.kind
+        self.do(f"store {kind} {value}, ptr {self.at(kind, array, place)}")
+
+    def wide(self, value: str) -> str:
+        """A number as float64."""
+        return value if self.kind == "double" else self.new(f"fpext float {value} to double")
+
+    def narrow(self, value: str) -> str:
+        """A float64 as a number of the dtype."""
+        return value if self.kind == "double" else self.new(f"fptrunc double {value} to float")
+
+    def add_piece(self, totals: Sequence[str], length: str, terms: Callable[[str], list[str]]) -> None:
+        """Add to totals what `terms` makes of each of some places: first in the dtype itself, in several lanes."""
+        sums = [self.variable(self.kind, "0.0") for _ in totals]
+        with self.loop("0", length) as i:
+            for each, term in zip(sums, terms(i), strict=True):
+                old = self.new(f"load {self.kind}, ptr {each}")
+                added = self.new(f"fadd reassoc {self.kind} {old}, {term}")
+                self.do(f"store {self.kind} {added}, ptr {each}")
+        for total, each in zip(totals, sums, strict=True):
+            part = self.wide(self.new(f"load {self.kind}, ptr {each}"))
+            old = self.new(f"load double, ptr {total}")
+            self.do(f"store double {self.new(f'fadd double {old}, {part}')}, ptr {total}")
+
+    def module(self, name: str, arrays: int, written: int) -> str:
+        """The module of a function of an array of numbers, ``%g``, and others, the last of which are written."""
+        pointers = [
+            f"ptr {'noalias nocapture' if j >= arrays - written else 'noalias nocapture readonly'} %p{j}"
+            for j in range(arrays)
+        ]
+        body = self.function(name, ", ".join(["ptr nocapture readonly %g", *pointers]), "noinline nounwind")
+        smin = "declare i64 @llvm.smin.i64(i64, i64)\n"
+        return HEADER + smin + body + module_calls(name, arrays + 1)
 
 
 def module_calls(function: str, count: int) -> str:

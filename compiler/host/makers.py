@@ -36,6 +36,10 @@ def loop_by_name(name: str) -> Callable[..., None] | None:
         from .channel_source import channel_loop
 
         return channel_loop(kind, dtype)
+    if kind == "row_gradient":
+        from .row_gradient_source import row_gradient_loop
+
+        return row_gradient_loop(*name.split()[1:])
     if kind in ("addresses", "adam", "sgd"):
         from .optimizer_loops import addresses, optimizer_loop
 

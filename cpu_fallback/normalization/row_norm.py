@@ -17,7 +17,7 @@ from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import np
 from ..widen import compute_np
-from . import one_block
+from . import compiled_gradients, one_block
 from .moments import column_sums, ones, row_dots
 
 BLOCK = 1 << 19
@@ -258,8 +258,18 @@ def rows_backward(centred: bool) -> Callable[[StructuredCall], PlannedKernel]:
                 if target is not None:
                     np.copyto(target, sums.sum(0).reshape(target.shape), casting="unsafe")
 
-        is_one = same and one_block.fits(rows, n) and call.args["rstd"].dtype is spec.dtype
-        run = one_block.backward(rows, n, dtype, centred) if is_one else compute
+        run = compute
+        if compiled_gradients.are_served(call):
+            chosen(
+                "a compiled loop over rows",
+                "{} rows of {} are at least {} elements",
+                rows,
+                n,
+                compiled_gradients.LEAST,
+            )
+            run = compiled_gradients.backward(rows, n, dtype, centred)
+        elif same and one_block.fits(rows, n) and call.args["rstd"].dtype is spec.dtype:
+            run = one_block.backward(rows, n, dtype, centred)
         return PlannedKernel(quietly(masked(run, centred), line=n))
 
     return factory

@@ -1,0 +1,134 @@
+"""LLVM's text of the gradients of layer_norm and rms_norm, whose rows go through the cache once.
+
+A part is some rows, and one row of sums, so that the order of additions follows from the sizes alone. Over a row, sums
+are in the dtype for a piece, in the lanes of LLVM's order for the processor, and pieces in float64; over rows they are
+in the dtype for a few rows, and then in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .code import FloatCode
+from .object_code import loop_function
+
+PIECE = 2048
+"""Elements of a row that are added in the dtype itself."""
+ROWS = 32
+"""Rows that are."""
+NUMBERS = ("first", "last", "n", "part")
+"""Of a part: its rows, their elements, and the row of sums."""
+ARRAYS = ("grad", "x", "means", "rstds", "weight", "to", "kept", "sums")
+
+
+class _Rows(FloatCode):
+    """The body of the loop; what is not there, it does not read."""
+
+    def __init__(self, flags: set[str], dtype: str) -> None:
+        super().__init__(dtype)
+        self.flags = flags
+        self.n = self.numbers("%g", NUMBERS)
+        self.of = {name: f"%p{i}" for i, name in enumerate(ARRAYS)}
+        self.wanted = [name for name in ("weight_gradient", "bias_gradient") if name in flags]
+
+    def calculated(self, name: str, a: str, b: str) -> str:
+        """One operation in the dtype."""
+        return self.new(f"f{name} {self.kind} {a}, {b}")
+
+    def gap(self, place: str, mean: str | None) -> str:
+        """The input, less the mean."""
+        x = self.value(self.of["x"], place)
+        return x if mean is None else self.calculated("sub", x, mean)
+
+    def scaled(self, place: str, i: str) -> str:
+        """The gradient times the weight."""
+        grad = self.value(self.of["grad"], place)
+        return (
+            self.calculated("mul", grad, self.value(self.of["weight"], i)) if "weight" in self.flags else grad
+        )
+
+    def add_to_column(self, which: int, i: str, term: str) -> None:
+        """Add to what is kept of a column."""
+        place = self.add(self.mul(str(which), self.n["n"]), i) if which else i
+        kept = self.value("%kept", place)
+        self.store(self.calculated("add", kept, term), "%kept", place)
+
+    def sums(self, start: str, mean: str | None) -> list[str]:
+        """Of a row: those of gradient times gap, and of the gradient alone where a mean was subtracted.
+
+        They are in a loop of their own, so that their bits do not depend on what else is wanted.
+        """
+        totals = [self.variable("double", "0.0") for _ in range(1 if mean is None else 2)]
+        with self.loop("0", self.n["n"], PIECE) as piece:
+            left = self.new(f"sub i64 {self.n['n']}, {piece}")
+            length = self.new(f"call i64 @llvm.smin.i64(i64 {left}, i64 {PIECE})")
+
+            def terms(k: str) -> list[str]:
+                i = self.add(piece, k)
+                place = self.add(start, i)
+                scaled = self.scaled(place, i)
+                return [self.calculated("mul", scaled, self.gap(place, mean)), scaled][: len(totals)]
+
+            self.add_piece(totals, length, terms)
+        return [self.new(f"load double, ptr {total}") for total in totals]
+
+    def row(self, row: str) -> None:
+        """The gradient of a row, and its terms of the columns' sums."""
+        start = self.mul(row, self.n["n"])
+        mean = self.value(self.of["means"], row) if "centred" in self.flags else None
+        rstd = self.value(self.of["rstds"], row)
+        slope = shift = None
+        if "input_gradient" in self.flags:
+            wide, count = self.wide(rstd), self.new(f"sitofp i64 {self.n['n']} to double")
+            along, *plain = [self.new(f"fdiv double {total}, {count}") for total in self.sums(start, mean)]
+            cube = self.new(f"fmul double {self.new(f'fmul double {wide}, {wide}')}, {wide}")
+            slope = self.narrow(self.new(f"fmul double {cube}, {along}"))
+            if plain:
+                shift = self.narrow(self.new(f"fmul double {wide}, {plain[0]}"))
+        with self.loop("0", self.n["n"]) as i:
+            place = self.add(start, i)
+            grad, gap = self.value(self.of["grad"], place), self.gap(place, mean)
+            for which, name in enumerate(self.wanted):
+                normal = self.calculated("mul", gap, rstd)
+                self.add_to_column(
+                    which, i, self.calculated("mul", grad, normal) if name == "weight_gradient" else grad
+                )
+            if slope is not None:
+                made = self.calculated("mul", self.scaled(place, i), rstd)
+                made = self.calculated("sub", made, self.calculated("mul", gap, slope))
+                self.store(
+                    made if shift is None else self.calculated("sub", made, shift), self.of["to"], place
+                )
+
+    def text(self) -> str:
+        """The module."""
+        size = self.mul(self.n["n"], str(len(self.wanted)))
+        place = self.mul(size, self.n["part"])
+        self.do(f"%kept = getelementptr {self.kind}, ptr {self.of['kept']}, i64 {place}")
+        self.do(f"%total = getelementptr double, ptr {self.of['sums']}, i64 {place}")
+        with self.loop(self.n["first"], self.n["last"], ROWS) as begin:
+            left = self.new(f"sub i64 {self.n['last']}, {begin}")
+            count = self.new(f"call i64 @llvm.smin.i64(i64 {left}, i64 {ROWS})")
+            if self.wanted:
+                with self.loop("0", size) as i:
+                    self.store("0.0", "%kept", i)
+            with self.loop(begin, self.add(begin, count)) as row:
+                self.row(row)
+            if self.wanted:
+                with self.loop("0", size) as i:
+                    added = self.wide(self.value("%kept", i))
+                    old = self.value("%total", i, "double")
+                    self.store(self.new(f"fadd double {old}, {added}"), "%total", i, "double")
+        return self.module("rows", len(ARRAYS), 3)
+
+
+def row_gradient_loop(flags: str, dtype: str) -> Callable[..., None]:
+    """The loop of ``loop(numbers, grad, x, means, rstds, weight, to, kept, sums)``.
+
+    Args:
+        flags: what there is, divided by commas: ``centred`` (there are means), ``weight``, and of what is wanted
+            ``input_gradient``, ``weight_gradient``, ``bias_gradient``. In the place of an array that is not there
+            stands any other.
+        dtype: of all but `sums`, (parts, kinds, n) of float64, which begin as zeros. `kept` has the same sizes.
+    """
+    return loop_function(_Rows(set(flags.split(",")), dtype).text())

@@ -1,0 +1,82 @@
+"""The gradients of layer_norm and rms_norm of contiguous tensors as compiled loops (the extra ``triten[jit]``).
+
+A row's two sums and its gradient are made while it is in the cache (`compiler/host/row_gradient_source.py`). What is
+added in which order follows from the sizes, not from the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...dispatch.structured.compiled_loops import Sharing, loop_now, shared_loop
+from ...dispatch.structured.stub import StructuredCall
+from ...runtime.tensor_spec import TensorSpec
+from ..plain_numpy import np
+
+Array = np.ndarray[Any, Any]
+
+LEAST = 1 << 13
+"""Elements from which a call is worth a loop: NumPy has some 30 us for them."""
+SHARED_FROM, WAKING_FROM = 1 << 15, 1 << 18
+"""Elements from which threads share a loop, and from which those that sleep are woken for it."""
+PART = 1 << 13
+"""Elements of a part, at least."""
+PARTS = 32
+"""Parts at most: each has sums of its own."""
+
+
+def are_served(call: StructuredCall) -> bool:
+    """Whether all tensors are contiguous and of one dtype that loops compute in, and of many elements."""
+    first = call.args["input"]
+    given = [*(value for value in call.args.values() if isinstance(value, TensorSpec)), *call.outputs]
+    return (
+        first.dtype.name in ("float32", "float64")
+        and first.numel >= LEAST
+        and all(spec.is_contiguous and spec.dtype is first.dtype for spec in given)
+        and loop_now(f"row_gradient weight,input_gradient {first.dtype.name}") is not None
+    )
+
+
+def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None]:
+    """``into(to, to_weight, to_bias, grad, x, means, rstds, weight)``, with None for what there is not."""
+    count = max(1, min(PARTS, rows, rows * n // PART))
+    step = -(-rows // count)
+    parts = [
+        np.array([first, min(first + step, rows), n, place], np.int64)
+        for place, first in enumerate(range(0, rows, step))
+    ]
+    sharing = Sharing.of(rows * n, SHARED_FROM, WAKING_FROM)
+    name = np.dtype(dtype).name
+    loops: dict[tuple[bool, ...], Callable[..., None]] = {}
+
+    def planned(*there: bool) -> Callable[..., None]:
+        names = ("weight", "input_gradient", "weight_gradient", "bias_gradient")
+        flags = [flag for flag, is_there in zip(names, there, strict=True) if is_there]
+        loop = loop_now(f"row_gradient {','.join([*flags, *(['centred'] if centred else [])])} {name}")
+        assert loop is not None
+        return shared_loop(loop, parts, sharing, None)
+
+    def into(
+        to: Array | None,
+        to_weight: Array | None,
+        to_bias: Array | None,
+        grad: Array,
+        x: Array,
+        means: Array | None,
+        rstds: Array,
+        weight: Array | None,
+    ) -> None:
+        there = (weight is not None, to is not None, to_weight is not None, to_bias is not None)
+        loop = loops.get(there)
+        if loop is None:
+            loop = loops[there] = planned(*there)
+        targets = [target for target in (to_weight, to_bias) if target is not None]
+        sizes = (len(parts), len(targets), n)
+        sums = np.zeros(sizes)
+        given = [rstds if each is None else each for each in (means, rstds, weight)]
+        loop(grad, x, *given, grad if to is None else to, np.empty(sizes, dtype), sums)
+        for target, found in zip(targets, sums.sum(0), strict=True):
+            np.copyto(target, found.reshape(target.shape), casting="unsafe")
+
+    return into
