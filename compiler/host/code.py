@@ -59,7 +59,7 @@ class Code:
         return made
 
     @contextlib.contextmanager
-    def loop(self, first: str, last: str, step: int = 1, *, plain: bool = False) -> Iterator[str]:
+    def loop(self, first: str, last: str, step: int | str = 1, *, plain: bool = False) -> Iterator[str]:
         """Count from `first` to below `last`, perhaps never; a plain loop is written as it stands, not unrolled."""
         counter, label = self.variable("i64", first), self.name("loop")
         self.do(f"br label %{label}")

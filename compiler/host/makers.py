@@ -36,6 +36,10 @@ def loop_by_name(name: str) -> Callable[..., None] | None:
         from .channel_source import channel_loop
 
         return channel_loop(kind, dtype)
+    if kind.startswith("attention"):
+        from .attention_source import attention_loop
+
+        return attention_loop(kind, dtype)
     if kind == "row_gradient":
         from .row_gradient_source import row_gradient_loop
 

@@ -20,6 +20,7 @@ from ..normalization.moments import CHUNK, ones, row_dots
 from ..plain_numpy import np
 from ..widen import compute_np
 from ..workspace import borrow, give_back
+from . import compiled
 
 Array = np.ndarray[Any, Any]
 
@@ -177,6 +178,9 @@ class Attention:
 
 def attention(call: StructuredCall) -> PlannedKernel:
     """softmax(scale * query @ key^T + mask) @ value, and the logarithm of each row's sum."""
+    if compiled.is_served(call):
+        chosen("compiled loops over blocks of queries", "llvmlite is installed, and scores are many")
+        return PlannedKernel(quietly(compiled.forward(call)))
     how = Attention(call)
     if how.is_empty:
         chosen("nothing", "there are no scores")
@@ -244,6 +248,8 @@ def attention_backward(call: StructuredCall) -> PlannedKernel:
 
     The heads that read one set of keys are added in order.
     """
+    if compiled.is_served(call):
+        return PlannedKernel(quietly(compiled.backward(call)))
     how = Attention(call)
     if how.is_empty:
 

@@ -1,0 +1,91 @@
+"""LLVM's text of a matrix product of factors that lie as they are: tiles of sums stay in registers.
+
+Nothing is packed: the products are those of attention, whose factors are in the cache. A sum is of `DEPTH` terms, one
+after the other, and these sums are added then, as BLAS does; it does not depend on how work is shared.
+"""
+
+from __future__ import annotations
+
+from .code import Code
+from .convolution_source import Shape
+
+DEPTH = 256
+"""Terms that are added one after the other."""
+
+
+def product_text(shape: Shape) -> str:
+    """The function ``@product(a, a_row, a_term, b, b_term, c, c_row, rows, columns, terms, adds)``.
+
+    c[i, j], at ``c + i c_row + j``, becomes the sum over t of ``a[i a_row + t a_term] * b[t b_term + j]``, or that is
+    added to it. Strides are in elements. There are as many columns as whole vectors have; `c` is apart from the
+    factors.
+    """
+    tiles = _tiles(shape)
+    code, kind = Code(), shape.kind
+    with code.loop("0", "%terms", DEPTH) as first_term:
+        left = code.new(f"sub i64 %terms, {first_term}")
+        terms = code.new(f"call i64 @llvm.smin.i64(i64 {left}, i64 {DEPTH})")
+        is_later = code.new(f"icmp ne i64 {first_term}, 0")
+        adds = code.new(f"or i1 %adds, {is_later}")
+        of_a = code.at(kind, "%a", code.mul(first_term, "%a_term"))
+        of_b = code.at(kind, "%b", code.mul(first_term, "%b_term"))
+        for width, first, last in code.in_steps("%columns", [v * shape.lanes for v in tiles]):
+            vectors = width // shape.lanes
+            with code.loop(first, last, width) as column:
+                b, c = code.at(kind, of_b, column), code.at(kind, "%c", column)
+                for rows, begin, end in code.in_steps("%rows", tiles[vectors]):
+                    with code.loop(begin, end, rows) as row:
+                        a = code.at(kind, of_a, code.mul(row, "%a_row"))
+                        to = code.at(kind, c, code.mul(row, "%c_row"))
+                        code.do(
+                            f"call void @product{rows}x{vectors}(ptr {a}, i64 %a_row, i64 %a_term, ptr {b}, "
+                            f"i64 %b_term, ptr {to}, i64 %c_row, i64 {terms}, i1 {adds})"
+                        )
+    made = [_tile(shape, rows, vectors) for vectors, steps in tiles.items() for rows in steps]
+    arguments = (
+        "ptr nocapture readonly %a, i64 %a_row, i64 %a_term, ptr nocapture readonly %b, i64 %b_term, "
+        "ptr noalias nocapture %c, i64 %c_row, i64 %rows, i64 %columns, i64 %terms, i1 %adds"
+    )
+    return "\n".join([*made, code.function("product", arguments, "noinline nounwind")])
+
+
+def _tiles(shape: Shape) -> dict[int, tuple[int, ...]]:
+    """Rows of tiles by their vectors, both largest first; those of one are for what is left."""
+    if len(shape.tiles) == 4:  # many registers
+        return {4: (6, 2, 1), 2: (8, 2, 1), 1: (8, 2, 1)}
+    return {2: (5, 2, 1), 1: (8, 2, 1)}
+
+
+def _tile(shape: Shape, rows: int, vectors: int) -> str:
+    """Sums of some rows and columns."""
+    code, v, kind = Code(), shape.vector, shape.kind
+    sums = [[code.variable(v, "zeroinitializer") for _ in range(vectors)] for _ in range(rows)]
+    bases = [code.at(kind, "%a", code.mul("%a_row", str(row))) for row in range(rows)]
+    with code.loop("0", "%terms", plain=True) as term:
+        of_a = code.mul(term, "%a_term")
+        of_b = code.at(kind, "%b", code.mul(term, "%b_term"))
+        met = [
+            code.new(f"load {v}, ptr {code.at(kind, of_b, str(j * shape.lanes))}, align {shape.size}")
+            for j in range(vectors)
+        ]
+        for row in range(rows):
+            number = code.new(f"load {kind}, ptr {code.at(kind, bases[row], of_a)}")
+            first = code.new(f"insertelement {v} poison, {kind} {number}, i64 0")
+            factor = code.new(f"shufflevector {v} {first}, {v} poison, <{shape.lanes} x i32> zeroinitializer")
+            for j in range(vectors):
+                old = code.new(f"load {v}, ptr {sums[row][j]}")
+                new = code.new(f"call {v} {shape.fused}({v} {factor}, {v} {met[j]}, {v} {old})")
+                code.do(f"store {v} {new}, ptr {sums[row][j]}")
+    for row in range(rows):
+        target = code.at(kind, "%c", code.mul("%c_row", str(row)))
+        for j in range(vectors):
+            made = code.new(f"load {v}, ptr {sums[row][j]}")
+            at = code.at(kind, target, str(j * shape.lanes))
+            old = code.new(f"load {v}, ptr {at}, align {shape.size}")
+            before = code.new(f"select i1 %adds, {v} {old}, {v} zeroinitializer")
+            code.do(f"store {v} {code.new(f'fadd {v} {before}, {made}')}, ptr {at}, align {shape.size}")
+    arguments = (
+        "ptr nocapture readonly %a, i64 %a_row, i64 %a_term, ptr nocapture readonly %b, i64 %b_term, "
+        "ptr noalias nocapture %c, i64 %c_row, i64 %terms, i1 %adds"
+    )
+    return code.function(f"product{rows}x{vectors}", arguments, "noinline nounwind")
