@@ -1,4 +1,4 @@
-"""The gradients of layer_norm and rms_norm of contiguous tensors as compiled loops (the extra ``triten[jit]``).
+"""The gradients of layer_norm and rms_norm as compiled loops (the extra ``triten[jit]``).
 
 A row's two sums and its gradient are made while it is in the cache (`compiler/host/row_gradient_source.py`). What is
 added in which order follows from the sizes, not from the number of threads.
@@ -27,13 +27,18 @@ PARTS = 32
 
 
 def are_served(call: StructuredCall) -> bool:
-    """Whether all tensors are contiguous and of one dtype that loops compute in, and of many elements."""
+    """Whether all tensors are of one dtype that loops compute in, and many elements.
+
+    The input and its output's gradient may have any strides: to lay them out takes less than NumPy's passes.
+    """
     first = call.args["input"]
-    given = [*(value for value in call.args.values() if isinstance(value, TensorSpec)), *call.outputs]
+    given = [value for value in call.args.values() if isinstance(value, TensorSpec)]
+    small = [value for name, value in call.args.items() if name not in ("input", "grad_out")]
     return (
         first.dtype.name in ("float32", "float64")
         and first.numel >= LEAST
-        and all(spec.is_contiguous and spec.dtype is first.dtype for spec in given)
+        and all(spec.dtype is first.dtype for spec in (*given, *call.outputs))
+        and all(spec.is_contiguous for spec in small if isinstance(spec, TensorSpec))
         and loop_now(f"row_gradient weight,input_gradient {first.dtype.name}") is not None
     )
 
@@ -75,6 +80,7 @@ def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None
         sizes = (len(parts), len(targets), n)
         sums = np.zeros(sizes)
         given = [rstds if each is None else each for each in (means, rstds, weight)]
+        grad, x = np.ascontiguousarray(grad), np.ascontiguousarray(x)
         loop(grad, x, *given, grad if to is None else to, np.empty(sizes, dtype), sums)
         for target, found in zip(targets, sums.sum(0), strict=True):
             np.copyto(target, found.reshape(target.shape), casting="unsafe")

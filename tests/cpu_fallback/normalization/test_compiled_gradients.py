@@ -54,7 +54,7 @@ def exact(x: Any, g: Any, weight: Any, centred: bool, eps: float) -> list[Any]:
 def gradients(x: Any, g: Any, parameters: list[Any], centred: bool, wanted: list[int]) -> list[Any]:
     """The gradients of those of input, weight and bias that are wanted."""
     leaves = [
-        tt.from_numpy(each.copy()).requires_grad_(i in wanted) for i, each in enumerate([x, *parameters])
+        tt.from_numpy(each).clone().requires_grad_(i in wanted) for i, each in enumerate([x, *parameters])
     ]
     norm = F.layer_norm if centred else F.rms_norm
     out = norm(leaves[0], x.shape[-1:], *leaves[1:])
@@ -91,10 +91,15 @@ def test_what_is_not_wanted_is_not_made(wanted: list[int]) -> None:
         assert np.array_equal(found, every[i])
 
 
-def test_gradients_that_are_not_contiguous_are_numpys() -> None:
-    x, weight = drawn(np.float32, 40, 24), drawn(np.float32, 24)
-    bias, g = weight, np.broadcast_to(np.float32(0.5), (40, 24))
-    found = gradients(x, g, [weight, bias], True, [0, 1, 2])
+def test_input_and_gradient_may_have_any_strides() -> None:
+    x, g, weight = (
+        drawn(np.float32, 24, 40).T,
+        np.broadcast_to(np.float32(0.5), (40, 24)),
+        drawn(np.float32, 24),
+    )
+    found = gradients(x, g, [weight, weight], True, [0, 1, 2])
+    for a, b in zip(found, gradients(x.copy(), g.copy(), [weight, weight], True, [0, 1, 2]), strict=True):
+        assert np.array_equal(a, b)
     for a, b in zip(found, exact(x, g, weight, True, 1e-5), strict=True):
         assert np.abs(a - b).max() <= 1e-5 * max(1, np.abs(b).max())
 
