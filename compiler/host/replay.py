@@ -12,9 +12,11 @@ from typing import Any
 
 from ...dispatch.core.op_overload import OpOverload
 from ...dispatch.layers.graph.graph import Attribute, Node
+from ...dispatch.plans.view_kernel import ViewKernel, taker
 from ...dispatch.tensor import blank_tensor
 from ...runtime.dispatch_key import AUTOGRAD_BITS
 from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
 from ..pointwise import bound_arguments
 from ..schedule import Kernel, OperatorCall, Schedule
@@ -111,17 +113,57 @@ class _Writer:
         return found
 
     def _call(self, i: int, node: Node) -> None:
-        self.names[node] = f"v{i}"
         if node.target is operator.getitem:
+            self.names[node] = f"v{i}"
             self.lines.append(f"    v{i} = {self._argument(node.args[0])}[{node.args[1]!r}]")
             return
         assert isinstance(node.target, OpOverload)
         entry = node.target._entry
         bound = bound_arguments(node)
+        take = self._view(node, bound)
+        if take is not None:
+            self.globals[f"c{i}"] = take
+            self.bytes[node] = f"v{i}"
+            self.lines.append(f"    v{i} = c{i}({self._bytes_of(bound[0])})")
+            return
         like = [v.val if isinstance(v, Node) else v for v in bound]
         positions = entry.runtime_positions(like)
+        self.names[node] = f"v{i}"
         self.globals[f"c{i}"] = Planned(node, bound, positions, f"c{i}", self.globals)
         self.lines.append(f"    v{i} = c{i}({', '.join(self._argument(bound[p]) for p in positions)})")
+
+    def _view(self, node: Node, bound: Sequence[Any]) -> Callable[[Any], Any] | None:
+        """From a value's bytes to those of a view of it that nobody outside sees, and no operator writes to.
+
+        Such a view needs no tensor, which would remember its base and share its count of writes.
+        """
+        base, made = bound[0], node.val
+        if not isinstance(base, Node) or not isinstance(base.val, TensorSpec) or self._is_told_apart(node):
+            return None
+        spec = base.val
+        if spec.read_only or spec.is_inference or any(isinstance(value, Node) for value in bound[1:]):
+            return None
+        assert isinstance(node.target, OpOverload)
+        kernel = node.target._entry.lookup(spec.call_keys & ~AUTOGRAD_BITS)
+        if kernel.written is not None or not isinstance(kernel.planner, ViewKernel):
+            return None
+        return taker(spec, made, kernel.planner.geometry(spec, *bound[1:]))
+
+    def _is_told_apart(self, node: Node) -> bool:
+        """Whether a view, or a view of it, is a result or is written to."""
+        for user in node.users:
+            if user.op == "output":
+                return True
+            if not isinstance(user.target, OpOverload):
+                continue
+            schema = user.target._schema
+            for value, argument in zip(bound_arguments(user), schema.arguments, strict=True):
+                alias = argument.alias_info
+                if alias is None or not (value is node or (isinstance(value, tuple | list) and node in value)):
+                    continue
+                if alias.is_write or self._is_told_apart(user):
+                    return True
+        return False
 
     def _kernel(self, i: int, kernel: Kernel) -> None:
         self.globals[f"k{i}"] = self.kernel_maker(kernel)

@@ -28,7 +28,7 @@ QUERIES, LEAST_QUERIES = 96, 24
 """Queries of a block, at most, and at least or where each sees only the keys up to its own place: whole tiles."""
 PARTS = 16
 """Parts of a forward pass, at least, where there are queries enough: each turns its keys itself."""
-LANES = 16
+LANES = 8
 """Elements that vectors have at most."""
 
 FORWARD = (

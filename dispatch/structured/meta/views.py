@@ -281,7 +281,11 @@ def unsqueeze(self: TensorSpec, dim: int) -> Geometry:
     """A new dimension of size 1 before `dim`."""
     d = wrap_dim(dim, self.ndim + 1)
     stride = self.sizes[d] * self.strides[d] if d < self.ndim else 1
-    return Geometry((*self.sizes[:d], 1, *self.sizes[d:]), (*self.strides[:d], stride, *self.strides[d:]))
+    return Geometry(
+        (*self.sizes[:d], 1, *self.sizes[d:]),
+        (*self.strides[:d], stride, *self.strides[d:]),
+        numpy_index=(slice(None),) * d + (None,),
+    )
 
 
 def alias(self: TensorSpec) -> Geometry:
