@@ -1,6 +1,7 @@
 """Factorisations as users call them, and equations solved by them (ATen/native/BatchLinearAlgebra.cpp).
 
-They are made of the operators whose kernels are a library's: LU, Cholesky, QR, eigenvalues, singular values.
+They are made of the operators whose kernels are a library's: LU, Cholesky, QR, eigenvalues, singular values. Least
+squares have a module of their own, and so has what is checked of a library's routines.
 """
 
 from __future__ import annotations
@@ -8,15 +9,13 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ...runtime.scalar_type import finfo, int32, int64
+from ...runtime.scalar_type import int32, int64
 from ..autograd.formulas.factorization import adjoint
 from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..plans.host_kernel import host_kernel
-from ..structured.library_routine import LIBRARY_DTYPES, check_pivots, raise_failure
+from ..structured.library_routine import check_pivots
 from ..structured.meta.dims import wrap_dim
 from ..structured.meta.factorization import (
     check_compatible,
@@ -26,22 +25,13 @@ from ..structured.meta.factorization import (
     column_major,
 )
 from .forms import named, owned
+from .least_squares import linalg_lstsq as linalg_lstsq
+from .library_checks import _linalg_check_errors as _linalg_check_errors
+from .library_checks import check_errors, check_routine_dtype
 
 if TYPE_CHECKING:
     from ...runtime.scalar_type import dtype as ScalarType
-    from ...runtime.tensor_spec import TensorSpec
     from ..tensor import Tensor
-
-
-def _linalg_check_errors(info: Tensor, api_name: str, is_matrix: bool) -> None:
-    """Raise the error of the first matrix whose `info` is not zero; it waits for the device."""
-    if not info.is_meta:
-        raise_failure(api_name, np.array(info.tolist(), np.int64))
-
-
-def check_errors(info: Tensor, name: str) -> None:
-    """`_linalg_check_errors` of an operator's flags."""
-    packets["_linalg_check_errors"].call(info, name, is_matrix=info._spec.ndim == 0)
 
 
 def in_columns(x: Tensor) -> Tensor:
@@ -393,12 +383,6 @@ def cholesky_inverse(self: Tensor, upper: bool) -> Tensor:
     return in_columns(cholesky_solve(whole, self, upper))
 
 
-def check_routine_dtype(kernel: str, x: Tensor) -> None:
-    """Refuse dtypes that libraries do not have, by the name of PyTorch's kernel."""
-    if x.dtype.scalar_name not in LIBRARY_DTYPES:
-        raise NotImplementedError(f"\"{kernel}_{x.device.type}\" not implemented for '{x.dtype.scalar_name}'")
-
-
 @host_kernel("linalg_qr", "geqrf", "linalg_householder_product")
 def linalg_qr(A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
     """`torch.linalg.qr`: reduced, complete, or R alone with an empty Q."""
@@ -508,126 +492,6 @@ def svd(self: Tensor, some: bool, compute_uv: bool) -> tuple[Tensor, Tensor, Ten
     zeros = functools.partial(ops.zeros, dtype=self.dtype, device=self.device)
     results = named("svd", U=zeros((*batch, m, m)), S=S, V=zeros((*batch, n, n)))
     return results
-
-
-DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
-
-
-@host_kernel("linalg_lstsq", "_least_squares")
-def linalg_lstsq(
-    self: Tensor, b: Tensor, rcond: float | None, driver: str | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`torch.linalg.lstsq`: the least-squares solution, and what else the driver finds."""
-    name = "torch.linalg.lstsq"
-    A, spec, other = self, self._spec, b._spec
-    if spec.ndim < 2:
-        raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
-    if other.ndim < 1:
-        raise RuntimeError(f"{name}: other must have at least 1 dimension.")
-    if spec.dtype is not other.dtype:
-        raise RuntimeError(
-            f"{name}: Expected input and other to have the same dtype, but got input's dtype {spec.dtype.scalar_name} "
-            f"and other's dtype {other.dtype.scalar_name}"
-        )
-    if not 0 <= spec.ndim - other.ndim <= 1:
-        raise RuntimeError(
-            f"{name}: input.dim() must be greater or equal to other.dim() and (input.dim() - other.dim()) <= 1"
-        )
-    on_host = A.device.type != "cuda"
-    wanted = driver.lower() if driver is not None else "gelsy" if on_host else "gels"
-    if wanted not in DRIVERS:
-        raise RuntimeError(f"{name}: parameter `driver` should be one of (gels, gelsy, gelsd, gelss)")
-    if spec.dtype.scalar_name not in LIBRARY_DTYPES:
-        raise RuntimeError("This function doesn't handle types other than float and double")
-    vector = spec.ndim > 1 and is_vector_side_of_least_squares(spec, other)
-    B = b.unsqueeze(-1) if vector else b
-    if B._spec.sizes[-2] != spec.sizes[-2]:
-        where, size = ("-1", other.sizes[-1]) if vector else ("-2", B._spec.sizes[-2])
-        del size
-        raise RuntimeError(f"{name}: input.size(-2) should match other.size({where})")
-    *_, m, n = spec.sizes
-    batch = infer_size(spec.sizes[:-2], B._spec.sizes[:-2])
-    columns = B._spec.sizes[-1]
-    real = spec.dtype.to_real() if spec.dtype.is_complex else spec.dtype
-    tolerance = rcond if rcond is not None else finfo(real).eps * max(m, n)
-    matrices = A.expand((*batch, m, n))
-    right = B.expand((*batch, m, columns))
-    if on_host:
-        made, values, rank, info = packets["_least_squares"].call(matrices, right, tolerance, wanted)
-        check_errors(info, name)
-    elif wanted == "gels":
-        made, info = _least_squares_by_qr(matrices, right)
-        check_errors(info, name)
-    else:
-        made, values, rank = _least_squares_by_values(matrices, right, tolerance)
-    solution = ops.narrow(made, -2, 0, n) if made._spec.sizes[-2] > n else made
-    empty = functools.partial(ops.empty, (0,), device=A.device)
-    residuals = empty(dtype=real)
-    if m > n and wanted != "gelsy" and (wanted == "gels" or A.is_meta or bool(ops.all(ops.eq(rank, n)))):
-        rest = ops.abs(ops.narrow(made, -2, n, m - n))
-        residuals = ops.sum(ops.mul(rest, rest), [-2])
-    own = spec.sizes[:-2]
-
-    def of_matrices(found: Tensor) -> Tensor:
-        """What is A's alone, once for each of its matrices, though they were solved with several right-hand sides."""
-        if found._spec.sizes[: len(batch)] == own:
-            return found
-        found = found[(0,) * (len(batch) - len(own))]
-        for dim, size in enumerate(own):
-            found = ops.narrow(found, dim, 0, size)
-        return found.contiguous()
-
-    results: tuple[Tensor, Tensor, Tensor, Tensor] = named(
-        "linalg_lstsq",
-        solution=owned(solution.squeeze(-1) if vector else solution),
-        residuals=residuals,
-        rank=empty(dtype=int64) if wanted == "gels" else of_matrices(rank),
-        singular_values=of_matrices(values) if wanted in ("gelsd", "gelss") else empty(dtype=real),
-    )
-    return results
-
-
-def _least_squares_by_qr(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
-    """What ``gels`` leaves in the place of B, by A = Q R or by A^H = Q R, and the first zero of R's diagonal."""
-    m, n = A._spec.sizes[-2:]
-    if m >= n:
-        packed, tau = ops.geqrf(A)
-        turned = ops.ormqr(packed, tau, B, True, True)
-        R = ops.narrow(packed, -2, 0, n)
-        solution = ops.linalg_solve_triangular(R, ops.narrow(turned, -2, 0, n), upper=True)
-        made = ops.cat([solution, ops.narrow(turned, -2, n, m - n)], -2) if m > n else solution
-    else:
-        Q, R = ops.linalg_qr(adjoint_of(A))
-        made = ops.matmul(Q, ops.linalg_solve_triangular(adjoint_of(R), B, upper=False))
-    zeros = ops.eq(ops.diagonal(R, 0, -2, -1), 0)
-    if not zeros._spec.sizes[-1]:
-        return made, ops.zeros(A._spec.sizes[:-2], dtype=int32, device=A.device)
-    first = (ops.argmax(zeros.to(int32), -1) + 1).to(int32)
-    return made, ops.where(ops.any(zeros, -1), first, 0).to(int32)
-
-
-def _least_squares_by_values(A: Tensor, B: Tensor, rcond: float) -> tuple[Tensor, Tensor, Tensor]:
-    """What ``gelsd`` leaves in the place of B, the singular values, and how many of them count.
-
-    It serves the drivers that find a rank where there is no LAPACK: PyTorch has none of them on CUDA.
-    """
-    m, n = A._spec.sizes[-2:]
-    U, S, Vh = packets["_linalg_svd"].call(A, m > n, True)
-    counts = ops.gt(S, rcond * ops.amax(S, [-1], True)) if S._spec.sizes[-1] else ops.ne(S, 0)
-    inverse = ops.where(counts, ops.reciprocal(S), 0.0).to(A.dtype)
-    turned = ops.matmul(adjoint_of(U), B)
-    k = min(m, n)
-    made = ops.matmul(adjoint_of(Vh), inverse.unsqueeze(-1) * ops.narrow(turned, -2, 0, k))
-    if m > n:
-        made = ops.cat([made, ops.narrow(turned, -2, n, m - n)], -2)
-    return made, S, ops.sum(counts, [-1])
-
-
-def is_vector_side_of_least_squares(A: TensorSpec, b: TensorSpec) -> bool:
-    """Whether the right-hand side is a batch of vectors."""
-    if b.ndim == 1:
-        return True
-    return bool(A.ndim - 1 == b.ndim and A.sizes[:-1] == b.sizes)
 
 
 @host_kernel("linalg_ldl_factor", "linalg_ldl_factor_ex")

@@ -1,0 +1,30 @@
+"""What composites check of a library's routines: the dtypes that they have, and whether they succeeded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..core.overload_packet import packets
+from ..structured.library_routine import LIBRARY_DTYPES, raise_failure
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def _linalg_check_errors(info: Tensor, api_name: str, is_matrix: bool) -> None:
+    """Raise the error of the first matrix whose `info` is not zero; it waits for the device."""
+    if not info.is_meta:
+        raise_failure(api_name, np.array(info.tolist(), np.int64))
+
+
+def check_errors(info: Tensor, name: str) -> None:
+    """`_linalg_check_errors` of an operator's flags."""
+    packets["_linalg_check_errors"].call(info, name, is_matrix=info._spec.ndim == 0)
+
+
+def check_routine_dtype(kernel: str, x: Tensor) -> None:
+    """Refuse dtypes that libraries do not have, by the name of PyTorch's kernel."""
+    if x.dtype.scalar_name not in LIBRARY_DTYPES:
+        raise NotImplementedError(f"\"{kernel}_{x.device.type}\" not implemented for '{x.dtype.scalar_name}'")
