@@ -336,3 +336,13 @@ class TestWords:
         with pytest.raises(ValueError, match="4 of many"):
             made.begin()
         assert made.begin() == made.address
+
+
+def test_wrong_repeats_are_no_wrong_indices():
+    # Its flags may stand before those of the repeats, and the first that is up is raised.
+    x, i = cuda(*X), cuda(9)
+    x.index_select(0, tt.zeros(8, dtype=tt.int64, device="cuda"))
+    x.repeat_interleave(-i, 0, output_size=8)
+    with pytest.raises(RuntimeError, match="repeats can not be negative") as error:
+        tt.cuda.synchronize()
+    assert not getattr(error.value, "__notes__", [])
