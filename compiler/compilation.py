@@ -29,6 +29,7 @@ from .passes.unread_statistics import leave_out_running_statistics
 from .schedule import Schedule
 from .training import (
     BackwardGraph,
+    base_of,
     gradients_by_stage,
     split,
     unshared_results,
@@ -308,7 +309,8 @@ def _with_gradients(
 
 
 def _is_view_made(result: object) -> bool:
-    return isinstance(result, Node) and result.op == "call_function" and is_view(result)
+    """Whether a result is a view of what the graph makes, not of an input."""
+    return isinstance(result, Node) and is_view(result) and base_of(result).op == "call_function"
 
 
 def _stage_function(

@@ -103,3 +103,46 @@ def test_a_view_made_in_no_grad_requires_grad_as_its_base(of_argument: bool) -> 
     for each in (function, tt.compile(function)):
         view, apart = each(drawn(3, 3, grad=True))
         assert view.requires_grad and not apart.requires_grad
+
+
+WRITTEN: dict[str, Callable[..., Any]] = {
+    "itself": lambda a, b: (a.mul_(a), b * 2),
+    "detached": lambda a, b: (a.mul_(a).detach(), b * 2),
+    "a view": lambda a, b: (a.mul_(a)[1:], b * 2),
+    "a view without a write": lambda a, b: (a[1:], b * 2),
+}
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_given_of_an_argument_without_history_is_that_argument(name: str, grad: bool) -> None:
+    function = WRITTEN[name]
+    for each in (function, tt.compile(function, fullgraph=True)):
+        a, b = drawn(3), drawn(3, grad=grad)
+        given = each(a, b)[0]
+        assert not given.requires_grad and given.grad_fn is None, each
+        assert (given is a) is (name == "itself"), each
+        given.mul_(b[0])
+        assert (given.requires_grad, a.requires_grad) == (grad, grad and name != "detached"), each
+        if given is not a:
+            assert given.data_ptr() - a.data_ptr() == (0 if name == "detached" else 4), each
+
+
+def test_a_view_made_in_no_grad_and_written_there_requires_grad_as_its_base() -> None:
+    def function(x: tt.Tensor) -> Any:
+        with tt.no_grad():
+            view = x[0]
+            view.add_(1)
+        return view
+
+    for each in (function, tt.compile(function)):
+        x = drawn(3, 3, grad=True)
+        view = each(x)
+        assert view.requires_grad and view._base is x
+
+
+def test_a_leaf_that_is_written_to_in_no_grad_is_given_back_itself() -> None:
+    x = drawn(3, grad=True)
+    with tt.no_grad():
+        assert tt.compile(lambda x: x.add_(1), fullgraph=True)(x) is x
+    assert x.requires_grad and x.is_leaf
