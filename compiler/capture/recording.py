@@ -65,6 +65,7 @@ class Recording:
         aliases: the leaves with a gradient that are, or view, an input.
         views: leaves with a gradient that are views of another such leaf, by that one's place.
         repeated: leaves of the result that are the same tensor as an earlier one, by that one's place.
+        bases: leaves that are no views, with None, and those that are views of another leaf, with that one's place.
         objects: leaves of the result that are Python objects, the same in each call.
         gradients: the inputs whose gradients the graph computes, None for a graph without derivative.
     """
@@ -84,6 +85,7 @@ class Recording:
     aliases: tuple[int, ...]
     views: dict[int, int]
     repeated: dict[int, int]
+    bases: dict[int, int | None]
     objects: dict[int, Any]
 
 
@@ -190,6 +192,7 @@ def _recorded(
         tuple(body.aliases),
         body.views,
         body.repeated,
+        body.bases,
         body.objects,
     )
 

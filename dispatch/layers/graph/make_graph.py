@@ -240,8 +240,8 @@ def _check_readable(tensor: Tensor, what: str) -> None:
 class Tracer(TensorDispatchMode):
     """The mode that records. `graph` grows by every operator that reaches the Python key in this thread.
 
-    Tensors are known by their bytes and geometry, so that every Python object of a value leads to its node. What gives
-    a tensor other sizes or memory (`resize_`) changes one object alone, and is recorded of that one's own node.
+    Tensors are known by their bytes and geometry, so that every Python object of a value leads to its node. What writes
+    is recorded of the node that made the very object: an input is no view of itself, and `resize_` changes one object.
     """
 
     def __init__(self) -> None:
@@ -273,8 +273,10 @@ class Tracer(TensorDispatchMode):
         """Record one call and make it."""
         given = kwargs or {}
         node_args = [self.argument(a) for a in args]
-        if "inplace_view" in func._entry.tags:
-            node_args[0] = self._own_node(args[0]) or node_args[0]
+        if func._schema.is_mutable:
+            for i, (argument, value) in enumerate(zip(func._schema.arguments, args, strict=False)):
+                if argument.is_write and isinstance(value, TensorImpl):
+                    node_args[i] = self._own_node(value) or node_args[i]
         node_kwargs = {name: self.argument(v) for name, v in given.items()}
         flat = tensors_in([*args, *given.values()])
         dependent = "nondeterministic_seeded" in func._entry.tags or any(
