@@ -177,6 +177,9 @@ def _without_gradients(
     views = views_taken(graph, aliases, recording) if aliases else None
     prepared = without_history(needing_gradients(recording, examples))
     tell_apart = objects_of_results(recording, same)
+    viewing = [
+        i for i, node in enumerate(graph.output_node.args[0]) if isinstance(node, Node) and is_view(node)
+    ]
     is_simple = not same and views is None and not makes_inference
 
     if is_simple and backend == "triten":
@@ -201,6 +204,9 @@ def _without_gradients(
             results: Sequence[Any] = program(*prepared(inputs))
         finally:
             set_grad_enabled(before)
+        if before:
+            for i in viewing:
+                results[i]._creation = None  # of the block in which the graph runs, and not the program
         if same or views is not None or tell_apart is not None:
             filled = list(results)
             for place, source in same.items():

@@ -192,3 +192,17 @@ def test_a_tensor_that_was_detached_is_resized_alone() -> None:
         return tt.stack([row, row]), apart
 
     same(tt.compile(function)(drawn(3, 3)), function(drawn(3, 3)))
+
+
+@pytest.mark.parametrize("backend", ["triten", "graph"])
+def test_a_view_of_an_argument_follows_it_into_a_history(backend: str) -> None:
+    def function(x: tt.Tensor) -> Any:
+        return x[1:], x
+
+    for each in (function, tt.compile(function, fullgraph=True, backend=backend)):
+        x, w = drawn(3), drawn(3, grad=True)
+        view, _ = each(x)
+        x.mul_(w)
+        assert view.requires_grad
+        (gradient,) = tt.autograd.grad(view.sum(), w)
+        assert gradient[0].item() == 0 and (gradient[1:] != 0).all()
