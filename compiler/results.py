@@ -59,14 +59,19 @@ def objects_of_results(recording: Recording, given: Container[int]) -> Callable[
         (i, recording.bases[i]) for i in own if i in recording.bases and (i in shared or is_view(nodes[i]))
     ]
     rebased += [(i, base) for i, base in recording.bases.items() if i in given and base is not None]
+    unviewed = [i for i, base in rebased if base is None]
+    parts = [(i, base) for i, base in rebased if base is not None]
     if not (shared or rebased or recording.repeated):
         return None
 
     def tell_apart(filled: list[Any]) -> None:
         for i, other in shared.items():
             filled[i] = ops.alias(filled[other])
-        for i, base in rebased:
-            filled[i]._view_base = None if base is None else filled[base]
+        for i in unviewed:
+            filled[i]._view_base = None
+        for i, base in parts:
+            whole = filled[base]  # an argument may be a view
+            filled[i]._view_base = whole if whole._view_base is None else whole._view_base
         for i, other in recording.repeated.items():
             filled[i] = filled[other]
 

@@ -194,13 +194,14 @@ def test_a_tensor_that_was_detached_is_resized_alone() -> None:
     same(tt.compile(function)(drawn(3, 3)), function(drawn(3, 3)))
 
 
+@pytest.mark.parametrize("of_a_view", [True, False])
 @pytest.mark.parametrize("backend", ["triten", "graph"])
-def test_a_view_of_an_argument_follows_it_into_a_history(backend: str) -> None:
+def test_a_view_of_an_argument_follows_it_into_a_history(backend: str, of_a_view: bool) -> None:
     def function(x: tt.Tensor) -> Any:
         return x[1:], x
 
     for each in (function, tt.compile(function, fullgraph=True, backend=backend)):
-        x, w = drawn(3), drawn(3, grad=True)
+        x, w = drawn(4)[1:] if of_a_view else drawn(3), drawn(3, grad=True)
         view, _ = each(x)
         x.mul_(w)
         assert view.requires_grad
