@@ -207,3 +207,18 @@ def test_a_view_of_an_argument_follows_it_into_a_history(backend: str, of_a_view
         assert view.requires_grad
         (gradient,) = tt.autograd.grad(view.sum(), w)
         assert gradient[0].item() == 0 and (gradient[1:] != 0).all()
+
+
+def test_a_view_without_a_defined_history_may_be_an_argument_as_eagerly() -> None:
+    def function(view: tt.Tensor, x: tt.Tensor) -> Any:
+        return view > x, x.erfc()
+
+    for each in (function, tt.compile(function)):
+        leaf, x = drawn(3, 3, grad=True), drawn(3, grad=True)
+        with tt.no_grad():
+            view = leaf[0]
+            view.add_(1)
+        is_more, values = each(view, x)
+        assert not is_more.requires_grad and values.requires_grad
+        with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+            each(x, view)
