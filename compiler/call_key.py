@@ -25,7 +25,10 @@ SPEC = attrgetter("_spec")
 
 
 def signature(leaves: Sequence[Any], spec: TreeSpec) -> tuple[list[Any] | None, Any]:
-    """The tensors among the leaves, and the key of calls that look like this one; None for subclasses of tensors."""
+    """The tensors among the leaves, and the key of calls that look like this one; None where it has none.
+
+    That is so for subclasses of tensors, and for tensors whose history is not defined.
+    """
     tensors = []
     looks: list[Any] = [spec, is_grad_enabled(), is_inference_mode_enabled(), get_default_dtype()]
     if modes:
@@ -40,7 +43,13 @@ def signature(leaves: Sequence[Any], spec: TreeSpec) -> tuple[list[Any] | None, 
             looks.append(leaf._spec)
             if leaf._spec.requires_grad:
                 meta = leaf._autograd
-                looks.append((leaf.is_leaf, meta is not None and meta.grad is not None))
+                try:
+                    is_leaf = leaf.is_leaf
+                except (
+                    RuntimeError
+                ):  # a view made in no_grad and written to: the function may not ask for its history
+                    return None, None
+                looks.append((is_leaf, meta is not None and meta.grad is not None))
         elif isinstance(leaf, TensorImpl):
             return None, None
         elif kind is float:

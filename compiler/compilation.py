@@ -17,8 +17,7 @@ from ..dispatch.layers.pytree import tree_flatten, tree_unflatten
 from ..dispatch.tensor import blank_tensor
 from ..nn.modules.parameter import Parameter
 from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
-from ..runtime.storage import FOLLOWERS, root_of
-from ..runtime.tensor_impl import TensorImpl
+from ..runtime.storage import FOLLOWERS
 from .backends import Backend, boxed, compile_graph, compiling_kernels, interpreted
 from .capture.recording import Recording
 from .capture.unsupported import Unsupported
@@ -26,9 +25,18 @@ from .cuda_graphs.graphed import GraphedProgram
 from .options import PLAIN_OPTIONS, Options
 from .partition import is_view, needed_for
 from .passes.unread_statistics import leave_out_running_statistics
+from .results import (
+    as_inference_results,
+    given_back,
+    objects_of_results,
+    passed_through,
+    views_of_all,
+    views_taken,
+)
 from .schedule import Schedule
 from .training import (
     BackwardGraph,
+    base_of,
     gradients_by_stage,
     split,
     unshared_results,
@@ -155,19 +163,6 @@ def compiled(
         return _with_gradients(recording, backend, examples, options)
 
 
-def _passed_through(graph: Graph) -> dict[int, int]:
-    """Which results are inputs as they are."""
-    places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
-    results = graph.output_node.args[0]
-    return {i: places[r] for i, r in enumerate(results) if isinstance(r, Node) and r in places}
-
-
-def given_back(inputs: Sequence[Any], source: int, is_identical: bool) -> Any:
-    """An input as a result: itself, or where the program detached it, another tensor over its memory."""
-    tensor = inputs[source]
-    return tensor if is_identical else tensor.detach()
-
-
 def _without_gradients(
     recording: Recording, backend: str | Backend, examples: Sequence[Any], options: Options
 ) -> Compilation:
@@ -175,19 +170,32 @@ def _without_gradients(
     program, schedule = compile_graph(graph, backend, examples, tunes=options.tunes)
     if options.cudagraphs and backend == "triten":
         program = graphed_forward(program, graph, recording, examples)
-    same = _passed_through(graph)
+    same = passed_through(graph)
+    shown = views_of_all(recording, same)
     makes_inference = is_inference_mode_enabled()
-    views = interpreted(views_of(graph, recording.aliases)) if recording.aliases else None
+    aliases = [i for i in recording.aliases if i not in same]
+    views = views_taken(graph, aliases, recording) if aliases else None
     prepared = without_history(needing_gradients(recording, examples))
+    tell_apart = objects_of_results(recording, same)
+    viewing = [
+        i for i, node in enumerate(graph.output_node.args[0]) if isinstance(node, Node) and is_view(node)
+    ]
     is_simple = not same and views is None and not makes_inference
 
     if is_simple and backend == "triten":
         # Plans chosen below autograd record nothing, whatever the thread's mode is.
-        quick = (
-            (lambda inputs: program(*prepared(inputs)))
-            if needing_gradients(recording, examples)
-            else lambda inputs: program(*inputs)
-        )
+        quick: Callable[[Sequence[Any]], Sequence[Any]]
+        if tell_apart is not None:
+
+            def quick(inputs: Sequence[Any]) -> Sequence[Any]:
+                filled = list(program(*prepared(inputs)))
+                tell_apart(filled)
+                return filled
+
+        elif needing_gradients(recording, examples):
+            quick = lambda inputs: program(*prepared(inputs))  # noqa: E731
+        else:
+            quick = lambda inputs: program(*inputs)  # noqa: E731
         return Compilation.of(recording, (schedule,), quick, program)
 
     def run(inputs: Sequence[Any]) -> Sequence[Any]:
@@ -196,27 +204,22 @@ def _without_gradients(
             results: Sequence[Any] = program(*prepared(inputs))
         finally:
             set_grad_enabled(before)
-        if same or views is not None:
+        if before:
+            for i in viewing:
+                results[i]._creation = None  # of the block in which the graph runs, and not the program
+        if same or views is not None or tell_apart is not None:
             filled = list(results)
             for place, source in same.items():
-                filled[place] = given_back(inputs, source, place in recording.identical)
+                filled[place] = given_back(inputs, source, place in recording.identical, place in shown)
             if views is not None:
-                for place, value in zip(recording.aliases, views(*inputs), strict=True):
+                for place, value in zip(aliases, views(inputs), strict=True):
                     filled[place] = value
+            if tell_apart is not None:
+                tell_apart(filled)
             results = filled
         return as_inference_results(results, inputs) if makes_inference else results
 
     return Compilation.of(recording, (schedule,), run, program)
-
-
-def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
-    """Results as inference tensors, but for inputs and views of them."""
-    roots = {id(root_of(t._data)) for t in inputs}
-    for tensor in results:
-        if isinstance(tensor, TensorImpl) and id(root_of(tensor._data)) not in roots:
-            tensor._spec = tensor._spec.replace(is_inference=True)
-            tensor._version_cell = None
-    return results
 
 
 def _with_gradients(
@@ -239,7 +242,7 @@ def _with_gradients(
     if options.cudagraphs and backend == "triten" and len(parts.stages) == 1:
         forward = graphed_forward(forward, parts.forward, recording, examples)
         programs.append(forward)
-    same = _passed_through(parts.forward)
+    same = passed_through(parts.forward)
     results = recording.results
     constants = {
         i: r for i, r in enumerate(parts.forward.output_node.args[0][:results]) if not isinstance(r, Node)
@@ -258,7 +261,9 @@ def _with_gradients(
         i: (base, interpreted(view_of_result(recording, i))) for i, base in recording.views.items()
     }
     plain = [i for i in range(results) if i not in elsewhere]
-    views = interpreted(views_of(joint, recording.aliases)) if recording.aliases else None
+    shown = views_of_all(recording, same)
+    aliases = [i for i in recording.aliases if i not in same]
+    views = views_taken(joint, aliases, recording) if aliases else None
     calls: list[tuple[type[Function], list[int], tuple[int, ...]]] = []
     schedules = [forward_schedule]
     for number, stage in enumerate(parts.stages):
@@ -291,15 +296,15 @@ def _with_gradients(
                 filled[i] = value
         for i, source in same.items():
             if i < results:
-                filled[i] = given_back(inputs, source, i in recording.identical)
-        for i, value in zip(recording.aliases, () if views is None else views(*inputs), strict=True):
+                filled[i] = given_back(inputs, source, i in recording.identical, i in shown)
+        for i, value in zip(aliases, () if views is None else views(inputs), strict=True):
             filled[i] = value
         for i, value in constants.items():
             filled[i] = value
         for i, (base, view) in parts_of_results.items():
-            shown = view(filled[base])[0]
+            part = view(filled[base])[0]
             # All of it is another tensor all the same.
-            filled[i] = ops.alias(shown) if shown is filled[base] else shown
+            filled[i] = ops.alias(part) if part is filled[base] else part
         for i, first in repeated.items():
             filled[i] = filled[first]
         return filled
@@ -308,7 +313,8 @@ def _with_gradients(
 
 
 def _is_view_made(result: object) -> bool:
-    return isinstance(result, Node) and result.op == "call_function" and is_view(result)
+    """Whether a result is a view of what the graph makes, not of an input."""
+    return isinstance(result, Node) and is_view(result) and base_of(result).op == "call_function"
 
 
 def _stage_function(
@@ -423,17 +429,3 @@ def graphed_backward(
 
     kept = range(len(stage.kept_inputs), len(stage.kept_inputs) + len(stage.kept))
     return GraphedProgram(program, stage.graph, places, after=forward, kept=kept)
-
-
-def views_of(graph: Graph, places: Sequence[int]) -> Graph:
-    """The part of a graph that takes the results at these places, which are views of inputs."""
-    made = Graph()
-    results = [graph.output_node.args[0][i] for i in places]
-    needed = needed_for(results)
-    copies: dict[Node, Node] = {}
-    tangents = {n for n in graph.find_nodes(op="placeholder") if n.name.startswith("tangent_")}
-    for node in graph.nodes:
-        if node in needed or (node.op == "placeholder" and node not in tangents):
-            copies[node] = made.node_copy(node, copies.__getitem__)
-    made.output(tuple([copies[r] for r in results]))
-    return made

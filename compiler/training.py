@@ -226,7 +226,7 @@ def unshared_results(graph: Graph) -> tuple[int, ...]:
         >>> unshared_results(traced.graph)
         (0, 2)
     """
-    bases = [_base_of(r) if isinstance(r, Node) else None for r in graph.output_node.args[0]]
+    bases = [base_of(r) if isinstance(r, Node) else None for r in graph.output_node.args[0]]
     return tuple(
         [
             i
@@ -236,7 +236,7 @@ def unshared_results(graph: Graph) -> tuple[int, ...]:
     )
 
 
-def _base_of(node: Node) -> Node:
+def base_of(node: Node) -> Node:
     """The node in whose memory a node's result lies."""
     while node.op == "call_function":
         source = node.args[0] if node.target is operator.getitem else node

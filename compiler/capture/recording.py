@@ -65,6 +65,7 @@ class Recording:
         aliases: the leaves with a gradient that are, or view, an input.
         views: leaves with a gradient that are views of another such leaf, by that one's place.
         repeated: leaves of the result that are the same tensor as an earlier one, by that one's place.
+        bases: leaves that are no views, with None, and those that are views of another leaf, with that one's place.
         objects: leaves of the result that are Python objects, the same in each call.
         gradients: the inputs whose gradients the graph computes, None for a graph without derivative.
     """
@@ -84,6 +85,7 @@ class Recording:
     aliases: tuple[int, ...]
     views: dict[int, int]
     repeated: dict[int, int]
+    bases: dict[int, int | None]
     objects: dict[int, Any]
 
 
@@ -173,7 +175,7 @@ def _recorded(
     _make_inputs(graph, body.tangents)
     inputs = graph.find_nodes(op="placeholder")
     written = _written_inputs(graph, inputs)
-    _give_back(graph, {i: inputs[place] for i, place in body.returned.items() if place not in written})
+    _give_back(graph, {i: inputs[place] for i, place in body.returned.items()})
     return Recording(
         graph,
         len(tensors),
@@ -190,6 +192,7 @@ def _recorded(
         tuple(body.aliases),
         body.views,
         body.repeated,
+        body.bases,
         body.objects,
     )
 
@@ -252,8 +255,14 @@ def _placeholder(graph: Graph, name: str, val: Any) -> Node:
 
 
 def _give_back(graph: Graph, inputs: dict[int, Node]) -> None:
-    """Have results be these inputs: a view in the input's own geometry looks like the input."""
-    results = list(graph.output_node.args[0])
+    """Have results be these inputs: a view in the input's own geometry looks like the input.
+
+    An input that was written to is the result, too, and not what the write returns: that has no history.
+    """
+    results = [
+        each.args[0] if isinstance(each, Node) and _writes(each) else each
+        for each in graph.output_node.args[0]
+    ]
     for place, node in inputs.items():
         results[place] = node
     graph.output_node.args = (tuple(results),)
@@ -267,13 +276,15 @@ def _make_inputs(graph: Graph, nodes: Sequence[Any]) -> None:
         graph.erase_node(node)
 
 
+def _writes(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
+
+
 def _written_inputs(graph: Graph, inputs: Sequence[Node]) -> tuple[int, ...]:
     """The inputs that the graph writes to. Raises Unsupported for a write to anything else, or by anything else."""
     written: list[int] = []
-    for node in graph.find_nodes(op="call_function"):
-        schema = getattr(node.target, "_schema", None)
-        if schema is None or not schema.is_mutable:
-            continue
+    for node in filter(_writes, graph.nodes):
         target = node.args[0] if node.args else None
         if node.target.name() != "aten::copy_" or target not in inputs:
             raise Unsupported(f"{node.target.name()} writes to what is no input")

@@ -44,6 +44,7 @@ class TracedFunction:
         self.stages: list[tuple[int, ...]] = []
         self.arrivals: list[tuple[int, ...]] = [()]
         self.repeated: dict[int, int] = {}
+        self.bases: dict[int, int | None] = {}
         self.aliases: list[int] = []
         self.views: dict[int, int] = {}
         self.tangents: list[Node] = []
@@ -99,6 +100,7 @@ class TracedFunction:
         self.identical = _identities(found, handles)
         places = {id(handle): i for i, handle in enumerate(handles)}
         self.returned = {i: places[id(leaf)] for i, leaf in enumerate(found) if id(leaf) in places}
+        self.repeated, self.bases = _repeated(found), _bases(found)
         for tensor, grad in tracer._grads:
             if tensor._autograd.grad is not grad:
                 raise Unsupported(
@@ -179,12 +181,6 @@ class TracedFunction:
                 raise Unsupported(reason, element=self.elements[i])
 
     def _with_gradients(self, found: list[Any], handles: Sequence[Any], tracer: FakeTracer) -> Any:
-        first = {id(leaf): i for i, leaf in reversed(list(enumerate(found)))}
-        self.repeated = {
-            i: first[id(leaf)]
-            for i, leaf in enumerate(found)
-            if isinstance(leaf, TensorImpl) and first[id(leaf)] != i
-        }
         self.differentiable = [
             i
             for i, leaf in enumerate(found)
@@ -288,6 +284,28 @@ def _identities(results: Sequence[Any], handles: Sequence[Any]) -> set[int]:
         for i, leaf in enumerate(results)
         if isinstance(leaf, TensorImpl) and (leaf in given or getattr(leaf._data, "storage", None) is None)
     }
+
+
+def _repeated(results: Sequence[Any]) -> dict[int, int]:
+    """The results that are the same tensor as an earlier one, with that one's place."""
+    first = {id(leaf): i for i, leaf in reversed(list(enumerate(results)))}
+    return {
+        i: first[id(leaf)]
+        for i, leaf in enumerate(results)
+        if isinstance(leaf, TensorImpl) and first[id(leaf)] != i
+    }
+
+
+def _bases(results: Sequence[Any]) -> dict[int, int | None]:
+    """The results that are no views, with None, and those that are views of another one, with that one's place."""
+    places = {id(leaf): i for i, leaf in reversed(list(enumerate(results))) if isinstance(leaf, TensorImpl)}
+    found: dict[int, int | None] = {}
+    for i, leaf in enumerate(results):
+        if isinstance(leaf, TensorImpl):
+            base = leaf._view_base
+            if base is None or id(base) in places:
+                found[i] = None if base is None else places[id(base)]
+    return found
 
 
 def modes_of_thread() -> tuple[Any, ...]:

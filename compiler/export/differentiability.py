@@ -19,9 +19,9 @@ from ...runtime.tensor_impl import TensorImpl
 from ..backends import interpreted
 from ..capture.recording import Recording, capturing, record
 from ..capture.unsupported import Unsupported
-from ..compilation import given_back
 from ..optimized import OptimizedFunction
 from ..options import Options
+from ..results import given_back
 from .execution import Run, inputs_among_results, is_write
 from .lifting import Lifted
 from .signature import InputKind, OutputKind

@@ -8,7 +8,8 @@ from typing import Any
 from ...dispatch.layers.graph.graph import Graph, Node
 from ...runtime.grad_mode import is_inference_mode_enabled, set_grad_enabled
 from ..backends import compile_graph, interpreted
-from ..compilation import as_inference_results, given_back, without_history
+from ..compilation import without_history
+from ..results import as_inference_results, given_back
 
 Run = Callable[[Sequence[Any]], Sequence[Any]]
 

@@ -153,13 +153,13 @@ def _in_blocks(kernel: FusedKernel, make_program: ProgramMaker) -> Kernel:
             programs[shape] = make_program(shape, specs)
     work = [(index, programs[_shape_of(index, sizes)]) for index in indices]
     allocators = [allocator_of(node.val) for node in kernel.outputs]
-    single = [node.val.numel == 1 for node in kernel.inputs]
+    single = [(1,) * min(node.val.ndim, 1) if node.val.numel == 1 else None for node in kernel.inputs]
     shares = domain.numel * len(kernel.pointwise) >= SHARED_FROM
 
     def compute(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
         views = [
-            x.reshape(()) if one else x.reshape(-1) if flat else np.broadcast_to(x, sizes)
+            x.reshape(one) if one is not None else x.reshape(-1) if flat else np.broadcast_to(x, sizes)
             for x, one in zip(inputs, single, strict=True)
         ]
         targets = [out.reshape(-1) for out in outs] if flat else outs
@@ -168,7 +168,7 @@ def _in_blocks(kernel: FusedKernel, make_program: ProgramMaker) -> Kernel:
             for index, program in work[first:last]:
                 program(
                     *[out[index] for out in targets],
-                    *[view if one else view[index] for view, one in zip(views, single, strict=True)],
+                    *[view[index] if one is None else view for view, one in zip(views, single, strict=True)],
                 )
 
         run_blocks(part, len(work), shares)
@@ -238,7 +238,9 @@ def block_program(kernel: FusedKernel, shape: tuple[int, ...], specs: dict[Node,
 def _block_spec(spec: TensorSpec, shape: tuple[int, ...], sizes: tuple[int, ...], flat: bool) -> TensorSpec:
     """What a block of an input looks like."""
     if spec.numel == 1:
-        return spec.replace(sizes=(), strides=())
+        # With a dimension, if it has any: a number of none has no say in the dtype beside tensors that have some.
+        ones = (1,) * min(spec.ndim, 1)
+        return spec.replace(sizes=ones, strides=ones)
     if flat:
         return spec.replace(sizes=shape, strides=contiguous_strides(shape))
     lead = len(sizes) - spec.ndim

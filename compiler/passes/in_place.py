@@ -98,10 +98,16 @@ def _rewrite(graph: Graph, node: Node, target: OpOverload, copies: dict[Node, No
         return False
     for source, result in pairs:
         copy = copies.get(source)
-        if copy is None or copy.args[1] is not result or set(source.users) != {node, copy}:
+        if (
+            copy is None
+            or copy.args[1] is not result
+            or set(source.users) - {graph.output_node} != {node, copy}
+        ):
             return False
         if result is not node and len(result.users) > 1:
             return False
+        if graph.output_node in result.users:
+            return False  # of memory of its own
         if source.val is not result.val or _reads(node, source) != 1:
             return False
     if "pointwise" in node.target._entry.tags and not _is_alone(node, copies):

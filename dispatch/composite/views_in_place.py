@@ -1,7 +1,8 @@
 """Views that a tensor becomes itself: ``transpose_``, ``squeeze_`` and their like. No bytes move, and none is written.
 
-The tensor's history goes on with the view's, its version counts the change as a write, and tensors that were views of
-it keep their own sizes (torch/csrc/autograd VariableTypeManual, ATen/native/TensorShape.cpp).
+The tensor's history goes on with the view's, and so do its tangents; its version counts the change as a write, and
+tensors that were views of it keep their own sizes (torch/csrc/autograd VariableTypeManual,
+ATen/native/TensorShape.cpp).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.grad_mode import is_grad_enabled
 from ..autograd.inplace import check_inplace
+from ..autograd.tangents import FORWARD_BIT, set_tangents, tangents_of
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -36,6 +38,8 @@ def becoming(name: str) -> InPlace:
                 self._autograd.edge = history.edge
             spec = spec.differentiable
         self._data, self._spec = view._data, spec
+        if spec.keys & FORWARD_BIT:
+            set_tangents(self, tangents_of(view))
         self.bump_version()
         return self
 

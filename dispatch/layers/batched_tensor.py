@@ -7,7 +7,7 @@ batching rules, below autograd.
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.quantized_data import QUANTIZED_BIT
@@ -140,6 +140,14 @@ class BatchedTensor(Tensor):
             "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't "
             "support that; tt.where chooses between values for each example."
         )
+
+    def detach_(self) -> Self:
+        """As of any tensor: also out of the graph outside of vmap, and without the tangents from there."""
+        super().detach_()
+        data: BatchedValue = self._data
+        value: Tensor = data.value
+        self._data = BatchedValue(value.detach(), data.dim, data.level)
+        return self
 
     def _no_storage(self, asked: str) -> NoReturn:
         raise RuntimeError(

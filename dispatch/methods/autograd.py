@@ -17,6 +17,7 @@ from ..autograd import gradients as functional
 from ..autograd.engine import own_copy
 from ..autograd.inplace import follow_leaf
 from ..autograd.node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta, root_edge
+from ..autograd.tangents import set_tangents
 from ..core.tensor_function import handle_tensor_function, has_tensor_function_unary
 
 if TYPE_CHECKING:
@@ -283,6 +284,7 @@ class AutogradMethods(_Base):
         self._spec = self._spec.detached
         if self._autograd is not None:
             self._autograd.edge = None
+            set_tangents(self, {})
         return self
 
     @property

@@ -95,6 +95,23 @@ def test_dtypes_are_promoted_and_rounded_at_each_step(dtype: Any, other: Any, de
     agree(f, made, calls=1)
 
 
+@pytest.mark.parametrize("sizes", [(), (1,), (1, 1)])
+@pytest.mark.parametrize("with_loops", [True, False])
+@pytest.mark.usefixtures("small_blocks")
+def test_one_number_of_another_dtype_counts_if_it_has_a_dimension(
+    with_loops: bool, sizes: tuple[int, ...], device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def f(x: tt.Tensor, y: tt.Tensor) -> Any:
+        return x * 2 + y, tt.addcmul(x * 3, y, y)
+
+    def made() -> tuple[tt.Tensor, tt.Tensor]:
+        return drawn(200, device=device), drawn(*sizes, device=device, dtype=tt.float64)
+
+    if not with_loops:
+        monkeypatch.setattr(pointwise, "is_possible", lambda: False)
+    agree(f, made, calls=1)
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_functions_of_floats(dtype: Any, device: str) -> None:
     def f(x: tt.Tensor) -> Any:

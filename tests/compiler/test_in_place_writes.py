@@ -42,6 +42,12 @@ def reads_after(x: tt.Tensor, n: tt.Tensor) -> tt.Tensor:
     return x * n
 
 
+def gives_the_same_besides(x: tt.Tensor, n: tt.Tensor) -> tt.Tensor:
+    other = n.cumsum(0)
+    n.cumsum_(0)
+    return other
+
+
 def returns_it(x: tt.Tensor, n: tt.Tensor) -> tt.Tensor:
     return n.add_(1)
 
@@ -54,7 +60,7 @@ def twice(x: tt.Tensor, n: tt.Tensor) -> None:
     n.add_(n)
 
 
-KEPT = [reads_before, reads_after, returns_it, casts, twice]
+KEPT = [reads_before, reads_after, gives_the_same_besides, returns_it, casts, twice]
 
 
 @pytest.mark.parametrize("function", KEPT)
@@ -63,8 +69,13 @@ def test_what_else_reads_the_input_sees_the_right_elements(function: Callable[..
     own, eager = tt.ones((), dtype=tt.int64, device=device), tt.ones((), dtype=tt.int64, device=device)
     for call in range(3):
         x = drawn(3, device=device, seed=call)
-        same(compiled(x, own), function(x, eager))
+        found, expected = compiled(x, own), function(x, eager)
+        same(found, expected)
         same(own, eager)
+        assert (found is own) is (expected is eager)
+        if found is not None and found is not own:
+            own.zero_(), eager.zero_()
+            same(found, expected, "after a write to the argument")
 
 
 def test_batch_normalization_writes_its_statistics(device: str) -> None:

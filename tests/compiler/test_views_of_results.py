@@ -103,3 +103,122 @@ def test_a_view_made_in_no_grad_requires_grad_as_its_base(of_argument: bool) -> 
     for each in (function, tt.compile(function)):
         view, apart = each(drawn(3, 3, grad=True))
         assert view.requires_grad and not apart.requires_grad
+
+
+WRITTEN: dict[str, Callable[..., Any]] = {
+    "itself": lambda a, b: (a.mul_(a), b * 2),
+    "detached": lambda a, b: (a.mul_(a).detach(), b * 2),
+    "a view": lambda a, b: (a.mul_(a)[1:], b * 2),
+    "a view without a write": lambda a, b: (a[1:], b * 2),
+    "a view of all": lambda a, b: (a[:], b * 2),
+    "a view of all, written to": lambda a, b: (a.mul_(a)[:], b * 2),
+}
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_given_of_an_argument_without_history_is_that_argument(name: str, grad: bool) -> None:
+    function = WRITTEN[name]
+    for each in (function, tt.compile(function, fullgraph=True)):
+        a, b = drawn(3), drawn(3, grad=grad)
+        given = each(a, b)[0]
+        assert not given.requires_grad and given.grad_fn is None, each
+        assert (given is a) is (name == "itself"), each
+        given.mul_(b[0])
+        assert (given.requires_grad, a.requires_grad) == (grad, grad and name != "detached"), each
+        if given is not a:
+            assert given.data_ptr() - a.data_ptr() == 4 * (3 - given.numel()), each
+
+
+def test_a_view_made_in_no_grad_and_written_there_requires_grad_as_its_base() -> None:
+    def function(x: tt.Tensor) -> Any:
+        with tt.no_grad():
+            view = x[0]
+            view.add_(1)
+        return view
+
+    for each in (function, tt.compile(function)):
+        x = drawn(3, 3, grad=True)
+        view = each(x)
+        assert view.requires_grad and view._base is x
+
+
+def test_a_leaf_that_is_written_to_in_no_grad_is_given_back_itself() -> None:
+    x = drawn(3, grad=True)
+    with tt.no_grad():
+        assert tt.compile(lambda x: x.add_(1), fullgraph=True)(x) is x
+    assert x.requires_grad and x.is_leaf
+
+
+OBJECTS: dict[str, Callable[..., Any]] = {
+    "detached": lambda x: (lambda y: (y, y.detach(), y, y[:]))(x.exp()),
+    "of an argument": lambda x: (lambda d: (d, d, x, x.view(9), d[:]))(x.detach()),
+    "a view of a detached one": lambda x: (lambda d: (d, d[:], d[0]))(x.exp().detach()),
+    "a view in the place of what was written": lambda x: (lambda y: (y, y[0], y))(x.exp().add_(1)),
+    "what is no view, though the graph has one": lambda x: (lambda y: (y.__setitem__(True, x), y, y[0])[1:])(
+        x.exp()
+    ),
+    "rows": lambda x: tuple(x.exp().unbind(0)),
+    "one row twice": lambda x: (lambda y: (y[0], y[0], y))(x.exp()),
+    "one row of an argument twice": lambda x: (x[0], x[0]),
+}
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("name", OBJECTS)
+def test_results_are_the_same_objects_and_views_of_each_other_as_eagerly(name: str, grad: bool) -> None:
+    def looks(function: Callable[..., Any]) -> Any:
+        results = function(drawn(3, 3, grad=grad))
+        return [
+            (
+                [other is each for other in results],
+                [other is each._base for other in results],
+                each._is_view(),
+                [other.data_ptr() - each.data_ptr() for other in results],
+            )
+            for each in results
+        ]
+
+    compiled = tt.compile(OBJECTS[name])
+    for _ in range(2):
+        assert looks(compiled) == looks(OBJECTS[name])
+
+
+def test_a_tensor_that_was_detached_is_resized_alone() -> None:
+    def function(x: tt.Tensor) -> Any:
+        row = x.split(1, 0)[0]
+        apart = row.detach()
+        apart.resize_(2)
+        return tt.stack([row, row]), apart
+
+    same(tt.compile(function)(drawn(3, 3)), function(drawn(3, 3)))
+
+
+@pytest.mark.parametrize("of_a_view", [True, False])
+@pytest.mark.parametrize("backend", ["triten", "graph"])
+def test_a_view_of_an_argument_follows_it_into_a_history(backend: str, of_a_view: bool) -> None:
+    def function(x: tt.Tensor) -> Any:
+        return x[1:], x
+
+    for each in (function, tt.compile(function, fullgraph=True, backend=backend)):
+        x, w = drawn(4)[1:] if of_a_view else drawn(3), drawn(3, grad=True)
+        view, _ = each(x)
+        x.mul_(w)
+        assert view.requires_grad
+        (gradient,) = tt.autograd.grad(view.sum(), w)
+        assert gradient[0].item() == 0 and (gradient[1:] != 0).all()
+
+
+def test_a_view_without_a_defined_history_may_be_an_argument_as_eagerly() -> None:
+    def function(view: tt.Tensor, x: tt.Tensor) -> Any:
+        return view > x, x.erfc()
+
+    for each in (function, tt.compile(function)):
+        leaf, x = drawn(3, 3, grad=True), drawn(3, grad=True)
+        with tt.no_grad():
+            view = leaf[0]
+            view.add_(1)
+        is_more, values = each(view, x)
+        assert not is_more.requires_grad and values.requires_grad
+        with pytest.raises(RuntimeError, match="A view was created in no_grad mode"):
+            each(x, view)

@@ -240,7 +240,8 @@ def _check_readable(tensor: Tensor, what: str) -> None:
 class Tracer(TensorDispatchMode):
     """The mode that records. `graph` grows by every operator that reaches the Python key in this thread.
 
-    Tensors are known by their bytes and geometry, so that every Python object of a value leads to its node.
+    Tensors are known by their bytes and geometry, so that every Python object of a value leads to its node. What writes
+    is recorded of the node that made the very object: an input is no view of itself, and `resize_` changes one object.
     """
 
     def __init__(self) -> None:
@@ -249,6 +250,7 @@ class Tracer(TensorDispatchMode):
         self.has_refused = False
         self.made: list[weakref.ref[Any]] = []
         self._nodes: dict[int, tuple[weakref.ref[Any], dict[Any, Any]]] = {}
+        self._own_nodes: dict[int, tuple[weakref.ref[Any], weakref.ref[Any], tuple[Any, ...], Node]] = {}
         self._dependent: dict[int, weakref.ref[Any]] = {}
         self._inputs: list[tuple[Any, Any]] = []
         self._tracer_guards: list[IncludeDispatchKeyGuard] = []
@@ -271,6 +273,10 @@ class Tracer(TensorDispatchMode):
         """Record one call and make it."""
         given = kwargs or {}
         node_args = [self.argument(a) for a in args]
+        if func._schema.is_mutable:
+            for i, (argument, value) in enumerate(zip(func._schema.arguments, args, strict=False)):
+                if argument.is_write and isinstance(value, TensorImpl):
+                    node_args[i] = self._own_node(value) or node_args[i]
         node_kwargs = {name: self.argument(v) for name, v in given.items()}
         flat = tensors_in([*args, *given.values()])
         dependent = "nondeterministic_seeded" in func._entry.tags or any(
@@ -331,7 +337,19 @@ class Tracer(TensorDispatchMode):
                     del nodes[key]
 
             known = nodes[key] = (weakref.ref(data, forget), {})
-        known[1][_geometry(tensor)] = origin
+        geometry = _geometry(tensor)
+        known[1][geometry] = origin
+        node, path = origin
+        if not path:
+            self._own_nodes[id(tensor)] = weakref.ref(tensor), known[0], geometry, node
+
+    def _own_node(self, tensor: TensorImpl) -> Node | None:
+        """The node that made this very object, if it has the bytes and geometry from there."""
+        known = self._own_nodes.get(id(tensor))
+        if known is None or known[0]() is not tensor:
+            return None
+        _, data, geometry, node = known
+        return node if data() is tensor._data and geometry == _geometry(tensor) else None
 
     def find(self, tensor: TensorImpl) -> Node | None:
         """The node that a tensor leads to; None for one that this tracer has not seen."""

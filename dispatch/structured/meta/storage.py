@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.device import device as Device
+from ....runtime.dispatch_key import Functionality, functionality_bit
 from ....runtime.memory_format import contiguous_strides, preserve_format, strides_for
 from ....runtime.memory_format import memory_format as MemoryFormat
 from ....runtime.storage import Storage
@@ -20,9 +21,18 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+_FORWARD_BIT = functionality_bit(Functionality.ForwardAD)
+
+
 def _refuse_grad(spec: TensorSpec, verb: str) -> None:
     if spec.requires_grad:
         raise RuntimeError(f"cannot {verb} variables that require grad")
+    if spec.keys & _FORWARD_BIT:
+        if verb == "set":
+            raise NotImplementedError(
+                "Trying to use forward AD with set_ that does not support it because it has not been implemented yet."
+            )
+        raise RuntimeError(f"cannot {verb} variables that has a forward grad")
 
 
 def _resize_plan(
@@ -79,6 +89,8 @@ def set_source_tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
     spec: TensorSpec = args[0]._spec
     source: TensorSpec = args[1]._spec
     _check_set(spec, source)
+    if source.keys & _FORWARD_BIT:
+        spec = spec.replace(keys=spec.keys | _FORWARD_BIT)
     if len(args) == 2:
         _refuse_grad(spec, "set")
         target = spec.replace(sizes=source.sizes, strides=source.strides, read_only=source.read_only)

@@ -299,7 +299,74 @@ def test_a_custom_function_without_jvp_is_refused() -> None:
     assert not modes
 
 
+BECOMING = {
+    "as_strided_": lambda y: y.as_strided_((3,), (1,)),
+    "squeeze_": lambda y: y.squeeze_(),
+    "swapaxes_": lambda y: y.swapaxes_(0, 1),
+    "t_": lambda y: y.t_(),
+    "transpose_": lambda y: y.transpose_(0, 1),
+    "unsqueeze_": lambda y: y.unsqueeze_(0),
+}
+
+
+@pytest.mark.parametrize("name", BECOMING)
+def test_tangents_become_the_view_that_their_tensor_becomes(name: str) -> None:
+    def function(x: Any) -> Any:
+        y = x * x
+        row = y[0]
+        BECOMING[name](y).mul_(2)
+        y[..., 0] = y[..., 0] * 3
+        return y * y, row * 1
+
+    x = tt.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=tt.float64)
+    direction = (x * 3 + 1).sin()
+    values, tangents = tt.func.jvp(function, (x,), (direction,))
+    again, backward = tt.func.vjp(function, x)
+    assert [v.tolist() for v in values] == [v.tolist() for v in again]
+    # The Jacobian is square or wider in each result, so its transpose is told apart by several weights.
+    for power in range(4):
+        weights = tuple(
+            tt.arange(1.0, v.numel() + 1, dtype=tt.float64).reshape(v.shape) ** power for v in again
+        )
+        (gradient,) = backward(weights)
+        forward = sum((t * w).sum() for t, w in zip(tangents, weights, strict=True))
+        assert forward.item() == pytest.approx((gradient * direction).sum().item())
+
+
+def test_detach_in_place_takes_tangents_of_all_levels() -> None:
+    with dual_level() as outer, dual_level():
+        x = make_dual(dual([1.0], [2.0]), tt.tensor([3.0]), level=outer)
+        y = x * x
+        view = y[0]
+        y.detach_()
+        assert tangent_of(y) is None and unpack_dual(y, level=outer).tangent is None
+        assert tangent_of(y + 1) is None and tangent_of(view) == 4.0
+
+
 # --- refusals
+
+
+RESIZED: list[tuple[Any, Any, str]] = [
+    (lambda x: x.resize_(2, 1), RuntimeError, "cannot resize variables that has a forward grad"),
+    (lambda x: x.resize_as_(tt.ones(1)), RuntimeError, "cannot resize variables that has a forward grad"),
+    (lambda x: x.set_(), NotImplementedError, "Trying to use forward AD with set_"),
+    (lambda x: x.set_(tt.ones(1)), NotImplementedError, "Trying to use forward AD with set_"),
+    (lambda x: tt.ones(1).set_(x), NotImplementedError, "Trying to use forward AD with set_"),
+    (
+        lambda x: x.set_(tt.ones(1).untyped_storage()),
+        NotImplementedError,
+        "Trying to use forward AD with set_",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "error", "message"), RESIZED)
+def test_other_memory_is_refused_for_dual_tensors(change: Any, error: Any, message: str) -> None:
+    with dual_level():
+        x = dual([1.0, 2.0], [3.0, 4.0])
+        with pytest.raises(error, match=message):
+            change(x)
+        assert x.tolist() == [1.0, 2.0] and tangent_of(x) == [3.0, 4.0]
 
 
 def test_out_forms_are_refused() -> None:

@@ -348,3 +348,17 @@ def test_jacobians_of_complex_numbers_are_refused(transform: Any) -> None:
 def test_jvp_refuses_what_is_no_tangent() -> None:
     with pytest.raises(RuntimeError, match="Expected tangents to only contain Tensors"):
         jvp(tt.sin, (tt.ones(2),), (5,))
+
+
+def test_detach_in_place_inside_vmap_cuts_what_is_outside_of_it():
+    def each(x):
+        y = x * x
+        y.detach_()
+        return y * y + x
+
+    def function(x):
+        return tt.vmap(each)(x).sum()
+
+    x = tt.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert tt.func.grad(function)(x).tolist() == [[1.0, 1.0]] * 2
+    assert tt.func.jvp(function, (x,), (x,))[1].item() == 10.0

@@ -21,6 +21,10 @@ REFUSALS = (RuntimeError, NotImplementedError)
 """What a transform may say of a program that it does not take: reads of values, shapes that depend on them."""
 
 
+UNSEEN = (".data", "as_strided")
+"""What backward does not see, as in PyTorch: writes behind its back, and what `as_strided` reads outside of a view."""
+
+
 class TransformedPrograms(ProgramCampaign):
     """Each transform of one program, in float64."""
 
@@ -61,6 +65,8 @@ class TransformedPrograms(ProgramCampaign):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             for name, check in CHECKS.items():
+                if name == "jvp" and any(text in line for line in body for text in UNSEEN):
+                    continue
                 try:
                     check(of_one, x)
                     taken += 1
@@ -119,8 +125,13 @@ def check_jvp(function: Computes, x: tt.Tensor) -> None:
     value, forward = tt.func.jvp(total, (x,), (direction,))
     again, backward = tt.func.vjp(total, x)
     _alike((value,), (again,))
+    if not np.isfinite(array(value)).all():
+        return  # the two multiply in another order, and zero by infinity is undefined in one of them alone
     (gradient,) = backward(tt.ones_like(again))
-    _alike((forward,), ((gradient * direction).sum(),))
+    other = (gradient * direction).sum()
+    if bool(forward.isnan()) != bool(other.isnan()):
+        return  # an undefined derivative times zero, which one of the two does not multiply
+    _alike((forward,), (other,))
 
 
 def check_functionalize(function: Computes, x: tt.Tensor) -> None:

@@ -102,9 +102,14 @@ def shapes(x, w):
     ]
 
 
+def resized(x, w):
+    alias, own = x.detach(), x.clone()
+    return alias, x.resize_(2), own.detach(), own.resize_(3, 1)
+
+
 @pytest.mark.parametrize(
     "f",
-    [linear, gradient, backward, double_backward, several, in_place, out, factories, random, shapes],
+    [linear, gradient, backward, double_backward, several, in_place, out, factories, random, shapes, resized],
     ids=lambda f: f.__name__,
 )
 def test_the_graph_computes_what_the_function_does(f, mode, device):

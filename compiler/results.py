@@ -1,0 +1,131 @@
+"""The objects that a call returns: what a graph gives in the places of results, and what its inputs are there.
+
+A graph has one step for all that looks alike, and views in between of which the program knows nothing. The program has
+objects: some are its arguments, some the same, some views of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from typing import Any
+
+from ..dispatch.generated import functions as ops
+from ..dispatch.layers.graph.graph import Graph, Node
+from ..runtime.storage import root_of
+from ..runtime.tensor_impl import TensorImpl
+from .backends import interpreted
+from .capture.recording import Recording
+from .partition import is_view, needed_for
+
+
+def passed_through(graph: Graph) -> dict[int, int]:
+    """Which results are inputs as they are."""
+    places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
+    results = graph.output_node.args[0]
+    return {i: places[r] for i, r in enumerate(results) if isinstance(r, Node) and r in places}
+
+
+def given_back(inputs: Sequence[Any], source: int, is_identical: bool, is_view: bool = False) -> Any:
+    """An input as a result: itself, a view of all of it, or where the program detached it, a tensor over its memory."""
+    tensor = inputs[source]
+    if is_view:
+        return ops.alias(tensor)
+    return tensor if is_identical else tensor.detach()
+
+
+def views_of_all(recording: Recording, places: Iterable[int]) -> set[int]:
+    """Which of the places of results that look like an input are views of it."""
+    return {i for i in places if i not in recording.identical and recording.bases.get(i, -1) is not None}
+
+
+def objects_of_results(recording: Recording, given: Container[int]) -> Callable[[list[Any]], None] | None:
+    """What makes of a graph's results, in their places, the objects that the program's are; None if they are these.
+
+    A graph has one step for all that looks alike, such as a tensor and the same one detached, and views in between of
+    which the program knows nothing.
+
+    Args:
+        recording: whose results they are.
+        given: the places of results that look like an input, and are objects of their own.
+    """
+    nodes = recording.graph.output_node.args[0]
+    own = [
+        i
+        for i, node in enumerate(nodes[: recording.results])
+        if isinstance(node, Node) and i not in given and i not in recording.aliases
+    ]
+    shared = _shared([nodes[i] for i in own], own, recording)
+    rebased = [
+        (i, recording.bases[i]) for i in own if i in recording.bases and (i in shared or is_view(nodes[i]))
+    ]
+    rebased += [(i, base) for i, base in recording.bases.items() if i in given and base is not None]
+    unviewed = [i for i, base in rebased if base is None]
+    parts = [(i, base) for i, base in rebased if base is not None]
+    if not (shared or rebased or recording.repeated):
+        return None
+
+    def tell_apart(filled: list[Any]) -> None:
+        for i, other in shared.items():
+            filled[i] = ops.alias(filled[other])
+        for i in unviewed:
+            filled[i]._view_base = None
+        for i, base in parts:
+            whole = filled[base]  # an argument may be a view
+            filled[i]._view_base = whole if whole._view_base is None else whole._view_base
+        for i, other in recording.repeated.items():
+            filled[i] = filled[other]
+
+    return tell_apart
+
+
+def _shared(nodes: Sequence[Node], places: Sequence[int], recording: Recording) -> dict[int, int]:
+    """The places of results that have the same step as an earlier one, and are other objects, with that one's place."""
+    first: dict[Node, int] = {}
+    pairs = [(i, first.setdefault(node, i)) for i, node in zip(places, nodes, strict=True)]
+    return {i: other for i, other in pairs if i != other and i not in recording.repeated}
+
+
+def views_taken(
+    graph: Graph, places: Sequence[int], recording: Recording
+) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """What takes the results at these places, which are views of inputs, from the inputs."""
+    take = interpreted(views_of(graph, places))
+    results = graph.output_node.args[0]
+    shared = {
+        places.index(i): places.index(other)
+        for i, other in _shared([results[i] for i in places], places, recording).items()
+    }
+    if not shared:
+        return lambda inputs: take(*inputs)
+
+    def taken(inputs: Sequence[Any]) -> Sequence[Any]:
+        found = list(take(*inputs))
+        for i, other in shared.items():
+            found[i] = ops.alias(found[other])
+        return found
+
+    return taken
+
+
+def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
+    """Results as inference tensors, but for inputs and views of them."""
+    roots = {id(root_of(t._data)) for t in inputs}
+    for tensor in results:
+        if isinstance(tensor, TensorImpl) and id(root_of(tensor._data)) not in roots:
+            tensor._spec = tensor._spec.replace(is_inference=True)
+            tensor._version_cell = None
+    return results
+
+
+def views_of(graph: Graph, places: Sequence[int]) -> Graph:
+    """The part of a graph that takes the results at these places, which are views of inputs."""
+    made = Graph()
+    results = [graph.output_node.args[0][i] for i in places]
+    needed = needed_for(results)
+    copies: dict[Node, Node] = {}
+    tangents = {n for n in graph.find_nodes(op="placeholder") if n.name.startswith("tangent_")}
+    for node in graph.nodes:
+        if node in needed or (node.op == "placeholder" and node not in tangents):
+            copies[node] = made.node_copy(node, copies.__getitem__)
+    made.output(tuple([copies[r] for r in results]))
+    return made
