@@ -35,6 +35,10 @@ def block(x, w, s, r):
     return F.relu(F.batch_norm(F.conv2d(x, w, padding=1), s, s, s, s) + r)
 
 
+def pixels(x, w, b, r):
+    return F.gelu(F.conv2d(x, w, b, padding=1)) * r + r
+
+
 def empty(*shape):
     return tt.empty(*shape, device="cuda", dtype=tt.bfloat16)
 
@@ -47,6 +51,10 @@ for target in [each for each in KNOWN.values() if each.name in ("sm_80", "sm_90"
     calls = {
         layer: (empty(2048, 256), empty(2048, 256), empty(2048), empty(2048, 2048)),
         block: (empty(8, 64, 16, 16), empty(64, 64, 3, 3), empty(64), empty(8, 64, 16, 16)),
+        pixels: [
+            each.to(memory_format=tt.channels_last) if each.ndim == 4 else each
+            for each in (empty(64, 256, 32, 32), empty(264, 256, 3, 3), empty(264), empty(64, 264, 32, 32))
+        ],
     }
     for function, operands in calls.items():
         if function is block and target.name == "sm_80":
@@ -88,6 +96,8 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
         ("layer sm_80", "addmm_gelu_add"),
         ("layer sm_90", "addmm_gelu_add"),
         ("block sm_90", "convolution_native_batch_norm_legit_no_training_add_relu"),
+        ("pixels sm_80", "convolution_gelu_mul_add"),
+        ("pixels sm_90", "convolution_gelu_mul_add"),
     ],
 )
 def test_nothing_spills(found: dict, name: str, kernel: str) -> None:

@@ -110,12 +110,14 @@ class FusedEpilogue:
         pointers: the types of its addresses beside those of the product, by name, in the order in which they come.
         elements: those of one element.
         tiles: how many operands and results have an element for each of the product's.
+        is_channels_last: whether it is of a convolution whose channels lie innermost.
     """
 
     kernel: Callable[[str], Any]
     pointers: Mapping[str, str]
     elements: tuple[str, ...]
     tiles: int
+    is_channels_last: bool = False
 
 
 @dataclass(frozen=True)
