@@ -125,12 +125,31 @@ def {name}(
             )
 """
 
+PARTS = """
+
+@triton.jit
+def {name}(
+    parts, addend, out, {pointers}, count, m, n, apart, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, OVERLAPS: tl.constexpr,
+):
+    wait_for_earlier(OVERLAPS)
+    across, down = tl.cdiv(n, BLOCK_N), tl.cdiv(m, BLOCK_M)
+    batch = (tl.program_id(0) // (across * down)).to(tl.int64)
+    rows = tl.program_id(0) // across % down * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(0) % across * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = (rows < m)[:, None] & (columns < n)[None, :]
+    total = part_sums(parts, batch, rows, columns, mask, count, m, n, apart, BLOCK_M, BLOCK_N)
+    {name}_elements(
+        total, addend, out, {pointers}, batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION
+    )
+"""
+
 ADDENDS = {
     "row": "tl.load(addend + batch * sz + columns * sn, mask=is_column, other=0)[None, :]",
     "tile": "tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)",
 }
 """How a product's own addend is loaded: one row for all, or an element each."""
-FORMS = {"tiled": TILED, "persistent": PERSISTENT}
+FORMS = {"tiled": TILED, "persistent": PERSISTENT, "parts": PARTS}
 IMPORTS = {
     "tiled": (
         "from triten.triton_kernels.products.epilogue import finish",
@@ -141,6 +160,11 @@ IMPORTS = {
         "from triten.triton_kernels.products.epilogue import finish",
         "from triten.triton_kernels.products.persistent import operand_tile",
         "from triten.triton_kernels.products.product import tile_of",
+    ),
+    "parts": (
+        "from triten.triton_kernels.programmatic import wait_for_earlier",
+        "from triten.triton_kernels.products.epilogue import finish",
+        "from triten.triton_kernels.products.split_k import part_sums",
     ),
 }
 

@@ -265,6 +265,22 @@ def test_sizes(m: int, n: int, k: int) -> None:
     agree(lambda x, w, b: tt.relu(x @ w + b), lambda: tuple(made), calls=1)
 
 
+@pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["one", "batch"])
+def test_parts_are_added_with_the_epilogue(batch: tuple[int, ...], dtype: Any) -> None:
+    """An inner side so long that it is cut takes a launch for the parts, and one for all that is made of their sums."""
+
+    def f(x: tt.Tensor, w: tt.Tensor, c: tt.Tensor, r: tt.Tensor) -> tuple[tt.Tensor, ...]:
+        y = (x @ w if x.ndim == 3 else tt.addmm(c, x, w, alpha=0.5)) * c
+        return y, F.gelu(y) + r
+
+    made = operands((*batch, 16, 2048), (*batch, 2048, 16), (16,), (*batch, 16, 16), dtype=dtype)
+    compiled = agree(f, lambda: tuple(made), calls=1)
+    assert launches(lambda: compiled(*made)) == 2
+    (kernel,) = tt.compiler.explain(f, *made).schedules[0].kernels
+    assert "part_sums(" in write_product_kernel(kernel)
+
+
 def test_tiles_by_descriptors_and_by_pointers() -> None:
     """16-bit operands go by descriptors where their addresses allow it."""
 

@@ -106,7 +106,7 @@ class FusedEpilogue:
     """What a compiled graph computes of a product's elements, in the kernel that adds them up.
 
     Args:
-        kernel: from the name of a form, ``tiled`` or ``persistent``, to the kernel: that form's with another end.
+        kernel: from the name of a form, as ``tiled`` or ``parts``, to the kernel: that form's with another end.
         pointers: the types of its addresses beside those of the product, by name, in the order in which they come.
         elements: those of one element.
         tiles: how many operands and results have an element for each of the product's.
