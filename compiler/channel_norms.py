@@ -10,10 +10,18 @@ from typing import Any, NamedTuple
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
+from ..runtime.memory_format import channels_last_strides
 from ..runtime.tensor_spec import TensorSpec
 from .pointwise import bound_arguments
 
 OPERATOR = "aten::_native_batch_norm_legit_no_training"
+
+
+def is_channels_last(spec: TensorSpec) -> bool:
+    """Whether the channels of pictures or volumes lie innermost, without gaps, and not as in a contiguous tensor."""
+    if spec.ndim not in (4, 5) or spec.is_contiguous:
+        return False
+    return bool(spec.strides == channels_last_strides(spec.sizes))
 
 
 class ChannelNormCall(NamedTuple):
@@ -64,7 +72,8 @@ def channel_norm_call(node: Node) -> ChannelNormCall | None:
     tensors = [each for each in (given, weight, bias, mean, variance) if each is not None]
     if not all(isinstance(each, Node) and isinstance(each.val, TensorSpec) for each in tensors):
         return None
-    if isinstance(eps, Node) or not given.val.is_contiguous or not node.val.is_contiguous:
+    orders = [(each.val.is_contiguous, is_channels_last(each.val)) for each in (given, node)]
+    if isinstance(eps, Node) or orders[0] != orders[1] or not any(orders[0]):
         return None
     if (
         any(each.val.device is not given.val.device for each in tensors)

@@ -15,8 +15,8 @@ from ..dispatch.plans.structured_kernel import StructuredKernel
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
 from ..triton_kernels.geometry import broadcast_strides
-from .channel_norms import ChannelNormCall, channel_norm_call
-from .pointwise import PointwiseCall, bound_arguments, pointwise_call
+from .channel_norms import ChannelNormCall, channel_norm_call, is_channels_last
+from .pointwise import PointwiseCall, bound_arguments, element_call
 from .product_kernel import EpilogueCall, ProductKernel
 from .reductions import ResultOf
 from .schedule import FusedKernel, OperatorCall, Schedule, Step, before_each
@@ -43,7 +43,9 @@ def product_call(node: Node) -> PointwiseCall | None:
     entry = node.target._entry
     if entry.name not in PRODUCTS or not isinstance(node.val, TensorSpec) or node.val.device.type != "cuda":
         return None
-    if not node.val.dtype.is_floating_point or not node.val.is_contiguous or node.val.numel < 2:
+    if not node.val.dtype.is_floating_point or node.val.numel < 2:
+        return None
+    if not node.val.is_contiguous and not (entry.name == "aten::convolution" and is_channels_last(node.val)):
         return None
     kernel = entry.kernel_for(BY_NAME["CUDA"])
     planner = None if kernel is None else kernel.planner
@@ -119,6 +121,19 @@ def grouped_terms(
     return batch, rows, columns
 
 
+def operand_terms(
+    kernel: ProductKernel, call: EpilogueCall, operand: Node
+) -> tuple[Terms, Terms, Terms] | None:
+    """Where the element of a step's operand lies, as `grouped_terms` says, by the kernel's sizes."""
+    spec, domain = operand_spec(call, operand), result_spec(call.node).sizes
+    if kernel.is_channels_last:
+        strides = broadcast_strides(spec, domain)
+        order = (0, *range(2, len(domain)), 1)
+        domain, strides = (tuple([each[i] for i in order]) for each in (domain, strides))
+        spec = spec.replace(sizes=domain, strides=strides)
+    return grouped_terms(spec, domain, kernel.sizes)
+
+
 def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool]) -> Schedule:
     """A schedule in which products are together with the pointwise kernels that read them.
 
@@ -178,7 +193,7 @@ def _calls_of(step: Step) -> tuple[EpilogueCall | ResultOf, ...]:
     norm = channel_norm_call(step.node)
     if norm is not None:
         return norm, ResultOf(step.node)
-    call = pointwise_call(step.node)
+    call = element_call(step.node)
     return () if call is None else (call,)
 
 
@@ -259,11 +274,13 @@ def _fits(kernel: ProductKernel) -> bool:
         spec = result_spec(call.node)
         if isinstance(call, ChannelNormCall) and spec.sizes != kernel.product.node.val.sizes:
             return False
+        if not (is_channels_last(spec) if kernel.is_channels_last else spec.is_contiguous):
+            return False
         if spec.numel != math.prod(sizes) or spec.device is not kernel.device:
             return False
         for operand in call.operands:
             if isinstance(operand, Node):
-                terms = grouped_terms(operand_spec(call, operand), spec.sizes, sizes)
+                terms = operand_terms(kernel, call, operand)
                 if terms is None or (operand not in inputs and operand.val.numel != spec.numel):
                     return False
     return kernel.tiles <= MOST_TILES

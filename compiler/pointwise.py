@@ -79,13 +79,19 @@ class PointwiseCall(NamedTuple):
 
 
 def pointwise_call(node: Node) -> PointwiseCall | None:
-    """A step as a pointwise one, or None for any other."""
+    """A step as a pointwise one whose result is contiguous, or None for any other."""
+    call = element_call(node)
+    return call if call is not None and node.val.is_contiguous else None
+
+
+def element_call(node: Node) -> PointwiseCall | None:
+    """A step as a pointwise one, wherever the elements of its result lie, or None for any other."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
     if not isinstance(node.val, TensorSpec) or not node.val.ndim or node.val.numel < 2:
         return None
     entry = node.target._entry
-    if node.is_impure or not node.val.is_contiguous:
+    if node.is_impure:
         return None
     if entry.name in COPIES:
         return _copy_call(node)

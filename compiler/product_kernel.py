@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..dispatch.layers.graph.graph import Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
-from .channel_norms import ChannelNormCall
+from .channel_norms import ChannelNormCall, is_channels_last
 from .kernel_names import joined_name
 from .pointwise import PointwiseCall
 from .reductions import ResultOf
@@ -44,9 +44,19 @@ class ProductKernel:
         return [call for call in self.computed if call is not self.product]
 
     @property
+    def is_channels_last(self) -> bool:
+        """Whether it is a convolution whose channels lie innermost."""
+        return is_channels_last(self.product.node.val)
+
+    @property
     def sizes(self) -> tuple[int, int, int]:
-        """Those of the product: batch, rows and columns; of a convolution images, channels and pixels."""
+        """Those of the product: batch, rows and columns, in the order in which elements lie.
+
+        Of a convolution images, channels and pixels; where channels lie innermost 1, all pixels, and channels.
+        """
         sizes = self.product.node.val.sizes
+        if self.is_channels_last:
+            return 1, sizes[0] * math.prod(sizes[2:]), sizes[1]
         if self.product.node.target._entry.name == "aten::convolution":
             return sizes[0], sizes[1], math.prod(sizes[2:])
         b, m, n = (1, *sizes)[-3:]

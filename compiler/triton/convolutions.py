@@ -1,6 +1,7 @@
 """A convolution's program with an epilogue: the text of the kernel that serves it, with another end.
 
-A tile's sums are turned over, so that pixels lie along its columns, as they lie in memory.
+Where pixels lie side by side a tile's sums are turned over, so that these lie along its columns. Where channels lie
+innermost they already do.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ IMPORTS = (
 END = "    # The epilogue of a compiled graph takes the place of what follows"
 """Where the text of `convolve` is cut off."""
 
-ELEMENTS = """
+OF_PLANES = """
 
 @triton.jit
 def {name}_elements(total, out, {pointers}, images, filters, pixels, is_row, is_column, yn, yc):
@@ -30,8 +31,22 @@ def {name}_elements(total, out, {pointers}, images, filters, pixels, is_row, is_
 {body}
 """
 
-BY_POINTERS = """    pixels = (plane * oh + line) * ow + column
+OF_PIXELS = """
+
+@triton.jit
+def {name}_elements(total, out, {pointers}, filters, pixels, is_row, is_column, pitch):
+    mask = is_row[:, None] & is_column[None, :]
+    # {product}
+    product = convert(total, {type})
+{body}
+"""
+
+PLANES_BY_POINTERS = """    pixels = (plane * oh + line) * ow + column
     {name}_elements(total, out, {pointers}, image, filters, pixels, is_filter, is_row, yn, yc)
+"""
+
+PIXELS_BY_POINTERS = """    pixels = ((image.to(INDEX) * od + plane) * oh + line) * ow + column
+    {name}_elements(total, out, {pointers}, filters, pixels, is_row, is_filter, yw)
 """
 
 STORE = """
@@ -46,20 +61,41 @@ def {name}_store(total, bias, out, {pointers}, image, line, pixel, column, colum
     rows = tl.arange(0, BLOCK_I * BLOCK_H * BLOCK_W)
     i, h, w = image + rows // (BLOCK_H * BLOCK_W), line + rows // BLOCK_W % BLOCK_H, pixel + rows % BLOCK_W
     inside = (i < images) & (h < lines) & (w < pixels)
-    {name}_elements(
+"""
+STORE_PLANES = """    {name}_elements(
         total, out, {pointers}, i, c, h * (yh * Y_UNIT) + w, c < columns, inside, yn * Y_UNIT, yc * Y_UNIT
+    )
+"""
+STORE_PIXELS = """    {name}_elements(
+        total, out, {pointers}, c, (i * lines + h) * pixels + w, inside, c < yc * Y_UNIT, yc * Y_UNIT
     )
 """
 
 
-def convolution_text(form: str, filled: Mapping[str, str]) -> str:
-    """The functions of a form with an epilogue.
+def planes_text(form: str, filled: Mapping[str, str]) -> str:
+    """The functions of a form with an epilogue, where pixels lie side by side.
 
     Args:
         form: a name in `CONVOLUTIONS`.
         filled: ``name`` of the kernel, its further ``pointers``, ``product`` and ``type`` for people and the compiler,
             and the ``body`` that computes the epilogue of `product`.
     """
+    by_pointers = form == "convolve"
+    return OF_PLANES.format(**filled) + _text(
+        form, filled, PLANES_BY_POINTERS if by_pointers else STORE_PLANES
+    )
+
+
+def channels_last_text(form: str, filled: Mapping[str, str]) -> str:
+    """Those functions, called as `planes_text` is, where channels lie innermost."""
+    by_pointers = form == "convolve"
+    return OF_PIXELS.format(**filled) + _text(
+        form, filled, PIXELS_BY_POINTERS if by_pointers else STORE_PIXELS
+    )
+
+
+def _text(form: str, filled: Mapping[str, str], end: str) -> str:
+    """The program, and what stores a tile by the form's coordinates, which ends so."""
     name, pointers = filled["name"], filled["pointers"]
     source: str = CONVOLUTIONS[form].source
     text = source.replace(f"def {form}(", f"def {name}(", 1)
@@ -67,6 +103,6 @@ def convolution_text(form: str, filled: Mapping[str, str]) -> str:
     if form == "convolve":
         head, found, _ = text.partition(END)
         assert found
-        return ELEMENTS.format(**filled) + "\n\n" + head + BY_POINTERS.format(**filled)
+        return "\n\n" + head + end.format(**filled)
     text = re.sub(r"store_pixels\((\w+), bias, out, ", rf"{name}_store(\1, bias, out, {pointers}, ", text)
-    return (ELEMENTS + STORE).format(**filled) + "\n\n" + text
+    return (STORE + end).format(**filled) + "\n\n" + text

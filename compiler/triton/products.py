@@ -22,10 +22,10 @@ from ...triton_kernels.launch import INT32_MAX
 from ...triton_kernels.products.fused import NUMBERS, plan_fused
 from ...triton_kernels.products.problem import CannotFuse, FusedEpilogue
 from ..channel_norms import ChannelNormCall
-from ..epilogues import Terms, grouped_terms, operand_spec, result_spec
+from ..epilogues import Terms, operand_terms, result_spec
 from ..pointwise import PointwiseCall
 from ..product_kernel import EpilogueCall, ProductKernel
-from .convolutions import CONVOLUTIONS, convolution_text
+from .convolutions import CONVOLUTIONS, channels_last_text, planes_text
 from .convolutions import IMPORTS as IMPORTS_OF_CONVOLUTIONS
 from .pointwise import import_of, operands_of
 from .source_files import module_of
@@ -125,12 +125,31 @@ def {name}(
             )
 """
 
+PARTS = """
+
+@triton.jit
+def {name}(
+    parts, addend, out, {pointers}, count, m, n, apart, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, OVERLAPS: tl.constexpr,
+):
+    wait_for_earlier(OVERLAPS)
+    across, down = tl.cdiv(n, BLOCK_N), tl.cdiv(m, BLOCK_M)
+    batch = (tl.program_id(0) // (across * down)).to(tl.int64)
+    rows = tl.program_id(0) // across % down * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tl.program_id(0) % across * BLOCK_N + tl.arange(0, BLOCK_N)
+    mask = (rows < m)[:, None] & (columns < n)[None, :]
+    total = part_sums(parts, batch, rows, columns, mask, count, m, n, apart, BLOCK_M, BLOCK_N)
+    {name}_elements(
+        total, addend, out, {pointers}, batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION
+    )
+"""
+
 ADDENDS = {
     "row": "tl.load(addend + batch * sz + columns * sn, mask=is_column, other=0)[None, :]",
     "tile": "tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)",
 }
 """How a product's own addend is loaded: one row for all, or an element each."""
-FORMS = {"tiled": TILED, "persistent": PERSISTENT}
+FORMS = {"tiled": TILED, "persistent": PERSISTENT, "parts": PARTS}
 IMPORTS = {
     "tiled": (
         "from triten.triton_kernels.products.epilogue import finish",
@@ -142,6 +161,11 @@ IMPORTS = {
         "from triten.triton_kernels.products.persistent import operand_tile",
         "from triten.triton_kernels.products.product import tile_of",
     ),
+    "parts": (
+        "from triten.triton_kernels.programmatic import wait_for_earlier",
+        "from triten.triton_kernels.products.epilogue import finish",
+        "from triten.triton_kernels.products.split_k import part_sums",
+    ),
 }
 
 
@@ -149,7 +173,7 @@ class Layout(NamedTuple):
     """How a program calls the places of a tile's elements.
 
     Attributes:
-        batch, rows, columns: the indices; one for each row, and one for each column, of the tile.
+        batch, rows, columns: the indices; one for each row, and one for each column, of the tile. No batch is "".
         batch_by_column: whether columns are of several batches; else the batch is a number.
         pitch, apart: how far a row and a batch lie apart in the results.
     """
@@ -163,7 +187,8 @@ class Layout(NamedTuple):
 
 
 OF_PRODUCTS = Layout("batch", "rows", "columns", False, "n", "m * n")
-OF_CONVOLUTIONS = Layout("images", "filters", "pixels", True, "yc", "yn")
+OF_PLANES = Layout("images", "filters", "pixels", True, "yc", "yn")
+OF_PIXELS = Layout("", "pixels", "filters", False, "pitch", "")
 
 
 class WrittenEpilogue:
@@ -198,7 +223,7 @@ class WrittenEpilogue:
         product = kernel.product.node
         rows, columns = layout.rows, layout.columns
         is_wide = max(_reach(node) for node in (product, *self.operands)) + MARGIN > INT32_MAX
-        lines = [f"{i} = {i}.to(tl.int64)" for i in layout[:3]] if is_wide else []
+        lines = [f"{i} = {i}.to(tl.int64)" for i in layout[:3] if i] if is_wide else []
         at = f"{rows}[:, None] * {layout.pitch} + {columns}[None, :]"
         if layout.batch_by_column:
             at = f"{rows}[:, None] * {layout.pitch} + ({layout.batch} * {layout.apart} + {columns})[None, :]"
@@ -240,7 +265,7 @@ class WrittenEpilogue:
         self, lines: list[str], loaded: dict[Any, str], node: Node, reader: EpilogueCall, layout: Layout
     ) -> str:
         """The name of an operand as a step sees it, loaded where it has not been."""
-        terms = grouped_terms(operand_spec(reader, node), result_spec(reader.node).sizes, self.kernel.sizes)
+        terms = operand_terms(self.kernel, reader, node)
         assert terms is not None
         is_broadcast = isinstance(reader, PointwiseCall) or node is reader.input
         key = node, terms, is_broadcast
@@ -273,13 +298,15 @@ class WrittenEpilogue:
 
     def _has_addend_of_rows(self) -> bool:
         """Whether the product adds the same numbers to each of its rows."""
+        if self.kernel.is_channels_last:
+            return True
         given = self.kernel.product.values[0]
         return isinstance(given, Node) and given.val.sizes[:-1] in ((), (1,))
 
     def text(self, form: str) -> str:
         """The source of a form of products with this epilogue."""
-        convolves = form in CONVOLUTIONS
-        lines, imports = self._body(OF_CONVOLUTIONS if convolves else OF_PRODUCTS)
+        convolves, is_last = form in CONVOLUTIONS, self.kernel.is_channels_last
+        lines, imports = self._body((OF_PIXELS if is_last else OF_PLANES) if convolves else OF_PRODUCTS)
         product = self.kernel.product.node
         names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
         functions = [import_of(function, name) for function, name in imports.items()]
@@ -294,7 +321,7 @@ class WrittenEpilogue:
             "body": "\n".join(f"    {line}" for line in lines),
         }
         if convolves:
-            return HEADER.format(**filled) + convolution_text(form, filled)
+            return HEADER.format(**filled) + (channels_last_text if is_last else planes_text)(form, filled)
         return (HEADER + ELEMENTS + FORMS[form]).format(**filled)
 
     def compiled(self, form: str) -> Any:
@@ -361,7 +388,9 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
     numbers = {name: given[name] for name in NUMBERS if name in given}
     if any(isinstance(number, Node) for number in numbers.values()):
         raise CannotFuse("it is scaled by a number that is computed")
-    fused = FusedEpilogue(written.compiled, written.pointers, written.elements, kernel.tiles)
+    fused = FusedEpilogue(
+        written.compiled, written.pointers, written.elements, kernel.tiles, kernel.is_channels_last
+    )
     if call.name == "convolution":
         launch, names = plan_fused_convolution(call, fused)
     else:

@@ -35,6 +35,14 @@ def block(x, w, s, r):
     return F.relu(F.batch_norm(F.conv2d(x, w, padding=1), s, s, s, s) + r)
 
 
+def long(x, w, b, r):
+    return layer(x, w, b, r)
+
+
+def pixels(x, w, b, r):
+    return F.gelu(F.conv2d(x, w, b, padding=1)) * r + r
+
+
 def empty(*shape):
     return tt.empty(*shape, device="cuda", dtype=tt.bfloat16)
 
@@ -47,6 +55,11 @@ for target in [each for each in KNOWN.values() if each.name in ("sm_80", "sm_90"
     calls = {
         layer: (empty(2048, 256), empty(2048, 256), empty(2048), empty(2048, 2048)),
         block: (empty(8, 64, 16, 16), empty(64, 64, 3, 3), empty(64), empty(8, 64, 16, 16)),
+        long: (empty(16, 8192), empty(512, 8192), empty(512), empty(16, 512)),
+        pixels: [
+            each.to(memory_format=tt.channels_last) if each.ndim == 4 else each
+            for each in (empty(64, 256, 32, 32), empty(264, 256, 3, 3), empty(264), empty(64, 264, 32, 32))
+        ],
     }
     for function, operands in calls.items():
         if function is block and target.name == "sm_80":
@@ -83,12 +96,16 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 @pytest.mark.parametrize(
-    "name, kernel",
+    "name, kernel, widest",
     [
-        ("layer sm_80", "addmm_gelu_add"),
-        ("layer sm_90", "addmm_gelu_add"),
-        ("block sm_90", "convolution_native_batch_norm_legit_no_training_add_relu"),
+        ("layer sm_80", "addmm_gelu_add", 128),
+        ("layer sm_90", "addmm_gelu_add", 128),
+        ("block sm_90", "convolution_native_batch_norm_legit_no_training_add_relu", 128),
+        ("long sm_80", "addmm_gelu_add", 64),  # four elements a lane
+        ("long sm_90", "addmm_gelu_add", 64),
+        ("pixels sm_80", "convolution_gelu_mul_add", 128),
+        ("pixels sm_90", "convolution_gelu_mul_add", 128),
     ],
 )
-def test_nothing_spills(found: dict, name: str, kernel: str) -> None:
-    assert found[name] == [kernel, 0, 128]
+def test_nothing_spills(found: dict, name: str, kernel: str, widest: int) -> None:
+    assert found[name] == [kernel, 0, widest]

@@ -162,6 +162,7 @@ CONVOLUTIONS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] 
     ),
 }
 """Functions of one launch, and the shapes of their arguments."""
+LAST = {4: tt.channels_last, 5: tt.channels_last_3d}
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS)
@@ -174,8 +175,46 @@ def test_convolutions_have_epilogues(name: str, dtype: Any) -> None:
     assert launches(lambda: compiled(*made)) == count < launches(lambda: function(*made))
 
 
+@pytest.mark.parametrize("name", CONVOLUTIONS)
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
-def test_convolutions_by_descriptors(dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolutions_of_channels_last_have_epilogues(name: str, dtype: Any) -> None:
+    function, shapes = CONVOLUTIONS[name]
+    if len(shapes[0]) == 3:
+        pytest.skip("lines have no such format")
+    made = operands(*shapes, dtype=dtype)
+    made = [one.to(memory_format=LAST[one.ndim]) if one.ndim in LAST else one for one in made]
+    compiled = agree(function, lambda: tuple(made), calls=1)
+    count = 2 if "batch norm" in name else 1
+    assert launches(lambda: compiled(*made)) == count < launches(lambda: function(*made))
+    results = function(*made)
+    last = results[-1] if isinstance(results, tuple) else results
+    assert last.is_contiguous(memory_format=LAST[last.ndim]) and not last.is_contiguous()
+
+
+def test_a_residual_block_is_a_launch_for_each_convolution() -> None:
+    def block(x: tt.Tensor, w: tt.Tensor, v: tt.Tensor, s: tt.Tensor) -> tt.Tensor:
+        y = F.relu(F.batch_norm(F.conv2d(x, w, padding=1), s, v, s, s))
+        return F.relu(F.batch_norm(F.conv2d(y, w, padding=1), s, v, s, s) + x)
+
+    x, w, v, s = operands((2, 16, 6, 5), (16, 16, 3, 3), (16,), (16,))
+    made = x.to(memory_format=tt.channels_last), w.to(memory_format=tt.channels_last), v.abs(), s
+    compiled = agree(block, lambda: made, calls=1)
+    assert (launches(lambda: compiled(*made)), launches(lambda: block(*made))) == (2, 7)
+
+
+def test_an_epilogue_reads_operands_in_another_order() -> None:
+    def f(x: tt.Tensor, w: tt.Tensor, r: tt.Tensor, p: tt.Tensor) -> tt.Tensor:
+        return F.silu(F.conv2d(x, w) + r) * p
+
+    x, w, r, p = operands((2, 8, 6, 5), (12, 8, 3, 3), (2, 12, 4, 3), (4, 1))
+    x = x.to(memory_format=tt.channels_last)
+    compiled = agree(f, lambda: (x, w, r, p), calls=1)
+    assert launches(lambda: compiled(x, w, r, p)) == 1
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
+@pytest.mark.parametrize("is_last", [False, True], ids=["planes", "channels last"])
+def test_convolutions_by_descriptors(dtype: Any, is_last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Channels that lie innermost are read by descriptors; here, too, for a result of planes."""
     monkeypatch.setattr(layout_copies, "WORTH_A_COPY", 0)
     monkeypatch.setattr(convolution, "WORTH_A_COPY", 0)
@@ -184,6 +223,8 @@ def test_convolutions_by_descriptors(dtype: Any, monkeypatch: pytest.MonkeyPatch
         return F.relu(F.conv2d(x, w, b, padding=1) * 0.5 + r)
 
     made = operands((2, 16, 8, 12), (40, 16, 3, 3), (40,), (2, 40, 8, 12), dtype=dtype)
+    if is_last:
+        made = [one.to(memory_format=tt.channels_last) if one.ndim == 4 else one for one in made]
     compiled = agree(f, lambda: tuple(made), calls=1)
     assert launches(lambda: compiled(*made)) == launches(lambda: f(*made)) - 3
     (kernel,) = tt.compiler.explain(f, *made).schedules[0].kernels
@@ -197,11 +238,11 @@ def test_convolutions_by_descriptors(dtype: Any, monkeypatch: pytest.MonkeyPatch
     [
         (lambda x, w: F.relu(F.conv2d(x, w, groups=8)), ((2, 8, 6, 5), (8, 1, 3, 3))),
         (
-            lambda x, w: F.relu(F.conv2d(x.contiguous(memory_format=tt.channels_last), w)),
+            lambda x, w: F.conv2d(x.contiguous(memory_format=tt.channels_last), w).contiguous() * 2,
             ((2, 8, 6, 5), (8, 8, 3, 3)),
         ),
     ],
-    ids=["depthwise", "channels innermost"],
+    ids=["depthwise", "turned round"],
 )
 def test_convolutions_that_stay_apart(
     function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]
@@ -222,6 +263,22 @@ def test_other_dtypes(dtype: Any) -> None:
 def test_sizes(m: int, n: int, k: int) -> None:
     made = operands((m, k), (k, n), (n,))
     agree(lambda x, w, b: tt.relu(x @ w + b), lambda: tuple(made), calls=1)
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16], ids=str)
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["one", "batch"])
+def test_parts_are_added_with_the_epilogue(batch: tuple[int, ...], dtype: Any) -> None:
+    """An inner side so long that it is cut takes a launch for the parts, and one for all that is made of their sums."""
+
+    def f(x: tt.Tensor, w: tt.Tensor, c: tt.Tensor, r: tt.Tensor) -> tuple[tt.Tensor, ...]:
+        y = (x @ w if x.ndim == 3 else tt.addmm(c, x, w, alpha=0.5)) * c
+        return y, F.gelu(y) + r
+
+    made = operands((*batch, 16, 2048), (*batch, 2048, 16), (16,), (*batch, 16, 16), dtype=dtype)
+    compiled = agree(f, lambda: tuple(made), calls=1)
+    assert launches(lambda: compiled(*made)) == 2
+    (kernel,) = tt.compiler.explain(f, *made).schedules[0].kernels
+    assert "part_sums(" in write_product_kernel(kernel)
 
 
 def test_tiles_by_descriptors_and_by_pointers() -> None:

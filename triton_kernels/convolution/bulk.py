@@ -14,10 +14,10 @@ from ...runtime.tensor_spec import TensorSpec
 from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..products.bulk import FIRST_DESIGN, MAX_PITCH, in_halves
-from ..products.problem import CannotFuse, multiprocessors
+from ..products.problem import FusedEpilogue, multiprocessors
 from ..products.tile_cost import cost, resident
 from ..tuning.choice import configuration
-from .bulk_kernels import NARROW, TF32, convolve_bulk
+from .bulk_kernels import CROWDED, NARROW, TF32, convolve_bulk
 from .problem import Problem
 from .volume import Sums, Triple, bounded, unit_of
 
@@ -95,6 +95,15 @@ def blocks_over(positions: Triple, block: Triple) -> int:
     return images * lines * pixels
 
 
+def is_crowded(problem: Problem, fused: FusedEpilogue) -> bool:
+    """Whether an epilogue has so much in registers that a large tile's sums have no place beside it.
+
+    That is another tile beside the one that is stored, or an address for each element.
+    """
+    has_vectors = unit_of(problem.columns) * problem.out.itemsize >= ALIGNMENT
+    return fused.tiles > 1 or (fused.is_channels_last and not has_vectors)
+
+
 def choose(problem: Problem, positions: Triple, is_narrow: bool) -> Configuration:
     """The configuration: measured, or the one whose whole waves of tiles cost least."""
     device, columns = problem.out.device, problem.columns
@@ -106,6 +115,9 @@ def choose(problem: Problem, positions: Triple, is_narrow: bool) -> Configuratio
         )
         return Configuration(tile, 4, 1, 1)
     candidates, places = NARROW if is_narrow else TF32, multiprocessors(device)
+    crowds = problem.fused is not None and is_crowded(problem, problem.fused)
+    if crowds:
+        candidates = CROWDED if is_narrow else TF32[1:]
 
     def over(one: Configuration) -> int:
         return blocks_over(positions, block_of(positions, one.tile[0])) * cdiv(columns, one.tile[1])
@@ -113,6 +125,8 @@ def choose(problem: Problem, positions: Triple, is_narrow: bool) -> Configuratio
     chosen = min(candidates, key=lambda one: cost(one, over(one), inner, places))
     name = problem.source.dtype.triton_name
     assert name is not None
+    if crowds:
+        return chosen
     return configuration(convolve_bulk, device, name, (problem.positions, columns, inner), chosen)
 
 
@@ -140,7 +154,8 @@ def plan_bulk(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
     (weights, inner), pixels, results = filters(problem), picture(source), picture(out)
     if weights is None or pixels is None:
         return refused("channels do not lie innermost in whole vectors of 16 bytes")
-    planes = results is None
+    fused = problem.fused
+    planes = results is None if fused is None else not fused.is_channels_last
     if planes and out.strides[4] != 1 and out.sizes[4] != 1:
         return refused("neither channels nor pixels of the output lie side by side")
     positions = (out.sizes[0], *out.sizes[3:])
@@ -153,7 +168,8 @@ def plan_bulk(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
     sides = ", ".join(map(str, block))
     taps = f"{block_n}, 1, {block_k}" if inner else f"{block_k}, 1, {block_n}"
     yn, yc, _, yh, _ = out.strides
-    y_unit, width_unit = (unit_of(yn, yc, yh), unit_of(positions[2])) if planes else (1, 1)
+    strides = {"yn": yn, "yc": yc, "yh": yh} if planes else {} if fused is None else {"yc": problem.columns}
+    y_unit, width_unit = unit_of(*strides.values()), unit_of(positions[2]) if planes else 1
     numbers = {
         "images": positions[0],
         "lines": positions[1],
@@ -162,19 +178,18 @@ def plan_bulk(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
         "channels": problem.channels,
     }
     kinds = dict.fromkeys(numbers, "i32")
-    if planes:
-        strides = {"yn": yn // y_unit, "yc": yc // y_unit, "yh": yh // y_unit}
-        numbers |= strides
-        kinds |= {name: integer_type(stride) for name, stride in strides.items()}
-    bias, fused = problem.bias, problem.fused
-    if fused is not None and not planes:
-        raise CannotFuse("its result's channels lie innermost")
+    strides = {name: stride // y_unit for name, stride in strides.items()}
+    numbers |= strides
+    kinds |= {name: integer_type(stride) for name, stride in strides.items()}
+    bias = problem.bias
+    # An epilogue stores by addresses.
+    by_address = planes or fused is not None
     kernel = convolve_bulk if fused is None else fused.kernel("convolve_bulk")
     signature = {
         "x": f"tensordesc<{element}[{sides}, {block_k}]>",
         "w": f"tensordesc<{element}[{taps}]>",
         **({} if bias is None else {"bias": f"*{bias.dtype.triton_name}"}),
-        "out": f"*{out_element}" if planes else f"tensordesc<{out_element}[{sides}, {width}]>",
+        "out": f"*{out_element}" if by_address else f"tensordesc<{out_element}[{sides}, {width}]>",
         **({} if fused is None else fused.pointers),
         **kinds,
     }
@@ -201,10 +216,10 @@ def plan_bulk(call: StructuredCall, problem: Problem, sums: Sums) -> Callable[..
             "PLANES": planes,
             "Y_UNIT": y_unit,
             "WIDTH_UNIT": width_unit,
-            **({} if planes else dict.fromkeys(("yn", "yc", "yh"))),
+            **{name: None for name in ("yn", "yc", "yh") if name not in strides},
         },
         elements=() if fused is None else fused.elements,
-        tensors=(pixels, weights) if results is None else (pixels, weights, results),
+        tensors=(pixels, weights) if by_address or results is None else (pixels, weights, results),
         num_warps=chosen.warps,
         num_stages=chosen.stages,
     )

@@ -86,9 +86,9 @@ def plan_product(call: StructuredCall, problem: Problem) -> Callable[..., None]:
         name=names[0], args=args, runtime=runtime, outputs=(result,), iterator=None, extra={}
     )
     if problem.fused is not None:
-        if data_first:
-            raise CannotFuse("its result's channels lie innermost")
-        return _plan_fused(inner, problem.fused)
+        if data_first != problem.fused.is_channels_last:
+            raise CannotFuse("its pixels are rows of another matrix than the epilogue's")
+        return _plan_fused(inner, problem.fused, data_first)
     multiply = find_kernel(f"{names[0]}_stub", "cuda", names[0])(inner).into
 
     def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
@@ -101,12 +101,13 @@ def plan_product(call: StructuredCall, problem: Problem) -> Callable[..., None]:
     return run
 
 
-def _plan_fused(inner: StructuredCall, fused: FusedEpilogue) -> Callable[..., None]:
-    """The product with a fused epilogue, over images of planes; called as `plan_product`'s are."""
+def _plan_fused(inner: StructuredCall, fused: FusedEpilogue, data_first: bool) -> Callable[..., None]:
+    """The product with a fused epilogue, called as `plan_product`'s are."""
     multiply, _ = plan_fused(inner, {}, fused)
 
     def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
-        given = [each.address for each in (filters, data, *(() if offset is None else (offset,)), to)]
+        operands = (data, filters) if data_first else (filters, data)
+        given = [each.address for each in (*operands, *(() if offset is None else (offset,)), to)]
         multiply(*given, *rest)
 
     return run

@@ -14,7 +14,7 @@ from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..tuning.choice import configuration
 from . import tensor_memory, warp_specialized
-from .last_wave import best_cut, in_two
+from .last_wave import best_cut, in_two, part_of
 from .persistent import (
     EIGHT_BITS,
     EXACT_EIGHT_BITS,
@@ -181,9 +181,13 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
             which, count = ("rows", "columns")[cut.side - 1], problem.out.sizes[cut.side] - cut.start
             choices.chosen("the last wave by itself", "{} {} have tiles of their own", count, which)
             return halved
-    if fused is not None and (specialized is not None or (halved is not None and interpreted())):
+    if fused is not None and specialized is not None:
+        raise CannotFuse("it is warp-specialised")
+    if fused is not None and halved is not None and cut is not None:
+        last, _ = part_of(unfused, cut, False)
         # In the interpreter the last bits of sums depend on how many rows a tile has.
-        raise CannotFuse("it is warp-specialised" if halved is None else "its last wave has tiles of its own")
+        if interpreted() or worthwhile_parts(last, 1, places, 1) > 1:
+            raise CannotFuse("its last wave adds up in an order of its own")
     if specialized is not None and form is not None and out is not None:
         return form.plan(problem, specialized, left, right, out)
     m, n, k, batch = problem.shape
@@ -193,8 +197,6 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
     small_places = places * resident(small)
     parts = worthwhile_parts(problem, small_tiles, small_places, 4 * small.tile[2])
     if 2 * tiles <= places * resident(chosen) and parts > 1 and n % 4 == 0:
-        if fused is not None:
-            raise CannotFuse("the inner side is cut into parts")
         choices.chosen(
             "split-K", "{} tiles are few for {} multiprocessors, and {} elements are summed", tiles, places, k
         )

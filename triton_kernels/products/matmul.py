@@ -16,7 +16,7 @@ from ..budget import CARDS, Configuration, declare
 from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted
 from .epilogue import activated, finish
-from .problem import CannotFuse, Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
+from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import Tiling, multiply_add, stride_arguments, tile_of, tiling
 from .split_k import in_parts
 
@@ -200,8 +200,6 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
     elif how.dot and itemsize <= 4:
         places = 2 * multiprocessors(problem.device)
         parts = worthwhile_parts(problem, tiles, places, 4 * tile.k)
-    if parts > 1 and problem.epilogue.fused is not None:
-        raise CannotFuse("the inner side is cut into parts")
     if parts > 1:
         chosen("split-K", "{} tiles are few for {} places, and {} elements are summed", tiles, places, k)
     if parts == 1 and problem.epilogue.factors is None:

@@ -106,16 +106,18 @@ class FusedEpilogue:
     """What a compiled graph computes of a product's elements, in the kernel that adds them up.
 
     Args:
-        kernel: from the name of a form, ``tiled`` or ``persistent``, to the kernel: that form's with another end.
+        kernel: from the name of a form, as ``tiled`` or ``parts``, to the kernel: that form's with another end.
         pointers: the types of its addresses beside those of the product, by name, in the order in which they come.
         elements: those of one element.
         tiles: how many operands and results have an element for each of the product's.
+        is_channels_last: whether it is of a convolution whose channels lie innermost.
     """
 
     kernel: Callable[[str], Any]
     pointers: Mapping[str, str]
     elements: tuple[str, ...]
     tiles: int
+    is_channels_last: bool = False
 
 
 @dataclass(frozen=True)

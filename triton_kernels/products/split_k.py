@@ -19,6 +19,19 @@ from .product import stride_arguments
 
 
 @triton.jit
+def part_sums(
+    parts, batch, rows, columns, mask, count, m, n, apart, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
+    """The sums of a tile of the result: those of its parts, added in their order."""
+    part = parts + (batch * m + rows[:, None]) * n + columns[None, :]
+    total = tl.zeros((BLOCK_M, BLOCK_N), parts.dtype.element_ty)
+    for _ in range(count):
+        total += tl.load(part, mask=mask, other=0)
+        part += apart
+    return total
+
+
+@triton.jit
 def add_parts(
     parts,
     addend,
@@ -52,11 +65,7 @@ def add_parts(
     rows = tl.program_id(0) // across % down * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tl.program_id(0) % across * BLOCK_N + tl.arange(0, BLOCK_N)
     mask = (rows < m)[:, None] & (columns < n)[None, :]
-    part = parts + (batch * m + rows[:, None]) * n + columns[None, :]
-    total = tl.zeros((BLOCK_M, BLOCK_N), parts.dtype.element_ty)
-    for _ in range(count):
-        total += tl.load(part, mask=mask, other=0)
-        part += apart
+    total = part_sums(parts, batch, rows, columns, mask, count, m, n, apart, BLOCK_M, BLOCK_N)
     total = scaled(total, scale_a, scale_b, rows, columns, m, n, ROW_WISE)
     value = None
     if addend is not None:
@@ -89,9 +98,14 @@ declare(
 
 
 def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
-    """``launch(parts address, [addend address,] out address, *scales)`` for parts of float32, one after another."""
+    """``launch(parts address, [addend address,] out address, *scales)`` for parts of float32, one after another.
+
+    With a fused epilogue, which is computed of the sums of all parts, its addresses come before the scales.
+    """
     m, n, batch = problem.m, problem.n, problem.batch
     epilogue, addend = problem.epilogue, problem.epilogue.addend
+    fused = epilogue.fused
+    kernel = add_parts if fused is None else fused.kernel("parts")
     strides = dict(zip(("oz", "om", "on"), problem.out.strides, strict=True))
     strides |= dict(zip(("sz", "sm", "sn"), (0, 0, 0) if addend is None else addend.strides, strict=True))
     if interpreted():
@@ -103,6 +117,8 @@ def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
     )
     apart = batch * m * n
     kind = integer_type(2 * max(reach, apart))
+    if fused is not None:
+        strides = {name: stride for name, stride in strides.items() if name in kernel.arg_names}
     signature, constants, values, divisible = stride_arguments({"apart": apart, **strides}, kind)
     passed, fixed = epilogue.signature()
     scales, kinds = epilogue.scale_arguments(problem.saturates)
@@ -118,10 +134,13 @@ def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
         constants["addend"] = None
     else:
         every["addend"] = f"*{addend.dtype.triton_name}"
+    if fused is not None:
+        every |= dict(fused.pointers)
+        kinds = {}
     launch = Launch(
         problem.device,
-        add_parts,
-        {name: every[name] for name in add_parts.arg_names if name in every},
+        kernel,
+        {name: every[name] for name in kernel.arg_names if name in every},
         {
             **constants,
             **fixed,
@@ -130,11 +149,11 @@ def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
             "BLOCK_M": tile[0],
             "BLOCK_N": tile[1],
         },
-        elements=tuple(scales),
+        elements=tuple(scales) if fused is None else fused.elements,
         divisible=[*divisible, *(name for name, size in (("m", m), ("n", n)) if size % 16 == 0)],
     )
     grid = (cdiv(n, tile[1]) * cdiv(m, tile[0]) * batch, 1, 1)
-    numbers = (count, m, n, *(values[name] for name in add_parts.arg_names if name in values))
+    numbers = (count, m, n, *(values[name] for name in kernel.arg_names if name in values))
     pointers = 2 + epilogue.pointers
 
     def run(*given: int | float) -> None:
@@ -146,7 +165,8 @@ def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
 def in_parts(problem: Problem, count: int, multiply: Callable[[int, int, int], None]) -> Callable[..., None]:
     """A product over a workspace: `multiply(a, b, workspace)` writes the parts, and they are added up.
 
-    The result is called as every plan of a product: ``(a, b, [addend,] out, *scales)`` over addresses.
+    The result is called as every plan of a product: ``(a, b, [addend,] out, *scales)`` over addresses. What is fused
+    with the product is computed where the parts are added.
     """
     add = plan_addition(problem, count)
     allocate, device = get_allocator("cuda").allocate, problem.device
