@@ -46,6 +46,10 @@ FusedStep = RowStep | ReductionCall
 """A step that may be in a kernel."""
 
 
+SEVERAL = RowCall | DropoutCall | ReductionCall
+"""Steps that may have several results."""
+
+
 @dataclass(frozen=True)
 class OperatorCall:
     """A step that is an operator's call, or takes one of its results."""
@@ -172,7 +176,7 @@ class ReductionKernel:
         space: what is reduced.
     """
 
-    calls: tuple[PointwiseCall | ReductionCall, ...]
+    calls: tuple[PointwiseCall | ReductionCall | ResultOf, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     space: ReductionSpace
@@ -185,12 +189,12 @@ class ReductionKernel:
     @property
     def name(self) -> str:
         """The names of its operators, joined."""
-        return joined_name(self.calls)
+        return joined_name(self.computed)
 
     @property
-    def computed(self) -> tuple[PointwiseCall | ReductionCall, ...]:
-        """The steps that are computed: all of them."""
-        return self.calls
+    def computed(self) -> list[PointwiseCall | ReductionCall]:
+        """The steps that are computed: all but those which take one of several results."""
+        return [call for call in self.calls if not isinstance(call, ResultOf)]
 
     @property
     def reductions(self) -> list[ReductionCall]:
@@ -273,10 +277,17 @@ def fused_schedule(graph: Graph) -> Schedule:
     for call in cats:
         grouping.unite((call.node, *call.steps))
     alone = [node for node in calls if node not in parts]
-    for node in sorted(alone, key=lambda n: isinstance(calls[n], ReductionCall)):
+    for node in sorted(alone, key=lambda n: _turn(n, calls)):
         grouping.join(node, [n for n in _neighbours(node, calls) if n in calls])
     grouping.join_broadcast_rows(graph.output_node.all_input_nodes)
     return Schedule(graph, tuple(_ordered(graph, nodes, calls, grouping)))
+
+
+def _turn(node: Node, calls: dict[Node, FusedStep]) -> int:
+    """When a step is grouped: the results of reductions that blocks share with these, which come last."""
+    if isinstance(calls[node], ResultOf):
+        return 0 if isinstance(calls.get(node.args[0]), ReductionCall) else 1
+    return 2 if isinstance(calls[node], ReductionCall) else 1
 
 
 def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
@@ -287,7 +298,7 @@ def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
         call = call or block_reduction(node) or dropout_call(node) or pick_call(node)
         if call is not None:
             found[node] = call
-        elif node.target is operator.getitem and isinstance(found.get(node.args[0]), RowCall | DropoutCall):
+        elif node.target is operator.getitem and isinstance(found.get(node.args[0]), SEVERAL):
             found[node] = ResultOf(node)
     return found
 
@@ -500,7 +511,9 @@ def _steps(
     inputs = tuple(dict.fromkeys(n for node in members for n in node.all_input_nodes if n not in inside))
     outputs = tuple([n for n in members if n in results or any(user not in inside for user in n.users)])
     if isinstance(space, ReductionSpace):
-        blocks = [call for n in members if isinstance(call := calls[n], PointwiseCall | ReductionCall)]
+        blocks = [
+            call for n in members if isinstance(call := calls[n], PointwiseCall | ReductionCall | ResultOf)
+        ]
         return [ReductionKernel(tuple(blocks), inputs, outputs, space)]
     if space is not None:
         rows = [call for n in members if isinstance(call := calls[n], RowStep)]
