@@ -13,6 +13,7 @@ from ..dispatch.layers.graph.graph import Node
 from ..dispatch.structured.meta.draws import counters
 from ..runtime.scalar_type import bfloat16, float16, float32, float64
 from ..runtime.tensor_spec import TensorSpec
+from .host.object_code import is_possible
 from .pointwise import bound_arguments
 from .reductions import takes_each_once
 
@@ -69,5 +70,7 @@ def dropout_call(node: Node) -> DropoutCall | None:
     if spec.device.type not in ("cpu", "cuda") or spec.dtype not in DTYPES or spec.numel < 2 or not spec.ndim:
         return None
     if not all(each.is_contiguous for each in (spec, *node.val)):
+        return None
+    if spec.device.type == "cpu" and not is_possible():
         return None
     return DropoutCall(node, source, float(p))

@@ -96,13 +96,18 @@ class FusedKernel:
         return [call for call in self.calls if isinstance(call, DropoutCall)]
 
     @property
+    def joins(self) -> list[CatCall]:
+        """Its steps that put tensors one after another."""
+        return [call for call in self.calls if isinstance(call, CatCall)]
+
+    @property
     def picks(self) -> list[PickCall]:
         """Its steps that pick elements."""
         return [call for call in self.calls if isinstance(call, PickCall)]
 
     @property
     def pointwise(self) -> list[PointwiseCall]:
-        """Its pointwise steps, which are all on the CPU."""
+        """Its pointwise steps."""
         return [call for call in self.calls if isinstance(call, PointwiseCall)]
 
     @property
@@ -322,6 +327,16 @@ def _picks_inside(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool
     return any(node in inside for call in picks for node in (call.source, call.numbers))
 
 
+def _mixed_on_host(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool:
+    """Whether a kernel on the CPU would both draw and join, or join along several dimensions: no loop does."""
+    joins = [call for node in members if isinstance(call := calls.get(node), CatCall)]
+    if not joins or joins[0].node.val.device.type != "cpu":
+        return False
+    return len({call.dim for call in joins}) > 1 or any(
+        isinstance(calls.get(n), DropoutCall) for n in members
+    )
+
+
 def _has_sizes(node: Node, space: RowSpace | ReductionSpace) -> bool:
     """Whether a step has a result of whole rows."""
     specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
@@ -391,7 +406,10 @@ class _Grouping:
         spaces = {self.spaces[here], self.spaces[there]} - {None}
         members = [self.nodes[i] for i in bits_of(together)]
         if not spaces:
-            return _one_domain(self.nodes[here], self.nodes[there]) and not _picks_inside(members, self.calls)
+            is_one = _one_domain(self.nodes[here], self.nodes[there])
+            return (
+                is_one and not _picks_inside(members, self.calls) and not _mixed_on_host(members, self.calls)
+            )
         if isinstance(self.calls[self.nodes[here]], ResultOf):
             return True  # It is never apart from the step that gives several results.
         space = next(iter(spaces))

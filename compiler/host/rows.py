@@ -22,7 +22,7 @@ from ..pointwise import PointwiseCall
 from ..reductions import View, results_of, specs_of, views_of
 from ..schedule import FusedKernel, RowsKernel
 from . import pointwise
-from .draws import in_stages
+from .cut_kernels import cut_kernel
 from .numpy_calls import call_text
 from .object_code import is_possible
 from .pointwise import Kernel, quietly, run_blocks
@@ -41,7 +41,7 @@ def host_rows_kernel(kernel: RowsKernel) -> Kernel:
         if made is not None:
             return host_row_loop(kernel, made)
     if kernel.draws:
-        return in_stages(kernel, _host_part)
+        return cut_kernel(kernel, _host_part)
     if math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO:
         return quietly(_whole(kernel))
     return quietly(_in_blocks(kernel))
@@ -62,7 +62,7 @@ def execution_of_rows(kernel: RowsKernel) -> str:
         if made is not None:
             return str(made.program)
     if kernel.draws:
-        return f"{len(kernel.computed)} steps, of which {len(kernel.draws)} draw eagerly"
+        return f"{len(kernel.computed)} steps, of which {len(kernel.draws)} are eager"
     return f"{len(kernel.computed)} passes of NumPy over blocks of rows"
 
 

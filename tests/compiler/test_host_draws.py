@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 import triten as tt
+from triten.compiler import draws
 from triten.compiler.host import loops, pointwise, rows
 from triten.tests.compiled_code import needs_llvm
 from triten.tests.compiler.beside_eager import agree, drawn, same
-from triten.tests.compiler.test_fused_draws import CASES
+from triten.tests.compiler.test_fused_draws import CASES, steps
 
 F = tt.nn.functional
 
@@ -33,7 +34,7 @@ def test_numbers_are_eager(name: str, shape: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("shape", [(5, 7), (70, 600)])
 @pytest.mark.parametrize("name", HOST_CASES)
-def test_without_llvm(name: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_that_are_cut(name: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (pointwise, rows):
         monkeypatch.setattr(module, "is_possible", lambda: False)
     agree(HOST_CASES[name], lambda: (drawn(*shape), drawn(*shape, seed=1)))
@@ -107,3 +108,10 @@ def test_the_gradient_is_a_loop() -> None:
     assert tt.compiler.explain(f, *make()).execution == (
         "mul_native_dropout_backward_add: one compiled loop",
     )
+
+
+def test_without_loops_draws_are_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draws, "is_possible", lambda: False)
+    function = HOST_CASES["a chain"]
+    assert steps(function, drawn(4, 8), drawn(4, 8, seed=1)) == ["add", "native_dropout", "mul"]
+    agree(function, lambda: (drawn(4, 8), drawn(4, 8, seed=1)))
