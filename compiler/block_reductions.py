@@ -20,14 +20,20 @@ from ..runtime.device import device as Device
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.scalar_type import bool_
 from ..runtime.tensor_spec import TensorSpec
-from .pointwise import bound_arguments
-from .reductions import DTYPES
+from .pointwise import PointwiseCall, bound_arguments
+from .reductions import DTYPES, takes_each_once
 
 NORM = "_vector_norm_stub"
 STUBS = frozenset((NORM, *(f"{name}_stub" for name in ("sum", "mean", "amax", "amin", "prod", "any", "all"))))
 """The kernels of the operators that may reduce blocks."""
 TRUTHS = frozenset({"any_stub", "all_stub"})
 """The reductions of truth values; no others give them."""
+MOMENTS = frozenset({"var_stub", "std_stub", "var_mean_stub", "std_mean_stub"})
+"""Variances and their roots, in kernels on the CPU."""
+LARGEST = frozenset({"argmax_stub", "max_dim_stub"})
+SMALLEST = frozenset({"argmin_stub", "min_dim_stub"})
+PLACES = LARGEST | SMALLEST
+"""Reductions that say where an extremum is: of columns, likewise."""
 
 
 class ReductionSpace(NamedTuple):
@@ -60,7 +66,9 @@ class ReductionSpace(NamedTuple):
 
     def joins(self, reader: Node, is_pointwise: bool, operand: Node) -> bool:
         """Whether a step reads only the same block of another one's result: none reads what is reduced."""
-        return bool(isinstance(operand.val, TensorSpec) and operand.val.sizes == self.sizes)
+        if not isinstance(operand.val, TensorSpec):
+            return True  # several results, of which `reader` takes one
+        return bool(operand.val.sizes == self.sizes)
 
 
 class ReductionCall(NamedTuple):
@@ -72,6 +80,8 @@ class ReductionCall(NamedTuple):
         stub: the name of its kernel.
         space: its index space.
         order: the order of a norm; empty for other reductions.
+        whole: the step with the kernel of an eager call.
+        arguments: the operator's, by name.
     """
 
     node: Node
@@ -79,15 +89,30 @@ class ReductionCall(NamedTuple):
     stub: str
     space: ReductionSpace
     order: str
+    whole: PointwiseCall
+    arguments: dict[str, Any]
 
     @property
     def operands(self) -> list[Any]:
-        """What the kernel is called with after its output."""
-        return [self.source]
+        """What the kernel of an eager call is called with after its outputs: what is reduced, and numbers."""
+        return self.whole.operands
 
-    def planned(self, spec: TensorSpec) -> PlannedKernel:
-        """The kernel that an eager call of it has, for an operand like the whole one of this spec."""
-        return planned_reduction(self.stub, spec, self.node.val, self.space.dims, self.order)
+    def planned(self) -> PlannedKernel:
+        """The kernel of an eager call."""
+        return self.whole.planned({self.source: self.source.val})[1]
+
+    @property
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """The specs of its outputs."""
+        val = self.node.val
+        return (val,) if isinstance(val, TensorSpec) else tuple(val)
+
+    @property
+    def results(self) -> dict[int, Node]:
+        """The nodes of its outputs by their places: itself, or what takes one of several."""
+        if isinstance(self.node.val, TensorSpec):
+            return {0: self.node}
+        return {user.args[1]: user for user in self.node.users}
 
 
 def planned_reduction(
@@ -111,34 +136,47 @@ def block_reduction(node: Node) -> ReductionCall | None:
     """A step as one that reduces what many blocks share, or None for any other."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload) or node.is_impure:
         return None
-    entry, out = node.target._entry, node.val
-    if not isinstance(out, TensorSpec) or not out.is_contiguous or out.device.type not in ("cpu", "cuda"):
+    entry = node.target._entry
+    outs = node.val if isinstance(node.val, tuple | list) else (node.val,)
+    if not all(isinstance(out, TensorSpec) and out.is_contiguous for out in outs):
         return None
-    kernel = entry.kernel_for(BY_NAME["CPU" if out.device.type == "cpu" else "CUDA"])
+    device = outs[0].device
+    if device.type not in ("cpu", "cuda"):
+        return None
+    kernel = entry.kernel_for(BY_NAME["CPU" if device.type == "cpu" else "CUDA"])
     planner = None if kernel is None else kernel.planner
     if not isinstance(planner, StructuredKernel) or planner.form != "functional":
         return None
     stub = planner.stub
-    if stub not in STUBS:
+    if stub not in (STUBS | MOMENTS | PLACES if device.type == "cpu" else STUBS):
+        return None
+    if len(outs) > 1 and not takes_each_once(node):
         return None
     names = [argument.name for argument in entry.schema.arguments]
-    arguments = dict(zip(names, bound_arguments(node), strict=True))
+    values = tuple(bound_arguments(node))
+    arguments = dict(zip(names, values, strict=True))
     source = arguments["self"]
     spec = source.val
-    if not isinstance(spec, TensorSpec) or spec.device is not out.device or not spec.is_contiguous:
+    if not isinstance(spec, TensorSpec) or spec.device is not device or not spec.is_contiguous:
         return None
-    if spec.dtype not in DTYPES or out.dtype not in DTYPES:
+    if any(each.dtype not in DTYPES for each in (spec, *outs)) or (spec.dtype is bool_ and stub in PLACES):
         return None
-    if (out.dtype is bool_) != (stub in TRUTHS):
+    if any((out.dtype is bool_) != (stub in TRUTHS) for out in outs):
         return None
     given = arguments.get("dim")
     if given is not None and any(d.__class__ is not int for d in _as_tuple(given)):
         return None
     dims = reduced_dims(given, spec.ndim)
-    space = ReductionSpace(tuple(spec.sizes), dims, spec.device)
+    space = ReductionSpace(tuple(spec.sizes), dims, device)
     if not spec.numel or space.n < 2:
         return None
-    return ReductionCall(node, source, stub, space, arguments["ord"] if stub == NORM else "")
+    if stub in PLACES and math.prod(spec.sizes[dims[-1] + 1 :]) < 2:
+        return None  # NumPy has vectors for elements side by side.
+    runtime = entry.runtime_positions([v.val if isinstance(v, Node) else v for v in values])
+    whole = PointwiseCall(node, values, tuple(runtime), planner)
+    return ReductionCall(
+        node, source, stub, space, arguments["ord"] if stub == NORM else "", whole, arguments
+    )
 
 
 def _as_tuple(dim: Any) -> tuple[Any, ...]:

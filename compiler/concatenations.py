@@ -1,4 +1,4 @@
-"""`cat` and paddings in fused kernels on CUDA: each element is computed by the part that it belongs to.
+"""`cat` and paddings in fused kernels: each element is computed by the part that it belongs to.
 
 A part may be a tensor, or the last of pointwise steps that nobody else reads, which are computed where the result is
 stored: no part is written first. What pads a tensor, as the gradient of a slice is padded with zeros, is one number.
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
 from ..runtime.tensor_spec import TensorSpec
+from .host.object_code import is_possible
 from .pointwise import PointwiseCall, bound_arguments
 from .reductions import DTYPES
 
@@ -109,7 +110,9 @@ def cat_call(
     spec = node.val
     if node.target._entry.name not in JOINING or not isinstance(spec, TensorSpec):
         return None
-    if spec.device.type != "cuda" or spec.dtype not in DTYPES or not spec.is_contiguous:
+    if spec.device.type not in ("cpu", "cuda") or spec.dtype not in DTYPES or not spec.is_contiguous:
+        return None
+    if spec.device.type == "cpu" and not is_possible():
         return None
     found = JOINING[node.target._entry.name](bound_arguments(node), spec)
     if found is None or not 2 <= len(found[1]) <= MOST_PARTS:

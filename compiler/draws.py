@@ -1,7 +1,7 @@
-"""Dropout in fused kernels on CUDA: a kernel draws the random numbers that an eager call would draw.
+"""Dropout in fused kernels: a kernel draws the random numbers that an eager call would draw.
 
 Element i of a draw has word i % 4 of counter `first` + i // 4 (`dispatch/structured/meta/draws.py`), whatever kernel it
-is in; a launch takes the counters of its draws from the device's generator, in the order of the program.
+is in; a call of the kernel takes the counters of its draws from the device's generator, in the order of the program.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ..dispatch.layers.graph.graph import Node
 from ..dispatch.structured.meta.draws import counters
 from ..runtime.scalar_type import bfloat16, float16, float32, float64
 from ..runtime.tensor_spec import TensorSpec
+from .host.object_code import is_possible
 from .pointwise import bound_arguments
 from .reductions import takes_each_once
 
@@ -66,8 +67,10 @@ def dropout_call(node: Node) -> DropoutCall | None:
     if not isinstance(source, Node) or not takes_each_once(node):
         return None
     spec = source.val
-    if spec.device.type != "cuda" or spec.dtype not in DTYPES or spec.numel < 2 or not spec.ndim:
+    if spec.device.type not in ("cpu", "cuda") or spec.dtype not in DTYPES or spec.numel < 2 or not spec.ndim:
         return None
     if not all(each.is_contiguous for each in (spec, *node.val)):
+        return None
+    if spec.device.type == "cpu" and not is_possible():
         return None
     return DropoutCall(node, source, float(p))

@@ -46,6 +46,10 @@ FusedStep = RowStep | ReductionCall
 """A step that may be in a kernel."""
 
 
+SEVERAL = RowCall | DropoutCall | ReductionCall
+"""Steps that may have several results."""
+
+
 @dataclass(frozen=True)
 class OperatorCall:
     """A step that is an operator's call, or takes one of its results."""
@@ -92,13 +96,18 @@ class FusedKernel:
         return [call for call in self.calls if isinstance(call, DropoutCall)]
 
     @property
+    def joins(self) -> list[CatCall]:
+        """Its steps that put tensors one after another."""
+        return [call for call in self.calls if isinstance(call, CatCall)]
+
+    @property
     def picks(self) -> list[PickCall]:
         """Its steps that pick elements."""
         return [call for call in self.calls if isinstance(call, PickCall)]
 
     @property
     def pointwise(self) -> list[PointwiseCall]:
-        """Its pointwise steps, which are all on the CPU."""
+        """Its pointwise steps."""
         return [call for call in self.calls if isinstance(call, PointwiseCall)]
 
     @property
@@ -172,7 +181,7 @@ class ReductionKernel:
         space: what is reduced.
     """
 
-    calls: tuple[PointwiseCall | ReductionCall, ...]
+    calls: tuple[PointwiseCall | ReductionCall | ResultOf, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
     space: ReductionSpace
@@ -185,12 +194,12 @@ class ReductionKernel:
     @property
     def name(self) -> str:
         """The names of its operators, joined."""
-        return joined_name(self.calls)
+        return joined_name(self.computed)
 
     @property
-    def computed(self) -> tuple[PointwiseCall | ReductionCall, ...]:
-        """The steps that are computed: all of them."""
-        return self.calls
+    def computed(self) -> list[PointwiseCall | ReductionCall]:
+        """The steps that are computed: all but those which take one of several results."""
+        return [call for call in self.calls if not isinstance(call, ResultOf)]
 
     @property
     def reductions(self) -> list[ReductionCall]:
@@ -273,10 +282,17 @@ def fused_schedule(graph: Graph) -> Schedule:
     for call in cats:
         grouping.unite((call.node, *call.steps))
     alone = [node for node in calls if node not in parts]
-    for node in sorted(alone, key=lambda n: isinstance(calls[n], ReductionCall)):
+    for node in sorted(alone, key=lambda n: _turn(n, calls)):
         grouping.join(node, [n for n in _neighbours(node, calls) if n in calls])
     grouping.join_broadcast_rows(graph.output_node.all_input_nodes)
     return Schedule(graph, tuple(_ordered(graph, nodes, calls, grouping)))
+
+
+def _turn(node: Node, calls: dict[Node, FusedStep]) -> int:
+    """When a step is grouped: the results of reductions that blocks share with these, which come last."""
+    if isinstance(calls[node], ResultOf):
+        return 0 if isinstance(calls.get(node.args[0]), ReductionCall) else 1
+    return 2 if isinstance(calls[node], ReductionCall) else 1
 
 
 def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
@@ -287,7 +303,7 @@ def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
         call = call or block_reduction(node) or dropout_call(node) or pick_call(node)
         if call is not None:
             found[node] = call
-        elif node.target is operator.getitem and isinstance(found.get(node.args[0]), RowCall | DropoutCall):
+        elif node.target is operator.getitem and isinstance(found.get(node.args[0]), SEVERAL):
             found[node] = ResultOf(node)
     return found
 
@@ -309,6 +325,16 @@ def _picks_inside(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool
     picks = [call for node in members if isinstance(call := calls.get(node), PickCall)]
     inside = set(members) if picks else set()
     return any(node in inside for call in picks for node in (call.source, call.numbers))
+
+
+def _mixed_on_host(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool:
+    """Whether a kernel on the CPU would both draw and join, or join along several dimensions: no loop does."""
+    joins = [call for node in members if isinstance(call := calls.get(node), CatCall)]
+    if not joins or joins[0].node.val.device.type != "cpu":
+        return False
+    return len({call.dim for call in joins}) > 1 or any(
+        isinstance(calls.get(n), DropoutCall) for n in members
+    )
 
 
 def _has_sizes(node: Node, space: RowSpace | ReductionSpace) -> bool:
@@ -380,7 +406,10 @@ class _Grouping:
         spaces = {self.spaces[here], self.spaces[there]} - {None}
         members = [self.nodes[i] for i in bits_of(together)]
         if not spaces:
-            return _one_domain(self.nodes[here], self.nodes[there]) and not _picks_inside(members, self.calls)
+            is_one = _one_domain(self.nodes[here], self.nodes[there])
+            return (
+                is_one and not _picks_inside(members, self.calls) and not _mixed_on_host(members, self.calls)
+            )
         if isinstance(self.calls[self.nodes[here]], ResultOf):
             return True  # It is never apart from the step that gives several results.
         space = next(iter(spaces))
@@ -500,7 +529,9 @@ def _steps(
     inputs = tuple(dict.fromkeys(n for node in members for n in node.all_input_nodes if n not in inside))
     outputs = tuple([n for n in members if n in results or any(user not in inside for user in n.users)])
     if isinstance(space, ReductionSpace):
-        blocks = [call for n in members if isinstance(call := calls[n], PointwiseCall | ReductionCall)]
+        blocks = [
+            call for n in members if isinstance(call := calls[n], PointwiseCall | ReductionCall | ResultOf)
+        ]
         return [ReductionKernel(tuple(blocks), inputs, outputs, space)]
     if space is not None:
         rows = [call for n in members if isinstance(call := calls[n], RowStep)]

@@ -6,12 +6,12 @@ end. `numpy_calls` writes each call. Where llvmlite is installed `loops` does so
 `element_program` by `arithmetic_rows` and `activation_rows`, which see a call as an `operator_step`.
 `elementary_functions` writes functions as instructions. `stages` cuts a program into loops and what NumPy computes
 between them, `llvm_source` writes a loop as LLVM's text, and `object_code` compiles it, keeps it on disk and loads it;
-`reduction_loops` are loops that reduce what they compute.
+`reduction_loops` are loops that reduce what they compute, into the `accumulators` of each reduction.
 
 A kernel over rows is one loop by `row_loops`: a `row_program` has reductions (`reduction_rows` says which), for which
 `reduction_source` has functions, and ufuncs, for which `ufunc_loops` finds NumPy's; `row_source` writes its text.
-`tiled_loops` makes a fused kernel one, too, whose rows are tiles. `function_check` compares functions and sums with
-those of eager kernels.
+`tiled_loops` makes a fused kernel one, too, whose rows are tiles. `draws` has dropout in both, and `joined_loops` has
+`cat`. `function_check` compares functions and sums with those of eager kernels.
 
 `eager_loops` makes loops of single operators for eager calls; `draw_loops` has those of random numbers, `run_sums`
 those of sums, `convolution_source` those of convolutions, `channel_source` those of norms of channels; kernels reach

@@ -181,6 +181,11 @@ def _threshold(s: Step) -> Value:
     return p.select(p.compare("le", a, s.operand("threshold")), s.operand("value"), a)
 
 
+def _native_dropout_backward(s: Step) -> Value:
+    s.need("f")
+    return product(s, product(s, s.operand("grad_output"), s.operand("scale")), s.operand("mask"))
+
+
 def _leaky_relu(s: Step) -> Value:
     """The larger of a and its product where the slope allows it."""
     check_extremes(s)
@@ -244,6 +249,7 @@ ACTIVATIONS: dict[str, Row] = {
     "leaky_relu": _leaky_relu,
     "leaky_relu_backward": _leaky_relu_backward,
     "mish": _mish,
+    "native_dropout_backward": _native_dropout_backward,
     "relu": _relu,
     "sigmoid": _sigmoid,
     "sigmoid_backward": _sigmoid_backward,

@@ -25,7 +25,8 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import float32
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
-from ..block_reductions import planned_reduction
+from ..block_reductions import STUBS, ReductionCall, planned_reduction
+from ..reductions import ResultOf
 from ..schedule import FusedKernel, ReductionKernel
 from . import pointwise
 from .numpy_calls import call_text
@@ -55,32 +56,59 @@ def host_reduction_kernel(kernel: ReductionKernel) -> Kernel:
         loop = host_reduction_loop(kernel)
         if loop is not None:
             return quietly(loop)
+    if any(call.stub not in STUBS for call in kernel.reductions):
+        return quietly(_apart(kernel))
     return quietly(_in_blocks(kernel))
 
 
 def _whole(kernel: ReductionKernel) -> Kernel:
     """Every step over all elements, as eager calls compute it."""
     chain = kernel.chain
+    return _followed(kernel, [] if chain is None else [(chain, pointwise.unquiet_kernel(chain)[0])])
+
+
+def _apart(kernel: ReductionKernel) -> Kernel:
+    """The steps and what blocks have partial results of; then all other reductions, as eager calls compute them."""
+    shared = [call for call in kernel.calls if not isinstance(call, ReductionCall) or call.stub in STUBS]
+    calls = tuple([call for call in shared if not isinstance(call, ResultOf)])
+    made = {call.node for call in calls}
+    wanted = {call.source for call in kernel.reductions if call.stub not in STUBS} | {*kernel.outputs}
+    outputs = tuple([call.node for call in calls if call.node in wanted])
+    if not any(isinstance(call, ReductionCall) for call in calls):
+        return _whole(kernel)
+    read = {node for call in calls for node in call.node.all_input_nodes} - made
+    inputs = tuple([node for node in kernel.inputs if node in read])
+    first = ReductionKernel(calls, inputs, outputs, kernel.space)
+    return _followed(kernel, [(first, host_reduction_kernel(first))])
+
+
+def _followed(
+    kernel: ReductionKernel, first: Sequence[tuple[FusedKernel | ReductionKernel, Kernel]]
+) -> Kernel:
+    """A kernel of some of the steps, if there is one, and the reductions that are not among these."""
     names = {node: f"a{i}" for i, node in enumerate(kernel.inputs)}
     globals_: dict[str, Any] = {}
     lines = [f"def compute({', '.join(names.values())}):"]
-    if chain is not None:
-        globals_["chain"] = pointwise.unquiet_kernel(chain)[0]
-        given = ", ".join(names[node] for node in chain.inputs)
-        names |= {node: f"t{i}" for i, node in enumerate(chain.outputs)}
-        lines.append(f"    {''.join(f'{names[n]}, ' for n in chain.outputs)} = chain({given})")
+    for before, function in first:
+        globals_["before"] = function
+        given = ", ".join(names[node] for node in before.inputs)
+        names |= {node: f"t{i}" for i, node in enumerate(before.outputs)}
+        lines.append(f"    {''.join(f'{names[n]}, ' for n in before.outputs)} = before({given})")
     for i, call in enumerate(kernel.reductions):
-        out, planned = call.node.val, call.planned(call.source.val)
-        fresh = planned.fresh if out.ndim else planned.number
-        names[call.node] = f"r{i}"
-        if fresh is not None:
-            lines.append(f"    r{i} = {call_text(fresh, None, i, call.operands, names, globals_)}")
+        if call.node in names:
             continue
-        globals_[f"new{i}"] = allocator_of(out)
-        lines += [
-            f"    r{i} = new{i}()",
-            f"    {call_text(planned.into, f'r{i}', i, call.operands, names, globals_)}",
-        ]
+        planned = call.planned()
+        outs = [f"r{i}_{place}" for place in range(len(call.specs))]
+        names |= {node: outs[place] for place, node in call.results.items()}
+        fresh = (planned.fresh if call.node.val.ndim else planned.number) if len(outs) == 1 else None
+        if fresh is not None:
+            lines.append(f"    {outs[0]} = {call_text(fresh, None, i, call.operands, names, globals_)}")
+            continue
+        for out, spec in zip(outs, call.specs, strict=True):
+            globals_[f"new_{out}"] = allocator_of(spec)
+            lines.append(f"    {out} = new_{out}()")
+        given = call_text(planned.into, ", ".join(outs), i, call.operands, names, globals_)
+        lines.append(f"    {given}")
     lines.append(f"    return ({''.join(f'{names[n]}, ' for n in kernel.outputs)})")
     made: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
     return made

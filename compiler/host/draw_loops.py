@@ -24,12 +24,30 @@ def words_text() -> str:
             f"  %{name}_p = getelementptr i64, ptr %g, i64 {place}",
             f"  %{name} = load i64, ptr %{name}_p",
         ]
+    return _module("ptr noalias nocapture %p0", [*lines, *_keys()], _words(), 1)
+
+
+def words_function() -> str:
+    """``void @triten_words(ptr out, i64 n, i64 first, i64 seed)``: rows of four words, as the loop has them."""
+    head = "ptr noalias nocapture %p0, i64 %n, i64 %first, i64 %seed"
+    lines = [f"  %k0_0 = and i64 %seed, {_LOW}", "  %k1_0 = lshr i64 %seed, 32", *_keys()]
+    return _function(f"triten_words({head})", lines, _words())
+
+
+def _keys() -> list[str]:
+    """Both halves of the key in each round."""
+    lines = []
     for r in range(1, ROUNDS):
         for half in (0, 1):
             lines += [
                 f"  %w{half}_{r} = add i64 %k{half}_{r - 1}, {WEYL[half]}",
                 f"  %k{half}_{r} = and i64 %w{half}_{r}, {_LOW}",
             ]
+    return lines
+
+
+def _words() -> list[str]:
+    """The words of a counter."""
     body = [
         "  %number = add i64 %first, %i",
         f"  %a_0 = and i64 %number, {_LOW}",
@@ -58,7 +76,7 @@ def words_text() -> str:
             f"  %to{place} = getelementptr i32, ptr %p0, i64 %at{place}",
             f"  store i32 %t{place}, ptr %to{place}, align 4",
         ]
-    return _module("ptr noalias nocapture %p0", lines, body, 1)
+    return body
 
 
 def normal_text(kind: str) -> str:
@@ -132,8 +150,14 @@ def normal_text(kind: str) -> str:
 
 
 def _module(pointers: str, head: list[str], body: list[str], arrays: int) -> str:
+    function = _function(f"loop(ptr nocapture readonly %g, {pointers})", head, body)
+    return HEADER + function + python_call(arrays, 1)
+
+
+def _function(signature: str, head: list[str], body: list[str]) -> str:
+    """A function that does something for each of `%n`."""
     lines = [
-        f"define internal void @loop(ptr nocapture readonly %g, {pointers}) noinline {{",
+        f"define internal void @{signature} noinline {{",
         "entry:",
         *head,
         "  br label %head",
@@ -147,7 +171,7 @@ def _module(pointers: str, head: list[str], body: list[str], arrays: int) -> str
         "  ret void",
         "}",
     ]
-    return HEADER + "\n".join(lines) + "\n" + python_call(arrays, 1)
+    return "\n".join(lines) + "\n"
 
 
 TEXTS: dict[str, Callable[[], str]] = {

@@ -30,6 +30,11 @@ def write_loop(loop: Loop, steps: Sequence[str], rank: int) -> str:
     return HEADER + declarations(loop.instructions) + "\n" + writer.loop() + "\n" + call
 
 
+def loop_text(loop: Loop, steps: Sequence[str], rank: int, name: str) -> str:
+    """The text of a loop's function alone, by a name of its own."""
+    return _Writer(loop, steps, rank).loop(name)
+
+
 def storage(dtype: str) -> str:
     """LLVM's type of an element in memory."""
     register = REGISTERS[dtype]
@@ -43,14 +48,14 @@ class _Writer:
         self.accumulators = loop.accumulators
         self.arrays = [*self.outputs, *self.inputs]
 
-    def loop(self) -> str:
+    def loop(self, name: str = "loop") -> str:
         """The loop nest."""
         count, inner = len(self.arrays), self.rank - 1
         pointers = ", ".join(
             f"ptr {'noalias nocapture' if j < len(self.outputs) else 'nocapture readonly'} %p{j}"
             for j in range(count)
         )
-        head = f"define internal void @loop(ptr nocapture readonly %g, {pointers}) noinline {{"
+        head = f"define internal void @{name}(ptr nocapture readonly %g, {pointers}) noinline {{"
         moves = [step == "any" for step in self.steps]
         lines = nest(self.rank, self.rank, moves, self._body(inner))
         return "\n".join([head, "entry:", *lines, "  ret void", "}"]) + "\n"

@@ -22,6 +22,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
 from ...triton_kernels.geometry import broadcast_strides, coalesced
 from ..schedule import FusedKernel, RowsKernel
+from .draws import reservation
 from .element_program import ElementProgram, Value
 from .function_check import has_bits_of_eager
 from .llvm_source import write_loop
@@ -143,11 +144,17 @@ def one_loop(kernel: FusedKernel, loop: Loop) -> Kernel:
 
 
 def whole_geometry(kernel: FusedKernel, outs: Sequence[int], places: Sequence[int]) -> Geometry:
-    """A kernel's index space, with its outputs of these numbers first, and its inputs."""
+    """A kernel's index space, with its outputs of these numbers first, its inputs, and seeds of draws."""
     domain = kernel.domain
     specs = [kernel.outputs[j].val for j in outs] + [kernel.inputs[i].val for i in places]
+    seeds = [1] if kernel.draws else []
     return Geometry.merged(
-        domain.sizes, [broadcast_strides(s, domain.sizes) for s in specs], [s.itemsize for s in specs]
+        domain.sizes,
+        [
+            *(broadcast_strides(s, domain.sizes) for s in specs),
+            *(contiguous_strides(domain.sizes) for _ in seeds),
+        ],
+        [*(s.itemsize for s in specs), *seeds],
     )
 
 
@@ -195,20 +202,23 @@ def over_parts(
 
     Args:
         kernel: the kernel.
-        loop: is called with a part and arrays: outputs, inputs, and a workspace if there is one.
+        loop: is called with a part and arrays: outputs, inputs, seeds of draws, and a workspace, if there are any.
         parts: the index space.
         outs: which outputs the loop writes, in its order.
         places: which inputs it reads.
         sharing: how threads share the parts.
         workspace: its bytes, for each thread.
     """
-    arrays = [*(f"o{j}" for j in outs), *(f"a{i}" for i in places)]
+    arrays = [*(f"o{j}" for j in outs), *(f"a{i}" for i in places), *(["seeds"] if kernel.draws else [])]
     room = None if workspace is None else (len(arrays), max(workspace, 1))
     globals_: dict[str, Any] = {"loop": shared_loop(loop, parts, sharing, room)}
     lines = [f"def compute({', '.join(f'a{i}' for i in range(len(kernel.inputs)))}):"]
     for j, node in enumerate(kernel.outputs):
         globals_[f"new{j}"] = allocator_of(node.val)
         lines.append(f"    o{j} = new{j}()")
+    if kernel.draws:
+        globals_["reserve"] = reservation(kernel.draws)
+        lines.append("    seeds = reserve()")
     lines.append(f"    loop({', '.join(arrays)})")
     lines.append(f"    return ({''.join(f'o{j}, ' for j in range(len(kernel.outputs)))})")
     computed: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)

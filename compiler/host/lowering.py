@@ -10,10 +10,12 @@ from __future__ import annotations
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...runtime.tensor_spec import TensorSpec
+from ..draws import DropoutCall
 from ..pointwise import CopyKernel, PointwiseCall
 from ..schedule import FusedKernel
 from .activation_rows import ACTIVATIONS
 from .arithmetic_rows import ARITHMETIC
+from .draws import dropped
 from .element_program import REGISTERS, CannotLower, ElementProgram, Value
 from .operator_step import Row, Step
 
@@ -37,8 +39,14 @@ class Lowered:
         self.values: dict[Node, Value] = {}
         for i, node in enumerate(kernel.inputs, first):
             self.values[node] = program.value("input", node.val.dtype.name, detail=i)
-        specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.pointwise}
-        for call in kernel.pointwise:
+        specs = {node: node.val for node in (*kernel.inputs, *(call.node for call in kernel.calls))}
+        for call in kernel.computed:
+            if isinstance(call, DropoutCall):
+                made_of_draw = dropped(program, call, kernel.draws.index(call), self.values[call.source])
+                self.values |= {node: made_of_draw[place] for place, node in call.results.items()}
+                continue
+            if not isinstance(call, PointwiseCall):
+                raise CannotLower(call.node.target.name())
             try:
                 made = lowered_step(program, call, specs, self.values)
             except CannotLower:

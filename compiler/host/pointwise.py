@@ -24,7 +24,8 @@ from ...runtime.float_errors import run_quiet, run_quiet_copy
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
-from ..schedule import FusedKernel
+from ..schedule import FusedKernel, RowsKernel
+from .cut_kernels import cut_kernel
 from .numpy_calls import call_text
 from .object_code import is_possible
 
@@ -50,6 +51,8 @@ def host_kernel(kernel: FusedKernel) -> Kernel:
 def unquiet_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
     """The same, to be called with floating-point errors ignored, and whether that matters: loops have none."""
     is_small = kernel.domain.numel <= WHOLE_UP_TO
+    if kernel.draws or kernel.joins:
+        return _irregular_kernel(kernel)
     if is_possible():
         from .loops import block_program as block_of_loops
         from .loops import one_loop, stages_of
@@ -69,8 +72,31 @@ def unquiet_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
     return _in_blocks(kernel, partial(block_program, kernel)), True
 
 
+def _irregular_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
+    """`unquiet_kernel` of one that draws random numbers, or joins tensors."""
+    if is_possible():
+        from .joined_loops import joined_loop, regions_of
+        from .tiled_loops import tiled_loop, tiled_program
+
+        joined = regions_of(kernel)
+        if joined is not None:
+            return joined_loop(kernel, *joined), False
+        tiled = None if kernel.joins else tiled_program(kernel)
+        if tiled is not None:
+            return tiled_loop(kernel, tiled), False
+    return cut_kernel(kernel, _host_part), True
+
+
+def _host_part(kernel: FusedKernel | RowsKernel) -> Kernel:
+    """A part of a pointwise kernel, between its draws and joins."""
+    assert isinstance(kernel, FusedKernel)
+    return unquiet_kernel(kernel)[0]
+
+
 def execution_on_host(kernel: FusedKernel) -> str:
     """How a fused kernel runs, in words."""
+    if kernel.draws or kernel.joins:
+        return _execution_of_irregular(kernel)
     if is_possible():
         from .loops import stages_of
         from .tiled_loops import tiled_program
@@ -81,6 +107,20 @@ def execution_on_host(kernel: FusedKernel) -> str:
             return str(tiled or stages)
     blocks = "" if kernel.domain.numel <= WHOLE_UP_TO else " over blocks"
     return f"{len(kernel.pointwise)} passes of NumPy{blocks}"
+
+
+def _execution_of_irregular(kernel: FusedKernel) -> str:
+    if is_possible():
+        from .joined_loops import execution_of, regions_of
+        from .tiled_loops import tiled_program
+
+        joined = regions_of(kernel)
+        if joined is not None:
+            return execution_of(joined[1])
+        tiled = None if kernel.joins else tiled_program(kernel)
+        if tiled is not None:
+            return str(tiled)
+    return f"{len(kernel.computed)} steps, of which {len(kernel.draws) + len(kernel.joins)} are eager"
 
 
 def quietly(compute: Kernel) -> Kernel:

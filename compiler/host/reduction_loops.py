@@ -21,18 +21,22 @@ from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...runtime.memory_format import contiguous_strides
-from ...runtime.scalar_type import float64
+from ...runtime.scalar_type import BY_NAME
+from ...runtime.scalar_type import dtype as ScalarType
 from ..schedule import FusedKernel, ReductionKernel
-from .element_program import CannotLower, ElementProgram, Value
+from .accumulators import Accumulation, Runs, accumulation_of
+from .element_program import CannotLower, ElementProgram
 from .llvm_source import write_loop
 from .loops import PART, PARTS, Geometry, Kernel, Numbers
 from .lowering import Lowered
 from .object_code import loop_function, target
-from .partial_results import Dimensions, Partial, combination, partial_of
+from .partial_results import Dimensions
 from .stages import Loop, made_of
 
 RUN = 32
 """Elements that an accumulator adds."""
+LONG_RUN = 1 << 8
+"""The same of variances and places, at most: to combine theirs takes several passes."""
 LANES = 1 << 10
 """Accumulators side by side of a sum along the innermost dimension, at most; fewer of shorter ones."""
 FEWEST_LANES = 1 << 5
@@ -52,34 +56,6 @@ FEWEST_PARTS = 8
 """Parts that threads have at least where runs share an accumulator."""
 SHARE = 8
 """Elements for each accumulator on the whole, at least: otherwise the reduction is worth less than its accumulators."""
-
-
-COMBINED: dict[str, Callable[[ElementProgram, Value, Value], Value]] = {
-    "sum_stub": lambda program, a, b: program.arithmetic("add", a, b),
-    "mean_stub": lambda program, a, b: program.arithmetic("add", a, b),
-    "amax_stub": ElementProgram.maximum,
-    "amin_stub": ElementProgram.minimum,
-}
-"""What a loop does with an accumulator and an element."""
-
-
-def accumulator_of(how: Partial) -> Partial:
-    """How a loop makes partial results: sums of floats in float64."""
-    if how.stub != "sum_stub" or not how.dtype.is_floating_point:
-        return how
-    divisor = None if how.divisor is None else np.float64(how.divisor)
-    return Partial(how.stub, float64, divisor, how.order)
-
-
-def start_of(how: Partial) -> Any:
-    """What an accumulator begins with."""
-    if how.stub == "sum_stub":
-        return how.dtype.np.type(0)
-    sign = -1 if how.stub == "amax_stub" else 1
-    if how.dtype.is_floating_point:
-        return how.dtype.np.type(sign * math.inf)
-    limits = np.iinfo(how.dtype.np)
-    return how.dtype.np.type(limits.min if sign < 0 else limits.max)
 
 
 Index = tuple[slice, ...]
@@ -128,6 +104,13 @@ class Nest(NamedTuple):
         """Whether the innermost dimension is reduced."""
         return self.place == len(self.dimensions.sizes) - 1
 
+    def counts(self) -> Any:
+        """How many elements each accumulator meets, for each slot and lane."""
+        n = self.dimensions.sizes[self.place]
+        firsts = np.arange(self.runs)[:, None] * (self.run * self.lanes) + np.arange(self.lanes)
+        found = np.clip(-(-(n - firsts) // self.lanes), 0, self.run)
+        return np.tile(found, (math.prod(self._apart), 1))
+
     @property
     def slots(self) -> int:
         """How many accumulators, or lanes of them, each result has."""
@@ -146,6 +129,10 @@ class Nest(NamedTuple):
         step = own[self.place] * self.lanes
         inner = own[self.place :] if self.is_inner else own[self.place + 1 :]
         return (*own[: self.place], step * self.run, step, *inner)
+
+    def table_strides(self) -> tuple[int, ...]:
+        """The strides of a table of what there is for each step of a run."""
+        return (*(0 for _ in self.outer), 0, 1, *(0 for _ in self.inner))
 
     def accumulator_strides(self) -> tuple[int, ...]:
         """The strides of the accumulators over the loop nest: none along a run."""
@@ -169,6 +156,7 @@ class Nest(NamedTuple):
         rows, lanes = divmod(rest, self.lanes)
         limit = max(PART, -(-math.prod(self.dimensions.sizes) // PARTS)) // self.run
         shared = [self.is_shared and is_reduced for _, is_reduced in self._outer_kinds()]
+        limit = max(limit, self.lanes)  # Nothing cuts what lies side by side.
         limit //= math.prod([size for size, one in zip(self.outer, shared, strict=True) if one])
         if math.prod(self.inner) > MOST_ACCUMULATORS:
             limit = min(limit, MOST_ACCUMULATORS)
@@ -197,27 +185,38 @@ class Nest(NamedTuple):
         return found
 
 
-def nest_of(dimensions: Dimensions) -> Nest | None:
-    """How a loop goes through an index space; None where accumulators would be nearly as many as elements."""
+def nest_of(dimensions: Dimensions, tells_steps: bool = False) -> Nest | None:
+    """How a loop goes through an index space; None where accumulators would be nearly as many as elements.
+
+    With `tells_steps` an accumulator meets each step of one run, and runs are long.
+    """
+    longest = LONG_RUN if tells_steps else RUN
     sizes, last = dimensions.sizes, len(dimensions.sizes) - 1
     place = max(d for d, reduced in enumerate(dimensions.is_reduced) if reduced)
     n = sizes[place]
     kept = [size for size, reduced in zip(sizes[:place], dimensions.is_reduced, strict=False) if not reduced]
-    is_shared = math.prod(kept) >= FEWEST_PARTS
+    is_shared = math.prod(kept) >= FEWEST_PARTS and not tells_steps
     if place == last:
         lanes = FEWEST_LANES
         while lanes < LANES and n >= lanes * RUN:
             lanes *= 2
         if n < lanes:
             return None
-        run = min(RUN, max(n // lanes // TOGETHER * TOGETHER, TOGETHER))
+        run = min(longest, max(n // lanes // TOGETHER * TOGETHER, TOGETHER))
         made = Nest(dimensions, place, -(-n // (run * lanes)), run, (lanes,), lanes, is_shared)
     else:
-        run = min(RUN, n)
+        run = min(longest, n)
         made = Nest(dimensions, place, -(-n // run), run, sizes[place + 1 :], 1, is_shared)
         if sizes[-1] < FEWEST_LANES:
             return None
     return made if math.prod(made.partial_shape) * SHARE <= math.prod(sizes) else None
+
+
+TABLES: dict[str, tuple[str, Callable[[int], Any]]] = {
+    "steps": ("int32", lambda n: np.arange(n, dtype=np.int32)),
+    "firsts": ("bool", lambda n: np.arange(n) == 0),
+}
+"""What accumulations read at each step of a run: the dtype, and the table of so many steps."""
 
 
 class Accumulating(NamedTuple):
@@ -225,52 +224,73 @@ class Accumulating(NamedTuple):
 
     Attributes:
         loop: writes outputs, for each of the elements that it takes together, and then accumulators.
-        hows: what the accumulators are.
+        hows: what the accumulators are of.
         stored: the outputs that have all elements.
+        tables: the names of what is read at each step of a run, which come after a kernel's inputs.
         together: how many elements of a run it takes at once.
     """
 
     loop: Loop
-    hows: list[Partial]
+    hows: list[Accumulation]
     stored: list[Node]
+    tables: list[str]
     together: int
+
+    @property
+    def accumulators(self) -> list[tuple[ScalarType, Any]]:
+        """The dtype of each accumulator, and what it begins with."""
+        return [pair for how in self.hows for pair in zip(how.dtypes, how.starts, strict=True)]
+
+    @property
+    def tells_steps(self) -> bool:
+        """Whether an accumulator has to meet each step of one run."""
+        return any(how.tells_steps for how in self.hows)
 
 
 def accumulating_loop(kernel: ReductionKernel, together: int = 1) -> Accumulating | None:
     """The loop of a kernel; None where NumPy computes some of it."""
     found = target()
     chain = kernel.chain
-    if found is None or chain is None or any(call.stub not in COMBINED for call in kernel.reductions):
+    hows = [how for call in kernel.reductions if (how := accumulation_of(call)) is not None]
+    if found is None or chain is None or len(hows) < len(kernel.reductions):
         return None
     stored = [node for node in kernel.outputs if node in {call.node for call in chain.calls}]
     program = ElementProgram(found.converts_half, found.truncates)
     fused = FusedKernel(chain.calls, kernel.inputs, tuple(stored))
-    elements = [Lowered(fused, program, u * len(kernel.inputs)).values for u in range(together)]
+    tables = sorted({how.table for how in hows} - {""})
+    given = len(kernel.inputs) + len(tables)
+    elements = [Lowered(fused, program, u * given).values for u in range(together)]
     writes = [(values[node], f"o{i}") for i, (values, node) in enumerate(itertools.product(elements, stored))]
-    hows = [accumulator_of(partial_of(call)) for call in kernel.reductions]
     try:
         for call, how in zip(kernel.reductions, hows, strict=True):
-            total = program.value("accumulator", how.dtype.name, detail=len(writes))
-            for values in elements:
-                element = program.convert(values[call.source], how.dtype.name)
-                total = COMBINED[call.stub](program, total, element)
-            writes.append((total, f"o{len(writes)}"))
+            totals = [
+                program.value("accumulator", dtype.name, detail=len(writes) + i)
+                for i, dtype in enumerate(how.dtypes)
+            ]
+            for u, values in enumerate(elements):
+                at = element = values[call.source]
+                if how.table:
+                    place = u * given + len(kernel.inputs) + tables.index(how.table)
+                    at = program.value("input", TABLES[how.table][0], detail=place)
+                totals = how.added(program, totals, element, at)
+            writes += [(total, f"o{len(writes) + i}") for i, total in enumerate(totals)]
     except CannotLower:
         return None
     order = made_of([value for value, _ in writes])
     if any(value.by_numpy for value in order):
         return None
     reads = tuple([value for value in order if value.kind == "input"])
-    return Accumulating(Loop(reads, tuple(writes)), hows, stored, together)
+    return Accumulating(Loop(reads, tuple(writes)), hows, stored, tables, together)
 
 
 def is_one_loop(kernel: ReductionKernel) -> bool:
     """Whether a kernel of many elements is one loop."""
-    return accumulating_loop(kernel) is not None and nest_of(_dimensions_of(kernel)) is not None
+    made = accumulating_loop(kernel)
+    return made is not None and nest_of(_dimensions_of(kernel), made.tells_steps) is not None
 
 
 def _dimensions_of(kernel: ReductionKernel) -> Dimensions:
-    reduced = {call.node for call in kernel.reductions}
+    reduced = {node for call in kernel.reductions for node in call.results.values()}
     nodes = [node for node in (*kernel.inputs, *kernel.outputs) if node not in reduced]
     return Dimensions(kernel.space, [node.val for node in nodes])
 
@@ -281,6 +301,8 @@ class _Compiled:
     def __init__(self, kernel: ReductionKernel, nest: Nest, made: Accumulating) -> None:
         self.together = made.together
         stored, count = len(made.stored), len(kernel.inputs)
+        given = count + len(made.tables)
+        accumulators = [dtype for dtype, _ in made.accumulators]
         axis = len(nest.outer) + 1
         arrays: list[tuple[tuple[int, ...], int]] = []
         self.places: list[int] = []
@@ -293,13 +315,16 @@ class _Compiled:
 
         for element, (i, node) in itertools.product(range(made.together), enumerate(made.stored)):
             add(i, nest.strides(nest.dimensions.strides(node.val)), node.val.itemsize, element)
-        for i, how in enumerate(made.hows):
-            add(stored + i, nest.accumulator_strides(), how.dtype.itemsize)
+        for i, dtype in enumerate(accumulators):
+            add(stored + i, nest.accumulator_strides(), dtype.itemsize)
         for value in made.loop.reads:
-            element, i = divmod(value.detail, count)
-            spec = kernel.inputs[i].val
-            strides = nest.strides(nest.dimensions.strides(spec))
-            add(stored + len(made.hows) + i, strides, spec.itemsize, element)
+            element, i = divmod(value.detail, given)
+            if i < count:
+                spec = kernel.inputs[i].val
+                strides, itemsize = nest.strides(nest.dimensions.strides(spec)), spec.itemsize
+            else:
+                strides, itemsize = nest.table_strides(), BY_NAME[value.dtype].itemsize
+            add(stored + len(accumulators) + i, strides, itemsize, element)
         self._starts = [
             element * own[axis] * size for element, (own, size) in zip(elements, arrays, strict=True)
         ]
@@ -327,7 +352,7 @@ class _Compiled:
 def host_reduction_loop(kernel: ReductionKernel) -> Kernel | None:
     """A function from the arrays of a kernel's inputs to those of its outputs; None where no loop serves."""
     made = accumulating_loop(kernel)
-    nest = None if made is None else nest_of(_dimensions_of(kernel))
+    nest = None if made is None else nest_of(_dimensions_of(kernel), made.tells_steps)
     if made is None or nest is None:
         return None
     indices = nest.indices()
@@ -347,26 +372,32 @@ def host_reduction_loop(kernel: ReductionKernel) -> Kernel | None:
     grain = 1 if work >= SHARED_FROM else len(parts)
     allocators = [allocator_of(node.val) for node in kernel.outputs]
     at_stored = [kernel.outputs.index(node) for node in made.stored]
-    at_reduced = [kernel.outputs.index(call.node) for call in kernel.reductions]
+    at_reduced = [
+        [kernel.outputs.index(node) for _, node in sorted(call.results.items())] for call in kernel.reductions
+    ]
     shape, kept = nest.partial_shape, nest.dimensions.kept(nest.dimensions.sizes)
-    starts = [start_of(how) for how in made.hows]
-    combine = [combination(how, shape, kept, kernel.device, nest.is_inner) for how in made.hows]
+    starts = [start for _, start in made.accumulators]
+    ends = list(itertools.accumulate(len(how.dtypes) for how in made.hows))
+    spans = list(map(slice, [0, *ends], ends))
+    runs = Runs(shape, kept, nest.is_inner, nest.counts(), nest.run, kernel.device)
+    combine = [how.combination(runs) for how in made.hows]
+    tables = [TABLES[name][1](nest.run) for name in made.tables]
 
     def compute(*inputs: Any) -> tuple[Any, ...]:
         outs = tuple([new() for new in allocators])
         partials = [np.full(shape, start) for start in starts]
-        arrays = [*[outs[i] for i in at_stored], *partials, *inputs]
-        runs = [(loop.run, [arrays[place] for place in loop.places]) for loop in loops]
+        arrays = [*[outs[i] for i in at_stored], *partials, *inputs, *tables]
+        calls = [(loop.run, [arrays[place] for place in loop.places]) for loop in loops]
 
         def part(first: int, last: int) -> None:
             for steps in parts[first:last]:
                 for k, numbers in steps:
-                    run, own = runs[k]
+                    run, own = calls[k]
                     run(numbers, *own)
 
         parallel_for(0, len(parts), grain, part)
-        for into, i, each in zip(combine, at_reduced, partials, strict=True):
-            into(outs[i], each)
+        for into, places, span in zip(combine, at_reduced, spans, strict=True):
+            into([outs[i] for i in places], partials[span])
         return outs
 
     return compute

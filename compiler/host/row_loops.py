@@ -50,6 +50,10 @@ class RowKernel:
                 over.append((contiguous_strides(space.lead), (0,) * len(space.line)))
         over += [strides_of(view, space) for view in views]
         itemsizes = [spec.itemsize for spec in self._specs]
+        if program.draws:
+            whole = contiguous_strides(space.sizes)
+            over.append((whole[:split], whole[split:]))
+            itemsizes.append(1)
         lead = coalesced(space.lead, [a for a, _ in over], keep_order=True)
         line = coalesced(space.line, [b for _, b in over], keep_order=True)
         if len(line.sizes) != 1:

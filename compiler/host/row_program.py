@@ -18,14 +18,15 @@ from ...triton_kernels.geometry import broadcast_strides
 from ..draws import DropoutCall
 from ..reductions import RowCall, RowSpace, View, results_of, views_of
 from ..schedule import RowsKernel
+from .draws import FEWEST, dropped
 from .element_program import CannotLower, ElementProgram, Value
 from .lowering import lowered_step
 from .reduction_rows import REDUCTIONS, RowStep
 from .stages import made_of
 from .ufunc_loops import UfuncLoop, ufunc_loop
 
-UFUNC = 32
-"""Instructions that a ufunc of NumPy's takes for an element, about."""
+WEIGHTS = {"instruction": 1, "ufunc": 32, "draw": 16}
+"""Instructions that a value takes for an element, about; a ufunc is NumPy's."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class RowProgram:
     """What is read, computed and written for a row.
 
     Attributes:
-        inputs: values that come from arrays.
+        inputs: values that come from arrays; the seeds of draws, if there are any, are the last one.
         outputs: values that go to arrays.
         are_rows: whether an array has an element for each of a row's, inputs first; others have one for the row.
     """
@@ -52,7 +53,7 @@ class RowProgram:
         """The `id` of those that have an element for each of a row's."""
         found = {id(v) for v, is_row in zip(self.inputs, self.are_rows, strict=False) if is_row}
         for value in self.order:
-            is_of_elements = value.kind in ("instruction", "ufunc")
+            is_of_elements = value.kind in ("instruction", "ufunc", "draw")
             if is_of_elements and any(id(operand) in found for operand in value.operands):
                 found.add(id(value))
         return found
@@ -85,12 +86,18 @@ class RowProgram:
 
     @property
     def instructions(self) -> int:
-        """How many there are for an element; a ufunc counts as `UFUNC`."""
-        return sum({"instruction": 1, "ufunc": UFUNC}.get(value.kind, 0) for value in self.order)
+        """How many there are for an element, about."""
+        return sum(WEIGHTS.get(value.kind, 0) for value in self.order)
+
+    @cached_property
+    def draws(self) -> list[Value]:
+        """Random words, of which each row has its own."""
+        return [value for value in self.order if value.kind == "draw"]
 
     def __str__(self) -> str:
         called = list(dict.fromkeys(value.name for value in self.order if value.kind == "ufunc"))
         over = "over rows" if self.reductions else "over tiles"
+        over += ", which draws" if self.draws else ""
         return f"one compiled loop {over}" + (f", with NumPy's {', '.join(called)}" if called else "")
 
 
@@ -109,7 +116,11 @@ def program_of_rows(
     """The program that makes results, which are stored in outputs of these specs, of inputs that are seen so."""
     are_rows = [any(strides_of(view, space)[1]) for view in inputs]
     are_whole = [tuple(spec.sizes) == space.sizes for spec in outputs]
-    return RowProgram(tuple(inputs.values()), tuple(results), (*are_rows, *are_whole))
+    seeds = [value for value in made_of(results) if value.kind == "seeds"]
+    if seeds and space.n < FEWEST:
+        raise CannotLower("draws of short rows")
+    given = (*inputs.values(), *seeds)
+    return RowProgram(given, tuple(results), (*are_rows, *(True for _ in seeds), *are_whole))
 
 
 def stub_of(call: RowCall) -> str:
@@ -138,7 +149,9 @@ class LoweredRows:
                     inputs[view] = program.value("input", node.val.dtype.name, detail=len(inputs))
                 own[node] = inputs[view]
             if isinstance(call, DropoutCall):
-                raise CannotLower("dropout")
+                drawn = dropped(program, call, kernel.draws.index(call), own[call.source])
+                known |= {node: drawn[place] for place, node in call.results.items()}
+                continue
             if not isinstance(call, RowCall):
                 known[call.node] = lowered_step(program, call, specs, own)
                 continue

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .calling_convention import HEADER, python_call
+from .draw_loops import words_function
 from .element_program import REGISTERS, CannotLower, Value
 from .llvm_source import declarations, element_lines, element_pointer, nest, storage
 from .reduction_source import declaration, symbol_of
@@ -51,6 +52,7 @@ def write_rows(
         [
             HEADER + declarations(program.order) + "".join(called),
             "".join(declaration(name, width) for name in program.reductions),
+            words_function() if program.draws else "",
             *writer.passes,
             loop,
             python_call(len(steps) + 1, rank),
@@ -157,11 +159,12 @@ class _Writer:
                 elif not (is_row and id(value) in program.rows and is_later) or operand.kind != "instruction":
                     continue
                 self._store(operand)
-            if value.kind == "ufunc" and id(value) not in self.stored:
+            if value.kind in ("ufunc", "draw") and id(value) not in self.stored:
                 self._store(value)
 
     def _store(self, value: Value) -> None:
-        self.stored[id(value)] = f"%w{self.workspace}"
+        row = f"%w{self.workspace}"
+        self.stored[id(value)] = f"{row}_words" if value.kind == "draw" else row
         self.workspace += 1
 
     def _numbers(self, level: int) -> list[str]:
@@ -170,7 +173,9 @@ class _Writer:
         for value in self.program.order:
             if self.program.levels[id(value)] != level:
                 continue
-            if value.kind == "ufunc":
+            if value.kind == "draw":
+                lines += self._draw(value)
+            elif value.kind == "ufunc":
                 lines += self._ufunc(value)
             elif id(value) in self.program.rows:
                 continue
@@ -183,6 +188,28 @@ class _Writer:
             elif value.kind == "instruction":
                 lines += element_lines([], [value], [], self.names)
         return lines
+
+    def _draw(self, value: Value) -> list[str]:
+        """The words of a row's elements. Those of the first counter may be its neighbours', so that it has more."""
+        (seeds,), words, k = value.operands, self.stored[id(value)], value.detail
+        row, j = words.removesuffix("_words"), self.inputs[id(seeds)]
+        return [
+            f"  %d{k}_here = ptrtoint ptr {self._at(j)} to i64",
+            f"  %d{k}_start = ptrtoint ptr %p{j} to i64",
+            f"  %d{k}_element = sub i64 %d{k}_here, %d{k}_start",
+            f"  %d{k}_seed_p = getelementptr i64, ptr %p{j}, i64 {2 * k}",
+            f"  %d{k}_seed = load i64, ptr %d{k}_seed_p, align 8",
+            f"  %d{k}_first_p = getelementptr i64, ptr %p{j}, i64 {2 * k + 1}",
+            f"  %d{k}_first = load i64, ptr %d{k}_first_p, align 8",
+            f"  %d{k}_skipped = and i64 %d{k}_element, 3",
+            f"  %d{k}_before = lshr i64 %d{k}_element, 2",
+            f"  %d{k}_counter = add i64 %d{k}_first, %d{k}_before",
+            f"  %d{k}_last = add i64 %d{k}_skipped, {self.count}",
+            f"  %d{k}_rounded = add i64 %d{k}_last, 3",
+            f"  %d{k}_counters = lshr i64 %d{k}_rounded, 2",
+            f"  call void @triten_words(ptr {row}, i64 %d{k}_counters, i64 %d{k}_counter, i64 %d{k}_seed)",
+            f"  {words} = getelementptr i32, ptr {row}, i64 %d{k}_skipped",
+        ]
 
     def _ufunc(self, value: Value) -> list[str]:
         """The call of NumPy's loop, for a row or for a number, which comes as a row of one."""
@@ -209,7 +236,7 @@ class _Writer:
         writes = [
             v
             for v in program.order
-            if id(v) in self.stored and levels[id(v)] == level and v.kind != "ufunc"
+            if id(v) in self.stored and levels[id(v)] == level and v.kind not in ("ufunc", "draw")
             if (id(v) in program.rows or id(v) in outputs) and not self._is_given(v)
         ]
         targets = [(v, self.stored[id(v)], "unit") for v in writes]
@@ -220,7 +247,9 @@ class _Writer:
         if not targets:
             return []
         known = [
-            v for v in program.order if id(v) in self.stored and (levels[id(v)] < level or v.kind == "ufunc")
+            v
+            for v in program.order
+            if id(v) in self.stored and (levels[id(v)] < level or v.kind in ("ufunc", "draw"))
         ]
         given = [*known, *program.inputs, *(v for v in program.order if id(v) not in program.rows)]
         order = [v for v in made_of([v for v, _, _ in targets], given) if v.kind == "instruction"]

@@ -20,8 +20,9 @@ from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
 from ..pointwise import PointwiseCall
 from ..reductions import View, results_of, specs_of, views_of
-from ..schedule import RowsKernel
+from ..schedule import FusedKernel, RowsKernel
 from . import pointwise
+from .cut_kernels import cut_kernel
 from .numpy_calls import call_text
 from .object_code import is_possible
 from .pointwise import Kernel, quietly, run_blocks
@@ -39,9 +40,17 @@ def host_rows_kernel(kernel: RowsKernel) -> Kernel:
         made = row_kernel(kernel)
         if made is not None:
             return host_row_loop(kernel, made)
+    if kernel.draws:
+        return cut_kernel(kernel, _host_part)
     if math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO:
         return quietly(_whole(kernel))
     return quietly(_in_blocks(kernel))
+
+
+def _host_part(kernel: FusedKernel | RowsKernel) -> Kernel:
+    """A part of a kernel over rows, between its draws."""
+    assert isinstance(kernel, RowsKernel)
+    return host_rows_kernel(kernel)
 
 
 def execution_of_rows(kernel: RowsKernel) -> str:
@@ -52,6 +61,8 @@ def execution_of_rows(kernel: RowsKernel) -> str:
         made = row_kernel(kernel)
         if made is not None:
             return str(made.program)
+    if kernel.draws:
+        return f"{len(kernel.computed)} steps, of which {len(kernel.draws)} are eager"
     return f"{len(kernel.computed)} passes of NumPy over blocks of rows"
 
 

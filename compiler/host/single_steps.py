@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
+from ..draws import DropoutCall
 from ..pointwise import PointwiseCall
 from ..reductions import ResultOf, RowCall
 from ..schedule import FusedKernel, OperatorCall, RowsKernel, Schedule, Step, fused_steps
@@ -33,6 +34,8 @@ ALONE = frozenset(
     )
 )
 """By stub."""
+SingleStep = PointwiseCall | RowCall | DropoutCall
+"""A step that may be a loop; dropout is one wherever it can be."""
 
 
 def with_single_steps(schedule: Schedule) -> Schedule:
@@ -41,11 +44,13 @@ def with_single_steps(schedule: Schedule) -> Schedule:
         return schedule
     nodes = [step.node for step in schedule.steps if isinstance(step, OperatorCall)]
     known = fused_steps(nodes)
-    found = {c.node: c for c in known.values() if isinstance(c, PointwiseCall | RowCall) and _is_alone(c)}
+    found = {c.node: c for c in known.values() if isinstance(c, SingleStep) and _is_alone(c)}
     return Schedule(schedule.graph, tuple(_steps(schedule, found))) if found else schedule
 
 
-def _is_alone(call: PointwiseCall | RowCall) -> bool:
+def _is_alone(call: SingleStep) -> bool:
+    if isinstance(call, DropoutCall):
+        return call.spec.device.type == "cpu"
     if call.node.is_impure:
         return False
     planner = call.call.kernel if isinstance(call, RowCall) else call.kernel
@@ -54,7 +59,7 @@ def _is_alone(call: PointwiseCall | RowCall) -> bool:
     return is_known and specs[0].device.type == "cpu"
 
 
-def _steps(schedule: Schedule, found: dict[Node, PointwiseCall | RowCall]) -> Iterator[Step]:
+def _steps(schedule: Schedule, found: dict[Node, SingleStep]) -> Iterator[Step]:
     taken: set[Node] = set()
     for step in schedule.steps:
         call = found.get(step.node) if isinstance(step, OperatorCall) else None
@@ -66,7 +71,7 @@ def _steps(schedule: Schedule, found: dict[Node, PointwiseCall | RowCall]) -> It
             yield step
 
 
-def _kernel(call: PointwiseCall | RowCall) -> FusedKernel | RowsKernel | None:
+def _kernel(call: SingleStep) -> FusedKernel | RowsKernel | None:
     """A step as a kernel; None where that is no loop."""
     inputs = tuple(dict.fromkeys(call.node.all_input_nodes))
     if isinstance(call, RowCall):
@@ -79,6 +84,10 @@ def _kernel(call: PointwiseCall | RowCall) -> FusedKernel | RowsKernel | None:
     from .loops import stages_of
     from .tiled_loops import tiled_program
 
+    if isinstance(call, DropoutCall):
+        drawn = tuple(call.results.values())
+        fused = FusedKernel((call, *map(ResultOf, drawn)), inputs, drawn)
+        return None if tiled_program(fused) is None else fused
     fused = FusedKernel((call,), inputs, (call.node,))
     stages = stages_of(fused)
     is_loop = stages is not None and (len(stages.steps) == 1 or tiled_program(fused) is not None)

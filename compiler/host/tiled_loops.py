@@ -1,7 +1,7 @@
-"""A fused kernel on the CPU as one loop over tiles (the extra ``triten[jit]``), in which NumPy computes some functions.
+"""A fused kernel on the CPU as one loop over tiles (the extra ``triten[jit]``), where it draws or NumPy has functions.
 
 What is computed before and after such a function goes through memory of a tile's size, which stays in the first-level
-cache, and NumPy's own loop is called between. No Python runs inside.
+cache, and NumPy's own loop is called between. Random words are drawn there, too. No Python runs inside.
 """
 
 from __future__ import annotations
@@ -30,24 +30,32 @@ def tiled_program(kernel: FusedKernel) -> RowProgram | None:
     found = target()
     if found is None:
         return None
-    lowered = Lowered(kernel, ElementProgram(found.converts_half, found.truncates, has_bits_of_eager))
-    inputs = tuple(value for value in made_of(lowered.outputs) if value.kind == "input")
+    try:
+        lowered = Lowered(kernel, ElementProgram(found.converts_half, found.truncates, has_bits_of_eager))
+    except CannotLower:
+        return None
+    order = made_of(lowered.outputs)
+    inputs = tuple(value for value in order if value.kind == "input")
+    seeds = tuple(value for value in order if value.kind == "seeds")
     outs = range(len(kernel.outputs))
     geometry = whole_geometry(kernel, outs, [value.detail for value in inputs])
     is_turned = geometry.turned is not None and kernel.domain.numel >= TURNED_FROM
     if is_turned or geometry.sizes[-1] < LEAST_ROW or "any" in geometry.steps[: len(outs)]:
         return None
     are_rows = (*(step != "zero" for step in geometry.steps[len(outs) :]), *(True for _ in outs))
-    program = RowProgram(inputs, tuple(lowered.outputs), are_rows)
+    program = RowProgram(inputs + seeds, tuple(lowered.outputs), are_rows)
+    if seeds and geometry.steps[-1] != "unit":
+        return None
     try:
-        return program if program.ufuncs else None
+        return program if program.ufuncs or program.draws else None
     except CannotLower:
         return None
 
 
 def tiled_loop(kernel: FusedKernel, program: RowProgram) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs."""
-    outs, places = range(len(kernel.outputs)), [value.detail for value in program.inputs]
+    outs = range(len(kernel.outputs))
+    places = [value.detail for value in program.inputs if value.kind == "input"]
     geometry = whole_geometry(kernel, outs, places)
     work = work_of(kernel, places, program.instructions)
     parts = geometry.parts(part_limit(work, kernel.domain.numel))

@@ -22,8 +22,11 @@ are taken so if they have no more elements together than the step has: both halv
 a `cat` of views where it leaves the dimension whole.
 
 It is done where pointwise steps, copies, `cat` and paddings alone read the view, which give the same for the step's new
-result: a contiguous one. A result of the program stays what it is, and so does memory that is written to. On the CPU it
-is not done: functions of few elements, or of elements with gaps, may have other last bits there than those of many.
+result: a contiguous one. A result of the program stays what it is, and so does memory that is written to.
+
+On the CPU functions of few elements, or of elements with gaps, may have other last bits than those of many. There
+slices are taken before arithmetic alone, which rounds each element by itself, and where such steps read them, or
+functions that begin with arithmetic.
 """
 
 from __future__ import annotations
@@ -34,12 +37,29 @@ from ...dispatch.core.op_overload import OpOverload, find_overload
 from ...dispatch.generated import functions as ops
 from ...dispatch.layers.graph.graph import Graph, Node, map_nodes
 from ...runtime.tensor_spec import TensorSpec
+from ..host.object_code import is_possible
 from ..pointwise import COPIES, FILLS
 
 VIEWS = frozenset({
     "aten::slice.Tensor", "aten::select.int", "aten::unsqueeze", "aten::permute", "aten::transpose.int", "aten::t",
 })  # fmt: skip
 """Views that give each element once at most."""
+SLICES = frozenset({"aten::slice.Tensor", "aten::select.int", "aten::unsqueeze"})
+"""Those that are taken so on the CPU: operands of steps are not read across their lines."""
+EXACT = frozenset(
+    (
+        *("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "rsub.Tensor", "rsub.Scalar"),
+        *("mul.Tensor", "mul.Scalar", "div.Tensor", "div.Scalar", "neg", "abs", "sign", "sqrt", "reciprocal"),
+        *("relu", "maximum", "minimum", "clamp", "clamp.Tensor", "clamp_min", "clamp_max"),
+        *("floor", "ceil", "round", "trunc", "where.self", "masked_fill.Scalar", "masked_fill.Tensor"),
+        *(f"{name}.{kind}" for name in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Tensor", "Scalar")),
+        *("logical_and", "logical_or", "logical_not", "logical_xor"),
+        *("sigmoid_backward", "tanh_backward", "threshold_backward", "native_dropout_backward"),
+    )
+)
+"""Pointwise operators that round each element by itself, in whichever order and number it comes."""
+BEGIN_EXACTLY = frozenset({"sigmoid", "silu", "silu_backward"})
+"""Functions whose eager kernels begin with arithmetic, so that gaps between elements are gone where they go on."""
 CAT = "aten::cat"
 PADDINGS = frozenset({"aten::slice_backward", "aten::constant_pad_nd"})
 """Operators that put their operand into a larger tensor."""
@@ -64,7 +84,8 @@ def take_views_first(graph: Graph) -> bool:
         if not _may_move(step):
             continue
         views = list(step.users)
-        if any(_name(v) not in VIEWS or v in results or not _is_read_by_steps(v) for v in views):
+        known = SLICES if _is_on_host(step) else VIEWS
+        if any(_name(v) not in known or v in results or not _is_read_by_steps(v) for v in views):
             continue
         if sum(v.val.numel for v in views) > step.val.numel:
             continue
@@ -88,15 +109,25 @@ def _may_move(step: Node) -> bool:
     spec = step.val
     if not isinstance(step.target, OpOverload) or step.is_impure or not isinstance(spec, TensorSpec):
         return False
-    if not spec.ndim or spec.device.type != "cuda":
+    if not spec.ndim or spec.device.type not in ("cpu", "cuda") or not _is_step(step, EXACT):
         return False
-    return _is_step(step)
+    # NumPy's passes are longer over elements with gaps.
+    return spec.device.type == "cuda" or is_possible()
 
 
-def _is_step(node: Node) -> bool:
-    """Whether a step is pointwise, a copy, or `cat`."""
+def _is_on_host(node: Node) -> bool:
+    return bool(node.val.device.type == "cpu")
+
+
+def _is_step(node: Node, on_host: frozenset[str]) -> bool:
+    """Whether a step is pointwise, a copy, or `cat`; on the CPU one of these pointwise ones, of real numbers."""
     name = _name(node)
-    return name == CAT or name in COPIES or name in FILLS or "pointwise" in node.target._entry.tags
+    if name == CAT or name in COPIES or name in FILLS:
+        return True
+    if not _is_on_host(node):
+        return "pointwise" in node.target._entry.tags
+    is_real = all(not v.val.dtype.is_complex for v in (node, *node.all_input_nodes))
+    return is_real and name.removeprefix("aten::") in on_host
 
 
 def _is_read_by_steps(view: Node) -> bool:
@@ -104,7 +135,7 @@ def _is_read_by_steps(view: Node) -> bool:
     for user in view.users:
         if not isinstance(user.target, OpOverload) or user.is_impure or not isinstance(user.val, TensorSpec):
             return False
-        if not _is_step(user) and _name(user) not in PADDINGS:
+        if not _is_step(user, EXACT | BEGIN_EXACTLY) and _name(user) not in PADDINGS:
             return False
     return bool(view.users) and view.val.ndim > 0
 

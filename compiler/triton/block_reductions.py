@@ -169,7 +169,7 @@ def write_reduction_kernel(kernel: ReductionKernel) -> WrittenReductions:
     results = [f"c{i}" for i in range(len(kernel.reductions))]
     if tile.splits > 1:
         results += [*(f"parts{i}" for i in range(len(kernel.reductions))), "counters", "chunk"]
-    operators = ", ".join(call.node.target.name().removeprefix("aten::") for call in kernel.calls)
+    operators = ", ".join(call.node.target.name().removeprefix("aten::") for call in kernel.computed)
     space = kernel.space
     text = HEADER.format(
         what=f"{operators}: dimensions {list(space.dims)} of {list(space.sizes)}.",
@@ -271,7 +271,7 @@ class _Writer:
 
     def _most_alive(self) -> int:
         """The most registers that values of an element take at once."""
-        calls = self.kernel.calls
+        calls = self.kernel.computed
         last = {
             operand: i
             for i, call in enumerate(calls)

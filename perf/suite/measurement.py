@@ -120,9 +120,9 @@ class Measurement:
 
     def _prepare(self, workload: Workload, library: Library) -> Rival | None:
         if workload.prepare is not None:
-            work = workload.prepare(library)
+            work = None if library.name == "numexpr" else workload.prepare(library)
             return None if work is None else Rival(library, work, None)
-        statement = workload.arrays if library.is_arrays else workload.statement
+        statement = workload.statement_for(library)
         if not statement:
             return None
         codes = _Codes(statement, workload, library)
@@ -205,7 +205,7 @@ class _Codes:
         used = names_in(self.timed) | names_in(self._setup)
         used |= names_in(self._shown) if self._shown else set()
         made = {name: library.tensor(made) for name, made in self._workload.operands.items() if name in used}
-        if self._workload.setup:
+        if self._workload.setup and library.name != "numexpr":
             namespace = library.names() | made
             exec(self._setup, namespace)
             made = {name: namespace[name] for name in namespace if name != "__builtins__"}

@@ -44,12 +44,12 @@ class Prepare(Protocol):
 class Workload:
     """One row: a call, how large, and how each library says it.
 
-    `statement` is in PyTorch's names, over `tt` (the library), `F` (its `nn.functional`) and the operands; `arrays` in
-    NumPy's, over `np`, for NumPy and CuPy. `result` is what is compared, evaluated after the statement; where it is
-    empty, the statement's own value. `reset` is run after each time, and timed. `prepare` stands in the place of
-    statements for what no statement says; what depends on values is not `counted` on Meta tensors. Times of `host`
-    workloads are the host's on every device. What starts `processes` is prepared and measured
-    with the calling thread on all cores, which they inherit.
+    `statement` is in PyTorch's names, over `tt` (the library), `F` (its `nn.functional`) and the operands; `arrays`
+    in NumPy's, over `np`, for NumPy and CuPy; `expression` over `ne`, for NumExpr, which has no `setup`. `result`
+    is what is compared, evaluated after the statement; where it is empty, the statement's own value. `reset` is run
+    after each time, and timed. `prepare` stands in the place of statements for what no statement says; what depends
+    on values is not `counted` on Meta tensors. Times of `host` workloads are the host's on every device. What
+    starts `processes` is prepared and measured with the calling thread on all cores, which they inherit.
     """
 
     suite: str
@@ -72,7 +72,14 @@ class Workload:
     processes: bool = False
     tf32: bool = False
     prepare: Prepare | None = None
+    expression: str = ""
     repetitions: int | None = None
+
+    def statement_for(self, library: Library) -> str:
+        """What a library runs; empty where it has no such call."""
+        if library.name == "numexpr":
+            return self.expression
+        return self.arrays if library.is_arrays else self.statement
 
     @property
     def title(self) -> str:

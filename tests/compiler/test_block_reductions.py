@@ -151,7 +151,7 @@ def test_numbers_that_are_not_finite(device: str) -> None:
 def test_the_number_of_threads_changes_nothing(threads: int) -> None:
     args = [drawn(150, 40, seed=i) for i in range(2)]
     before = tt.get_num_threads()
-    for function in CHAINS.values():
+    for function in (CHAINS | HOST_CHAINS).values():
         found = tt.compile(function, fullgraph=True)(*args)
         tt.set_num_threads(3)
         same(tt.compile(function, fullgraph=True)(*args), found)
@@ -181,6 +181,146 @@ def test_many_elements(name: str) -> None:
 
     args = [tt.tensor(np.random.default_rng(i).standard_normal(shape, np.float32)) for i in range(2)]
     nearly(tt.compile(f, fullgraph=True)(*args), f(*args), f(*[x.double() for x in args]))
+
+
+def variances(a: tt.Tensor, b: tt.Tensor, dims: Any = 0) -> Any:
+    y = a * b
+    return (
+        y.var(dims), y.std(dims, correction=0.5, keepdim=True), tt.var_mean(y + 3, dims), tt.std_mean(y, dims),
+        y.mean(dims), tt.var(y) if dims is None else y,
+    )  # fmt: skip
+
+
+def places(a: tt.Tensor, b: tt.Tensor, dim: int = 0) -> Any:
+    y = a * b
+    return y.argmax(dim), y.argmin(dim, keepdim=True), y.max(dim), y.min(dim, keepdim=True), y.amax(dim)
+
+
+HOST_CHAINS = {
+    "variances": variances,
+    "places": places,
+    "the places alone": lambda a, b: ((a - b).max(0)[1], (a - b).min(0)[0]),
+    "the variance of everything": lambda a, b: ((a - b).var(), (a * b).std(correction=0)),
+}
+"""Functions of one or two matrices whose reductions are in kernels on the CPU alone."""
+
+
+@pytest.mark.parametrize("shape", [(6, 20), (130, 3)])
+@pytest.mark.parametrize("name", HOST_CHAINS)
+def test_chains_of_the_cpu(name: str, shape: tuple[int, ...], device: str) -> None:
+    function = HOST_CHAINS[name]
+    steps = steps_of(function, *(drawn(*shape, device=device, seed=i) for i in range(2)))
+    assert any("var" in step or "max" in step for step in steps if isinstance(step, list)) == (
+        device == "cpu"
+    )
+    alike(function, lambda: [drawn(*shape, device=device, seed=i) for i in range(2)])
+
+
+@pytest.mark.parametrize("name", HOST_CHAINS)
+@pytest.mark.parametrize("shape", [(40, 32), (129, 33), (3, 70), (300, 1)])
+@pytest.mark.usefixtures("small_blocks")
+def test_chains_of_the_cpu_in_small_blocks(name: str, shape: tuple[int, ...]) -> None:
+    args = [drawn(*shape, seed=i) for i in range(2)]
+    function = HOST_CHAINS[name]
+    nearly(
+        tt.compile(function, fullgraph=True)(*args), function(*args), function(*[x.double() for x in args])
+    )
+
+
+@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16, tt.float32])
+@pytest.mark.parametrize("name", MANY)
+def test_variances_of_many_elements(name: str, dtype: Any) -> None:
+    shape, dims = MANY[name]
+    numbers = [np.random.default_rng(i).standard_normal(shape, np.float32) for i in range(2)]
+    args = [tt.tensor(x).to(dtype) for x in numbers]
+    f = lambda a, b: variances(a, b, dims)  # noqa: E731
+    nearly(tt.compile(f, fullgraph=True)(*args), f(*args), f(*[x.double() for x in args]))
+
+
+def test_variances_of_float64_have_eager_s_bits() -> None:
+    f = lambda a, b: ((y := a * b).var(0), tt.std_mean(y, 0), y)  # noqa: E731
+    agree(f, lambda: tuple([tt.ones(900, 64).cumsum(i).double().sin() for i in range(2)]), calls=1)
+
+
+@pytest.mark.parametrize(
+    "offset", [0.0, 1e3, pytest.param(1e6, id="a mean that is 10^6 times the deviation")]
+)
+def test_a_variance_far_from_zero(offset: float) -> None:
+    x = tt.tensor(np.random.default_rng(0).standard_normal((900, 64), np.float32))
+    f = lambda x: (x + offset).var(0)  # noqa: E731
+    nearly(tt.compile(f, fullgraph=True)(x), f(x), (x + offset).double().var(0))
+
+
+PLACED: dict[str, tuple[tuple[int, ...], int]] = {
+    "runs, and a shorter one": ((700, 64), 0),
+    "columns that parts share out": ((40, 3000), 0),
+    "planes": ((9, 300, 33), 1),
+}
+"""Sizes, and the dimension along which places are."""
+
+
+@pytest.mark.parametrize("dtype", [tt.uint8, tt.int64, tt.float16, tt.bfloat16, tt.float32, tt.float64])
+@pytest.mark.parametrize("name", PLACED)
+def test_places_have_eager_s_bits(name: str, dtype: Any) -> None:
+    shape, dim = PLACED[name]
+
+    def make() -> tuple[tt.Tensor, ...]:
+        # Few different numbers: many are equal.
+        a = tt.tensor(np.random.default_rng(1).integers(-3 if dtype.is_signed else 0, 4, shape)).to(dtype)
+        return a, tt.ones(1, dtype=dtype)
+
+    agree(lambda a, b: places(a, b, dim), make, calls=1)
+
+
+@pytest.mark.parametrize("fill", [math.inf, -math.inf, math.nan, 0.0])
+def test_places_and_variances_of_numbers_that_are_not_finite(fill: float) -> None:
+    def f(x: tt.Tensor, y: tt.Tensor) -> Any:
+        return places(x, y), tt.var_mean(x * y, 0), (x * y).std(0)
+
+    def make() -> tuple[tt.Tensor, ...]:
+        x = tt.zeros(1000, 40)
+        x[:, 1:3], x[300, 5], x[777, 5:8], x[5, 8] = fill, fill, fill, -fill
+        x[::2, 9], x[999, 10], x[:, 11] = -0.0, fill, -fill
+        return x, tt.ones(1)
+
+    agree(f, make, calls=1)
+
+
+def test_too_few_for_a_correction() -> None:
+    f = lambda x: ((x * 2).var(0, correction=40), (x * 2 * 0).std(0, correction=40))  # noqa: E731
+    x = tt.tensor(np.random.default_rng(0).standard_normal((40, 1000), np.float32))
+    same(tt.compile(f, fullgraph=True)(x), f(x))
+
+
+def test_reductions_that_no_loop_does_are_apart() -> None:
+    def f(a: tt.Tensor, b: tt.Tensor) -> Any:
+        y = a * b
+        return y.sum(0), y.var(0), y.max(0), (y > 0).any(0), y
+
+    args = [tt.tensor(np.random.default_rng(i).standard_normal((300, 200), np.float32)) for i in range(2)]
+    (kernel,) = fused_schedule(run_passes(tt.func.make_graph(f, "fake")(*args).graph)).kernels
+    assert isinstance(kernel, ReductionKernel)
+    assert "compiled loop, which adds" not in block_reductions.execution_of_reductions(kernel)
+    nearly(tt.compile(f, fullgraph=True)(*args), f(*args), f(*[x.double() for x in args]))
+
+
+@pytest.mark.parametrize("name", HOST_CHAINS)
+def test_chains_of_the_cpu_without_llvm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (block_reductions, pointwise):
+        monkeypatch.setattr(module, "is_possible", lambda: False)
+    args = [drawn(300, 200, seed=i) for i in range(2)]
+    function = HOST_CHAINS[name]
+    nearly(
+        tt.compile(function, fullgraph=True)(*args), function(*args), function(*[x.double() for x in args])
+    )
+
+
+@needs_llvm
+@pytest.mark.parametrize("name", HOST_CHAINS)
+def test_variances_and_places_are_loops(name: str) -> None:
+    args = [drawn(300, 200, seed=i) for i in range(2)]
+    for execution in tt.compiler.explain(HOST_CHAINS[name], *args).execution:
+        assert execution.endswith("one compiled loop, which adds what it computes")
 
 
 @needs_llvm

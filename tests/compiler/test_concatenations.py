@@ -165,7 +165,3 @@ def test_edges_of_blocks(sizes: tuple[int, int]) -> None:
     make = lambda: (drawn(*sizes, device="cuda"), drawn(sizes[0], 7, device="cuda"))  # noqa: E731
     agree(lambda x, y: tt.cat([x.sin(), y, x * 3], 1) - 1, make, calls=1)
     agree(lambda x, y: tt.cat([x.sin().flatten(), y.flatten() * 2]) - 1, make, calls=1)
-
-
-def test_on_the_cpu_a_cat_is_a_call() -> None:
-    agree(rotary, lambda: rotary_arguments("cpu"))

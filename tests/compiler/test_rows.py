@@ -13,7 +13,7 @@ import pytest
 import triten as tt
 from triten.compiler.host import pointwise, rows
 from triten.compiler.passes import run_passes
-from triten.compiler.schedule import OperatorCall, RowsKernel, fused_schedule
+from triten.compiler.schedule import OperatorCall, fused_schedule
 from triten.dispatch.layers.pytree import tree_flatten
 from triten.tests.compiler.beside_eager import agree, drawn, same
 
@@ -102,7 +102,7 @@ def steps_of(function: Callable[..., Any], *args: tt.Tensor) -> list[Any]:
     return [
         getattr(step.node.target, "_opname", "getitem")
         if isinstance(step, OperatorCall)
-        else [c.node.target._opname for c in (step.computed if isinstance(step, RowsKernel) else step.calls)]
+        else [c.node.target._opname for c in step.computed]
         for step in schedule.steps
     ]
 

@@ -63,14 +63,6 @@ def test_results_are_eager(name: str) -> None:
     assert steps(function, *make()) == wanted
 
 
-def test_on_the_cpu_steps_stay_where_they_are() -> None:
-    make = lambda: (drawn(4, 8), drawn(4, 8, seed=1))  # noqa: E731
-    for name, (function, _) in CASES.items():
-        if name != "numbers":
-            agree(function, make, calls=1)
-    assert steps(CASES["a slice"][0], *make()) == ["mul", "add"]
-
-
 def test_a_gate_is_one_launch_each_way() -> None:
     def f(x: tt.Tensor, y: tt.Tensor) -> tt.Tensor:
         a, b = (x * y).chunk(2, -1)

@@ -469,4 +469,5 @@ def native_dropout_backward(
     strides = strides_for(preserve_format, grad_output.sizes, (grad_output.sizes, grad_output.strides))
     given = grad_output.dtype
     made = given if given.is_floating_point or given.is_complex else get_default_dtype()
+    meta.extra["common_dtype"] = made
     meta.set_output_raw_strided(0, grad_output.sizes, strides, dtype=made)

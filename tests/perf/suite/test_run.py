@@ -5,6 +5,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -105,6 +107,22 @@ def test_small_errors_of_another_order_of_summation_agree_and_whole_numbers_must
     assert numpy_and_triten().row(off).note.startswith("WRONG")
 
 
+def test_numexpr_runs_expressions_and_nothing_else() -> None:
+    row = an_add(arrays="a + b", expression="ne.evaluate('a + b')")
+    assert row.statement_for(cast(Library, SimpleNamespace(name="numexpr", is_arrays=True))) == row.expression
+    assert row.statement_for(Library("numpy", "cpu")) == "a + b"
+    assert an_add(arrays="a + b").statement_for(cast(Library, SimpleNamespace(name="numexpr"))) == ""
+
+
+def test_chains_agree_with_numexpr(perf: Perf, tmp_path: Path) -> None:
+    pytest.importorskip("numexpr", reason="NumExpr is not installed: no values to compare with")
+    path = tmp_path / "r.json"
+    assert perf("run", "--rehearse", "--suite", "chains", "--peers", "numexpr", "-o", path) == 0
+    found = read_results(path)
+    assert [(str(row.key), row.note) for row in found.rows if row.note] == []
+    assert any("numexpr" in row.samples for row in found.rows)
+
+
 def test_a_gradient_is_compared_and_cleared() -> None:
     seen = []
     operands = {"w": Operand(normal(3), requires_grad=True)}
@@ -170,8 +188,8 @@ def test_every_row_agrees_with_pytorch(perf: Perf, tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: no values to compare with")
     path = tmp_path / "r.json"
     suites = [
-        name for name in SUITES if name not in ("import", "end_to_end")
-    ]  # PyTorch's optimizers import for seconds
+        name for name in SUITES if name not in ("import", "end_to_end", "chains")
+    ]  # PyTorch's optimizers import for seconds, and its compiler takes them
     assert perf("run", "--rehearse", "--threads", 1, "--peers", "torch", "--suite", *suites, "-o", path) == 0
     found = read_results(path)
     assert [(str(row.key), row.note) for row in found.rows if row.note] == []

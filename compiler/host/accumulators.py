@@ -1,0 +1,224 @@
+"""What a loop keeps of the elements that it reduces, and how what it kept becomes results.
+
+A sum, a mean or an extremum is one number, and so is each part of it. A variance of float32 has the first element of a
+part, and in float64 the sum of what all are above it and that of its squares: so one pass over the elements is as exact
+as eager's two, and parts are combined by their means (Chan, Golub, LeVeque, 1983). The place of an extremum has the
+extremum and the number of the step that met it first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ...runtime.device import device as Device
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.scalar_type import float32, float64, int32
+from ..block_reductions import LARGEST, MOMENTS, PLACES, ReductionCall
+from .element_program import ElementProgram, Value, kind_of
+from .partial_results import Partial, combination, partial_of
+
+Combine = Callable[[Sequence[Any], Sequence[Any]], None]
+"""Writes a reduction's results, from its accumulators."""
+
+
+class Runs(NamedTuple):
+    """How accumulators lie, and which elements each of them has met.
+
+    Attributes:
+        shape: that of accumulators: how many there are of each result, then `kept`, then lanes if there are any.
+        kept: the sizes of a result.
+        has_lanes: whether the innermost dimension is reduced, by lanes side by side.
+        counts: how many elements each has met, for each slot and lane.
+        run: the steps of a run, of which the last one may have fewer.
+        device: where they are.
+    """
+
+    shape: tuple[int, ...]
+    kept: tuple[int, ...]
+    has_lanes: bool
+    counts: Any
+    run: int
+    device: Device
+
+    def lines(self, array: Any) -> Any:
+        """Accumulators as a matrix, which has a column for each result."""
+        slots, n, lanes = self._sizes
+        return array.reshape(slots, n, lanes).transpose(0, 2, 1).reshape(slots * lanes, n)
+
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        return self.shape[0], math.prod(self.kept), self.shape[-1] if self.has_lanes else 1
+
+
+class Accumulation(Protocol):
+    """A reduction in a loop.
+
+    Attributes:
+        dtypes: those of its accumulators.
+        starts: what they begin with.
+        table: what it reads at each step of a run: ``steps``, their numbers, ``firsts``, which is the first, or
+            nothing.
+        tells_steps: whether each accumulator has to meet all steps of one run and no others.
+    """
+
+    dtypes: tuple[ScalarType, ...]
+    starts: tuple[Any, ...]
+    table: str
+    tells_steps: bool
+
+    def added(self, program: ElementProgram, totals: list[Value], element: Value, at: Value) -> list[Value]:
+        """Accumulators that have met one more element; `at` is of its table, or the element itself."""
+
+    def combination(self, runs: Runs) -> Combine:
+        """What writes the results."""
+
+
+COMBINED: dict[str, Callable[[ElementProgram, Value, Value], Value]] = {
+    "sum_stub": lambda program, a, b: program.arithmetic("add", a, b),
+    "mean_stub": lambda program, a, b: program.arithmetic("add", a, b),
+    "amax_stub": ElementProgram.maximum,
+    "amin_stub": ElementProgram.minimum,
+}
+"""What a loop does with an accumulator and an element, where it keeps one number."""
+
+
+class _One:
+    """A sum, a mean or an extremum; sums of floats are in float64."""
+
+    table, tells_steps = "", False
+
+    def __init__(self, call: ReductionCall) -> None:
+        self.combined = COMBINED[call.stub]
+        how = partial_of(call)
+        if how.stub == "sum_stub" and how.dtype.is_floating_point:
+            divisor = None if how.divisor is None else np.float64(how.divisor)
+            how = Partial(how.stub, float64, divisor, how.order)
+        self.how = how
+        self.dtypes: tuple[ScalarType, ...] = (how.dtype,)
+        is_sum = how.stub == "sum_stub"
+        start = how.dtype.np.type(0) if is_sum else lowest(how.dtype, how.stub == "amax_stub")
+        self.starts = (start,)
+
+    def added(self, program: ElementProgram, totals: list[Value], element: Value, at: Value) -> list[Value]:
+        return [self.combined(program, totals[0], program.convert(element, self.how.dtype.name))]
+
+    def combination(self, runs: Runs) -> Combine:
+        combine = combination(self.how, runs.shape, runs.kept, runs.device, runs.has_lanes)
+        return lambda outs, partials: combine(outs[0], partials[0])
+
+
+class _Moments:
+    """A variance or its root, with the mean or without.
+
+    Accumulators are the first element, and of all elements the sum and the squares of what they are above it.
+    """
+
+    table, tells_steps = "firsts", True
+
+    def __init__(self, call: ReductionCall) -> None:
+        self.is_root = call.stub.startswith("std")
+        arguments = call.arguments
+        given = arguments.get("correction", arguments.get("unbiased"))
+        self.n = call.space.n
+        self.freedom = np.float64(max(self.n - (1 if given is None else given), 0))
+        self.places = sorted(call.results)
+        count = 4 if 1 in self.places else 3  # A mean of what is not finite is that of a sum.
+        self.dtypes: tuple[ScalarType, ...] = (float64,) * count
+        self.starts: tuple[Any, ...] = (np.float64(0),) * count
+
+    def added(self, program: ElementProgram, totals: list[Value], element: Value, at: Value) -> list[Value]:
+        x = program.convert(element, "float64")
+        first = program.select(at, x, totals[0])
+        above = program.arithmetic("sub", x, first)
+        total = program.arithmetic("add", totals[1], above)
+        squares = program.arithmetic("add", totals[2], program.arithmetic("mul", above, above))
+        return [first, total, squares, *(program.arithmetic("add", each, x) for each in totals[3:])]
+
+    def combination(self, runs: Runs) -> Combine:
+        counts = runs.counts.reshape(-1, 1).astype(np.float64)
+        is_met = counts[:, 0] > 0
+        counts, n, freedom = counts[is_met], np.float64(self.n), self.freedom
+
+        def combine(outs: Sequence[Any], partials: Sequence[Any]) -> None:
+            firsts, totals, squares, *sums = (runs.lines(each)[is_met] for each in partials)
+            # What means are above the first element of all is as exact as deviations are.
+            above = totals / counts
+            squares -= totals * above
+            above += firsts - firsts[0]
+            above -= (above * counts).sum(0) / n
+            total = np.maximum(squares, 0).sum(0) + (np.square(above, above) * counts).sum(0)
+            spread = total / freedom
+            both = [np.sqrt(spread) if self.is_root else spread, *(each.sum(0) / n for each in sums)]
+            for out, place in zip(outs, self.places, strict=True):
+                np.copyto(out.reshape(-1), both[place], casting="unsafe")
+
+        return combine
+
+
+class _Place:
+    """Where the greatest or the least element of a column is, with the element or without; the first of equals or NaNs.
+
+    No dimension but one is reduced, and not the innermost: a slot is a run.
+    """
+
+    table, tells_steps = "steps", True
+
+    def __init__(self, call: ReductionCall) -> None:
+        self.is_largest = call.stub in LARGEST
+        dtype = call.source.val.dtype
+        self.dtype = float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
+        self.dtypes: tuple[ScalarType, ...] = (self.dtype, int32)
+        self.starts = (lowest(self.dtype, self.is_largest), np.int32(0))
+        self.places = [1] if len(call.specs) == 1 else sorted(call.results)
+
+    def added(self, program: ElementProgram, totals: list[Value], element: Value, at: Value) -> list[Value]:
+        best, place = totals
+        x = program.convert(element, self.dtype.name)
+        is_better = program.compare("gt" if self.is_largest else "lt", x, best)
+        if kind_of(x) == "f":
+            is_first = program.bitwise("xor", program.is_nan(best), program.number(True, "bool"))
+            is_nan = program.bitwise("and", program.is_nan(x), is_first)
+            is_better = program.bitwise("or", is_better, is_nan)
+        return [program.select(is_better, x, best), program.select(is_better, at, place)]
+
+    def combination(self, runs: Runs) -> Combine:
+        starts = np.arange(0, runs.shape[0] * runs.run, runs.run)[:, None]
+        past = np.iinfo(np.int64).max
+        extremum = np.max if self.is_largest else np.min
+        columns = np.arange(math.prod(runs.kept))
+
+        def combine(outs: Sequence[Any], partials: Sequence[Any]) -> None:
+            best, steps = (runs.lines(each) for each in partials)
+            top = extremum(best, 0)
+            is_top = best == top
+            if top.dtype.kind == "f" and np.isnan(top).any():
+                is_top |= np.isnan(best) & np.isnan(top)
+            places = np.where(is_top, steps + starts, past)
+            lines = places.argmin(0)
+            both = best[lines, columns], places[lines, columns]
+            for out, place in zip(outs, self.places, strict=True):
+                np.copyto(out.reshape(-1), both[place], casting="unsafe")
+
+        return combine
+
+
+def lowest(dtype: ScalarType, is_largest: bool) -> Any:
+    """What an extremum begins with: no element is on its other side."""
+    if dtype.is_floating_point:
+        return dtype.np.type(-math.inf if is_largest else math.inf)
+    limits = np.iinfo(dtype.np)
+    return dtype.np.type(limits.min if is_largest else limits.max)
+
+
+def accumulation_of(call: ReductionCall) -> Accumulation | None:
+    """How a loop reduces; None for what no loop does."""
+    if call.stub in COMBINED:
+        return _One(call)
+    if call.stub in MOMENTS:
+        # Of float64 one pass would lose what the first element is away from the mean.
+        return None if call.source.val.dtype is float64 else _Moments(call)
+    return _Place(call) if call.stub in PLACES else None

@@ -1,0 +1,141 @@
+"""A fused kernel on the CPU that no loop serves and whose draws or joins are eager calls: it is cut there.
+
+What is before, between and after them are kernels of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.allocation import allocator_of
+from ..concatenations import CatCall, Padding
+from ..draws import DropoutCall
+from ..reductions import ResultOf
+from ..schedule import FusedKernel, RowsKernel
+from .draws import eager_draw, reservation
+
+Kernel = Callable[..., tuple[Any, ...]]
+Eager = DropoutCall | CatCall
+"""Where a kernel is cut."""
+
+
+class _Stage(NamedTuple):
+    """A part of a kernel: a kernel, or an eager call.
+
+    Attributes:
+        function: from arrays, and for a draw its seed and first counter, to arrays.
+        inputs: the places of what it is given.
+        outputs: the places of what it makes; -1 for what nobody reads.
+        draw: its number among the draws; None for all else.
+    """
+
+    function: Callable[..., Any]
+    inputs: list[int]
+    outputs: list[int]
+    draw: int | None
+
+
+def cut_kernel(
+    kernel: FusedKernel | RowsKernel, function_of: Callable[[FusedKernel | RowsKernel], Kernel]
+) -> Kernel:
+    """A function from the arrays of a kernel's inputs to those of its outputs.
+
+    Args:
+        kernel: the kernel.
+        function_of: makes a kernel without draws and joins a function.
+    """
+    places = {node: i for i, node in enumerate(kernel.inputs)}
+    stages: list[_Stage] = []
+    for part in _parts(kernel):
+        made: Sequence[Node | None]
+        if isinstance(part, DropoutCall):
+            made, inputs = [part.results.get(place) for place in (0, 1)], [part.source]
+        elif isinstance(part, CatCall):
+            made, inputs = [part.node], [each for each in part.parts if isinstance(each, Node)]
+        else:
+            made, inputs = part.outputs, list(part.inputs)
+        given = [places[node] for node in inputs]
+        places |= {node: len(places) + i for i, node in enumerate(filter(None, made))}
+        outputs = [-1 if node is None else places[node] for node in made]
+        if isinstance(part, DropoutCall):
+            stages.append(_Stage(eager_draw(part), given, outputs, kernel.draws.index(part)))
+        else:
+            function = eager_join(part) if isinstance(part, CatCall) else function_of(part)
+            stages.append(_Stage(function, given, outputs, None))
+    reserve = reservation(kernel.draws) if kernel.draws else None
+    results = [places[node] for node in kernel.outputs]
+
+    def compute(*inputs: Any) -> tuple[Any, ...]:
+        values = dict(enumerate(inputs))
+        numbers = [] if reserve is None else reserve().tolist()
+        for function, given, outputs, draw in stages:
+            arrays = [values[place] for place in given]
+            made = function(*arrays) if draw is None else function(*arrays, *numbers[draw])
+            values.update(zip(outputs, made, strict=True))
+        return tuple([values[place] for place in results])
+
+    return compute
+
+
+def _parts(kernel: FusedKernel | RowsKernel) -> list[FusedKernel | RowsKernel | Eager]:
+    """Kernels, and eager calls, each after those that it reads."""
+    levels: dict[Node, int] = {}
+    inside: dict[tuple[int, tuple[int, ...]], list[Any]] = {}
+    eager: dict[int, list[Eager]] = {}
+    for call in kernel.calls:
+        level = max((levels.get(node, 0) for node in call.node.all_input_nodes), default=0)
+        if isinstance(call, Eager):
+            eager.setdefault(level, []).append(call)
+            results = call.results.values() if isinstance(call, DropoutCall) else ()
+            levels |= dict.fromkeys((call.node, *results), level + 1)
+            continue
+        levels[call.node] = level
+        # The parts of a join are of other sizes than what it makes.
+        sizes = () if isinstance(kernel, RowsKernel) else tuple(call.node.val.sizes)
+        group = inside.setdefault((level, sizes), [])
+        if not isinstance(call, ResultOf) or call.node.args[0] in (each.node for each in group):
+            group.append(call)
+    found: list[FusedKernel | RowsKernel | Eager] = []
+    for level in range(max(levels.values()) + 1):
+        found += [_part(kernel, calls) for (at, _), calls in inside.items() if at == level and calls]
+        found += eager.get(level, [])
+    return found
+
+
+def _part(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> FusedKernel | RowsKernel:
+    """Some steps of a kernel as one of their own."""
+    own = {call.node for call in calls}
+    several = {call.node.args[0] for call in calls if isinstance(call, ResultOf)}
+    inputs = dict.fromkeys(node for call in calls for node in call.node.all_input_nodes if node not in own)
+    outputs = [
+        call.node
+        for call in calls
+        if call.node not in several
+        and (call.node in kernel.outputs or any(user not in own for user in call.node.users))
+    ]
+    if isinstance(kernel, RowsKernel):
+        return RowsKernel(tuple(calls), tuple(inputs), tuple(outputs), kernel.space)
+    return FusedKernel(tuple(calls), tuple(inputs), tuple(outputs))
+
+
+def eager_join(call: CatCall) -> Callable[..., tuple[Any, ...]]:
+    """A function from the arrays of a join's parts to what it makes."""
+    spec, new = call.node.val, allocator_of(call.node.val)
+    paddings: list[Any] = []
+    for part in call.parts:
+        if isinstance(part, Padding):
+            sizes = [part.length if d == call.dim else n for d, n in enumerate(spec.sizes)]
+            paddings.append(np.broadcast_to(np.array(part.value, spec.np_dtype), sizes))
+        else:
+            paddings.append(None)
+
+    def join(*given: Any) -> tuple[Any, ...]:
+        arrays, out = iter(given), new()
+        np.concatenate([next(arrays) if each is None else each for each in paddings], call.dim, out)
+        return (out,)
+
+    return join

@@ -1,0 +1,203 @@
+"""A fused kernel with `cat` on the CPU as compiled loops (the extra ``triten[jit]``): one for each region.
+
+Where the parts of all joins begin, a dimension is cut into *regions*. In a region each join is one of its parts, so
+that it is a pointwise kernel of inputs that begin at other places: no element asks which part it belongs to, and no
+part is written first. The loops of all regions are one module, and each part of its work says which region it is of;
+regions take turns, since they often read the same lines.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...dispatch.layers.graph.graph import Node
+from ...runtime.memory_format import contiguous_strides
+from ...triton_kernels.geometry import broadcast_strides
+from ..concatenations import CatCall, Padding
+from ..pointwise import PointwiseCall
+from ..schedule import FusedKernel
+from .calling_convention import HEADER, loaded_number, python_call
+from .element_program import CannotLower, ElementProgram, Value
+from .function_check import has_bits_of_eager
+from .llvm_source import declarations, loop_text
+from .loops import Geometry, Kernel, Numbers, over_parts, part_limit_of, parts_of, sharing_of
+from .lowering import lowered_step
+from .object_code import loop_function, target
+from .stages import Loop, made_of
+
+
+class Read(NamedTuple):
+    """An input as a region reads it.
+
+    Attributes:
+        place: which input it is.
+        strides: its strides over the region.
+        start: where its first element is, in elements.
+    """
+
+    place: int
+    strides: tuple[int, ...]
+    start: int
+
+
+class Region(NamedTuple):
+    """What is computed for a region.
+
+    Attributes:
+        first: where it begins along the dimension.
+        length: how long it is.
+        loop: its loop, of `reads` and all outputs.
+        reads: what it reads.
+    """
+
+    first: int
+    length: int
+    loop: Loop
+    reads: tuple[Read, ...]
+
+
+class _Lowered:
+    """The values of a region."""
+
+    def __init__(self, kernel: FusedKernel, dim: int, program: ElementProgram) -> None:
+        self.kernel, self.dim, self.program = kernel, dim, program
+        self.calls = {call.node: call for call in kernel.computed}
+        self.places = {node: i for i, node in enumerate(kernel.inputs)}
+        self.specs = {node: node.val for node in (*kernel.inputs, *self.calls)}
+        self.reads: dict[Read, Value] = {}
+        self.known: dict[tuple[Node, int], Value] = {}
+
+    def value(self, node: Node, at: int, sizes: Sequence[int]) -> Value:
+        """A node's value at a place along the dimension, as what has these sizes reads it. Raises CannotLower."""
+        call = self.calls.get(node)
+        if call is None:
+            strides = broadcast_strides(node.val, sizes)
+            read = Read(self.places[node], strides, at * strides[self.dim])
+            if read not in self.reads:
+                name = node.val.dtype.name
+                self.reads[read] = self.program.value("input", name, detail=len(self.reads))
+            return self.reads[read]
+        if (node, at) not in self.known:
+            self.known[node, at] = self._made(call, at)
+        return self.known[node, at]
+
+    def _made(self, call: Any, at: int) -> Value:
+        sizes = call.node.val.sizes
+        if isinstance(call, CatCall):
+            k = next(k for k in reversed(range(len(call.parts))) if call.starts[k] <= at)
+            part = call.parts[k]
+            if isinstance(part, Padding):
+                spec = call.node.val
+                return self.program.number(spec.dtype.np.type(part.value), spec.dtype.name)
+            return self.value(part, at - call.starts[k], part.val.sizes)
+        if not isinstance(call, PointwiseCall):
+            raise CannotLower(call.node.target.name())
+        nodes = dict.fromkeys(operand for operand in call.operands if isinstance(operand, Node))
+        values = {node: self.value(node, at, sizes) for node in nodes}
+        return lowered_step(self.program, call, self.specs, values)
+
+
+def regions_of(kernel: FusedKernel) -> tuple[int, list[Region]] | None:
+    """The dimension that is cut, and its regions; None where NumPy computes some step."""
+    found = target()
+    if found is None or len({call.dim for call in kernel.joins}) != 1:
+        return None
+    dim = kernel.joins[0].dim
+    starts = sorted({start for call in kernel.joins for start in call.starts})
+    regions = []
+    for first, end in itertools.pairwise(starts):
+        program = ElementProgram(found.converts_half, found.truncates, has_bits_of_eager)
+        lowered = _Lowered(kernel, dim, program)
+        try:
+            made = [lowered.value(node, first, kernel.domain.sizes) for node in kernel.outputs]
+        except CannotLower:
+            return None
+        order = made_of(made)
+        if any(value.by_numpy for value in order):
+            return None
+        used = {id(value) for value in order}
+        reads = [(read, value) for read, value in lowered.reads.items() if id(value) in used]
+        loop = Loop(tuple([v for _, v in reads]), tuple([(v, f"o{i}") for i, v in enumerate(made)]))
+        regions.append(Region(first, end - first, loop, tuple([read for read, _ in reads])))
+    return dim, regions
+
+
+def joined_loop(kernel: FusedKernel, dim: int, regions: Sequence[Region]) -> Kernel:
+    """A function from the arrays of a kernel's inputs to those of its outputs."""
+    domain, count = kernel.domain, len(kernel.outputs)
+    whole = contiguous_strides(domain.sizes)
+    nbytes = sum(node.val.nbytes for node in (*kernel.inputs, *kernel.outputs))
+    instructions = sum(region.length * len(region.loop.instructions) for region in regions)
+    work = max(nbytes, 2 * (domain.numel // domain.sizes[dim]) * instructions)
+    sharing = sharing_of(work)
+    texts, arrays, ranks = [], [], []
+    by_region: list[list[Numbers]] = []
+    for k, region in enumerate(regions):
+        sizes = [region.length if d == dim else n for d, n in enumerate(domain.sizes)]
+        itemsizes = [
+            *(node.val.itemsize for node in kernel.outputs),
+            *(kernel.inputs[read.place].val.itemsize for read in region.reads),
+        ]
+        strides = [*(whole for _ in kernel.outputs), *(read.strides for read in region.reads)]
+        starts = [
+            *(region.first * whole[dim] for _ in kernel.outputs),
+            *(read.start for read in region.reads),
+        ]
+        numel = domain.numel // domain.sizes[dim] * region.length
+        geometry, parts = parts_of(
+            Geometry.merged(sizes, strides, itemsizes), numel, part_limit_of(sharing, numel)
+        )
+        rank = len(geometry.sizes)
+        for numbers in parts:
+            for j, (start, size) in enumerate(zip(starts, itemsizes, strict=True)):
+                numbers[rank + j * (rank + 1)] += start * size
+        texts.append(loop_text(region.loop, geometry.steps, rank, f"region{k}"))
+        arrays.append([*range(count), *(count + read.place for read in region.reads)])
+        ranks.append(rank)
+        by_region.append(parts)
+    length = max(len(numbers) for parts in by_region for numbers in parts)
+    work_list = [
+        np.concatenate((numbers, np.zeros(length - len(numbers), np.int64), [k]))
+        for turn in itertools.zip_longest(*by_region)
+        for k, numbers in enumerate(turn)
+        if numbers is not None
+    ]
+    total = count + len(kernel.inputs)
+    instructions_of_all = [value for region in regions for value in region.loop.instructions]
+    text = "\n".join(
+        [
+            HEADER + declarations(instructions_of_all),
+            *texts,
+            _dispatch(arrays, total, length),
+            python_call(total, min(ranks)),
+        ]
+    )
+    return over_parts(
+        kernel, loop_function(text), work_list, range(count), range(len(kernel.inputs)), sharing
+    )
+
+
+def _dispatch(arrays: Sequence[Sequence[int]], total: int, place: int) -> str:
+    """The function of a part, which says at a place which region it is of."""
+    pointers = ", ".join(f"ptr %p{j}" for j in range(total))
+    lines = [
+        f"define internal void @loop(ptr nocapture readonly %g, {pointers}) noinline {{",
+        "entry:",
+        *loaded_number("region", place),
+        "  switch i64 %region, label %done [",
+        *(f"    i64 {k}, label %to{k}" for k in range(len(arrays))),
+        "  ]",
+    ]
+    for k, own in enumerate(arrays):
+        given = ", ".join(["ptr %g", *(f"ptr %p{j}" for j in own)])
+        lines += [f"to{k}:", f"  call void @region{k}({given})", "  br label %done"]
+    return "\n".join([*lines, "done:", "  ret void", "}"]) + "\n"
+
+
+def execution_of(regions: Sequence[Region]) -> str:
+    """How the loops run, in words."""
+    return f"one compiled loop for each of {len(regions)} regions"
