@@ -202,9 +202,21 @@ def _compile(found: Target, text: str, optimises: bool = True) -> bytes:
         options = binding.create_pipeline_tuning_options(speed_level=3)
         options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = True
         builder = binding.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        passes = builder.getModulePassManager()
+        passes.run(module, builder)
+        _dispose(passes)
     made: bytes = machine.emit_object(module)
     return made
+
+
+def _dispose(passes: Any) -> None:
+    """Free passes where llvmlite does not: to its 0.50 theirs is the `_dispose` of a class that frees nothing."""
+    for each in type(passes).__mro__:
+        own = vars(each).get("_dispose")
+        if own is not None and each.__name__ == "NewPassManager":
+            if type(passes)._dispose is not own:
+                own(passes)
+            return
 
 
 def _path(key: str) -> Path | None:

@@ -159,7 +159,9 @@ class _Writer:
             schema = user.target._schema
             for value, argument in zip(bound_arguments(user), schema.arguments, strict=True):
                 alias = argument.alias_info
-                if alias is None or not (value is node or (isinstance(value, tuple | list) and node in value)):
+                if alias is None or not (
+                    value is node or (isinstance(value, tuple | list) and node in value)
+                ):
                     continue
                 if alias.is_write or self._is_told_apart(user):
                     return True

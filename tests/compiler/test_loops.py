@@ -459,3 +459,13 @@ def test_loops_go_with_the_functions_that_have_them() -> None:
     tt.compiler.reset()
     gc.collect()
     assert len(object_code._loaded) < known
+
+
+def test_passes_of_llvm_are_freed_once() -> None:
+    freed: list[Any] = []
+    own = type("NewPassManager", (), {"_dispose": freed.append})
+    reference = type("ObjectRef", (), {"_dispose": lambda self: None})
+    hidden, found = type("Passes", (reference, own), {})(), type("Passes", (own, reference), {})()
+    for passes in (hidden, found, object()):
+        object_code._dispose(passes)
+    assert freed == [hidden], "what frees itself is left to do so"
