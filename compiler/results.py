@@ -68,7 +68,7 @@ def objects_of_results(recording: Recording, given: Container[int]) -> Callable[
         for i, other in shared.items():
             filled[i] = ops.alias(filled[other])
         for i in unviewed:
-            filled[i]._view_base = None
+            filled[i]._view_base = filled[i]._creation = None
         for i, base in parts:
             whole = filled[base]  # an argument may be a view
             filled[i]._view_base = whole if whole._view_base is None else whole._view_base

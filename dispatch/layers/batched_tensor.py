@@ -145,7 +145,7 @@ class BatchedTensor(Tensor):
         """As of any tensor: also out of the graph outside of vmap, and without the tangents from there."""
         super().detach_()
         data: BatchedValue = self._data
-        value: Tensor = data.value
+        value: Any = data.value
         self._data = BatchedValue(value.detach(), data.dim, data.level)
         return self
 

@@ -273,8 +273,9 @@ class Tracer(TensorDispatchMode):
         """Record one call and make it."""
         given = kwargs or {}
         node_args = [self.argument(a) for a in args]
-        if func._schema.is_mutable:
-            for i, (argument, value) in enumerate(zip(func._schema.arguments, args, strict=False)):
+        schema = func._entry.schema
+        if schema.is_mutable:
+            for i, (argument, value) in enumerate(zip(schema.arguments, args, strict=False)):
                 if argument.is_write and isinstance(value, TensorImpl):
                     node_args[i] = self._own_node(value) or node_args[i]
         node_kwargs = {name: self.argument(v) for name, v in given.items()}
@@ -290,7 +291,7 @@ class Tracer(TensorDispatchMode):
                 if argument.name in ("dtype", "device") and given.get(argument.name) is None:
                     node_kwargs[argument.name] = getattr(result._spec, argument.name)
         self.record(func, node_args, node_kwargs, result, dependent)
-        if dependent and func._schema.is_mutable:
+        if dependent and schema.is_mutable:
             for argument, value in zip(
                 func._schema.arguments, _in_schema_order(func, args, given), strict=True
             ):
