@@ -25,6 +25,8 @@ from ..pointwise import PointwiseCall
 from ..product_kernel import EpilogueCall, ProductKernel
 from .convolutions import CONVOLUTIONS, channels_last_text, planes_text
 from .convolutions import IMPORTS as IMPORTS_OF_CONVOLUTIONS
+from .gluon_products import FORMS as GLUON_FORMS
+from .gluon_products import gluon_text, makes_blocks
 from .pointwise import import_of
 from .prologues import IMPORTS as IMPORTS_OF_SUMS
 from .prologues import WrittenPrologue, lines_in_loop, nodes_of, sums_text
@@ -223,8 +225,19 @@ class WrittenEpilogue:
             self.elements += each.elements
         self.form = ""
 
-    def _body(self, layout: Layout, imports: dict[Any, str]) -> list[str]:
-        """The lines that compute the epilogue of `product`; `imports` are the functions that they call."""
+    @property
+    def first(self) -> tuple[Node, str]:
+        """The first result, and its name in the program."""
+        if self.stores_product:
+            return self.kernel.product.node, "product"
+        nodes = [call.node for call in self.kernel.epilogue]
+        return self.results[0], f"v{nodes.index(self.results[0])}"
+
+    def _body(self, layout: Layout, imports: dict[Any, str], keeps_first: bool = False) -> list[str]:
+        """The lines that compute the epilogue of `product`; `imports` are the functions that they call.
+
+        With `keeps_first` the first result is not stored.
+        """
         kernel = self.kernel
         product = kernel.product.node
         rows, columns = layout.rows, layout.columns
@@ -235,7 +248,12 @@ class WrittenEpilogue:
             at = f"{rows}[:, None] * {layout.pitch} + ({layout.batch} * {layout.apart} + {columns})[None, :]"
         elif kernel.sizes[0] > 1:
             at = f"{layout.batch} * {layout.apart} + {at}"
+        stored = {node: f"y{i}" for i, node in enumerate(self.results)}
         if self.stores_product:
+            stored[product] = "out"
+        if keeps_first:
+            del stored[self.first[0]]
+        if product in stored:
             lines.append(f"tl.store(out + {at}, product, mask=mask)")
         specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
         values: dict[Node, str] = {node: "product" for node in specs if kernel.root(node) is product}
@@ -250,14 +268,11 @@ class WrittenEpilogue:
             if isinstance(call, ChannelNormCall):
                 lines += _normalised(call, own, f"v{i}")
                 imports.setdefault(rsqrt, "rsqrt")
-                values[call.node] = f"v{i}"
-                if call.node in self.results:
-                    lines.append(f"tl.store(y{self.results.index(call.node)} + {at}, v{i}, mask=mask)")
-                continue
-            lines += step_lines(call, f"v{i}", own, specs, imports)
+            else:
+                lines += step_lines(call, f"v{i}", own, specs, imports)
             values[call.node] = f"v{i}"
-            if call.node in self.results:
-                lines.append(f"tl.store(y{self.results.index(call.node)} + {at}, v{i}, mask=mask)")
+            if call.node in stored:
+                lines.append(f"tl.store({stored[call.node]} + {at}, v{i}, mask=mask)")
         return lines
 
     def _loaded(
@@ -296,8 +311,10 @@ class WrittenEpilogue:
     def text(self, form: str) -> str:
         """The source of a form of products with this epilogue."""
         convolves, is_last = form in CONVOLUTIONS, self.kernel.is_channels_last
+        gluon = GLUON_FORMS.get(form)
         imports: dict[Any, str] = {}
-        lines = self._body((OF_PIXELS if is_last else OF_PLANES) if convolves else OF_PRODUCTS, imports)
+        layout = (OF_PIXELS if is_last else OF_PLANES) if convolves else OF_PRODUCTS
+        lines = self._body(layout, imports, keeps_first=gluon is not None)
         own_sums, in_loop = "", ""
         if self.prologues and form == "tiled":
             own_sums = sums_text(self.kernel.name, self.prologues, imports)
@@ -306,7 +323,9 @@ class WrittenEpilogue:
         beside = [name for each in self.prologues for name in each.pointers]
         product = self.kernel.product.node
         names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
-        given = IMPORTS_OF_CONVOLUTIONS if convolves else IMPORTS_OF_SUMS if own_sums else IMPORTS[form]
+        given = (
+            IMPORTS_OF_CONVOLUTIONS if convolves else IMPORTS_OF_SUMS if own_sums else IMPORTS.get(form, ())
+        )
         functions = [import_of(function, name) for function, name in imports.items()]
         filled = {
             "name": self.kernel.name,
@@ -324,12 +343,18 @@ class WrittenEpilogue:
             "whole": ", WHOLE" if self.prologues else "",
             "whole_parameter": ", WHOLE: tl.constexpr" if self.prologues else "",
         }
+        if gluon is not None:
+            return gluon_text(gluon, {**filled, "first": self.first[1]})
         if convolves:
             return HEADER.format(**filled) + (channels_last_text if is_last else planes_text)(form, filled)
         return HEADER.format(**filled) + own_sums + (ELEMENTS + FORMS[form]).format(**filled)
 
     def compiled(self, form: str) -> Any:
-        """The kernel of a form."""
+        """The kernel of a form. Raises CannotFuse where a step cannot be written in its language."""
+        if form in GLUON_FORMS:
+            for call in self.kernel.epilogue:
+                if isinstance(call, PointwiseCall) and makes_blocks(_function_of(call)):
+                    raise CannotFuse(f"{call.node.target.name()} has no layout in Gluon")
         self.form = self.form or form
         return getattr(module_of(self.text(form)), self.kernel.name)
 
@@ -379,6 +404,7 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
         kernel.tiles,
         kernel.is_channels_last,
         written.sources,
+        result_spec(written.first[0]).dtype,
     )
     if call.name == "convolution":
         launch, names = plan_fused_convolution(call, fused)
@@ -389,8 +415,14 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
 
 def _is_heavy(call: PointwiseCall) -> bool:
     """Whether a step holds much in registers."""
+    return _function_of(call) in HEAVY
+
+
+def _function_of(call: PointwiseCall) -> Any:
+    """The function of elements of a step."""
     element = call.planned({o: o.val for o in call.operands if isinstance(o, Node)})[1].element
-    return element is None or element.function in HEAVY
+    assert element is not None
+    return element.function
 
 
 def is_served(kernel: ProductKernel) -> bool:

@@ -109,6 +109,11 @@ def cut_tiles(problem: Problem, candidates: Sequence[Configuration]) -> Sequence
     return (for_interpreter(problem),) if interpreted() else candidates
 
 
+MOST_TILES = 3
+"""Operands and results of an epilogue that have an element for each of the product's, for which specialised warps have
+registers beside their sums."""
+
+
 def beside_epilogue(
     problem: Problem, crowded: Sequence[Configuration], places: int, is_in_tensor_memory: bool
 ) -> Configuration:
@@ -204,7 +209,15 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
             choices.chosen("the last wave by itself", "{} {} have tiles of their own", count, which)
             return halved
     if fused is not None and specialized is not None:
-        raise CannotFuse("it is warp-specialised")
+        result = fused.result
+        if result is None or not result.is_floating_point or result.itemsize != problem.out.dtype.itemsize:
+            raise CannotFuse(
+                "it is warp-specialised, and its first result is of another kind than the product"
+            )
+        if fused.has_prologue or fused.tiles > MOST_TILES:
+            raise CannotFuse(
+                "it is warp-specialised, and there is an operand to compute, or many tiles to hold"
+            )
     if fused is not None and halved is not None and cut is not None:
         last, _ = part_of(unfused, cut, False)
         # In the interpreter the last bits of sums depend on how many rows a tile has.
@@ -217,6 +230,8 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         if problem.precision == "tf32" and (left.transposed or not right.transposed):
             raise CannotFuse("an operand that lies across the inner side is turned round in registers")
     if specialized is not None and form is not None and out is not None:
+        if fused is not None and fused.result is not None:
+            problem = replace(problem, out=replace(problem.out, dtype=fused.result))
         return form.plan(problem, specialized, left, right, out)
     m, n, k, batch = problem.shape
     tiles = tiles_in(chosen, problem) * batch

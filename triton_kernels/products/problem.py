@@ -125,6 +125,7 @@ class FusedEpilogue:
         tiles: how many operands and results have an element for each of the product's.
         is_channels_last: whether it is of a convolution whose channels lie innermost.
         sources: what is loaded in the place of the left and the right operand, where the kernel computes these.
+        result: the dtype of the first result, which has the address of the product's.
     """
 
     kernel: Callable[[str], Any]
@@ -133,6 +134,7 @@ class FusedEpilogue:
     tiles: int
     is_channels_last: bool = False
     sources: tuple[Source | None, Source | None] = (None, None)
+    result: ScalarType | None = None
 
     @property
     def has_prologue(self) -> bool:
