@@ -14,8 +14,8 @@ from ..dispatch.layers.graph.graph import Graph, Node
 from ..dispatch.plans.structured_kernel import StructuredKernel
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
-from ..triton_kernels.geometry import broadcast_strides
 from .channel_norms import ChannelNormCall, channel_norm_call, is_channels_last
+from .element_places import Terms, grouped_terms, permuted
 from .pointwise import PointwiseCall, bound_arguments, element_call
 from .product_kernel import EpilogueCall, ProductKernel
 from .reductions import ResultOf
@@ -31,9 +31,6 @@ MOST_STEPS = 24
 """Of an epilogue: each element of a tile of sums is in registers meanwhile."""
 MOST_TILES = 5
 """Operands of an epilogue that have an element for each of the product's, and results."""
-
-Terms = tuple[tuple[int, int, int], ...]
-"""An offset along an index: the sum of ``index // divisor % size * stride``."""
 
 
 def product_call(node: Node) -> PointwiseCall | None:
@@ -78,59 +75,14 @@ def operand_spec(call: EpilogueCall, node: Node) -> TensorSpec:
     return spec
 
 
-def grouped_terms(
-    spec: TensorSpec, domain: Sequence[int], sizes: tuple[int, int, int]
-) -> tuple[Terms, Terms, Terms] | None:
-    """Where the element of an operand lies by a product's batch, row and column; None where these do not say it.
-
-    Args:
-        spec: the operand.
-        domain: the sizes to which it is broadcast, with as many elements as the product.
-        sizes: the product's batch, rows and columns.
-
-    Example:
-        >>> import triten as tt
-        >>> from triten.compiler.epilogues import grouped_terms
-        >>> grouped_terms(tt.ones(4, 1, 16)._spec, (4, 2, 16), (1, 8, 16))
-        ((), ((2, 4, 16),), ((1, 16, 1),))
-        >>> grouped_terms(tt.ones(64)._spec, (2, 64), (1, 8, 16)) is None
-        True
-    """
-    strides = broadcast_strides(spec, domain)
-    found: list[Terms] = []
-    place = len(domain)
-    for size in reversed(sizes):
-        covered = 1
-        terms: list[tuple[int, int, int]] = []
-        while covered < size:
-            place -= 1
-            if place < 0:
-                return None
-            length, stride = domain[place], strides[place]
-            if length > 1:
-                if terms and stride == terms[-1][1] * terms[-1][2]:
-                    divisor, inner, step = terms[-1]
-                    terms[-1] = divisor, inner * length, step
-                else:
-                    terms.append((covered, length, stride))
-            covered *= length
-        if covered != size:
-            return None
-        found.append(tuple(term for term in terms if term[2]))
-    columns, rows, batch = found
-    return batch, rows, columns
-
-
 def operand_terms(
     kernel: ProductKernel, call: EpilogueCall, operand: Node
 ) -> tuple[Terms, Terms, Terms] | None:
     """Where the element of a step's operand lies, as `grouped_terms` says, by the kernel's sizes."""
     spec, domain = operand_spec(call, operand), result_spec(call.node).sizes
     if kernel.is_channels_last:
-        strides = broadcast_strides(spec, domain)
-        order = (0, *range(2, len(domain)), 1)
-        domain, strides = (tuple([each[i] for i in order]) for each in (domain, strides))
-        spec = spec.replace(sizes=domain, strides=strides)
+        spec = permuted(spec, domain, (0, *range(2, len(domain)), 1))
+        domain = spec.sizes
     return grouped_terms(spec, domain, kernel.sizes)
 
 
@@ -148,7 +100,7 @@ def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
         return schedule
     views = {node for node in nodes if is_view(node)}
     made_by: dict[Node, ProductKernel] = {}
-    order = _Dependencies(schedule.graph)
+    order = Dependencies(schedule.graph)
     results = set(schedule.graph.output_node.all_input_nodes)
     place = 0
     while place < len(steps):
@@ -286,12 +238,16 @@ def _fits(kernel: ProductKernel) -> bool:
     return kernel.tiles <= MOST_TILES
 
 
-class _Dependencies:
+class Dependencies:
     """Which steps have to run before which."""
 
     def __init__(self, graph: Graph) -> None:
         nodes = graph.find_nodes(op="call_function")
         self.before = {node: before_each(node, nodes, i) for i, node in enumerate(nodes)}
+
+    def before_any(self, step: Step) -> set[Node]:
+        """What has to run before a step."""
+        return {given for node in _nodes_of(step) for given in self.before[node]}
 
     def after(self, steps: Sequence[Step], at: int, place: int, views: set[Node]) -> list[Step] | None:
         """The steps between two that come after both once these are one; None where one has to come between."""

@@ -1,4 +1,4 @@
-"""A product with an epilogue, as a step of a schedule."""
+"""A product with an epilogue, with prologues, or both, as a step of a schedule."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from ..dispatch.layers.graph.graph import Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
 from .channel_norms import ChannelNormCall, is_channels_last
+from .element_places import Terms, grouped_terms, memory_order, permuted
 from .kernel_names import joined_name
 from .pointwise import PointwiseCall
 from .reductions import ResultOf
@@ -18,30 +19,78 @@ EpilogueCall = PointwiseCall | ChannelNormCall
 
 
 @dataclass(frozen=True)
+class Prologue:
+    """The pointwise steps that make an operand of a product, computed of the tiles that the product loads.
+
+    Attributes:
+        operand: the operand as the product reads it.
+        calls: the steps in order, the last of which makes the operand.
+        views: those through which the product reads it, in order.
+        source: the input that has an element for each of the operand's.
+        is_left: whether it is the left operand.
+    """
+
+    operand: Node
+    calls: tuple[PointwiseCall, ...]
+    views: tuple[Node, ...]
+    source: Node
+    is_left: bool
+
+    @property
+    def made(self) -> Node:
+        """The step that makes the operand."""
+        return self.calls[-1].node
+
+    @property
+    def inputs(self) -> list[Node]:
+        """What the steps read, the source first."""
+        inside = {call.node for call in self.calls}
+        read = [o for call in self.calls for o in call.operands if isinstance(o, Node) and o not in inside]
+        return list(dict.fromkeys([self.source, *read]))
+
+    def terms(self, node: Node) -> tuple[Terms, Terms, Terms] | None:
+        """Where the element of an input lies by the operand's batch, row and column; None where these do not say it."""
+        made, seen = self.made.val, self.operand.val
+        sizes, strides = ((1, *seen.sizes)[-3:], (0, *seen.strides)[-3:])
+        inner, outer = memory_order(made.sizes, made.strides), memory_order(sizes, strides)
+        if inner is None or outer is None or made.numel != seen.numel:
+            return None
+        spec = permuted(node.val, made.sizes, inner)
+        found = grouped_terms(spec, spec.sizes, [sizes[i] for i in outer])
+        if found is None:
+            return None
+        batch, rows, columns = (found[outer.index(i)] for i in range(3))
+        return batch, rows, columns
+
+
+@dataclass(frozen=True)
 class ProductKernel:
-    """A product, and the pointwise steps that are computed of its elements before they are stored.
+    """A product, the steps that make its operands, and those that are computed of its elements before these are stored.
 
     Attributes:
         product: the product.
         calls: all steps in order; a view is a `ResultOf`, as is what takes the result of a batch norm.
         inputs: the nodes outside that they read.
         outputs: the steps that are read outside, or are results; a product and its views are one.
+        prologues: of each operand that is computed.
     """
 
     product: PointwiseCall
     calls: tuple[EpilogueCall | ResultOf, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
+    prologues: tuple[Prologue, ...] = ()
 
     @property
     def computed(self) -> list[EpilogueCall]:
-        """The steps that are computed: the product, and its epilogue."""
+        """The steps that are computed: prologues, the product, and its epilogue."""
         return [call for call in self.calls if not isinstance(call, ResultOf)]
 
     @property
     def epilogue(self) -> list[EpilogueCall]:
-        """The steps beside the product, in order."""
-        return [call for call in self.computed if call is not self.product]
+        """The steps behind the product, in order."""
+        computed = self.computed
+        return computed[computed.index(self.product) + 1 :]
 
     @property
     def is_channels_last(self) -> bool:

@@ -1,4 +1,4 @@
-"""The schedule that is compiled of a graph: steps that are one kernel, epilogues of products, single loops."""
+"""The schedule that is compiled of a graph: steps that are one kernel, products with more, single loops."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Graph
 from .epilogues import PRODUCTS, with_epilogues
 from .host.single_steps import with_single_steps
+from .prologues import with_prologues
 from .schedule import Schedule, fused_schedule
 
 
@@ -19,7 +20,7 @@ def schedule_of(graph: Graph) -> Schedule:
     if _has_products(graph):
         from .triton.products import is_served
 
-        schedule = with_epilogues(schedule, is_served)
+        schedule = with_prologues(with_epilogues(schedule, is_served), is_served)
     return with_single_steps(schedule)
 
 

@@ -7,13 +7,11 @@ step rounded to the dtype that it has in the program. So the bits are eager's.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
-from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.conversion import compute_type, triton_type
 from ...triton_kernels.convolution.convolution import plan_fused as plan_fused_convolution
 from ...triton_kernels.elementwise.elementwise import HEAVY
@@ -22,17 +20,19 @@ from ...triton_kernels.launch import INT32_MAX
 from ...triton_kernels.products.fused import NUMBERS, plan_fused
 from ...triton_kernels.products.problem import CannotFuse, FusedEpilogue
 from ..channel_norms import ChannelNormCall
-from ..epilogues import Terms, operand_terms, result_spec
+from ..epilogues import operand_terms, result_spec
 from ..pointwise import PointwiseCall
 from ..product_kernel import EpilogueCall, ProductKernel
 from .convolutions import CONVOLUTIONS, channels_last_text, planes_text
 from .convolutions import IMPORTS as IMPORTS_OF_CONVOLUTIONS
-from .pointwise import import_of, operands_of
+from .gluon_products import FORMS as GLUON_FORMS
+from .gluon_products import gluon_text, makes_blocks
+from .pointwise import import_of
+from .prologues import IMPORTS as IMPORTS_OF_SUMS
+from .prologues import WrittenPrologue, lines_in_loop, nodes_of, sums_text
 from .source_files import module_of
 from .source_text import type_text
-
-MARGIN = 1 << 20
-"""Elements by which a program's offsets may be beyond a tensor's end, behind a mask."""
+from .tile_text import MARGIN, load_text, offset_by, reach, step_lines, step_text
 
 HEADER = '''"""{what}
 
@@ -48,7 +48,7 @@ ELEMENTS = """
 
 @triton.jit
 def {name}_elements(
-    total, addend, out, {pointers}, batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr
+    total, addend, out, {others}batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr
 ):
     is_row, is_column = rows < m, columns < n
     mask = is_row[:, None] & is_column[None, :]
@@ -65,22 +65,22 @@ TILED = """
 
 @triton.jit
 def {name}(
-    a, b, addend, out, {pointers},
-    m, n, k, part, apart, az, am, ak, bz, bk, bn, oz, om, on, sz, sm, sn, alpha, beta,
+    a, b, addend, out,
+    {others}m, n, k, part, apart, az, am, ak, bz, bk, bn, oz, om, on, sz, sm, sn, alpha, beta,
     ACCUMULATOR: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr, ACTIVATION: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr{whole_parameter},
 ):
     tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
     batch = (tl.program_id(0) // (tiles_m * tiles_n)).to(tl.int64)
     tile_m, tile_n = tile_of(tl.program_id(0) % (tiles_m * tiles_n), tiles_m, tiles_n, 8)
     rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
     columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    total = tile_sums(
-        a, b, batch, rows, columns, None, m, n, k, az, am, ak, bz, bk, bn,
-        ACCUMULATOR, DOT, PRECISION, BLOCK_M, BLOCK_N, BLOCK_K,
+    total = {sums}(
+        a, b, {prologue_pointers}batch, rows, columns, None, m, n, k, az, am, ak, bz, bk, bn,
+        ACCUMULATOR, DOT, PRECISION, BLOCK_M, BLOCK_N, BLOCK_K{whole},
     )
     {name}_elements(
-        total, addend, out, {pointers}, batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION
+        total, addend, out, {others}batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION
     )
 """
 
@@ -88,12 +88,12 @@ PERSISTENT = """
 
 @triton.jit
 def {name}(
-    a, b, addend, out, {pointers},
-    scale_a, scale_b, scale_out, m, n, k, batches, parts, steps, oz, om, on, sz, sm, sn, alpha, beta,
+    a, b, addend, out,
+    {others}scale_a, scale_b, scale_out, m, n, k, batches, parts, steps, oz, om, on, sz, sm, sn, alpha, beta,
     ADDEND: tl.constexpr, ADDEND_BATCHED: tl.constexpr, A_BATCHED: tl.constexpr, B_BATCHED: tl.constexpr,
     A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, BULK_STORE: tl.constexpr, ACTIVATION: tl.constexpr,
     ROW_WISE: tl.constexpr, SATURATES: tl.constexpr, PRECISION: tl.constexpr, IMPRECISE: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, HALVES: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, HALVES: tl.constexpr{whole_parameter},
 ):
     tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
     each = tiles_m * tiles_n
@@ -106,21 +106,21 @@ def {name}(
             inner = step * BLOCK_K
             x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
             y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
-            total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
+{in_loop}            total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
         if HALVES:
             half: tl.constexpr = BLOCK_N // 2
             left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
             {name}_elements(
-                left, addend, out, {pointers}, batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
+                left, addend, out, {others}batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
                 column + tl.arange(0, half), m, n, sz, sm, sn, alpha, beta, ACTIVATION
             )
             {name}_elements(
-                right, addend, out, {pointers}, batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
+                right, addend, out, {others}batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
                 column + half + tl.arange(0, half), m, n, sz, sm, sn, alpha, beta, ACTIVATION
             )
         else:
             {name}_elements(
-                total, addend, out, {pointers}, batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
+                total, addend, out, {others}batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
                 column + tl.arange(0, BLOCK_N), m, n, sz, sm, sn, alpha, beta, ACTIVATION
             )
 """
@@ -129,7 +129,7 @@ PARTS = """
 
 @triton.jit
 def {name}(
-    parts, addend, out, {pointers}, count, m, n, apart, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr,
+    parts, addend, out, {others}count, m, n, apart, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, OVERLAPS: tl.constexpr,
 ):
     wait_for_earlier(OVERLAPS)
@@ -140,7 +140,7 @@ def {name}(
     mask = (rows < m)[:, None] & (columns < n)[None, :]
     total = part_sums(parts, batch, rows, columns, mask, count, m, n, apart, BLOCK_M, BLOCK_N)
     {name}_elements(
-        total, addend, out, {pointers}, batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION
+        total, addend, out, {others}batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION
     )
 """
 
@@ -196,9 +196,11 @@ class WrittenEpilogue:
 
     Attributes:
         stores_product: whether the product is a result, too.
-        pointers: the types of the addresses beside the product's own, by name: operands, then results.
+        pointers: the types of the addresses beside the product's own, by name: operands, results, those of prologues.
         elements: the names of those of one element.
-        operands: the nodes that are read.
+        operands: the nodes that the epilogue reads.
+        prologues: the sources of those.
+        sources: what the product's kernel loads in the place of operands that it computes.
         results: the steps that are stored, without the product.
         form: of the kernel that was asked for first.
     """
@@ -208,6 +210,9 @@ class WrittenEpilogue:
         product = kernel.product.node
         roots = dict.fromkeys(kernel.root(node) for node in kernel.outputs)
         self.stores_product = product in roots
+        self.prologues = [WrittenPrologue(each) for each in kernel.prologues]
+        sources = {each.is_left: each.source() for each in self.prologues}
+        self.sources = sources.get(True), sources.get(False)
         self.operands = kernel.operands
         self.results = [node for node in roots if node is not product]
         nodes = {f"x{i}": node for i, node in enumerate(self.operands)}
@@ -215,26 +220,44 @@ class WrittenEpilogue:
         found = {name: result_spec(node) for name, node in nodes.items()}
         self.pointers = {name: f"*{spec.dtype.triton_name}" for name, spec in found.items()}
         self.elements = tuple(name for name, spec in found.items() if spec.numel == 1)
+        for each in self.prologues:
+            self.pointers |= each.pointers
+            self.elements += each.elements
         self.form = ""
 
-    def _body(self, layout: Layout) -> tuple[list[str], dict[Any, str]]:
-        """The lines that compute the epilogue of `product`, and the functions that they call."""
+    @property
+    def first(self) -> tuple[Node, str]:
+        """The first result, and its name in the program."""
+        if self.stores_product:
+            return self.kernel.product.node, "product"
+        nodes = [call.node for call in self.kernel.epilogue]
+        return self.results[0], f"v{nodes.index(self.results[0])}"
+
+    def _body(self, layout: Layout, imports: dict[Any, str], keeps_first: bool = False) -> list[str]:
+        """The lines that compute the epilogue of `product`; `imports` are the functions that they call.
+
+        With `keeps_first` the first result is not stored.
+        """
         kernel = self.kernel
         product = kernel.product.node
         rows, columns = layout.rows, layout.columns
-        is_wide = max(_reach(node) for node in (product, *self.operands)) + MARGIN > INT32_MAX
+        is_wide = max(reach(node) for node in (product, *self.operands)) + MARGIN > INT32_MAX
         lines = [f"{i} = {i}.to(tl.int64)" for i in layout[:3] if i] if is_wide else []
         at = f"{rows}[:, None] * {layout.pitch} + {columns}[None, :]"
         if layout.batch_by_column:
             at = f"{rows}[:, None] * {layout.pitch} + ({layout.batch} * {layout.apart} + {columns})[None, :]"
         elif kernel.sizes[0] > 1:
             at = f"{layout.batch} * {layout.apart} + {at}"
+        stored = {node: f"y{i}" for i, node in enumerate(self.results)}
         if self.stores_product:
+            stored[product] = "out"
+        if keeps_first:
+            del stored[self.first[0]]
+        if product in stored:
             lines.append(f"tl.store(out + {at}, product, mask=mask)")
         specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
         values: dict[Node, str] = {node: "product" for node in specs if kernel.root(node) is product}
         loaded: dict[Any, str] = {}
-        imports: dict[Any, str] = {}
         for i, call in enumerate(kernel.epilogue):
             own = dict(values)
             for node in [o for o in call.operands if isinstance(o, Node)]:
@@ -245,21 +268,12 @@ class WrittenEpilogue:
             if isinstance(call, ChannelNormCall):
                 lines += _normalised(call, own, f"v{i}")
                 imports.setdefault(rsqrt, "rsqrt")
-                values[call.node] = f"v{i}"
-                if call.node in self.results:
-                    lines.append(f"tl.store(y{self.results.index(call.node)} + {at}, v{i}, mask=mask)")
-                continue
-            _, planned = call.planned(specs)
-            element = planned.element
-            assert element is not None
-            name = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
-            given = operands_of(element, call.operands, own)
-            lines.append(f"# {step_text(call.node, own)}")
-            lines.append(f"v{i} = convert({name}({given}), {type_text(triton_type(call.node.val.dtype))})")
+            else:
+                lines += step_lines(call, f"v{i}", own, specs, imports)
             values[call.node] = f"v{i}"
-            if call.node in self.results:
-                lines.append(f"tl.store(y{self.results.index(call.node)} + {at}, v{i}, mask=mask)")
-        return lines, imports
+            if call.node in stored:
+                lines.append(f"tl.store({stored[call.node]} + {at}, v{i}, mask=mask)")
+        return lines
 
     def _loaded(
         self, lines: list[str], loaded: dict[Any, str], node: Node, reader: EpilogueCall, layout: Layout
@@ -275,23 +289,14 @@ class WrittenEpilogue:
         b, m, n = self.kernel.sizes
         batch, rows, columns = terms
         pointer = f"x{self.operands.index(node)}"
-        by_batch = _offset(layout.batch, batch, b, {m * n: layout.apart})
-        by_row = _offset(layout.rows, rows, m, {n: layout.pitch})
-        by_column = _offset(layout.columns, columns, n, {})
+        by_batch = offset_by(layout.batch, batch, b, {m * n: layout.apart})
+        by_row = offset_by(layout.rows, rows, m, {n: layout.pitch})
+        by_column = offset_by(layout.columns, columns, n, {})
         if by_batch and layout.batch_by_column:
             by_column = f"{by_batch} + {by_column}" if by_column else by_batch
         elif by_batch:
             pointer += f" + {by_batch}"
-        if by_row and by_column:
-            lines.append(
-                f"{name} = tl.load({pointer} + ({by_row})[:, None] + ({by_column})[None, :], mask=mask)"
-            )
-        elif by_row:
-            lines.append(f"{name} = tl.load({pointer} + {by_row}, mask=is_row)[:, None]")
-        elif by_column:
-            lines.append(f"{name} = tl.load({pointer} + {by_column}, mask=is_column)[None, :]")
-        else:
-            lines.append(f"{name} = tl.load({pointer})")
+        lines.append(f"{name} = {load_text(pointer, by_row, by_column, 'is_row', 'is_column', 'mask')}")
         if is_broadcast and (by_row or by_column):
             lines.append(f"{name} = tl.broadcast_to({name}, mask.shape)")
         return name
@@ -306,26 +311,50 @@ class WrittenEpilogue:
     def text(self, form: str) -> str:
         """The source of a form of products with this epilogue."""
         convolves, is_last = form in CONVOLUTIONS, self.kernel.is_channels_last
-        lines, imports = self._body((OF_PIXELS if is_last else OF_PLANES) if convolves else OF_PRODUCTS)
+        gluon = GLUON_FORMS.get(form)
+        imports: dict[Any, str] = {}
+        layout = (OF_PIXELS if is_last else OF_PLANES) if convolves else OF_PRODUCTS
+        lines = self._body(layout, imports, keeps_first=gluon is not None)
+        own_sums, in_loop = "", ""
+        if self.prologues and form == "tiled":
+            own_sums = sums_text(self.kernel.name, self.prologues, imports)
+        elif self.prologues and form == "persistent":
+            in_loop = lines_in_loop(form, self.prologues, imports)
+        beside = [name for each in self.prologues for name in each.pointers]
         product = self.kernel.product.node
         names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
+        given = (
+            IMPORTS_OF_CONVOLUTIONS if convolves else IMPORTS_OF_SUMS if own_sums else IMPORTS.get(form, ())
+        )
         functions = [import_of(function, name) for function, name in imports.items()]
         filled = {
             "name": self.kernel.name,
             "pointers": ", ".join(self.pointers),
+            "others": "".join(f"{name}, " for name in self.pointers),
             "what": f"{', '.join(names)}.",
             "product": product.target.name().replace("::", "."),
             "type": type_text(triton_type(product.val.dtype)),
             "addend": ADDENDS["row" if self._has_addend_of_rows() else "tile"],
-            "imports": "\n".join([*(IMPORTS_OF_CONVOLUTIONS if convolves else IMPORTS[form]), *functions]),
+            "imports": "\n".join([*given, *functions]),
             "body": "\n".join(f"    {line}" for line in lines),
+            "in_loop": in_loop,
+            "sums": f"{self.kernel.name}_sums" if own_sums else "tile_sums",
+            "prologue_pointers": "".join(f"{name}, " for name in beside),
+            "whole": ", WHOLE" if self.prologues else "",
+            "whole_parameter": ", WHOLE: tl.constexpr" if self.prologues else "",
         }
+        if gluon is not None:
+            return gluon_text(gluon, {**filled, "first": self.first[1]})
         if convolves:
             return HEADER.format(**filled) + (channels_last_text if is_last else planes_text)(form, filled)
-        return (HEADER + ELEMENTS + FORMS[form]).format(**filled)
+        return HEADER.format(**filled) + own_sums + (ELEMENTS + FORMS[form]).format(**filled)
 
     def compiled(self, form: str) -> Any:
-        """The kernel of a form."""
+        """The kernel of a form. Raises CannotFuse where a step cannot be written in its language."""
+        if form in GLUON_FORMS:
+            for call in self.kernel.epilogue:
+                if isinstance(call, PointwiseCall) and makes_blocks(_function_of(call)):
+                    raise CannotFuse(f"{call.node.target.name()} has no layout in Gluon")
         self.form = self.form or form
         return getattr(module_of(self.text(form)), self.kernel.name)
 
@@ -349,37 +378,17 @@ def _normalised(call: ChannelNormCall, values: Mapping[Node, str], name: str) ->
     return [*lines, f"{name} = convert({name}, {type_text(triton_type(call.input.val.dtype))})"]
 
 
-def step_text(node: Node, values: Mapping[Node, str]) -> str:
-    """A step without sizes, in the program's own names, so that alike steps of a graph have one text."""
-    names = {given.name: name for given, name in values.items()}
-    text = node.format_node().partition(" = ")[2]
-    return re.sub(r"%(\w+)", lambda found: names.get(found[1], found[0]), text)
-
-
-def _reach(node: Node) -> int:
-    spec: TensorSpec = node.val
-    return 1 + sum((size - 1) * abs(stride) for size, stride in zip(spec.sizes, spec.strides, strict=True))
-
-
-def _offset(index: str, terms: Terms, count: int, names: dict[int, str]) -> str:
-    """An offset as source, by an index below `count`; strides that the program has names for are called by these."""
-    texts = []
-    for divisor, size, stride in terms:
-        text = index if divisor == 1 else f"{index} // {divisor}"
-        if divisor * size < count:
-            text = f"{text} % {size}"
-        by = names.get(stride, str(stride))
-        texts.append(f"({text}) * {by}" if text != index else index if stride == 1 else f"{index} * {by}")
-    return " + ".join(texts)
-
-
 def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None], tuple[str, ...]]:
     """A kernel's source, its launch, and the product's operands in the order in which that takes them.
 
     Raises CannotFuse where the product's kernel takes no epilogue.
     """
-    if any(isinstance(call, PointwiseCall) and _is_heavy(call) for call in kernel.epilogue):
-        raise CannotFuse("a step of its epilogue takes the registers of a kernel of its own")
+    if any(
+        isinstance(c, PointwiseCall) and c is not kernel.product and _is_heavy(c) for c in kernel.computed
+    ):
+        raise CannotFuse(
+            "a step of its epilogue, or of a prologue, takes the registers of a kernel of its own"
+        )
     written = WrittenEpilogue(kernel)
     product = kernel.product
     specs = {node: node.val for node in product.node.all_input_nodes}
@@ -389,7 +398,13 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
     if any(isinstance(number, Node) for number in numbers.values()):
         raise CannotFuse("it is scaled by a number that is computed")
     fused = FusedEpilogue(
-        written.compiled, written.pointers, written.elements, kernel.tiles, kernel.is_channels_last
+        written.compiled,
+        written.pointers,
+        written.elements,
+        kernel.tiles,
+        kernel.is_channels_last,
+        written.sources,
+        result_spec(written.first[0]).dtype,
     )
     if call.name == "convolution":
         launch, names = plan_fused_convolution(call, fused)
@@ -400,8 +415,14 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
 
 def _is_heavy(call: PointwiseCall) -> bool:
     """Whether a step holds much in registers."""
+    return _function_of(call) in HEAVY
+
+
+def _function_of(call: PointwiseCall) -> Any:
+    """The function of elements of a step."""
     element = call.planned({o: o.val for o in call.operands if isinstance(o, Node)})[1].element
-    return element is None or element.function in HEAVY
+    assert element is not None
+    return element.function
 
 
 def is_served(kernel: ProductKernel) -> bool:
@@ -420,12 +441,14 @@ def device_product_kernel(kernel: ProductKernel) -> Callable[..., tuple[Any, ...
     values = dict(zip(call.args, kernel.product.values, strict=True))
     product = kernel.product.node
     places = {node: i for i, node in enumerate(kernel.inputs)}
+    loaded = {each.operand: each.source for each in kernel.prologues}
     buffers = [*([product] if written.stores_product else []), *written.results]
     allocators = [allocator_of(result_spec(node)) for node in buffers]
     count = len(kernel.inputs)
-    order = [places[values[name]] for name in names]
+    order = [places[loaded.get(values[name], values[name])] for name in names]
     order += [count, *(places[node] for node in written.operands)]
     order += [count + buffers.index(node) for node in written.results]
+    order += [places[node] for node in nodes_of(written.prologues)]
     results = [buffers.index(kernel.root(node)) for node in kernel.outputs]
 
     def run(*inputs: Any) -> tuple[Any, ...]:

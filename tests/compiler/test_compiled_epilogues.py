@@ -35,26 +35,37 @@ def block(x, w, s, r):
     return F.relu(F.batch_norm(F.conv2d(x, w, padding=1), s, s, s, s) + r)
 
 
+def quantized(x, w, s, b):
+    return F.relu(F.linear(x, w.to(x.dtype) * s, b))
+
+
 def long(x, w, b, r):
     return layer(x, w, b, r)
+
+
+def large(x, w, b, r):
+    y = F.silu(F.linear(x, w, b))
+    return y, y + r
 
 
 def pixels(x, w, b, r):
     return F.gelu(F.conv2d(x, w, b, padding=1)) * r + r
 
 
-def empty(*shape):
-    return tt.empty(*shape, device="cuda", dtype=tt.bfloat16)
+def empty(*shape, dtype=tt.bfloat16):
+    return tt.empty(*shape, device="cuda", dtype=dtype)
 
 
 tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 found = {}
-for target in [each for each in KNOWN.values() if each.name in ("sm_80", "sm_90")]:
+for target in [each for each in KNOWN.values() if each.name in ("sm_80", "sm_90", "sm_100")]:
     driver = cuda._driver = RecordingDriver(target)
     tt.compiler.reset()
     calls = {
+        large: (empty(4096, 4096), empty(4096, 4096), empty(4096), empty(4096, 4096)),
         layer: (empty(2048, 256), empty(2048, 256), empty(2048), empty(2048, 2048)),
         block: (empty(8, 64, 16, 16), empty(64, 64, 3, 3), empty(64), empty(8, 64, 16, 16)),
+        quantized: (empty(384, 1024), empty(5120, 1024, dtype=tt.int8), empty(5120, 1), empty(5120)),
         long: (empty(16, 8192), empty(512, 8192), empty(512), empty(16, 512)),
         pixels: [
             each.to(memory_format=tt.channels_last) if each.ndim == 4 else each
@@ -62,7 +73,9 @@ for target in [each for each in KNOWN.values() if each.name in ("sm_80", "sm_90"
         ],
     }
     for function, operands in calls.items():
-        if function is block and target.name == "sm_80":
+        if (function is block or function is large) and target.name == "sm_80":
+            continue
+        if function is not large and target.name == "sm_100":
             continue
         driver.launched.clear()
         tt.compile(function, fullgraph=True)(*operands)
@@ -73,7 +86,7 @@ for target in [each for each in KNOWN.values() if each.name in ("sm_80", "sm_90"
         )
         instructions = count_instructions(disassemble(binary.cubin, tools)[0])
         key = f"{function.__name__} {target.name}"
-        widest = max(instructions.widths["STG"])
+        widest = max(instructions.widths.get("STG", {0: 0}))
         found[key] = [cuda.kernel_name(request["kernel"]), instructions.spills, widest]
 print(json.dumps(found))
 """
@@ -101,6 +114,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
         ("layer sm_80", "addmm_gelu_add", 128),
         ("layer sm_90", "addmm_gelu_add", 128),
         ("block sm_90", "convolution_native_batch_norm_legit_no_training_add_relu", 128),
+        ("quantized sm_80", "to_copy_mul_addmm_relu", 128),
+        ("quantized sm_90", "to_copy_mul_addmm_relu", 128),
+        ("large sm_90", "addmm_silu_add", 32),  # two elements a lane lie side by side
+        ("large sm_100", "addmm_silu_add", 128),
         ("long sm_80", "addmm_gelu_add", 64),  # four elements a lane
         ("long sm_90", "addmm_gelu_add", 64),
         ("pixels sm_80", "convolution_gelu_mul_add", 128),

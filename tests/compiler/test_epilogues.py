@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import triten as tt
-from triten.compiler.epilogues import grouped_terms
+from triten.compiler.element_places import grouped_terms
 from triten.compiler.passes import run_passes
 from triten.compiler.product_kernel import ProductKernel
 from triten.compiler.schedule import FusedKernel, OperatorCall
@@ -332,7 +332,7 @@ def test_what_is_between_comes_before_or_after() -> None:
         (lambda x, w: (y := x @ w) / y.sum(), ((6, 20), (20, 24))),
         (lambda x, w, b: (x @ w).view(-1) + b, ((6, 20), (20, 24), (144,))),
         (lambda x, w, b: (x @ w) + b, ((6, 20), (20, 24), (5, 6, 24))),
-        (lambda x, w: (x * 0.5 @ w).softmax(-1), ((6, 20), (20, 24))),
+        (lambda x, w: (x @ w * 0.5).softmax(-1), ((6, 20), (20, 24))),
         (lambda x, w: tt.digamma(x @ w), ((6, 20), (20, 24))),
         (lambda x, *r: sum(r, x @ x), ((8, 8),) * 6),
     ],

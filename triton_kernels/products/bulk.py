@@ -14,7 +14,7 @@ from ..budget import Configuration
 from ..launch import ALIGNMENT, INT32_MAX, Launch, cdiv, integer_type, interpreted
 from ..tuning.choice import configuration
 from . import tensor_memory, warp_specialized
-from .last_wave import best_cut, in_two, part_of
+from .last_wave import LAUNCH_COST, best_cut, in_two, part_of
 from .persistent import (
     EIGHT_BITS,
     EXACT_EIGHT_BITS,
@@ -109,6 +109,33 @@ def cut_tiles(problem: Problem, candidates: Sequence[Configuration]) -> Sequence
     return (for_interpreter(problem),) if interpreted() else candidates
 
 
+MOST_TILES = 3
+"""Operands and results of an epilogue that have an element for each of the product's, for which specialised warps have
+registers beside their sums."""
+
+
+def beside_epilogue(
+    problem: Problem, crowded: Sequence[Configuration], places: int, is_in_tensor_memory: bool
+) -> Configuration:
+    """The tile beside an epilogue: the cheapest one that has no operand computed too often.
+
+    Raises CannotFuse where there is none, or where it costs more than the launch that it saves.
+    """
+
+    def cost_of(one: Configuration) -> float:
+        return cost(one, tiles_in(one, problem) * problem.batch, problem.k, places)
+
+    best = min(crowded, key=cost_of)
+    served = [one for one in crowded if problem.computes_seldom(one.tile)]
+    fused = problem.epilogue.fused
+    if fused is not None and fused.sources[1] is not None and is_in_tensor_memory:
+        # 8-bit integers that become a tile of 128 columns leave too few registers for 128 rows of sums.
+        served = [one for one in served if one.tile[0] < 128]
+    if not served or cost_of(chosen := min(served, key=cost_of)) > cost_of(best) + LAUNCH_COST:
+        raise CannotFuse("an operand would be computed too often")
+    return chosen
+
+
 def refused(why: str) -> None:
     """Tell why tensor descriptors do not serve a product."""
     choices.chosen("no tensor descriptors", why)
@@ -182,13 +209,29 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
             choices.chosen("the last wave by itself", "{} {} have tiles of their own", count, which)
             return halved
     if fused is not None and specialized is not None:
-        raise CannotFuse("it is warp-specialised")
+        result = fused.result
+        if result is None or not result.is_floating_point or result.itemsize != problem.out.dtype.itemsize:
+            raise CannotFuse(
+                "it is warp-specialised, and its first result is of another kind than the product"
+            )
+        if fused.has_prologue or fused.tiles > MOST_TILES:
+            raise CannotFuse(
+                "it is warp-specialised, and there is an operand to compute, or many tiles to hold"
+            )
     if fused is not None and halved is not None and cut is not None:
         last, _ = part_of(unfused, cut, False)
         # In the interpreter the last bits of sums depend on how many rows a tile has.
         if interpreted() or worthwhile_parts(last, 1, places, 1) > 1:
             raise CannotFuse("its last wave adds up in an order of its own")
+    if fused is not None and fused.has_prologue:
+        left, right = (describe(each) for each in problem.loaded)
+        if left is None or right is None:
+            raise CannotFuse("tensor maps do not describe what an operand is computed of")
+        if problem.precision == "tf32" and (left.transposed or not right.transposed):
+            raise CannotFuse("an operand that lies across the inner side is turned round in registers")
     if specialized is not None and form is not None and out is not None:
+        if fused is not None and fused.result is not None:
+            problem = replace(problem, out=replace(problem.out, dtype=fused.result))
         return form.plan(problem, specialized, left, right, out)
     m, n, k, batch = problem.shape
     tiles = tiles_in(chosen, problem) * batch
@@ -197,6 +240,8 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
     small_places = places * resident(small)
     parts = worthwhile_parts(problem, small_tiles, small_places, 4 * small.tile[2])
     if 2 * tiles <= places * resident(chosen) and parts > 1 and n % 4 == 0:
+        if fused is not None and fused.has_prologue:
+            raise CannotFuse("the inner side is cut into parts")
         choices.chosen(
             "split-K", "{} tiles are few for {} multiprocessors, and {} elements are summed", tiles, places, k
         )
@@ -209,8 +254,8 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         return in_parts(problem, parts, launch)
     if fused is not None:
         # Operands and results come and go by pointers: a large tile has registers for those of one, in whole vectors.
-        if not interpreted() and (fused.tiles > 1 or n % DIVISOR):
-            chosen = min(crowded, key=lambda one: cost(one, tiles_in(one, problem) * batch, k, places))
+        if not interpreted() and (fused.tiles > 1 or n % DIVISOR or fused.has_prologue):
+            chosen = beside_epilogue(problem, crowded, places, properties.design >= tensor_memory.DESIGN)
         return plan_launch(problem, chosen, left, right, None, None, 1, None, batch)
     return plan_launch(problem, chosen, left, right, out, beside, 1, None, batch)
 
@@ -232,8 +277,8 @@ def plan_launch(
     has_halves = out is not None or problem.epilogue.fused is not None
     halves = has_halves and (block_n >= 32 if interpreted() else in_halves(chosen))
     width = block_n // 2 if halves else block_n
-    element = problem.left.dtype.triton_name
-    right_element, out_element = problem.right.dtype.triton_name, problem.out.dtype.triton_name
+    element, right_element = (each.dtype.triton_name for each in problem.loaded)
+    out_element = problem.out.dtype.triton_name
     assert element is not None and right_element is not None and out_element is not None
     addend = problem.epilogue.addend
     fused = problem.epilogue.fused
@@ -272,6 +317,8 @@ def plan_launch(
         constants["steps"] = None
     else:
         every["steps"] = "i32"
+    if fused is not None and fused.has_prologue:
+        constants["WHOLE"] = problem.k % block_k == 0
     passed, fixed = problem.epilogue.signature()
     scales, kinds = problem.epilogue.scale_arguments(problem.saturates)
     every |= passed | scales | dict({} if fused is None else fused.pointers)

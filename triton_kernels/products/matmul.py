@@ -16,7 +16,7 @@ from ..budget import CARDS, Configuration, declare
 from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted
 from .epilogue import activated, finish
-from .problem import Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
+from .problem import CannotFuse, Epilogue, Matrices, Problem, multiprocessors, worthwhile_parts
 from .product import Tiling, multiply_add, stride_arguments, tile_of, tiling
 from .split_k import in_parts
 
@@ -186,7 +186,7 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
     """``launch(a, b, [addend,] out, *scales)`` over any addresses: every tile a program, through pointers."""
     m, n, k, batch = problem.shape
     itemsize, how = problem.left.dtype.itemsize, problem.how
-    gathered = itemsize == 2 and not (problem.left.has_whole_vectors and problem.right.has_whole_vectors)
+    gathered = itemsize == 2 and not all(each.has_whole_vectors for each in problem.loaded)
     tile = tiling(problem.device, itemsize, how, m, n, k, batch, gathered)
     if problem.precision == "tf32" and not interpreted():
         tile = tiling_tf32(problem)
@@ -200,6 +200,13 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
     elif how.dot and itemsize <= 4:
         places = 2 * multiprocessors(problem.device)
         parts = worthwhile_parts(problem, tiles, places, 4 * tile.k)
+    fused = problem.epilogue.fused
+    if (
+        fused is not None
+        and fused.has_prologue
+        and (parts > 1 or not problem.computes_seldom((tile.m, tile.n)))
+    ):
+        raise CannotFuse("the inner side is cut into parts, or an operand would be computed too often")
     if parts > 1:
         chosen("split-K", "{} tiles are few for {} places, and {} elements are summed", tiles, places, k)
     if parts == 1 and problem.epilogue.factors is None:
@@ -230,10 +237,11 @@ def plan_launch(problem: Problem, tile: Tiling, part: int | None, parts: int = 1
     """The launch of the tiled kernel; with parts of `part` along the inner side, one workspace after another."""
     m, n, k, batch = problem.shape
     addend = problem.epilogue.addend
+    left, right = problem.loaded
     strides: dict[str, int] = {}
     for letters, own in (
-        (("az", "am", "ak"), problem.left.strides),
-        (("bz", "bk", "bn"), problem.right.strides),
+        (("az", "am", "ak"), left.strides),
+        (("bz", "bk", "bn"), right.strides),
         (("oz", "om", "on"), problem.out.strides),
         (("sz", "sm", "sn"), (0, 0, 0) if addend is None else addend.strides),
     ):
@@ -251,8 +259,8 @@ def plan_launch(problem: Problem, tile: Tiling, part: int | None, parts: int = 1
         signature["apart"] = integer_type(batch * m * n)
         values["apart"] = batch * m * n
     every = {
-        "a": f"*{problem.left.dtype.triton_name}",
-        "b": f"*{problem.right.dtype.triton_name}",
+        "a": f"*{left.dtype.triton_name}",
+        "b": f"*{right.dtype.triton_name}",
         "out": f"*{problem.out.dtype.triton_name}",
         **dict.fromkeys(sizes, "i32"),
         **signature,
@@ -265,6 +273,8 @@ def plan_launch(problem: Problem, tile: Tiling, part: int | None, parts: int = 1
     fused = problem.epilogue.fused
     kernel = matmul if fused is None else fused.kernel("tiled")
     every |= passed if fused is None else passed | dict(fused.pointers)
+    if fused is not None and fused.has_prologue:
+        constants["WHOLE"] = k % tile.k == 0
     launch = Launch(
         problem.device,
         kernel,

@@ -89,7 +89,7 @@ def plan_matmul(
     )
     pointers = 3 if addend is None else 4
     if fused is not None:
-        tiled = plan_tiled(problem)
+        tiled = plan_tiled(problem.unlimited)
         return where_aligned(bulk, pointers, lambda: tiled)
     return with_other_way(bulk, problem, pointers)
 

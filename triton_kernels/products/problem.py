@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...dispatch.scalars import fitting_number
@@ -17,7 +17,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..conversion import type_name
 from ..elementwise.elementwise import number_for
 from ..geometry import broadcast_strides
-from ..launch import interpreted
+from ..launch import INT32_MAX, cdiv, interpreted
 from .product import Accumulation
 
 Triple = tuple[int, int, int]
@@ -102,6 +102,19 @@ class CannotFuse(Exception):
 
 
 @dataclass(frozen=True)
+class Source:
+    """What a product's kernel loads, where it computes an operand of that.
+
+    Args:
+        matrices: its elements, where the operand's are.
+        most_repeats: how often each may be loaded, and the operand's computed: once for each tile of the other side.
+    """
+
+    matrices: Matrices
+    most_repeats: int
+
+
+@dataclass(frozen=True)
 class FusedEpilogue:
     """What a compiled graph computes of a product's elements, in the kernel that adds them up.
 
@@ -111,6 +124,8 @@ class FusedEpilogue:
         elements: those of one element.
         tiles: how many operands and results have an element for each of the product's.
         is_channels_last: whether it is of a convolution whose channels lie innermost.
+        sources: what is loaded in the place of the left and the right operand, where the kernel computes these.
+        result: the dtype of the first result, which has the address of the product's.
     """
 
     kernel: Callable[[str], Any]
@@ -118,6 +133,13 @@ class FusedEpilogue:
     elements: tuple[str, ...]
     tiles: int
     is_channels_last: bool = False
+    sources: tuple[Source | None, Source | None] = (None, None)
+    result: ScalarType | None = None
+
+    @property
+    def has_prologue(self) -> bool:
+        """Whether the kernel computes an operand."""
+        return self.sources != (None, None)
 
 
 @dataclass(frozen=True)
@@ -196,6 +218,30 @@ class Problem:
     @property
     def k(self) -> int:
         return self.left.sizes[2]
+
+    @property
+    def loaded(self) -> tuple[Matrices, Matrices]:
+        """What a kernel loads for the left and the right operand: these, or what it computes them of."""
+        fused = self.epilogue.fused
+        left, right = (None, None) if fused is None else fused.sources
+        return left.matrices if left else self.left, right.matrices if right else self.right
+
+    @property
+    def unlimited(self) -> Problem:
+        """The same, where operands may be computed as often as it takes."""
+        fused = self.epilogue.fused
+        if fused is None or not fused.has_prologue:
+            return self
+        left, right = (None if one is None else replace(one, most_repeats=INT32_MAX) for one in fused.sources)
+        fused = replace(fused, sources=(left, right))
+        return replace(self, epilogue=replace(self.epilogue, fused=fused))
+
+    def computes_seldom(self, tile: Sequence[int]) -> bool:
+        """Whether tiles of so many rows and columns have no operand computed more often than it may be."""
+        fused = self.epilogue.fused
+        left, right = (None, None) if fused is None else fused.sources
+        repeats = (left, cdiv(self.n, tile[1])), (right, cdiv(self.m, tile[0]))
+        return all(source is None or count <= source.most_repeats for source, count in repeats)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

@@ -10,7 +10,7 @@ from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_gluon import is_supported, shared_descriptor
 from ..budget import Configuration
 from ..launch import Launch, cdiv, integer_type
-from .problem import Problem, multiprocessors
+from .problem import DIVISOR, Problem, multiprocessors
 from .product import stride_arguments
 from .tensor_memory_kernels import TILES, matmul_tensor_memory
 from .warp_specialized import LEAST_WAVES, refused, tiles_in
@@ -60,7 +60,10 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
 def plan(
     problem: Problem, chosen: Configuration, left: Description, right: Description, out: Description
 ) -> Callable[..., None]:
-    """``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row."""
+    """``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row.
+
+    With a fused epilogue `out` is its first result, and its addresses come before the scales.
+    """
     choices.chosen(
         "sums in tensor memory", "there are {} tiles, and the device has tcgen05", tiles_in(chosen, problem)
     )
@@ -71,8 +74,11 @@ def plan(
     assert element is not None and right_element is not None and out_element is not None
     a_block = (block_k, ROWS) if left.transposed else (ROWS, block_k)
     b_block = (block_n, block_k) if right.transposed else (block_k, block_n)
-    part = min(WIDEST_PART, 128 // problem.out.dtype.itemsize)
-    addend = problem.epilogue.addend
+    addend, fused = problem.epilogue.addend, problem.epilogue.fused
+    # Another tile beside the one that is stored takes as many registers.
+    widest = WIDEST_PART if fused is None or fused.tiles < 2 else WIDEST_PART // 2
+    part = min(widest, 128 // problem.out.dtype.itemsize)
+    kernel = matmul_tensor_memory if fused is None else fused.kernel("tensor_memory")
     strides = {"sz": 0, "sn": 0} if addend is None else {"sz": addend.strides[0], "sn": addend.strides[2]}
     reach = (problem.n + block_n) * strides["sn"]
     signature, constants, values, divisible = stride_arguments(
@@ -89,6 +95,7 @@ def plan(
         **signature,
         **passed,
         **scales,
+        **({} if fused is None else fused.pointers),
     }
     if addend is None:
         constants["addend"] = None
@@ -96,8 +103,8 @@ def plan(
         every["addend"] = f"*{addend.dtype.triton_name}"
     launch = Launch(
         problem.device,
-        matmul_tensor_memory,
-        {name: every[name] for name in matmul_tensor_memory.arg_names if name in every},
+        kernel,
+        {name: every[name] for name in kernel.arg_names if name in every},
         {
             **constants,
             **fixed,
@@ -113,15 +120,15 @@ def plan(
             "BLOCK_K": block_k,
             "STAGES": chosen.stages,
         },
-        divisible=divisible,
-        elements=tuple(scales),
+        divisible=divisible if fused is None else [*divisible, *(s for s in "mn" if sizes[s] % DIVISOR == 0)],
+        elements=tuple(scales) if fused is None else fused.elements,
         tensors=[left.tensor, right.tensor, out.tensor],
         num_warps=chosen.warps,
         num_stages=chosen.stages,
     )
     grid = (min(tiles_in(chosen, problem), multiprocessors(problem.device)), 1, 1)
     given = {**sizes, **values}
-    numbers = tuple(given[name] for name in matmul_tensor_memory.arg_names if name in given)
+    numbers = tuple(given[name] for name in kernel.arg_names if name in given)
     pointers = 3 + problem.epilogue.pointers
 
     def run(*arguments: int | float) -> None:

@@ -10,7 +10,7 @@ from ...runtime.cuda.driver import driver
 from ...runtime.cuda.triton.lazy_gluon import is_supported, shared_descriptor
 from ..budget import Configuration
 from ..launch import Launch, cdiv, integer_type
-from .problem import Problem, multiprocessors
+from .problem import DIVISOR, Problem, multiprocessors
 from .product import stride_arguments
 from .tile_cost import cost
 from .warp_specialized_kernels import TILES, matmul_warp_specialized
@@ -53,7 +53,10 @@ def tile_of(problem: Problem, left: Description, right: Description) -> Configur
 def plan(
     problem: Problem, chosen: Configuration, left: Description, right: Description, out: Description
 ) -> Callable[..., None]:
-    """``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row."""
+    """``launch(a, b, [addend,] out, *scales)`` of a product that `tile_of` has a tile for; an addend is a row.
+
+    With a fused epilogue `out` is its first result, and its addresses come before the scales.
+    """
     choices.chosen(
         "warp-specialised", "there are {} tiles, and the device has wgmma", tiles_in(chosen, problem)
     )
@@ -65,7 +68,8 @@ def plan(
         "a": (block_k, rows) if left.transposed else (rows, block_k),
         "b": (block_n, block_k) if right.transposed else (block_k, block_n),
     }
-    addend = problem.epilogue.addend
+    addend, fused = problem.epilogue.addend, problem.epilogue.fused
+    kernel = matmul_warp_specialized if fused is None else fused.kernel("warp_specialized")
     strides = {"sz": 0, "sn": 0} if addend is None else {"sz": addend.strides[0], "sn": addend.strides[2]}
     reach = (problem.n + block_n) * strides["sn"]
     signature, constants, values, divisible = stride_arguments(
@@ -79,6 +83,7 @@ def plan(
         **dict.fromkeys(sizes, "i32"),
         **signature,
         **passed,
+        **({} if fused is None else fused.pointers),
     }
     if addend is None:
         constants["addend"] = None
@@ -86,8 +91,8 @@ def plan(
         every["addend"] = f"*{addend.dtype.triton_name}"
     launch = Launch(
         problem.device,
-        matmul_warp_specialized,
-        {name: every[name] for name in matmul_warp_specialized.arg_names if name in every},
+        kernel,
+        {name: every[name] for name in kernel.arg_names if name in every},
         {
             **constants,
             **fixed,
@@ -102,14 +107,15 @@ def plan(
             "BLOCK_K": block_k,
             "STAGES": chosen.stages,
         },
-        divisible=divisible,
+        divisible=divisible if fused is None else [*divisible, *(s for s in "mn" if sizes[s] % DIVISOR == 0)],
+        elements=() if fused is None else fused.elements,
         tensors=[left.tensor, right.tensor, out.tensor],
         num_warps=chosen.warps,
         num_stages=chosen.stages,
     )
     grid = (min(tiles_in(chosen, problem), multiprocessors(problem.device)), 1, 1)
     given = {**sizes, **values}
-    numbers = tuple(given[name] for name in matmul_warp_specialized.arg_names if name in given)
+    numbers = tuple(given[name] for name in kernel.arg_names if name in given)
     pointers = 3 + problem.epilogue.pointers
 
     def run(*arguments: int | float) -> None:

@@ -33,14 +33,11 @@ def columns_in_two(x, ROWS: gl.constexpr, COLUMNS: gl.constexpr):
 
 
 @gluon.jit
-def store_part(
+def finished(
     total,
     addend,
-    out,
-    buffer,
     batch,
-    row,
-    column,
+    columns,
     n,
     sz,
     sn,
@@ -48,15 +45,11 @@ def store_part(
     beta,
     ADDEND: gl.constexpr,
     ACTIVATION: gl.constexpr,
-    ROWS: gl.constexpr,
-    COLUMNS: gl.constexpr,
 ):
-    """The epilogue of a part of a group's sums, and its way to memory. Its buffer's store before last has been read."""
-    PART: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
+    """The epilogue of some columns of a group's sums."""
     if alpha is not None:
         total = total * alpha
     if ADDEND:
-        columns = column + gl.arange(0, COLUMNS, gl.SliceLayout(0, PART))
         line = gl.load(addend + batch.to(gl.int64) * sz + columns * sn, mask=columns < n, other=0).to(
             gl.float32
         )
@@ -67,10 +60,43 @@ def store_part(
         total = gl.where(total < 0, 0.0, total)
     elif ACTIVATION == "gelu":
         total = total * 0.5 * (1.0 + libdevice.erf(total * 0.7071067811865476))
+    return total
+
+
+@gluon.jit
+def store_through(value, buffer, out, batch, row, column, ROWS: gl.constexpr, COLUMNS: gl.constexpr):
+    """A part of a tile on its way to memory. Its buffer's store before last has been read."""
     hopper.tma.store_wait(1)
-    buffer.reshape((ROWS, COLUMNS)).store(total.to(out.dtype))
+    buffer.reshape((ROWS, COLUMNS)).store(value.to(out.dtype))
     hopper.fence_async_shared()
     hopper.tma.async_store(out, [batch, row, column], buffer)
+
+
+@gluon.jit
+def store_part(
+    total,
+    addend,
+    out,
+    buffer,
+    batch,
+    row,
+    column,
+    m,
+    n,
+    sz,
+    sn,
+    alpha,
+    beta,
+    ADDEND: gl.constexpr,
+    ACTIVATION: gl.constexpr,
+    ROWS: gl.constexpr,
+    COLUMNS: gl.constexpr,
+):
+    """The epilogue of a part of a group's sums, and its way to memory."""
+    PART: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 16])
+    columns = column + gl.arange(0, COLUMNS, gl.SliceLayout(0, PART))
+    total = finished(total, addend, batch, columns, n, sz, sn, alpha, beta, ADDEND, ACTIVATION)
+    store_through(total, buffer, out, batch, row, column, ROWS, COLUMNS)
 
 
 @gluon.jit
@@ -152,6 +178,7 @@ def compute(
                 batch,
                 row,
                 column,
+                m,
                 n,
                 sz,
                 sn,
@@ -170,6 +197,7 @@ def compute(
                 batch,
                 row,
                 column + 64,
+                m,
                 n,
                 sz,
                 sn,
@@ -183,7 +211,23 @@ def compute(
             left, right = columns_in_two(right, ROWS, 128)
             column += 128
         store_part(
-            left, addend, out, even, batch, row, column, n, sz, sn, alpha, beta, ADDEND, ACTIVATION, ROWS, 64
+            left,
+            addend,
+            out,
+            even,
+            batch,
+            row,
+            column,
+            m,
+            n,
+            sz,
+            sn,
+            alpha,
+            beta,
+            ADDEND,
+            ACTIVATION,
+            ROWS,
+            64,
         )
         store_part(
             right,
@@ -193,6 +237,7 @@ def compute(
             batch,
             row,
             column + 64,
+            m,
             n,
             sz,
             sn,

@@ -1,0 +1,72 @@
+"""Source of what is computed over a tile: addresses by rows and columns, loads, and pointwise steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ...dispatch.layers.graph.graph import Node
+from ...runtime.tensor_spec import TensorSpec
+from ...triton_kernels.conversion import triton_type
+from ..element_places import Terms
+from ..pointwise import PointwiseCall
+from .pointwise import operands_of
+from .source_text import type_text
+
+MARGIN = 1 << 20
+"""Elements by which a program's offsets may be beyond a tensor's end, behind a mask."""
+
+
+def reach(node: Node) -> int:
+    """One more than the largest offset of a tensor's elements."""
+    spec: TensorSpec = node.val
+    return 1 + sum((size - 1) * abs(stride) for size, stride in zip(spec.sizes, spec.strides, strict=True))
+
+
+def offset_by(index: str, terms: Terms, count: int, names: Mapping[int, str]) -> str:
+    """An offset as source, by an index below `count`; strides that the program has names for are called by these."""
+    texts = []
+    for divisor, size, stride in terms:
+        text = index if divisor == 1 else f"{index} // {divisor}"
+        if divisor * size < count:
+            text = f"{text} % {size}"
+        by = names.get(stride, str(stride))
+        texts.append(f"({text}) * {by}" if text != index else index if stride == 1 else f"{index} * {by}")
+    return " + ".join(texts)
+
+
+def load_text(pointer: str, by_row: str, by_column: str, is_row: str, is_column: str, mask: str) -> str:
+    """A load of what has an element for each place of a tile, for each row, for each column, or one for all."""
+    if by_row and by_column:
+        return f"tl.load({pointer} + ({by_row})[:, None] + ({by_column})[None, :], mask={mask})"
+    if by_row:
+        return f"tl.load({pointer} + {by_row}, mask={is_row})[:, None]"
+    if by_column:
+        return f"tl.load({pointer} + {by_column}, mask={is_column})[None, :]"
+    return f"tl.load({pointer})"
+
+
+def step_lines(
+    call: PointwiseCall,
+    name: str,
+    values: dict[Node, str],
+    specs: dict[Node, TensorSpec],
+    imports: dict[Any, str],
+) -> list[str]:
+    """The lines that define a pointwise step's result, rounded to its dtype; functions are noted in `imports`."""
+    element = call.planned(specs)[1].element
+    assert element is not None
+    function = imports.setdefault(element.function, f"f_{element.function.__name__}_{len(imports)}")
+    given = operands_of(element, call.operands, values)
+    return [
+        f"# {step_text(call.node, values)}",
+        f"{name} = convert({function}({given}), {type_text(triton_type(call.node.val.dtype))})",
+    ]
+
+
+def step_text(node: Node, values: Mapping[Node, str]) -> str:
+    """A step without sizes, in the program's own names, so that alike steps of a graph have one text."""
+    names = {given.name: name for given, name in values.items()}
+    text = node.format_node().partition(" = ")[2]
+    return re.sub(r"%(\w+)", lambda found: names.get(found[1], found[0]), text)

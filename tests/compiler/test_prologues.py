@@ -1,0 +1,176 @@
+"""Products with what makes their operands as one kernel: one launch, the bits of eager calls, and what stays apart."""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import triten as tt
+from triten.compiler.product_kernel import ProductKernel
+from triten.compiler.prologues import most_repeats
+from triten.tests.compiler.beside_eager import agree, drawn, same
+from triten.tests.compiler.test_epilogues import launches, operands, steps_of
+
+if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failure
+    pytest.importorskip("triton", reason="triton has no wheel for this platform")
+
+from triten.compiler.triton.products import write_product_kernel
+
+F = tt.nn.functional
+bf16, int8 = tt.bfloat16, tt.int8
+
+
+def by_groups(x: tt.Tensor, w: tt.Tensor, s: tt.Tensor) -> tt.Tensor:
+    """A weight of int8 whose columns have a scale for each 16."""
+    n, k = w.shape
+    weight = (w.view(n, k // 16, 16).to(x.dtype) * s.view(n, k // 16, 1)).view(n, k)
+    return F.linear(x, weight)
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "a scale": (lambda x, w: (x * 0.125) @ w, ((6, 20), (20, 24))),
+    "relu of the right one": (lambda x, w: x @ F.relu(w), ((6, 20), (20, 24))),
+    "both": (lambda x, w: (x * 2) @ (w + 1), ((6, 20), (20, 24))),
+    "both of one input": (lambda x: (x * 2) @ (x + 1), ((16, 16),)),
+    "a row and a column": (
+        lambda x, w, r, c: (x * r + c) @ w,
+        ((6, 20), (20, 24), (20,), (6, 1)),
+    ),
+    "a number": (lambda x, w, s: (x * s) @ w, ((6, 20), (20, 24), (1,))),
+    "what is not zero where there is nothing": (lambda x, w: x.exp() @ w.cos(), ((6, 20), (20, 24))),
+    "infinite where there is nothing": (lambda x, w: (1 / x) @ w, ((6, 20), (20, 24))),
+    "a linear layer of a batch, and its epilogue": (
+        lambda x, w, b, s: F.relu(F.linear(F.silu(x), w * s, b)),
+        ((2, 3, 20), (24, 20), (24,), (24, 1)),
+    ),
+    "turned round before": (lambda x, w: F.silu(x.t()) @ w, ((20, 6), (20, 24))),
+    "scores of heads": (
+        lambda q, k: (q * 0.125) @ (k * 0.5).transpose(-1, -2),
+        ((2, 3, 8, 16), (2, 3, 8, 16)),
+    ),
+    "addmm with numbers": (
+        lambda c, x, w: tt.addmm(c, x * 2, w, beta=0.5, alpha=2),
+        ((6, 24), (6, 20), (20, 24)),
+    ),
+    "baddbmm": (lambda c, x, w: tt.baddbmm(c, x, w.abs()).exp(), ((3, 6, 24), (3, 6, 20), (3, 20, 24))),
+    "a source of one row": (lambda r, w: (r.expand(6, 20) * 2) @ w, ((20,), (20, 24))),
+    "scales of groups": (by_groups, ((6, 32), (24, 32), (24, 2))),
+    "a source that is addend, too": (lambda x: tt.addmm(x, x * 2, x.abs()), ((16, 16),)),
+}
+"""Functions of one launch, and the shapes of their arguments."""
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("dtype", [tt.float32, bf16], ids=str)
+def test_results_are_those_of_eager_calls(name: str, dtype: Any) -> None:
+    function, shapes = CASES[name]
+    made = operands(*shapes, dtype=dtype)
+    compiled = agree(function, lambda: tuple(made), calls=1)
+    assert launches(lambda: compiled(*made)) == 1 < launches(lambda: function(*made))
+
+
+@pytest.mark.parametrize("given", [tt.float32, tt.float64, tt.float16, int8, tt.uint8, tt.int64], ids=str)
+def test_casts(given: Any) -> None:
+    def f(x: tt.Tensor, w: tt.Tensor, s: tt.Tensor) -> tt.Tensor:
+        return F.linear(x, w.to(bf16) * s)
+
+    x, s = operands((6, 32), (24, 1), dtype=bf16)
+    w = (drawn(24, 32, device="cuda") * 8).to(given)
+    compiled = agree(f, lambda: (x, w, s), calls=1)
+    assert launches(lambda: compiled(x, w, s)) == 1
+
+
+def test_tiles_by_descriptors_and_by_pointers() -> None:
+    """What is loaded in an operand's place decides which addresses descriptors take."""
+
+    def f(x: tt.Tensor, w: tt.Tensor) -> tt.Tensor:
+        return F.relu(x) @ w.to(bf16)
+
+    x, w = operands((40, 64), (64, 48), dtype=bf16)
+    w = w.float()
+    compiled = agree(f, lambda: (x, w), calls=1)
+    shifted = drawn(40 * 64 + 1, device="cuda", dtype=bf16)[1:].view(40, 64)
+    same(compiled(shifted, w), f(shifted, w))
+    assert launches(lambda: compiled(shifted, w)) == 1
+
+
+@pytest.mark.parametrize("m, n, k", [(17, 33, 1), (130, 140, 150), (5, 304, 40), (16, 16, 144)])
+@pytest.mark.parametrize("dtype", [tt.float32, bf16], ids=str)
+def test_sizes(m: int, n: int, k: int, dtype: Any) -> None:
+    made = operands((m, k), (k, n), (k,), dtype=dtype)
+    compiled = agree(lambda x, w, s: (x * s) @ (w + 1), lambda: tuple(made), calls=1)
+    assert launches(lambda: compiled(*made)) == 1
+
+
+@pytest.mark.parametrize(
+    "function, shapes",
+    [
+        (lambda x, w: ((y := x * 2) @ w, y), ((6, 20), (20, 24))),
+        (lambda x, w: ((y := x * 2) @ w) + y.sum(), ((6, 20), (20, 24))),
+        (lambda x: (y := x * 2) @ y, ((16, 16),)),
+        (lambda x: (y := x * 2) @ y.t(), ((6, 16),)),
+        (lambda x, w: (y := x * 2) @ w + y, ((16, 16), (16, 16))),
+        (lambda x, y, w: (x * y) @ w, ((6, 20), (6, 20), (20, 24))),
+        (lambda x, w: x.softmax(-1) @ w, ((6, 20), (20, 24))),
+        (lambda x, w: tt.digamma(x) @ w, ((6, 20), (20, 24))),
+        (lambda x, w: (x > 0) .to(x.dtype)[:, :20] @ w, ((6, 24), (20, 24))),
+        (lambda x, w: (x * 2) @ w, ((1, 20), (20, 24))),
+        (lambda x, w: (x * 2) @ w, ((16, 2048), (2048, 16))),
+    ],
+    ids=[
+        "a result", "read by a sum", "both operands", "read turned round", "read behind", "two sources", "rows",
+        "many registers", "a part", "a vector", "in parts",
+    ],
+)  # fmt: skip
+def test_what_stays_apart(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]) -> None:
+    made = operands(*shapes)
+    agree(function, lambda: tuple(made), calls=1)
+    names = steps_of(function, *made)
+    assert not any(isinstance(each, list) and each[0] != "mm" and "mm" in each for each in names)
+
+
+def test_an_epilogue_comes_before_a_prologue() -> None:
+    """What stands between two products is computed once, of the first one's sums."""
+    made = operands((6, 20), (20, 24), (24, 8))
+    function = lambda x, w, v: F.relu(x @ w) @ v  # noqa: E731
+    agree(function, lambda: tuple(made), calls=1)
+    assert steps_of(function, *made) == [["mm", "relu"], "mm"]
+
+
+def test_a_write_between_comes_after() -> None:
+    """A buffer is written after what reads it."""
+
+    def f(buffer: tt.Tensor, w: tt.Tensor) -> tt.Tensor:
+        y = buffer * 2
+        buffer.add_(1)
+        return y @ w
+
+    made = operands((6, 20), (20, 24))
+    agree(f, lambda: (made[0].clone(), made[1]), calls=2)
+
+
+def test_how_often_an_operand_may_be_computed() -> None:
+    """As often as costs no more than another launch over it: wide sources and long functions seldom."""
+
+    def most(function: Callable[..., Any], given: Any) -> int:
+        x = drawn(32, 32, device="cuda", dtype=bf16)
+        w = drawn(32, 32, device="cuda").to(given)
+        (kernel,) = tt.compiler.explain(function, x, w).schedules[0].kernels
+        assert isinstance(kernel, ProductKernel)
+        return most_repeats(kernel.prologues[0])
+
+    assert most(lambda x, w: x @ (w * 2), bf16) == 8
+    assert most(lambda x, w: x @ w.to(bf16), tt.float32) == 2
+    assert most(lambda x, w: x @ (w.to(bf16) * 2), int8) == 3
+    assert most(lambda x, w: x @ F.silu(w), bf16) == 1
+
+
+def test_the_source_names_operators_and_is_that_of_all_sizes() -> None:
+    texts = set()
+    for m in (32, 48):
+        x, w, s = operands((m, 24), (24, 24), (24,))
+        (kernel,) = tt.compiler.explain(lambda x, w, s: (x * s) @ w, x, w, s).schedules[0].kernels
+        texts.add(write_product_kernel(kernel))
+    (text,) = texts
+    assert "# aten.mul.Tensor(x, p0_tile)" in text and "def mul_mm_sums(" in text
