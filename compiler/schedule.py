@@ -27,7 +27,7 @@ from functools import partial
 from ..dispatch.layers.graph.graph import Graph, Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
-from .block_reductions import ReductionCall, ReductionSpace, block_reduction
+from .block_reductions import MOMENTS, PLACES, ReductionCall, ReductionSpace, block_reduction
 from .concatenations import CatCall, cat_calls
 from .draws import DropoutCall, dropout_call
 from .gathers import GatherCall, gather_call
@@ -519,7 +519,8 @@ def _steps(
     """A group as one kernel, or as calls where there is nothing to put together."""
     if sum(not isinstance(calls.get(node), ResultOf) for node in members) < 2:
         return [OperatorCall(node) for node in members]
-    if space is not None and space.device.type == "cpu" and not any(_has_sizes(n, space) for n in members):
+    is_on_host = space is not None and space.device.type == "cpu"
+    if is_on_host and not any(_has_sizes(n, space) or _takes_passes(calls[n]) for n in members):
         # Nothing would be read from the cache, and eager kernels take longer blocks.
         runs = itertools.groupby(
             members, lambda node: isinstance(calls[node], PointwiseCall) and node.val.sizes
@@ -538,6 +539,11 @@ def _steps(
         return [RowsKernel(tuple(rows), inputs, outputs, space)]
     pointwise = [call for n in members if not isinstance(call := calls[n], RowCall | ReductionCall)]
     return [FusedKernel(tuple(pointwise), inputs, outputs)]
+
+
+def _takes_passes(call: FusedStep) -> bool:
+    """Whether an eager kernel reads elements several times, or copies them."""
+    return isinstance(call, ReductionCall) and call.stub in MOMENTS | PLACES
 
 
 def _run(run: list[Node], calls: dict[Node, FusedStep], results: set[Node], is_pointwise: bool) -> list[Step]:

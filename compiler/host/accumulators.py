@@ -82,12 +82,14 @@ COMBINED: dict[str, Callable[[ElementProgram, Value, Value], Value]] = {
     "mean_stub": lambda program, a, b: program.arithmetic("add", a, b),
     "amax_stub": ElementProgram.maximum,
     "amin_stub": ElementProgram.minimum,
+    "any_stub": lambda program, a, b: program.bitwise("or", a, b),
+    "all_stub": lambda program, a, b: program.bitwise("and", a, b),
 }
 """What a loop does with an accumulator and an element, where it keeps one number."""
 
 
 class _One:
-    """A sum, a mean or an extremum; sums of floats are in float64."""
+    """A sum, a mean, an extremum or a truth value; sums of floats are in float64."""
 
     table, tells_steps = "", False
 
@@ -99,9 +101,10 @@ class _One:
             how = Partial(how.stub, float64, divisor, how.order)
         self.how = how
         self.dtypes: tuple[ScalarType, ...] = (how.dtype,)
-        is_sum = how.stub == "sum_stub"
-        start = how.dtype.np.type(0) if is_sum else lowest(how.dtype, how.stub == "amax_stub")
-        self.starts = (start,)
+        if how.stub in ("amax_stub", "amin_stub"):
+            self.starts = (lowest(how.dtype, how.stub == "amax_stub"),)
+        else:
+            self.starts = (how.dtype.np.type(how.stub == "all_stub"),)
 
     def added(self, program: ElementProgram, totals: list[Value], element: Value, at: Value) -> list[Value]:
         return [self.combined(program, totals[0], program.convert(element, self.how.dtype.name))]
