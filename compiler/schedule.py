@@ -519,9 +519,7 @@ def _steps(
     """A group as one kernel, or as calls where there is nothing to put together."""
     if sum(not isinstance(calls.get(node), ResultOf) for node in members) < 2:
         return [OperatorCall(node) for node in members]
-    is_on_host = space is not None and space.device.type == "cpu"
-    if is_on_host and not any(_has_sizes(n, space) or _takes_passes(calls[n]) for n in members):
-        # Nothing would be read from the cache, and eager kernels take longer blocks.
+    if space is not None and not _is_worth(members, calls, space):
         runs = itertools.groupby(
             members, lambda node: isinstance(calls[node], PointwiseCall) and node.val.sizes
         )
@@ -541,9 +539,17 @@ def _steps(
     return [FusedKernel(tuple(pointwise), inputs, outputs)]
 
 
-def _takes_passes(call: FusedStep) -> bool:
-    """Whether an eager kernel reads elements several times, or copies them."""
-    return isinstance(call, ReductionCall) and call.stub in MOMENTS | PLACES
+def _is_worth(
+    members: Sequence[Node], calls: dict[Node, FusedStep], space: RowSpace | ReductionSpace
+) -> bool:
+    """Whether steps are more quickly computed together.
+
+    On the CPU nothing would be read from the cache where no step makes whole rows, and eager kernels take longer
+    blocks; but those of variances and places read elements several times, or copy them.
+    """
+    if space.device.type != "cpu" or any(_has_sizes(node, space) for node in members):
+        return True
+    return any(isinstance(c := calls[n], ReductionCall) and c.stub in MOMENTS | PLACES for n in members)
 
 
 def _run(run: list[Node], calls: dict[Node, FusedStep], results: set[Node], is_pointwise: bool) -> list[Step]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ...dispatch.layers.graph.graph import Node
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float32, float64, int32
@@ -223,5 +224,6 @@ def accumulation_of(call: ReductionCall) -> Accumulation | None:
         return _One(call)
     if call.stub in MOMENTS:
         # Of float64 one pass would lose what the first element is away from the mean.
-        return None if call.source.val.dtype is float64 else _Moments(call)
+        is_wide = call.source.val.dtype is float64
+        return None if is_wide or isinstance(call.arguments.get("correction"), Node) else _Moments(call)
     return _Place(call) if call.stub in PLACES else None
