@@ -135,8 +135,8 @@ def _mean(s: RowStep) -> list[Value]:
 
 
 def adds_by_size(n: int) -> bool:
-    """Whether softmax adds rows of `n` elements by other products where there are few than where there are many."""
-    return n <= softmax_kernels.EXPANDED
+    """Whether softmax and norms add rows of `n` elements by other products where there are few of them."""
+    return n <= max(softmax_kernels.EXPANDED, row_norm.EXPANDED)
 
 
 def _softmax_sum(s: RowStep, name: str, a: Value, b: Value | None = None) -> Value:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...cpu_fallback.blocks import Block, block_indices
-from ...cpu_fallback.normalization import softmax
+from ...cpu_fallback.normalization import row_norm, softmax
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...runtime.memory_format import contiguous_strides
@@ -32,6 +32,9 @@ from .reduction_rows import adds_by_size
 BLOCK_BYTES = 1 << 19
 """Bytes of the widest array of a block: reductions come back to Python more often than pointwise steps do, and threads
 wait for each other there."""
+
+BY_SIZE = (("softmax", 2 * softmax.BLOCK), ("layer_norm", row_norm.SMALL))
+"""Operators that add short rows otherwise where there are more elements."""
 
 
 def host_rows_kernel(kernel: RowsKernel) -> Kernel:
@@ -55,9 +58,9 @@ def host_rows_kernel(kernel: RowsKernel) -> Kernel:
 
 def _adds_by_size(kernel: RowsKernel) -> bool:
     """Whether an eager kernel of a block would add in another order than that of all rows."""
-    is_softmax = ["softmax" in call.node.target._opname for call in kernel.computed]
-    is_large = math.prod(kernel.space.sizes) > 2 * softmax.BLOCK
-    return is_large and any(is_softmax) and adds_by_size(kernel.space.n)
+    numel = math.prod(kernel.space.sizes)
+    limits = [most for c in kernel.computed for name, most in BY_SIZE if name in c.node.target._opname]
+    return any(numel > most for most in limits) and adds_by_size(kernel.space.n)
 
 
 def _host_part(kernel: FusedKernel | RowsKernel) -> Kernel:
