@@ -415,9 +415,9 @@ def test_many_short_rows_are_added_as_eager_adds_them(
 @pytest.mark.parametrize("shape", [(33, 257, 11), (9000, 16)])
 def test_norms_of_many_short_rows_beside_what_no_loop_does(shape: tuple[int, ...]) -> None:
     x = tt.tensor(np.random.default_rng(0).standard_normal(shape, np.float32))
-    f = lambda x: (
-        (y := F.layer_norm(x, x.shape[-1:])),
-        y.max(-1),
-        F.rms_norm(x + 1, x.shape[-1:]).argmin(-1),
-    )  # noqa: E731
+
+    def f(x: tt.Tensor) -> Any:
+        y = F.layer_norm(x, x.shape[-1:])
+        return y, y.max(-1), F.rms_norm(x + 1, x.shape[-1:]).argmin(-1)
+
     agree(f, lambda: (x,), calls=1)
