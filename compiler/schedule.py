@@ -27,7 +27,7 @@ from functools import partial
 from ..dispatch.layers.graph.graph import Graph, Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
-from .block_reductions import ReductionCall, ReductionSpace, block_reduction
+from .block_reductions import MOMENTS, PLACES, ReductionCall, ReductionSpace, block_reduction
 from .concatenations import CatCall, cat_calls
 from .draws import DropoutCall, dropout_call
 from .gathers import GatherCall, gather_call
@@ -519,8 +519,7 @@ def _steps(
     """A group as one kernel, or as calls where there is nothing to put together."""
     if sum(not isinstance(calls.get(node), ResultOf) for node in members) < 2:
         return [OperatorCall(node) for node in members]
-    if space is not None and space.device.type == "cpu" and not any(_has_sizes(n, space) for n in members):
-        # Nothing would be read from the cache, and eager kernels take longer blocks.
+    if space is not None and not _is_worth(members, calls, space):
         runs = itertools.groupby(
             members, lambda node: isinstance(calls[node], PointwiseCall) and node.val.sizes
         )
@@ -538,6 +537,19 @@ def _steps(
         return [RowsKernel(tuple(rows), inputs, outputs, space)]
     pointwise = [call for n in members if not isinstance(call := calls[n], RowCall | ReductionCall)]
     return [FusedKernel(tuple(pointwise), inputs, outputs)]
+
+
+def _is_worth(
+    members: Sequence[Node], calls: dict[Node, FusedStep], space: RowSpace | ReductionSpace
+) -> bool:
+    """Whether steps are more quickly computed together.
+
+    On the CPU nothing would be read from the cache where no step makes whole rows, and eager kernels take longer
+    blocks; but those of variances and places read elements several times, or copy them.
+    """
+    if space.device.type != "cpu" or any(_has_sizes(node, space) for node in members):
+        return True
+    return any(isinstance(c := calls[n], ReductionCall) and c.stub in MOMENTS | PLACES for n in members)
 
 
 def _run(run: list[Node], calls: dict[Node, FusedStep], results: set[Node], is_pointwise: bool) -> list[Step]:

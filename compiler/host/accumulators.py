@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ...dispatch.layers.graph.graph import Node
 from ...runtime.device import device as Device
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import float32, float64, int32
@@ -82,12 +83,14 @@ COMBINED: dict[str, Callable[[ElementProgram, Value, Value], Value]] = {
     "mean_stub": lambda program, a, b: program.arithmetic("add", a, b),
     "amax_stub": ElementProgram.maximum,
     "amin_stub": ElementProgram.minimum,
+    "any_stub": lambda program, a, b: program.bitwise("or", a, b),
+    "all_stub": lambda program, a, b: program.bitwise("and", a, b),
 }
 """What a loop does with an accumulator and an element, where it keeps one number."""
 
 
 class _One:
-    """A sum, a mean or an extremum; sums of floats are in float64."""
+    """A sum, a mean, an extremum or a truth value; sums of floats are in float64."""
 
     table, tells_steps = "", False
 
@@ -99,9 +102,10 @@ class _One:
             how = Partial(how.stub, float64, divisor, how.order)
         self.how = how
         self.dtypes: tuple[ScalarType, ...] = (how.dtype,)
-        is_sum = how.stub == "sum_stub"
-        start = how.dtype.np.type(0) if is_sum else lowest(how.dtype, how.stub == "amax_stub")
-        self.starts = (start,)
+        if how.stub in ("amax_stub", "amin_stub"):
+            self.starts = (lowest(how.dtype, how.stub == "amax_stub"),)
+        else:
+            self.starts = (how.dtype.np.type(how.stub == "all_stub"),)
 
     def added(self, program: ElementProgram, totals: list[Value], element: Value, at: Value) -> list[Value]:
         return [self.combined(program, totals[0], program.convert(element, self.how.dtype.name))]
@@ -220,5 +224,6 @@ def accumulation_of(call: ReductionCall) -> Accumulation | None:
         return _One(call)
     if call.stub in MOMENTS:
         # Of float64 one pass would lose what the first element is away from the mean.
-        return None if call.source.val.dtype is float64 else _Moments(call)
+        is_wide = call.source.val.dtype is float64
+        return None if is_wide or isinstance(call.arguments.get("correction"), Node) else _Moments(call)
     return _Place(call) if call.stub in PLACES else None

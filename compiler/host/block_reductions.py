@@ -48,7 +48,7 @@ Program = Callable[..., None]
 
 def host_reduction_kernel(kernel: ReductionKernel) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs."""
-    if math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO:
+    if is_whole(kernel):
         return quietly(_whole(kernel))
     if is_possible():
         from .reduction_loops import host_reduction_loop
@@ -59,6 +59,11 @@ def host_reduction_kernel(kernel: ReductionKernel) -> Kernel:
     if any(call.stub not in STUBS for call in kernel.reductions):
         return quietly(_apart(kernel))
     return quietly(_in_blocks(kernel))
+
+
+def is_whole(kernel: ReductionKernel) -> bool:
+    """Whether a kernel's elements are few, so that each step is computed for all of them."""
+    return math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO
 
 
 def _whole(kernel: ReductionKernel) -> Kernel:
@@ -74,7 +79,7 @@ def _apart(kernel: ReductionKernel) -> Kernel:
     made = {call.node for call in calls}
     wanted = {call.source for call in kernel.reductions if call.stub not in STUBS} | {*kernel.outputs}
     outputs = tuple([call.node for call in calls if call.node in wanted])
-    if not any(isinstance(call, ReductionCall) for call in calls):
+    if kernel.chain is None or not any(isinstance(call, ReductionCall) for call in calls):
         return _whole(kernel)
     read = {node for call in calls for node in call.node.all_input_nodes} - made
     inputs = tuple([node for node in kernel.inputs if node in read])
@@ -177,14 +182,13 @@ def chain_program(chain: FusedKernel) -> tuple[ProgramMaker, str]:
 def execution_of_reductions(kernel: ReductionKernel) -> str:
     """How a kernel runs, in words."""
     chain = kernel.chain
-    is_whole = math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO
-    if is_possible() and not is_whole:
+    if is_possible() and not is_whole(kernel):
         from .reduction_loops import is_one_loop
 
         if is_one_loop(kernel):
             return "one compiled loop, which adds what it computes"
     what = f"{len(kernel.reductions)} reductions of NumPy" if len(kernel.reductions) > 1 else "a reduction"
-    blocks = "" if is_whole else " over blocks"
+    blocks = "" if is_whole(kernel) else " over blocks"
     return f"{what}{blocks}" if chain is None else f"{chain_program(chain)[1]}, and {what}{blocks}"
 
 

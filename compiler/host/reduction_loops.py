@@ -252,11 +252,12 @@ def accumulating_loop(kernel: ReductionKernel, together: int = 1) -> Accumulatin
     found = target()
     chain = kernel.chain
     hows = [how for call in kernel.reductions if (how := accumulation_of(call)) is not None]
-    if found is None or chain is None or len(hows) < len(kernel.reductions):
+    if found is None or len(hows) < len(kernel.reductions):
         return None
-    stored = [node for node in kernel.outputs if node in {call.node for call in chain.calls}]
+    steps = () if chain is None else chain.calls
+    stored = [node for node in kernel.outputs if node in {call.node for call in steps}]
     program = ElementProgram(found.converts_half, found.truncates)
-    fused = FusedKernel(chain.calls, kernel.inputs, tuple(stored))
+    fused = FusedKernel(steps, kernel.inputs, tuple(stored))
     tables = sorted({how.table for how in hows} - {""})
     given = len(kernel.inputs) + len(tables)
     elements = [Lowered(fused, program, u * given).values for u in range(together)]

@@ -134,6 +134,11 @@ def _mean(s: RowStep) -> list[Value]:
     return [s.binary("div", _line_sum(s), s.number(s.n))]
 
 
+def adds_by_size(n: int) -> bool:
+    """Whether softmax and norms add rows of `n` elements by other products where there are few of them."""
+    return n <= max(softmax_kernels.EXPANDED, row_norm.EXPANDED)
+
+
 def _softmax_sum(s: RowStep, name: str, a: Value, b: Value | None = None) -> Value:
     """The sum of a row, or of its products with another one, as softmax adds.
 
@@ -149,7 +154,8 @@ def _softmax_sum(s: RowStep, name: str, a: Value, b: Value | None = None) -> Val
     is_own = all(x.dtype.name == F32 for x in tensors)
     if not is_own and spec.numel <= 2 * softmax_kernels.BLOCK:
         raise CannotLower("softmax")  # NumPy's pairwise sum
-    if s.n <= softmax_kernels.ROW and (spec.ndim == 2 or (is_own and s.n <= softmax_kernels.EXPANDED)):
+    is_product = spec.ndim == 2 and s.n <= softmax_kernels.ROW
+    if is_product or (is_own and adds_by_size(s.n) and spec.numel <= 2 * softmax_kernels.BLOCK):
         raise CannotLower("softmax")
     return s.reduced("line_sum", a if b is None else s.binary("mul", a, b))
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...cpu_fallback.blocks import Block, block_indices
+from ...cpu_fallback.normalization import row_norm, softmax
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...runtime.memory_format import contiguous_strides
@@ -26,10 +27,14 @@ from .cut_kernels import cut_kernel
 from .numpy_calls import call_text
 from .object_code import is_possible
 from .pointwise import Kernel, quietly, run_blocks
+from .reduction_rows import adds_by_size
 
 BLOCK_BYTES = 1 << 19
 """Bytes of the widest array of a block: reductions come back to Python more often than pointwise steps do, and threads
 wait for each other there."""
+
+BY_SIZE = (("softmax", 2 * softmax.BLOCK), ("layer_norm", row_norm.SMALL))
+"""Operators that add short rows otherwise where there are more elements."""
 
 
 def host_rows_kernel(kernel: RowsKernel) -> Kernel:
@@ -42,9 +47,20 @@ def host_rows_kernel(kernel: RowsKernel) -> Kernel:
             return host_row_loop(kernel, made)
     if kernel.draws:
         return cut_kernel(kernel, _host_part)
-    if math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO:
+    if (
+        math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO
+        or len(kernel.computed) == 1
+        or _adds_by_size(kernel)
+    ):
         return quietly(_whole(kernel))
     return quietly(_in_blocks(kernel))
+
+
+def _adds_by_size(kernel: RowsKernel) -> bool:
+    """Whether an eager kernel of a block would add in another order than that of all rows."""
+    numel = math.prod(kernel.space.sizes)
+    limits = [most for c in kernel.computed for name, most in BY_SIZE if name in c.node.target._opname]
+    return any(numel > most for most in limits) and adds_by_size(kernel.space.n)
 
 
 def _host_part(kernel: FusedKernel | RowsKernel) -> Kernel:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
+from ..block_reductions import MOMENTS, PLACES, ReductionCall
 from ..draws import DropoutCall
 from ..pointwise import PointwiseCall
 from ..reductions import ResultOf, RowCall
-from ..schedule import FusedKernel, OperatorCall, RowsKernel, Schedule, Step, fused_steps
+from ..schedule import FusedKernel, OperatorCall, ReductionKernel, RowsKernel, Schedule, Step, fused_steps
 from .object_code import is_possible
 
 ALONE = frozenset(
@@ -34,8 +35,8 @@ ALONE = frozenset(
     )
 )
 """By stub."""
-SingleStep = PointwiseCall | RowCall | DropoutCall
-"""A step that may be a loop; dropout is one wherever it can be."""
+SingleStep = PointwiseCall | RowCall | DropoutCall | ReductionCall
+"""A step that may be a loop; dropout is one wherever it can be, and so are variances and places of extrema."""
 
 
 def with_single_steps(schedule: Schedule) -> Schedule:
@@ -51,6 +52,8 @@ def with_single_steps(schedule: Schedule) -> Schedule:
 def _is_alone(call: SingleStep) -> bool:
     if isinstance(call, DropoutCall):
         return call.spec.device.type == "cpu"
+    if isinstance(call, ReductionCall):
+        return call.stub in MOMENTS | PLACES
     if call.node.is_impure:
         return False
     planner = call.call.kernel if isinstance(call, RowCall) else call.kernel
@@ -71,9 +74,17 @@ def _steps(schedule: Schedule, found: dict[Node, SingleStep]) -> Iterator[Step]:
             yield step
 
 
-def _kernel(call: SingleStep) -> FusedKernel | RowsKernel | None:
+def _kernel(call: SingleStep) -> FusedKernel | RowsKernel | ReductionKernel | None:
     """A step as a kernel; None where that is no loop."""
     inputs = tuple(dict.fromkeys(call.node.all_input_nodes))
+    if isinstance(call, ReductionCall):
+        from .block_reductions import is_whole
+        from .reduction_loops import is_one_loop
+
+        outputs = tuple(call.results.values())
+        others = [ResultOf(node) for node in outputs if node is not call.node]
+        reduction = ReductionKernel((call, *others), inputs, outputs, call.space)
+        return reduction if not is_whole(reduction) and is_one_loop(reduction) else None
     if isinstance(call, RowCall):
         from .row_loops import row_kernel
 

@@ -292,10 +292,52 @@ def test_too_few_for_a_correction() -> None:
     same(tt.compile(f, fullgraph=True)(x), f(x))
 
 
+ALONE: dict[str, Callable[[tt.Tensor], Any]] = {
+    "a variance": lambda x: x.var(0),
+    "a deviation of everything": lambda x: x.std(),
+    "an extremum and its place": lambda x: x.max(0),
+    "places": lambda x: (x.argmax(0), x.argmin(0, keepdim=True)),
+    "a mean and a deviation": lambda x: (x - x.mean(0)) / x.std(0),
+    "a variance and a mean": lambda x: tt.var_mean(x, 0, correction=0),
+}
+"""Reductions of an argument."""
+
+
+@pytest.mark.parametrize("shape", [(6, 20), (300, 200), (2, 70_000)])
+@pytest.mark.parametrize("name", ALONE)
+def test_reductions_of_an_argument(name: str, shape: tuple[int, ...]) -> None:
+    x = tt.tensor(np.random.default_rng(0).standard_normal(shape, np.float32))
+    function = ALONE[name]
+    nearly(tt.compile(function, fullgraph=True)(x), function(x), function(x.double()))
+
+
+@needs_llvm
+@pytest.mark.parametrize("name", ALONE)
+def test_reductions_of_an_argument_are_one_loop(name: str) -> None:
+    execution = tt.compiler.explain(ALONE[name], drawn(300, 200)).execution
+    assert execution[0].endswith("one compiled loop, which adds what it computes")
+    assert len(execution) == (2 if name == "a mean and a deviation" else 1)
+
+
+@pytest.mark.parametrize("dims", [0, 1, (0, 2), None])
+def test_truth_values_of_many_elements(dims: Any) -> None:
+    def f(x: tt.Tensor, y: tt.Tensor) -> Any:
+        z = x * y
+        given = () if dims is None else (dims,)
+        return (z > 0).any(*given), (z > -9).all(*given), (z > 3).any(*given), (z == z).all(*given), z > 3
+
+    def make() -> tuple[tt.Tensor, ...]:
+        x = tt.tensor(np.random.default_rng(0).standard_normal((40, 33, 64), np.float32))
+        x[3, 5, 7], x[39, 32, 63], x[0, 0] = float("nan"), 100.0, -1.0
+        return x, tt.ones(1)
+
+    agree(f, make, calls=1)
+
+
 def test_reductions_that_no_loop_does_are_apart() -> None:
     def f(a: tt.Tensor, b: tt.Tensor) -> Any:
         y = a * b
-        return y.sum(0), y.var(0), y.max(0), (y > 0).any(0), y
+        return y.sum(0), y.var(0), y.max(0), tt.linalg.vector_norm(y, 2, 0), y
 
     args = [tt.tensor(np.random.default_rng(i).standard_normal((300, 200), np.float32)) for i in range(2)]
     (kernel,) = fused_schedule(run_passes(tt.func.make_graph(f, "fake")(*args).graph)).kernels

@@ -399,3 +399,25 @@ def test_printing() -> None:
         "    %amax : float32[3, 1] = aten.amax(%x, [-1], True)",
         "    %sub : float32[3, 4] = aten.sub.Tensor(%x, %amax)",
     ]
+
+
+@pytest.mark.parametrize("has_loops", [True, False])
+@pytest.mark.parametrize("shape", [(64, 257, 13), (40, 50, 33), (9000, 16)])
+def test_many_short_rows_are_added_as_eager_adds_them(
+    shape: tuple[int, ...], has_loops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_loops:
+        monkeypatch.setattr(rows, "is_possible", lambda: False)
+    x = tt.tensor(np.random.default_rng(0).standard_normal(shape, np.float32))
+    agree(lambda x: ((x * 2).softmax(-1), (x + 1).log_softmax(-1) * 2), lambda: (x,), calls=1)
+
+
+@pytest.mark.parametrize("shape", [(33, 257, 11), (9000, 16)])
+def test_norms_of_many_short_rows_beside_what_no_loop_does(shape: tuple[int, ...]) -> None:
+    x = tt.tensor(np.random.default_rng(0).standard_normal(shape, np.float32))
+
+    def f(x: tt.Tensor) -> Any:
+        y = F.layer_norm(x, x.shape[-1:])
+        return y, y.max(-1), F.rms_norm(x + 1, x.shape[-1:]).argmin(-1)
+
+    agree(f, lambda: (x,), calls=1)
