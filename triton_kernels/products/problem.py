@@ -126,6 +126,7 @@ class FusedEpilogue:
         is_channels_last: whether it is of a convolution whose channels lie innermost.
         sources: what is loaded in the place of the left and the right operand, where the kernel computes these.
         result: the dtype of the first result, which has the address of the product's.
+        sums: the same of a product whose inner side is cut and whose operands are computed: what makes the parts.
     """
 
     kernel: Callable[[str], Any]
@@ -135,6 +136,7 @@ class FusedEpilogue:
     is_channels_last: bool = False
     sources: tuple[Source | None, Source | None] = (None, None)
     result: ScalarType | None = None
+    sums: FusedEpilogue | None = None
 
     @property
     def has_prologue(self) -> bool:
