@@ -120,7 +120,9 @@ class WrittenPrologue:
         if any(reach(node) + MARGIN > INT32_MAX for node in self.operands):
             raise CannotFuse("what an operand is computed of is beyond 32 bits")
         dtype = self.prologue.source.val.dtype
-        if dtype.is_complex or dtype.name == "bool":
+        # Shared memory holds as many tiles of the source as it would hold of the operand.
+        is_wide = dtype.itemsize > 2 * self.prologue.made.val.itemsize
+        if dtype.is_complex or dtype.name == "bool" or is_wide:
             raise CannotFuse(f"an operand is computed of {dtype}")
         strides = [_stride(each, size) for each, size in zip(terms, sizes, strict=True)]
         batch, rows, columns = strides
