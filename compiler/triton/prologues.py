@@ -126,7 +126,16 @@ class WrittenPrologue:
             raise CannotFuse(f"an operand is computed of {dtype}")
         strides = [_stride(each, size) for each, size in zip(terms, sizes, strict=True)]
         batch, rows, columns = strides
-        return Source(Matrices(sizes, (batch, rows, columns), dtype), most_repeats(self.prologue))
+        return Source(
+            Matrices(sizes, (batch, rows, columns), dtype), most_repeats(self.prologue), self._is_narrow()
+        )
+
+    def _is_narrow(self) -> bool:
+        """Whether an input or a number on the way has fewer bits than the operand; conditions are none."""
+        made = [call.node.val for call in self.prologue.calls if call.node.val.dtype.name != "bool"]
+        inputs = [node.val for node in self.prologue.inputs]
+        least: int = min(spec.itemsize for spec in (*inputs, *made))
+        return least < int(self.prologue.made.val.itemsize)
 
     def lines(self, imports: dict[Any, str]) -> list[str]:
         """The lines that compute the tile; `imports` are the functions of elements."""

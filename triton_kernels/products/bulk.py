@@ -227,6 +227,8 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         left, right = (describe(each) for each in problem.loaded)
         if left is None or right is None:
             raise CannotFuse("tensor maps do not describe what an operand is computed of")
+        if not problem.keeps_order(64):
+            raise CannotFuse("an operand would be added up in another order")
         if problem.precision == "tf32" and (left.transposed or not right.transposed):
             raise CannotFuse("an operand that lies across the inner side is turned round in registers")
     if specialized is not None and form is not None and out is not None:

@@ -201,8 +201,8 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
         places = 2 * multiprocessors(problem.device)
         parts = worthwhile_parts(problem, tiles, places, 4 * tile.k)
     fused = problem.epilogue.fused
-    if not problem.computes_seldom((tile.m, tile.n)):
-        raise CannotFuse("an operand would be computed too often")
+    if not problem.computes_seldom((tile.m, tile.n)) or not problem.keeps_order(tile.m):
+        raise CannotFuse("an operand would be computed too often, or added up in another order")
     if parts > 1:
         chosen("split-K", "{} tiles are few for {} places, and {} elements are summed", tiles, places, k)
     if parts == 1 and problem.epilogue.factors is None:
