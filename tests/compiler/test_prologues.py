@@ -1,5 +1,8 @@
 """Products with what makes their operands as one kernel: one launch, the bits of eager calls, and what stays apart."""
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -202,3 +205,52 @@ def test_the_source_names_operators_and_is_that_of_all_sizes() -> None:
         texts.add(write_product_kernel(kernel))
     (text,) = texts
     assert "# aten.mul.Tensor(x, p0_tile)" in text and "def mul_mm_sums(" in text
+
+
+PROGRAM = """
+import json
+
+import numpy as np
+import triten as tt
+from triten.compiler.product_kernel import ProductKernel
+from triten.runtime.cuda.driver import driver
+from triten.tests.compiler.beside_eager import same
+
+F = tt.nn.functional
+rng = np.random.default_rng(5)
+order = rng.permutation(256)
+halves = rng.integers(-9, 10, (2, 64, 128))
+# Each sum is zero but for roundings, which tell the order in which it was made.
+x = np.concatenate([halves[0], -halves[0]], 1)[:, order]
+w = np.concatenate([halves[1], halves[1]], 1)[:, order]
+
+
+def drawn(numbers, dtype):
+    return tt.tensor(numbers.tolist(), dtype=tt.float64).to("cuda", dtype)
+
+
+kernels = {}
+cases = {
+    "scale": (lambda x, w: (x * 0.3) @ (w + 0.7).t(), tt.bfloat16, tt.bfloat16),
+    "wide": (lambda x, w: F.linear(x, (w * 0.3).to(x.dtype)), tt.bfloat16, tt.float32),
+    "narrow": (lambda x, w: F.linear(x, w.to(x.dtype) * 0.3), tt.bfloat16, tt.int8),
+}
+for name, (function, left, right) in cases.items():
+    operands = drawn(x * 0.3, left), drawn(w, right)
+    same(tt.compile(function, fullgraph=True)(*operands), function(*operands), name)
+    steps = tt.compiler.explain(function, *operands).schedules[0].kernels
+    kernels[name] = sum(len(each.prologues) for each in steps if isinstance(each, ProductKernel))
+print(json.dumps(kernels))
+"""
+
+
+@pytest.mark.parametrize("target, narrow", [("80", 0), ("90", 1)])
+def test_tensor_cores_keep_the_order_of_sums(target: str, narrow: int) -> None:
+    """What is compiled for devices, executed beside eager calls on sums that cancel."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
+    variables = {"TRITEN_CUDA": "emulate", "TRITEN_EMULATE": target, "TRITEN_TUNING_STORE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", PROGRAM], capture_output=True, text=True, env=clean | variables
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout) == {"scale": 2, "wide": 1, "narrow": narrow}
