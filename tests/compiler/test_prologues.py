@@ -219,7 +219,7 @@ from triten.tests.compiler.beside_eager import same
 F = tt.nn.functional
 rng = np.random.default_rng(5)
 order = rng.permutation(256)
-halves = rng.integers(-9, 10, (2, 64, 128))
+halves = rng.integers(-99, 100, (2, 64, 128)) * np.array([2.0 ** rng.integers(-8, 9, (64, 128)), np.ones((64, 128))])
 # Each sum is zero but for roundings, which tell the order in which it was made.
 x = np.concatenate([halves[0], -halves[0]], 1)[:, order]
 w = np.concatenate([halves[1], halves[1]], 1)[:, order]
