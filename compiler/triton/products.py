@@ -29,7 +29,7 @@ from .gluon_products import FORMS as GLUON_FORMS
 from .gluon_products import gluon_text, makes_blocks
 from .pointwise import import_of
 from .prologues import IMPORTS as IMPORTS_OF_SUMS
-from .prologues import WrittenPrologue, lines_in_loop, nodes_of, sums_text
+from .prologues import SUMS, WrittenPrologue, lines_in_loop, nodes_of, sums_text
 from .source_files import module_of
 from .source_text import type_text
 from .tile_text import MARGIN, load_text, offset_by, reach, step_lines, step_text
@@ -316,16 +316,16 @@ class WrittenEpilogue:
         layout = (OF_PIXELS if is_last else OF_PLANES) if convolves else OF_PRODUCTS
         lines = self._body(layout, imports, keeps_first=gluon is not None)
         own_sums, in_loop = "", ""
-        if self.prologues and form == "tiled":
+        if self.prologues and form.startswith("tiled"):
             own_sums = sums_text(self.kernel.name, self.prologues, imports)
-        elif self.prologues and form == "persistent":
-            in_loop = lines_in_loop(form, self.prologues, imports)
+        elif self.prologues and form.startswith("persistent"):
+            in_loop = lines_in_loop("persistent", self.prologues, imports)
         beside = [name for each in self.prologues for name in each.pointers]
         product = self.kernel.product.node
         names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
-        given = (
-            IMPORTS_OF_CONVOLUTIONS if convolves else IMPORTS_OF_SUMS if own_sums else IMPORTS.get(form, ())
-        )
+        given = IMPORTS.get(form.removesuffix(" sums"), IMPORTS_OF_CONVOLUTIONS if convolves else ())
+        if own_sums:
+            given = IMPORTS_OF_SUMS
         functions = [import_of(function, name) for function, name in imports.items()]
         filled = {
             "name": self.kernel.name,
@@ -347,7 +347,8 @@ class WrittenEpilogue:
             return gluon_text(gluon, {**filled, "first": self.first[1]})
         if convolves:
             return HEADER.format(**filled) + (channels_last_text if is_last else planes_text)(form, filled)
-        return HEADER.format(**filled) + own_sums + (ELEMENTS + FORMS[form]).format(**filled)
+        end = SUMS[form] if form in SUMS else ELEMENTS + FORMS[form]
+        return HEADER.format(**filled) + own_sums + end.format(**filled)
 
     def compiled(self, form: str) -> Any:
         """The kernel of a form. Raises CannotFuse where a step cannot be written in its language."""
@@ -397,6 +398,13 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
     numbers = {name: given[name] for name in NUMBERS if name in given}
     if any(isinstance(number, Node) for number in numbers.values()):
         raise CannotFuse("it is scaled by a number that is computed")
+    sums = FusedEpilogue(
+        lambda form: written.compiled(f"{form} sums"),
+        {name: type_ for each in written.prologues for name, type_ in each.pointers.items()},
+        tuple([name for each in written.prologues for name in each.elements]),
+        1,
+        sources=written.sources,
+    )
     fused = FusedEpilogue(
         written.compiled,
         written.pointers,
@@ -405,6 +413,7 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
         kernel.is_channels_last,
         written.sources,
         result_spec(written.first[0]).dtype,
+        sums if written.prologues else None,
     )
     if call.name == "convolution":
         launch, names = plan_fused_convolution(call, fused)
@@ -461,6 +470,7 @@ def device_product_kernel(kernel: ProductKernel) -> Callable[..., tuple[Any, ...
 
 
 def write_product_kernel(kernel: ProductKernel) -> str:
-    """The source of a kernel, in the form that it is launched in."""
+    """The source of a kernel, in the form that it is launched in; of two launches that of both."""
     written, _, _ = planned(kernel)
-    return written.text(written.form)
+    forms = [written.form, "parts"] if written.form in SUMS else [written.form]
+    return "\n\n".join([written.text(form) for form in forms])

@@ -29,10 +29,69 @@ PLACES = {
 }
 """The indices of a tile along the inner side, and beside it, in the loop of a form."""
 MASKS = ["is_row, is_column, is_place = rows < m, columns < n, place < k"]
+BEHIND = {"tiled": ["if first is not None:", "    place += first"], "persistent": []}
+"""Where a part of the inner side begins at a place of its own, and `k` is its length."""
 INDENT = {"tiled": " " * 8, "persistent": " " * 12}
 """Of the loop over the inner side."""
 NEXT = "        total = multiply_add("
 """Where the loop of `tile_sums` has loaded both tiles."""
+
+
+TILED_SUMS = """
+
+@triton.jit
+def {name}(
+    a, b, addend, out,
+    {prologue_pointers}m, n, k, part, apart, az, am, ak, bz, bk, bn, oz, om, on, sz, sm, sn, alpha, beta,
+    ACCUMULATOR: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr, ACTIVATION: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, WHOLE: tl.constexpr,
+):
+    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
+    batch = (tl.program_id(0) // (tiles_m * tiles_n)).to(tl.int64)
+    tile_m, tile_n = tile_of(tl.program_id(0) % (tiles_m * tiles_n), tiles_m, tiles_n, 8)
+    rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
+    columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+    first = tl.program_id(1).to(tl.int64) * part
+    k = tl.minimum(k - tl.program_id(1) * part, part)
+    out += tl.program_id(1).to(tl.int64) * apart
+    total = {name}_sums(
+        a, b, {prologue_pointers}batch, rows, columns, first, m, n, k, az, am, ak, bz, bk, bn,
+        ACCUMULATOR, DOT, PRECISION, BLOCK_M, BLOCK_N, BLOCK_K, WHOLE,
+    )
+    mask = (rows < m)[:, None] & (columns < n)[None, :]
+    tl.store(out + batch * oz + rows[:, None] * om + columns[None, :] * on, total, mask=mask)
+"""
+PERSISTENT_SUMS = """
+
+@triton.jit
+def {name}(
+    a, b, addend, out,
+    {prologue_pointers}scale_a, scale_b, scale_out, m, n, k, batches, parts, steps, oz, om, on, sz, sm, sn,
+    alpha, beta,
+    ADDEND: tl.constexpr, ADDEND_BATCHED: tl.constexpr, A_BATCHED: tl.constexpr, B_BATCHED: tl.constexpr,
+    A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, BULK_STORE: tl.constexpr, ACTIVATION: tl.constexpr,
+    ROW_WISE: tl.constexpr, SATURATES: tl.constexpr, PRECISION: tl.constexpr, IMPRECISE: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, HALVES: tl.constexpr, WHOLE: tl.constexpr,
+):
+    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
+    each = tiles_m * tiles_n
+    for tile in tl.range(tl.program_id(0), each * batches * parts, tl.num_programs(0), flatten=True):
+        sums = tile // each
+        batch = sums % batches
+        tile_m, tile_n = tile_of(tile % each, tiles_m, tiles_n, 8)
+        row, column = tile_m * BLOCK_M, tile_n * BLOCK_N
+        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+        for step in range(steps):
+            inner = (sums // batches * steps + step) * BLOCK_K
+            x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
+            y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
+{in_loop}            total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
+        to = row + tl.arange(0, BLOCK_M), column + tl.arange(0, BLOCK_N)
+        mask = (to[0] < m)[:, None] & (to[1] < n)[None, :]
+        tl.store(out + sums.to(tl.int64) * oz + to[0][:, None] * om + to[1][None, :] * on, total, mask=mask)
+"""
+SUMS = {"tiled sums": TILED_SUMS, "persistent sums": PERSISTENT_SUMS}
+"""Products whose inner side is cut: the sums of all parts, one after another."""
 
 
 class WrittenPrologue:
@@ -61,11 +120,22 @@ class WrittenPrologue:
         if any(reach(node) + MARGIN > INT32_MAX for node in self.operands):
             raise CannotFuse("what an operand is computed of is beyond 32 bits")
         dtype = self.prologue.source.val.dtype
-        if dtype.is_complex or dtype.name == "bool":
+        # Shared memory holds as many tiles of the source as it would hold of the operand.
+        is_wide = dtype.itemsize > 2 * self.prologue.made.val.itemsize
+        if dtype.is_complex or dtype.name == "bool" or is_wide:
             raise CannotFuse(f"an operand is computed of {dtype}")
         strides = [_stride(each, size) for each, size in zip(terms, sizes, strict=True)]
         batch, rows, columns = strides
-        return Source(Matrices(sizes, (batch, rows, columns), dtype), most_repeats(self.prologue))
+        return Source(
+            Matrices(sizes, (batch, rows, columns), dtype), most_repeats(self.prologue), self._is_narrow()
+        )
+
+    def _is_narrow(self) -> bool:
+        """Whether an input or a number on the way has fewer bits than the operand; conditions are none."""
+        made = [call.node.val for call in self.prologue.calls if call.node.val.dtype.name != "bool"]
+        inputs = [node.val for node in self.prologue.inputs]
+        least: int = min(spec.itemsize for spec in (*inputs, *made))
+        return least < int(self.prologue.made.val.itemsize)
 
     def lines(self, imports: dict[Any, str]) -> list[str]:
         """The lines that compute the tile; `imports` are the functions of elements."""
@@ -113,7 +183,7 @@ def _stride(terms: Terms, size: int) -> int:
 
 def lines_in_loop(form: str, prologues: Sequence[WrittenPrologue], imports: dict[Any, str]) -> str:
     """The lines of prologues in the loop of a form."""
-    lines = [*PLACES[form], *MASKS]
+    lines = [*PLACES[form], *MASKS, *BEHIND[form]]
     for each in prologues:
         lines += each.lines(imports)
     return "".join(f"{INDENT[form]}{line}\n" for line in lines)

@@ -227,6 +227,8 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
         left, right = (describe(each) for each in problem.loaded)
         if left is None or right is None:
             raise CannotFuse("tensor maps do not describe what an operand is computed of")
+        if not problem.keeps_order(64):
+            raise CannotFuse("an operand would be added up in another order")
         if problem.precision == "tf32" and (left.transposed or not right.transposed):
             raise CannotFuse("an operand that lies across the inner side is turned round in registers")
     if specialized is not None and form is not None and out is not None:
@@ -240,16 +242,17 @@ def plan_bulk(problem: Problem, cuts: bool = True) -> Callable[..., None] | None
     small_places = places * resident(small)
     parts = worthwhile_parts(problem, small_tiles, small_places, 4 * small.tile[2])
     if 2 * tiles <= places * resident(chosen) and parts > 1 and n % 4 == 0:
-        if fused is not None and fused.has_prologue:
-            raise CannotFuse("the inner side is cut into parts")
+        if not problem.computes_seldom(small.tile):
+            raise CannotFuse("an operand would be computed too often")
         choices.chosen(
             "split-K", "{} tiles are few for {} multiprocessors, and {} elements are summed", tiles, places, k
         )
         steps = cdiv(cdiv(k, small.tile[2]), parts)
         parts = cdiv(cdiv(k, small.tile[2]), steps)
         workspace = Matrices((parts * batch, m, n), (m * n, n, 1), BY_NAME["float32"])
-        sums = replace(problem, out=workspace, epilogue=Epilogue())
-        described = describe(workspace, rows_only=True)
+        computed = None if fused is None else fused.sums
+        sums = replace(problem, out=workspace, epilogue=Epilogue(fused=computed))
+        described = None if computed is not None else describe(workspace, rows_only=True)
         launch = plan_launch(sums, small, left, right, described, None, parts, steps, batch)
         return in_parts(problem, parts, launch)
     if fused is not None:

@@ -201,12 +201,8 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
         places = 2 * multiprocessors(problem.device)
         parts = worthwhile_parts(problem, tiles, places, 4 * tile.k)
     fused = problem.epilogue.fused
-    if (
-        fused is not None
-        and fused.has_prologue
-        and (parts > 1 or not problem.computes_seldom((tile.m, tile.n)))
-    ):
-        raise CannotFuse("the inner side is cut into parts, or an operand would be computed too often")
+    if not problem.computes_seldom((tile.m, tile.n)) or not problem.keeps_order(tile.m):
+        raise CannotFuse("an operand would be computed too often, or added up in another order")
     if parts > 1:
         chosen("split-K", "{} tiles are few for {} places, and {} elements are summed", tiles, places, k)
     if parts == 1 and problem.epilogue.factors is None:
@@ -214,7 +210,8 @@ def plan_tiled(problem: Problem) -> Callable[..., None]:
     length = max(cdiv(cdiv(k, parts), tile.k), 1) * tile.k
     parts = max(cdiv(k, length), 1)
     workspace = Matrices((batch, m, n), (m * n, n, 1), BY_NAME["float32"])
-    multiply = plan_launch(replace(problem, out=workspace, epilogue=Epilogue()), tile, length, parts)
+    sums = Epilogue(fused=None if fused is None else fused.sums)
+    multiply = plan_launch(replace(problem, out=workspace, epilogue=sums), tile, length, parts)
     return in_parts(problem, parts, multiply)
 
 

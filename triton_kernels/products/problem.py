@@ -108,10 +108,12 @@ class Source:
     Args:
         matrices: its elements, where the operand's are.
         most_repeats: how often each may be loaded, and the operand's computed: once for each tile of the other side.
+        is_narrow: whether something that the operand is computed of has fewer bits than it.
     """
 
     matrices: Matrices
     most_repeats: int
+    is_narrow: bool
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class FusedEpilogue:
         is_channels_last: whether it is of a convolution whose channels lie innermost.
         sources: what is loaded in the place of the left and the right operand, where the kernel computes these.
         result: the dtype of the first result, which has the address of the product's.
+        sums: the same of a product whose inner side is cut and whose operands are computed: what makes the parts.
     """
 
     kernel: Callable[[str], Any]
@@ -135,6 +138,7 @@ class FusedEpilogue:
     is_channels_last: bool = False
     sources: tuple[Source | None, Source | None] = (None, None)
     result: ScalarType | None = None
+    sums: FusedEpilogue | None = None
 
     @property
     def has_prologue(self) -> bool:
@@ -228,11 +232,14 @@ class Problem:
 
     @property
     def unlimited(self) -> Problem:
-        """The same, where operands may be computed as often as it takes."""
+        """The same, where operands may be computed as often as it takes, and be added up in any order."""
         fused = self.epilogue.fused
         if fused is None or not fused.has_prologue:
             return self
-        left, right = (None if one is None else replace(one, most_repeats=INT32_MAX) for one in fused.sources)
+        left, right = (
+            None if one is None else replace(one, most_repeats=INT32_MAX, is_narrow=False)
+            for one in fused.sources
+        )
         fused = replace(fused, sources=(left, right))
         return replace(self, epilogue=replace(self.epilogue, fused=fused))
 
@@ -242,6 +249,19 @@ class Problem:
         left, right = (None, None) if fused is None else fused.sources
         repeats = (left, cdiv(self.n, tile[1])), (right, cdiv(self.m, tile[0]))
         return all(source is None or count <= source.most_repeats for source, count in repeats)
+
+    def keeps_order(self, rows: int) -> bool:
+        """Whether tiles of so many rows add up computed operands in the order in which they add up loaded ones.
+
+        Of instructions that take operands from registers (``mma.sync``: before sm_90 and from sm_120 on, and for fewer
+        than 64 rows) the compiler chooses the order along the inner side by the narrowest type that one comes from.
+        """
+        fused = self.epilogue.fused
+        is_exact = self.left.dtype.itemsize > 2 and self.precision != "tf32"
+        if fused is None or is_exact or interpreted():
+            return True
+        design = driver().properties(self.device.resolved_index).design
+        return (90 <= design < 120 and rows >= 64) or not any(one and one.is_narrow for one in fused.sources)
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

@@ -14,7 +14,7 @@ from ..conversion import convert
 from ..launch import Launch, cdiv, integer_type, interpreted, next_power_of_2
 from ..programmatic import wait_for_earlier
 from .epilogue import finish, saturated, scaled
-from .problem import Problem
+from .problem import FusedEpilogue, Problem
 from .product import stride_arguments
 
 
@@ -162,19 +162,44 @@ def plan_addition(problem: Problem, count: int) -> Callable[..., None]:
     return run
 
 
-def in_parts(problem: Problem, count: int, multiply: Callable[[int, int, int], None]) -> Callable[..., None]:
+def in_parts(problem: Problem, count: int, multiply: Callable[..., None]) -> Callable[..., None]:
     """A product over a workspace: `multiply(a, b, workspace)` writes the parts, and they are added up.
 
     The result is called as every plan of a product: ``(a, b, [addend,] out, *scales)`` over addresses. What is fused
     with the product is computed where the parts are added.
     """
     add = plan_addition(problem, count)
+    fused = problem.epilogue.fused
+    if fused is not None and fused.sums is not None:
+        return _of_computed_operands(problem, count, multiply, add, fused)
     allocate, device = get_allocator("cuda").allocate, problem.device
     nbytes = 4 * count * problem.batch * problem.m * problem.n
 
     def run(a: int, b: int, *rest: int | float) -> None:
         workspace = allocate(nbytes, device)
         multiply(a, b, workspace.address)
+        add(workspace.address, *rest)
+
+    return run
+
+
+def _of_computed_operands(
+    problem: Problem,
+    count: int,
+    multiply: Callable[..., None],
+    add: Callable[..., None],
+    fused: FusedEpilogue,
+) -> Callable[..., None]:
+    """`in_parts` where `multiply` computes operands: its further addresses are the last that come with `out`."""
+    assert fused.sums is not None
+    allocate, device = get_allocator("cuda").allocate, problem.device
+    nbytes = 4 * count * problem.batch * problem.m * problem.n
+    end = 1 + (problem.epilogue.addend is not None) + len(fused.pointers)
+    begin = end - len(fused.sums.pointers)
+
+    def run(a: int, b: int, *rest: int | float) -> None:
+        workspace = allocate(nbytes, device)
+        multiply(a, b, workspace.address, *rest[begin:end])
         add(workspace.address, *rest)
 
     return run
