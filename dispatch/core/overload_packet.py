@@ -769,16 +769,19 @@ class OverloadPacket:
         args = self._gathered(args, spelling)
         entry, bound = self.resolve(args, kwargs)
         where: list[int | str] = []
+        names = [argument.name for argument in entry.schema.arguments]
+        # One object that is given twice is two arguments: other calls of this kind give two objects.
+        left: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
         for position in entry.runtime_positions(bound):
-            value = bound[position]
-            origin = next((i for i, a in enumerate(args) if a is value), None)
-            if origin is not None:
-                where.append(origin)
-                continue
-            name = next((n for n, a in kwargs.items() if a is value), None)
-            if name is None and value is not None:
-                return entry.call(*bound)
-            where.append("" if name is None else name)
+            value, name = bound[position], names[position]
+            if name not in left or left[name] is not value:
+                origin = next((key for key, given in left.items() if given is value), None)
+                if origin is None and value is not None:
+                    return entry.call(*bound)
+                where.append("" if origin is None else origin)
+            else:
+                where.append(name)
+            left.pop(where[-1], None)
         plan = entry.plan(entry.key_set_of(bound), bound)
         first = args[0] if args else None
         element = first._spec if isinstance(first, TensorImpl) else first
