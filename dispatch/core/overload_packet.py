@@ -771,7 +771,7 @@ class OverloadPacket:
         where: list[int | str] = []
         names = [argument.name for argument in entry.schema.arguments]
         # One object that is given twice is two arguments: other calls of this kind give two objects.
-        left: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
+        left: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
         for position in entry.runtime_positions(bound):
             value, name = bound[position], names[position]
             if name not in left or left[name] is not value:

@@ -462,6 +462,11 @@ class TensorIteratorBase:
         return len(self.operands)
 
     @property
+    def has_common_dtype(self) -> bool:
+        """Whether operands are of one dtype, or brought to one."""
+        return self._common_dtype is not None
+
+    @property
     def common_dtype(self) -> ScalarType:
         """The dtype to compute in. Raises RuntimeError where operands of several dtypes have none."""
         if self._common_dtype is None:

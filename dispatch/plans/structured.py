@@ -54,6 +54,17 @@ def frame_of(op: OperatorEntry) -> Frame:
     )
 
 
+def _round_first(builder: MetaBase, common: ScalarType) -> None:
+    """Have results of a narrow common dtype, computed in a wider one, rounded to it before they are cast to another."""
+    if common.is_floating_point and common.itemsize <= 2:
+        for i, spec in builder.outputs.items():
+            dtype = spec.dtype
+            if dtype is not common and (dtype.is_floating_point or dtype.is_complex):
+                builder.proxy.setdefault(
+                    i, TensorSpec.of(spec.sizes, contiguous_strides(spec.sizes), common, spec.device)
+                )
+
+
 class FormPlanner:
     """Plans a form's calls from specs of tensors, classes of numbers and values of the rest.
 
@@ -126,6 +137,10 @@ class FormPlanner:
         read = [specs[i] for i in inputs] if outs else specs
         self.meta(builder, *read)
         declared = builder.outputs
+        iterator = builder.iterator
+        if outs and iterator is not None and iterator.has_common_dtype and not iterator.is_reduction:
+            named: Any = builder.extra.get("common_dtype")
+            _round_first(builder, named or iterator.common_dtype)
         outputs = (declared[0],) if len(declared) == 1 else tuple([declared[i] for i in range(len(declared))])
         proxy = builder.proxy
         computed = tuple([proxy.get(i, spec) for i, spec in enumerate(outputs)]) if proxy else outputs

@@ -276,3 +276,17 @@ def test_directions_of_subnormal_numbers() -> None:
     for dtype, least in ((tt.complex64, 1e-45), (tt.complex128, 5e-324)):
         x = tt.tensor([complex(0, least), complex(-least, 0), 0, 3 + 4j], dtype=dtype)
         tt.testing.assert_close(x.sgn(), tt.tensor([1j, -1, 0, 0.6 + 0.8j], dtype=dtype))
+
+
+@pytest.mark.parametrize("name", ["add", "atan2", "mul", "pow", "exp", "sqrt", "square"])
+@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16], ids=str)
+def test_outputs_of_wider_dtypes_take_results_that_are_rounded_as_without(
+    dtype: tt.dtype, name: str, device: str
+) -> None:
+    x = tt.tensor([0.94, 1.43, 2.25, 0.95]).to(device, dtype)
+    given = (x, x) if name in ("add", "atan2", "mul", "pow") else (x,)
+    expected = getattr(tt, name)(*given)
+    for wide in (tt.float32, tt.float64, tt.complex64):
+        out = tt.empty(0, dtype=wide, device=device)
+        getattr(tt, name)(*given, out=out)
+        assert out.dtype is wide and out.tolist() == expected.to(wide).tolist()
