@@ -13,11 +13,11 @@ from collections.abc import Callable
 from ...cpu_fallback.attention.compiled import BACKWARD, FORWARD
 from .calling_convention import HEADER
 from .code import FloatCode, module_calls
-from .convolution_source import Shape
 from .function_check import function_loop
 from .llvm_source import declarations, element_lines
 from .object_code import loop_function, target
 from .product_source import product_text
+from .vector_tile import Shape
 
 PIECE = 2048
 """Weights that are added in float32, in lanes; these sums are added in float64."""

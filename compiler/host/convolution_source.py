@@ -16,51 +16,10 @@ from ...cpu_fallback.convolution.tiles import PACK, PART, PHASE, SLACK, SUMS, TA
 from .calling_convention import HEADER
 from .code import Code, module_calls
 from .object_code import loop_function, target
+from .vector_tile import Shape, VectorTile
 
 TAPS_OF_SUM = 256
 """Taps that are added one after the other; these sums are added then, as BLAS does."""
-
-
-class Shape:
-    """The vectors of a dtype, and the tiles that fit into a processor's registers.
-
-    Args:
-        dtype: ``float32`` or ``float64``.
-        bits: of a vector.
-        registers: how many there are.
-    """
-
-    def __init__(self, dtype: str, bits: int, registers: int) -> None:
-        self.kind = {"float32": "float", "float64": "double"}[dtype]
-        self.lanes = bits // (32 if dtype == "float32" else 64)
-        self.vector = f"<{self.lanes} x {self.kind}>"
-        suffix = "f32" if dtype == "float32" else "f64"
-        self.fused = f"@llvm.fma.v{self.lanes}{suffix}"
-        self.summed = f"@llvm.vector.reduce.fadd.v{self.lanes}{suffix}"
-        many = registers >= 32
-        self.tiles = {8: 3, 4: 6, 2: 8, 1: 8} if many else {4: 3, 2: 5, 1: 8}
-        """Vectors of positions by rows of a tile."""
-        self.sums = (
-            {8: (3, 1), 4: (3, 1), 2: (3, 1), 1: (9, 3, 1)} if many else {4: (3, 1), 2: (3, 1), 1: (9, 3, 1)}
-        )
-        """Taps of a tile of sums by rows."""
-
-    @property
-    def declarations(self) -> str:
-        """Of LLVM's functions."""
-        v, k = self.vector, self.kind
-        return (
-            f"declare {v} {self.fused}({v}, {v}, {v})\n"
-            f"declare {k} {self.summed}({k}, {v})\n"
-            "declare i64 @llvm.smin.i64(i64, i64)\ndeclare i64 @llvm.smax.i64(i64, i64)\n"
-            "declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)\n"
-            '!0 = distinct !{!0, !1}\n!1 = !{!"llvm.loop.unroll.disable"}\n'
-        )
-
-    @property
-    def size(self) -> int:
-        """Bytes of an element."""
-        return 4 if self.kind == "float" else 8
 
 
 def taps_text(shape: Shape) -> str:
@@ -148,32 +107,14 @@ def _pack(shape: Shape) -> str:
 
 def _tile(shape: Shape, rows: int, vectors: int) -> str:
     """Sums of taps for some outputs and positions."""
-    code, v, kind = Code(), shape.vector, shape.kind
-    sums = [[code.variable(v, "zeroinitializer") for _ in range(vectors)] for _ in range(rows)]
-    bases = [code.at(kind, "%weight", code.mul("%stride", str(row))) for row in range(rows)]
+    code, kind = Code(), shape.kind
+    tile = VectorTile(code, shape, rows, vectors)
+    bases = tile.rows_of("%weight", "%stride")
     with code.loop("0", "%taps", plain=True) as k:
         of_weight = code.number("%weights", k)
         source = code.at(kind, "%source", code.number("%places", k))
-        met = [
-            code.new(f"load {v}, ptr {code.at(kind, source, str(j * shape.lanes))}, align {shape.size}")
-            for j in range(vectors)
-        ]
-        for row in range(rows):
-            number = code.new(f"load {kind}, ptr {code.at(kind, bases[row], of_weight)}")
-            first = code.new(f"insertelement {v} poison, {kind} {number}, i64 0")
-            weight = code.new(f"shufflevector {v} {first}, {v} poison, <{shape.lanes} x i32> zeroinitializer")
-            for j in range(vectors):
-                old = code.new(f"load {v}, ptr {sums[row][j]}")
-                new = code.new(f"call {v} {shape.fused}({v} {weight}, {v} {met[j]}, {v} {old})")
-                code.do(f"store {v} {new}, ptr {sums[row][j]}")
-    for row in range(rows):
-        target = code.at(kind, "%to", code.mul("%room", str(row)))
-        for j in range(vectors):
-            made = code.new(f"load {v}, ptr {sums[row][j]}")
-            at = code.at(kind, target, str(j * shape.lanes))
-            old = code.new(f"load {v}, ptr {at}, align {shape.size}")
-            before = code.new(f"select i1 %adds, {v} {old}, {v} zeroinitializer")
-            code.do(f"store {v} {code.new(f'fadd {v} {before}, {made}')}, ptr {at}, align {shape.size}")
+        tile.add([(base, of_weight) for base in bases], source)
+    tile.store("%to", "%room", "%adds")
     arguments = (
         "ptr nocapture readonly %weight, i64 %stride, ptr nocapture readonly %weights, ptr nocapture readonly %source, "
         "ptr nocapture readonly %places, i64 %taps, ptr noalias nocapture %to, i64 %room, i1 %adds"

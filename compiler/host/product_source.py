@@ -7,7 +7,7 @@ after the other, and these sums are added then, as BLAS does; it does not depend
 from __future__ import annotations
 
 from .code import Code
-from .convolution_source import Shape
+from .vector_tile import Shape, VectorTile
 
 DEPTH = 256
 """Terms that are added one after the other."""
@@ -58,32 +58,13 @@ def _tiles(shape: Shape) -> dict[int, tuple[int, ...]]:
 
 def _tile(shape: Shape, rows: int, vectors: int) -> str:
     """Sums of some rows and columns."""
-    code, v, kind = Code(), shape.vector, shape.kind
-    sums = [[code.variable(v, "zeroinitializer") for _ in range(vectors)] for _ in range(rows)]
-    bases = [code.at(kind, "%a", code.mul("%a_row", str(row))) for row in range(rows)]
+    code = Code()
+    tile = VectorTile(code, shape, rows, vectors)
+    bases = tile.rows_of("%a", "%a_row")
     with code.loop("0", "%terms", plain=True) as term:
         of_a = code.mul(term, "%a_term")
-        of_b = code.at(kind, "%b", code.mul(term, "%b_term"))
-        met = [
-            code.new(f"load {v}, ptr {code.at(kind, of_b, str(j * shape.lanes))}, align {shape.size}")
-            for j in range(vectors)
-        ]
-        for row in range(rows):
-            number = code.new(f"load {kind}, ptr {code.at(kind, bases[row], of_a)}")
-            first = code.new(f"insertelement {v} poison, {kind} {number}, i64 0")
-            factor = code.new(f"shufflevector {v} {first}, {v} poison, <{shape.lanes} x i32> zeroinitializer")
-            for j in range(vectors):
-                old = code.new(f"load {v}, ptr {sums[row][j]}")
-                new = code.new(f"call {v} {shape.fused}({v} {factor}, {v} {met[j]}, {v} {old})")
-                code.do(f"store {v} {new}, ptr {sums[row][j]}")
-    for row in range(rows):
-        target = code.at(kind, "%c", code.mul("%c_row", str(row)))
-        for j in range(vectors):
-            made = code.new(f"load {v}, ptr {sums[row][j]}")
-            at = code.at(kind, target, str(j * shape.lanes))
-            old = code.new(f"load {v}, ptr {at}, align {shape.size}")
-            before = code.new(f"select i1 %adds, {v} {old}, {v} zeroinitializer")
-            code.do(f"store {v} {code.new(f'fadd {v} {before}, {made}')}, ptr {at}, align {shape.size}")
+        tile.add([(base, of_a) for base in bases], code.at(shape.kind, "%b", code.mul(term, "%b_term")))
+    tile.store("%c", "%c_row", "%adds")
     arguments = (
         "ptr nocapture readonly %a, i64 %a_row, i64 %a_term, ptr nocapture readonly %b, i64 %b_term, "
         "ptr noalias nocapture %c, i64 %c_row, i64 %terms, i1 %adds"
