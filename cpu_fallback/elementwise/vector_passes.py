@@ -85,7 +85,7 @@ def fmod(a: Array, b: Array) -> Array:
     """The remainder with the dividend's sign, of float32 in float64, where it is exact."""
     wide = a.astype(np.float64)
     quotient = np.trunc(wide / b)
-    largest = max(np.maximum.reduce(quotient, None), -np.minimum.reduce(quotient, None))
+    largest = max(np.maximum.reduce(quotient, None, initial=0), -np.minimum.reduce(quotient, None, initial=0))
     quotient *= b
     rest = np.subtract(wide, quotient, quotient).astype(np.float32)
     np.bitwise_or(rest.view(np.uint32), a.view(np.uint32) & np.uint32(1 << 31), rest.view(np.uint32))
@@ -109,7 +109,10 @@ LEAST_SQUARE, LARGEST_SQUARE = 1e-30, 1e30
 def hypot(a: Array, b: Array) -> Array:
     """The square root of a^2 + b^2 of float32."""
     square = np.add(a * a, b * b)
-    if np.minimum.reduce(square, None) > LEAST_SQUARE and np.maximum.reduce(square, None) < LARGEST_SQUARE:
+    if (
+        np.minimum.reduce(square, None, initial=np.inf) > LEAST_SQUARE
+        and np.maximum.reduce(square, None, initial=0) < LARGEST_SQUARE
+    ):
         return np.sqrt(square, square)
     plain = (square > LEAST_SQUARE) & (square < LARGEST_SQUARE)
     odd = ~plain
@@ -141,7 +144,7 @@ def logaddexp(a: Array, b: Array) -> Array:
     """log(exp(a) + exp(b)) of float32."""
     distance = np.subtract(a, b)
     np.abs(distance, distance)
-    if not np.maximum.reduce(distance, None) < np.inf:
+    if not np.maximum.reduce(distance, None, initial=0) < np.inf:
         return np.logaddexp(a, b)
     np.negative(distance, distance)
     found = _log1p_of_share(np.exp(distance, distance))
@@ -153,7 +156,7 @@ def logaddexp2(a: Array, b: Array) -> Array:
     """log2(2^a + 2^b) of float32."""
     distance = np.subtract(a, b)
     np.abs(distance, distance)
-    if not np.maximum.reduce(distance, None) < np.inf:
+    if not np.maximum.reduce(distance, None, initial=0) < np.inf:
         return np.logaddexp2(a, b)
     np.negative(distance, distance)
     found = _log1p_of_share(np.exp2(distance, distance))

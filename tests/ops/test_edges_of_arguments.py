@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import triten as tt
+from triten.cpu_fallback.elementwise import vector_passes
 
 F = tt.nn.functional
 NAN = float("nan")
@@ -290,3 +291,9 @@ def test_outputs_of_wider_dtypes_take_results_that_are_rounded_as_without(
         out = tt.empty(0, dtype=wide, device=device)
         getattr(tt, name)(*given, out=out)
         assert out.dtype is wide and out.tolist() == expected.to(wide).tolist()
+
+
+@pytest.mark.parametrize("name", ["hypot", "fmod", "remainder", "logaddexp", "logaddexp2"])
+def test_passes_over_vectors_take_none(name: str) -> None:
+    none = np.zeros((0, 4), np.float32)
+    assert getattr(vector_passes, name)(none, none).shape == (0, 4)
