@@ -108,12 +108,12 @@ class Compiled:
 
 
 def is_served(call: StructuredCall) -> bool:
-    """Whether a call is computed here."""
+    """Whether a call is computed here: not for one query, which reads keys once, as they lie."""
     query, key, value = (call.args[name] for name in ("query", "key", "value"))
     if compute_np(query.dtype) != np.float32 or 0 in (*query.sizes, *key.sizes, *value.sizes):
         return False
     work = query.numel * key.sizes[2]
-    return work >= LEAST_WORK and loop_now("attention_forward none") is not None
+    return query.sizes[2] > 1 and work >= LEAST_WORK and loop_now("attention_forward none") is not None
 
 
 def strides_of(array: Array | None) -> tuple[int, ...]:
