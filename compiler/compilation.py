@@ -163,6 +163,24 @@ def compiled(
         return _with_gradients(recording, backend, examples, options)
 
 
+def _quick(
+    program: Callable[..., Sequence[Any]],
+    prepared: Callable[[Sequence[Any]], Sequence[Any]],
+    tell_apart: Callable[[list[Any]], None] | None,
+    plain: bool,
+) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A call of a program whose results are objects of its own, with no more steps than there are to do."""
+    if tell_apart is not None:
+
+        def told_apart(inputs: Sequence[Any]) -> Sequence[Any]:
+            filled = list(program(*prepared(inputs)))
+            tell_apart(filled)
+            return filled
+
+        return told_apart
+    return (lambda inputs: program(*inputs)) if plain else lambda inputs: program(*prepared(inputs))
+
+
 def _without_gradients(
     recording: Recording, backend: str | Backend, examples: Sequence[Any], options: Options
 ) -> Compilation:
@@ -181,22 +199,11 @@ def _without_gradients(
         i for i, node in enumerate(graph.output_node.args[0]) if isinstance(node, Node) and is_view(node)
     ]
     is_simple = not same and views is None and not makes_inference
+    plain = not needing_gradients(recording, examples)
 
     if is_simple and backend == "triten":
         # Plans chosen below autograd record nothing, whatever the thread's mode is.
-        quick: Callable[[Sequence[Any]], Sequence[Any]]
-        if tell_apart is not None:
-
-            def quick(inputs: Sequence[Any]) -> Sequence[Any]:
-                filled = list(program(*prepared(inputs)))
-                tell_apart(filled)
-                return filled
-
-        elif needing_gradients(recording, examples):
-            quick = lambda inputs: program(*prepared(inputs))  # noqa: E731
-        else:
-            quick = lambda inputs: program(*inputs)  # noqa: E731
-        return Compilation.of(recording, (schedule,), quick, program)
+        return Compilation.of(recording, (schedule,), _quick(program, prepared, tell_apart, plain), program)
 
     def run(inputs: Sequence[Any]) -> Sequence[Any]:
         before = set_grad_enabled(False)

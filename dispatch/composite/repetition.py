@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...runtime.cuda.value_reading import may_read_values
 from ...runtime.memory_format import contiguous_format
@@ -15,9 +15,6 @@ from ..generated import functions as ops
 from ..structured.meta.dims import wrap_dim
 from ..structured.stub import StructuredCall, find_kernel
 from ..tensor import Tensor
-
-if TYPE_CHECKING:
-    pass
 
 
 def fliplr(self: Tensor) -> Tensor:
