@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ...cpu_fallback.attention.compiled import BACKWARD, FORWARD
+from ...cpu_fallback.attention.compiled import BACKWARD, FORWARD, LANES
 from .calling_convention import HEADER
 from .code import FloatCode, module_calls
 from .function_check import function_loop
@@ -395,4 +395,5 @@ def attention_loop(kind: str, mask: str) -> Callable[..., None] | None:
     if not found.fuses:
         return None
     shape = Shape("float32", found.vector_bits, found.vector_registers)
+    assert LANES % shape.lanes == 0, "rows are padded to whole vectors"
     return loop_function(ATTENTION[kind](shape, mask))
