@@ -24,7 +24,7 @@ from .capture.unsupported import Unsupported
 from .cuda_graphs.graphed import GraphedProgram
 from .options import PLAIN_OPTIONS, Options
 from .partition import is_view, needed_for
-from .passes.unread_statistics import leave_out_running_statistics
+from .passes import run_early_passes
 from .results import (
     as_inference_results,
     given_back,
@@ -185,6 +185,7 @@ def _without_gradients(
     recording: Recording, backend: str | Backend, examples: Sequence[Any], options: Options
 ) -> Compilation:
     graph = recording.graph
+    run_early_passes(graph, backend == "triten")
     program, schedule = compile_graph(graph, backend, examples, tunes=options.tunes)
     if options.cudagraphs and backend == "triten":
         program = graphed_forward(program, graph, recording, examples)
@@ -232,18 +233,13 @@ def _without_gradients(
 def _with_gradients(
     recording: Recording, backend: str | Backend, examples: Sequence[Any], options: Options
 ) -> Compilation:
-    leave_out_running_statistics(recording.graph)
+    run_early_passes(recording.graph, backend == "triten")
     parts = split(recording)
     wanted = recording.gradients
     assert wanted is not None
     if any(i in wanted for i in recording.written):
         raise Unsupported("the function writes to a tensor that requires grad")
-    joint = recording.graph
-    draws = any(
-        "nondeterministic_seeded" in n.target._entry.tags
-        for n in joint.find_nodes(op="call_function")
-        if hasattr(n.target, "_entry")
-    )
+    draws = any(n.draws for n in recording.graph.find_nodes(op="call_function"))
     forward, forward_schedule = compile_graph(parts.forward, backend, examples, tunes=options.tunes)
     programs: list[Callable[..., Any]] = []
     if options.cudagraphs and backend == "triten" and len(parts.stages) == 1:
@@ -270,7 +266,7 @@ def _with_gradients(
     plain = [i for i in range(results) if i not in elsewhere]
     shown = views_of_all(recording, same)
     aliases = [i for i in recording.aliases if i not in same]
-    views = views_taken(joint, aliases, recording) if aliases else None
+    views = views_taken(recording.graph, aliases, recording) if aliases else None
     calls: list[tuple[type[Function], list[int], tuple[int, ...]]] = []
     schedules = [forward_schedule]
     for number, stage in enumerate(parts.stages):

@@ -17,7 +17,7 @@ from .cuda_graphs.eligibility import device_of, why_not
 from .liveness import peak_bytes
 from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
-from .passes import fold_constants, run_passes
+from .passes import fold_constants, run_early_passes, run_passes
 from .schedule import OperatorCall, Schedule, plain_schedule
 from .scheduling import schedule_of
 from .sources import execution_of, sources_of
@@ -153,10 +153,11 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     leaves, spec = tree_flatten((args, kwargs))
     try:
         recording = record(function, leaves, spec)
+        eager = peak_bytes(plain_schedule(recording.graph))
+        run_early_passes(recording.graph)
         parts = None if recording.gradients is None else split(recording)
     except Unsupported as error:
         return _explained_in_parts(function, args, kwargs, error)
-    eager = peak_bytes(plain_schedule(recording.graph))
     graphs = (recording.graph,) if parts is None else (parts.forward, *(s.graph for s in parts.stages))
     for graph in graphs:
         fold_constants(run_passes(graph))

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...dispatch.layers.graph.graph import Graph
+from .attention import fuse_attention
 from .broadcasts import broadcast_in_pointwise_steps
 from .common_subexpressions import share_common_subexpressions
 from .constant_folding import fold_constants as fold_constants
 from .dead_code import eliminate_dead_code
 from .in_place import write_in_place
 from .kept_dimensions import keep_dimensions
+from .unread_statistics import leave_out_running_statistics
 from .vector_norms import reduce_to_norms
 from .viewed_reductions import reduce_what_is_viewed
 from .views_first import take_views_first
@@ -32,6 +34,18 @@ PASSES: tuple[Callable[[Graph], bool], ...] = (
     eliminate_dead_code,
     write_in_place,
 )
+
+
+def run_early_passes(graph: Graph, is_fused: bool = True) -> None:
+    """Run the passes on a recorded graph that come before it is split into forward and backward.
+
+    Args:
+        graph: the graph, which is changed.
+        is_fused: whether attention becomes an operator, too, which rounds less.
+    """
+    leave_out_running_statistics(graph)
+    if is_fused and fuse_attention(graph):
+        graph.lint()
 
 
 def run_passes(graph: Graph) -> Graph:

@@ -85,6 +85,25 @@ def fold_constants(graph: Graph) -> bool:
     return changed
 
 
+def literal_value(node: Node, most_bytes: int) -> Any:
+    """The tensor that a step gives, if it and the steps before it read literals alone; None for any other, and where
+    one has more bytes than these.
+    """
+    waiting, seen = [node], {node}
+    while waiting:
+        each = waiting.pop()
+        if not _may_fold(each, most_bytes):
+            return None
+        for given in _read(each):
+            is_blank = given.op == "call_function" and getattr(given.target, "_opname", "") in BLANK
+            if is_blank and not _is_overwritten(each, given, {given}):
+                return None
+            if given not in seen:
+                seen.add(given)
+                waiting.append(given)
+    return None if _is_capturing() else _computed(node, {})
+
+
 def _kept_apart(graph: Graph, nodes: list[Node]) -> set[Node]:
     """What a call has to make anew: memory of results, and memory that is written to."""
     roots = roots_of(nodes)
@@ -111,14 +130,14 @@ def _read_numbers(graph: Graph, kept: Collection[Node]) -> bool:
     return changed
 
 
-def _may_fold(node: Node) -> bool:
+def _may_fold(node: Node, most_bytes: int = MOST_BYTES) -> bool:
     """Whether a step would be constant if its operands were."""
     if node.op != "call_function" or node.is_impure or not isinstance(node.target, OpOverload):
         return False
     spec = node.val
     if not isinstance(spec, TensorSpec) or spec.device.type not in ("cpu", "cuda"):
         return False
-    return spec.numel * spec.itemsize <= MOST_BYTES
+    return bool(spec.numel * spec.itemsize <= most_bytes)
 
 
 def _read(node: Node) -> list[Node]:

@@ -62,9 +62,10 @@ def test_outputs_keep_what_later_steps_read() -> None:
 
 def test_statistics_that_nobody_reads_have_arrays_of_their_own() -> None:
     def f(x: tt.Tensor) -> tt.Tensor:
-        return F.layer_norm(x * 2, (24,)) + F.rms_norm(x * 2, (24,)) * x
+        return F.layer_norm(x * 2, (40,)) + F.rms_norm(x * 2, (40,)) * x
 
-    agree(f, lambda: (drawn(40, 24),), calls=1)
+    # Shorter rows are summed by products, whose sums may depend on how many rows a block has.
+    agree(f, lambda: (drawn(40, 40),), calls=1)
 
 
 UNARY: dict[str, Callable[[tt.Tensor], tt.Tensor]] = {

@@ -167,11 +167,21 @@ class Node:
         if not isinstance(self.target, OpOverload):
             return False
         tags = self.target._entry.tags
-        return (
-            self.target._entry.schema.is_mutable
-            or "nondeterministic_seeded" in tags
-            or "maybe_aliasing_or_mutating" in tags
-        )
+        return self.target._entry.schema.is_mutable or self.draws or "maybe_aliasing_or_mutating" in tags
+
+    @property
+    def draws(self) -> bool:
+        """Whether the step draws random numbers: it has the tag, and no `dropout_p` of zero."""
+        if (
+            not isinstance(self.target, OpOverload)
+            or "nondeterministic_seeded" not in self.target._entry.tags
+        ):
+            return False
+        for place, argument in enumerate(self.target._entry.schema.arguments):
+            if argument.name == "dropout_p":
+                given = self.args[place] if place < len(self.args) else self.kwargs.get("dropout_p", 0.0)
+                return given.__class__ not in (int, float) or given != 0
+        return True
 
     def format_node(self) -> str:
         """The step as a line, such as ``%add : float32[2, 3] = aten.add.Tensor(%x, %y, alpha=2)``."""

@@ -1,0 +1,362 @@
+"""Attention that a program writes by hand, in a graph: ``softmax(scale * query @ key^T + mask) @ value``.
+
+It is found by its softmax. Before that stand a product and steps of scores (a scale, a mask, a cast), after it the
+product with the values; where the graph has the derivative, its four products and the same steps of the scores'
+gradient. Nobody else may read what is between the products: the weights, and whatever else has an element for each
+query and key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..dispatch.layers.graph.graph import Graph, Node
+from ..runtime.scalar_type import dtype as ScalarType
+from ..runtime.scalar_type import float32, float64
+from ..runtime.tensor_spec import TensorSpec
+from .draws import dropout_call
+from .element_order import COPY, VIEWS, Elements, ancestors, elements_of, operator_name, row_major
+from .pointwise import bound_arguments
+
+PRODUCTS = frozenset({"aten::mm", "aten::bmm"})
+SOFTMAX, SOFTMAX_BACKWARD, CAST = "aten::_softmax", "aten::_softmax_backward_data", "aten::_to_copy"
+DROPOUT, DROPOUT_BACKWARD = "aten::native_dropout", "aten::native_dropout_backward"
+FILL, ADD = "aten::masked_fill.Scalar", "aten::add.Tensor"
+MULTIPLIED = frozenset({"aten::mul.Tensor", "aten::mul.Scalar"})
+DIVIDED = frozenset({"aten::div.Tensor", "aten::div.Scalar"})
+NUMBERS = (int, float)
+"""Types of a scale: a tensor's value is not known."""
+ROWS, COLUMNS = "a row for each query", "a row for each key"
+
+
+class Scores(NamedTuple):
+    """Steps from a product to a softmax.
+
+    Attributes:
+        product: query @ key^T.
+        scale: what the steps multiply it by, together.
+        mask: what is added, or for `is_filled` the bools of what becomes minus infinity.
+        lead: the sizes before queries and keys, where the mask is applied, or at the softmax.
+    """
+
+    product: Node
+    scale: float
+    mask: Node | None
+    is_filled: bool
+    lead: tuple[int, ...]
+
+
+class Dropout(NamedTuple):
+    """Weights that are dropped at random.
+
+    Attributes:
+        node: the draw.
+        p: how likely a weight is dropped.
+        left, kept: what takes its results.
+    """
+
+    node: Node
+    p: float
+    left: Node
+    kept: Node | None
+
+
+@dataclass
+class Gradients:
+    """The derivative.
+
+    Attributes:
+        grad: the gradient of the result, as the products have it.
+        of_query, of_key, of_value: the products that give them, where they are wanted; of keys perhaps transposed.
+    """
+
+    grad: Node
+    of_query: Node | None = None
+    of_key: Node | None = None
+    of_value: Node | None = None
+    key_is_transposed: bool = False
+
+
+@dataclass
+class Attention:
+    """Attention by hand.
+
+    Attributes:
+        scores: the steps before the softmax.
+        result: the product with the values.
+        dropout: the draw between softmax and product.
+        gradients: the derivative; None where the graph has none of it.
+    """
+
+    scores: Scores
+    result: Node
+    dropout: Dropout | None = None
+    gradients: Gradients | None = None
+
+    @property
+    def query(self) -> Node:
+        """Queries, as the product has them: (N, L, E), or (L, E)."""
+        return _operand(self.scores.product, 0)
+
+    @property
+    def key(self) -> Node:
+        """Keys, transposed: (N, E, S), or (E, S)."""
+        return _operand(self.scores.product, 1)
+
+    @property
+    def value(self) -> Node:
+        """Values: (N, S, Ev), or (S, Ev)."""
+        return _operand(self.result, 1)
+
+    @property
+    def lead(self) -> tuple[int, int]:
+        """Batches and heads."""
+        lead = (1, 1, *self.scores.lead)
+        return math.prod(lead[:-1]), lead[-1]
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """Queries, keys, and the elements of a query and of a value."""
+        return (
+            *self.scores.product.val.sizes[-2:],
+            self.query.val.sizes[-1],
+            self.value.val.sizes[-1],
+        )
+
+
+def has_attention(graph: Graph) -> bool:
+    """Whether a graph has what attention has: a softmax, and two products."""
+    names = [operator_name(node) for node in graph.nodes]
+    return SOFTMAX in names and sum(name in PRODUCTS for name in names) > 1
+
+
+def attentions(graph: Graph) -> list[Attention]:
+    """All of a graph, in order."""
+    softmaxes = [n for n in graph.find_nodes(op="call_function") if operator_name(n) == SOFTMAX]
+    found = [_attention(node) for node in softmaxes]
+    return [each for each in found if each is not None]
+
+
+def flat(node: Node) -> Elements:
+    """The elements of a product's operand as (N, rows, columns)."""
+    found = elements_of(node)
+    return found if len(found.sizes) == 3 else Elements(found.root, (1, *found.sizes), (0, *found.strides))
+
+
+def _operand(product: Node, place: int) -> Node:
+    node = product.args[place]
+    assert isinstance(node, Node)
+    return node
+
+
+def _attention(softmax: Node) -> Attention | None:
+    given, dim, _ = bound_arguments(softmax)
+    if dim % max(given.val.ndim, 1) != given.val.ndim - 1:
+        return None
+    scores = _scores(given, given.val.sizes[:-2])
+    if scores is None or scores.product.val.sizes[-1] == 1:
+        return None
+    readers = list(_readers(softmax))
+    dropout = _dropout(readers, scores.product)
+    if dropout is not None:
+        readers = [each for each in readers if each[1] is not dropout.node] + list(_readers(dropout.left))
+    found: Attention | None = None
+    derivative: Node | None = None
+    of_value: Node | None = None
+    for seen, user in readers:
+        order = _order(seen, scores.product)
+        if operator_name(user) == SOFTMAX_BACKWARD:
+            if order != ROWS or derivative is not None or seen is not user.args[1]:
+                return None
+            derivative = user
+        elif operator_name(user) not in PRODUCTS or seen is not user.args[0] or seen is user.args[1]:
+            return None
+        elif order == ROWS and found is None:
+            found = Attention(scores, user, dropout)
+        elif order == COLUMNS and of_value is None:
+            of_value = user
+        else:
+            return None
+    if found is None or (derivative is None and of_value is None):
+        return found
+    found.gradients = _gradients(found, derivative, of_value)
+    return None if found.gradients is None else found
+
+
+def _dropout(readers: list[tuple[Node, Node]], product: Node) -> Dropout | None:
+    """The draw that reads all weights, if there is one."""
+    for seen, user in readers:
+        if operator_name(user) != DROPOUT or _order(seen, product) != ROWS:
+            continue
+        call = dropout_call(user)
+        left = None if call is None else call.results.get(0)
+        if call is not None and left is not None and left is not user:
+            return Dropout(user, call.p, left, call.results.get(1))
+    return None
+
+
+def _order(seen: Node, product: Node) -> str | None:
+    """In which order what is seen has an element for each query and key; None for any other."""
+    queries, keys = product.val.sizes[-2:]
+    found = flat(seen) if seen.val.ndim in (2, 3) else elements_of(seen)
+    if found.sizes[-2:] == (queries, keys) and found.strides == row_major(found.sizes):
+        return ROWS
+    turned = found.transposed()
+    if turned.sizes[-2:] == (queries, keys) and turned.strides == row_major(turned.sizes):
+        return COLUMNS
+    return None
+
+
+def _readers(node: Node) -> Iterator[tuple[Node, Node]]:
+    """Who reads a step, through views, copies and casts: what it sees, and the reader."""
+    for user in list(node.users):
+        name = operator_name(user)
+        if name in VIEWS or name == COPY or (_is_cast(user) and elements_of(node).is_row_major):
+            yield from _readers(user)
+        else:
+            yield node, user
+    if not node.users:
+        yield node, node
+
+
+def _is_cast(node: Node) -> bool:
+    """Whether a step is a copy in another floating-point dtype, of up to 32 bits."""
+    if operator_name(node) != CAST or not isinstance(node.val, TensorSpec):
+        return False
+    specs = node.args[0].val, node.val
+    return specs[0].device is specs[1].device and all(
+        spec.dtype.is_floating_point and spec.dtype is not float64 for spec in specs
+    )
+
+
+def _before(node: Node) -> Node | None:
+    """The step before a node and its views, copies and casts, if nobody else reads these and they keep its order."""
+    while True:
+        path = ancestors(node)
+        if not elements_of(node).is_row_major or elements_of(node).root is not path[-1]:
+            return None
+        if any(len(each.users) != 1 for each in path):
+            return None
+        node = path[-1]
+        if not _is_cast(node):
+            return node
+        node = node.args[0]
+
+
+def _scores(node: Node, lead: tuple[int, ...]) -> Scores | None:
+    """The steps before a softmax, or before one of them, that has these sizes before queries and keys."""
+    step = _before(node)
+    if step is None:
+        return None
+    name = operator_name(step)
+    if name in PRODUCTS:
+        return Scores(step, 1.0, None, False, lead)
+    if name in MULTIPLIED | DIVIDED:
+        found, factor = _scores(step.args[0], lead), step.args[1]
+        if found is None or factor.__class__ not in NUMBERS or not factor or not math.isfinite(factor):
+            return None
+        if found.mask is not None and (factor < 0 or not found.is_filled):
+            return None  # minus infinity stays what it is, a number that was added does not
+        return found._replace(scale=found.scale * factor if name in MULTIPLIED else found.scale / factor)
+    if name == FILL and step.args[2] == -math.inf:
+        return _masked(step, step.args[0], step.args[1], True)
+    if name == ADD and step.kwargs.get("alpha", 1) == 1:
+        for scores, bias in (step.args, step.args[::-1]):
+            if isinstance(scores, Node) and isinstance(bias, Node) and scores.val.sizes == step.val.sizes:
+                found = _masked(step, scores, bias, False)
+                if found is not None:
+                    return found
+    return None
+
+
+def _masked(step: Node, scores: Node, mask: Node, is_filled: bool) -> Scores | None:
+    sizes = step.val.sizes
+    if scores.val.sizes != sizes or not 2 <= mask.val.ndim <= len(sizes) <= 4:
+        return None
+    found = _scores(scores, sizes[:-2])
+    if found is None or found.mask is not None:
+        return None
+    wanted = found.product.val.dtype
+    if not is_filled and mask.val.dtype is not wanted and mask.val.dtype is not float32:
+        return None
+    return found._replace(mask=mask, is_filled=is_filled, lead=sizes[:-2])
+
+
+def _gradients(attention: Attention, derivative: Node | None, of_value: Node | None) -> Gradients | None:
+    """The derivative by the softmax's, and by the product that gives the values' gradient."""
+    grad = None if of_value is None else _operand(of_value, 1)
+    if derivative is not None:
+        product = _before(derivative.args[0])
+        if attention.dropout is not None:
+            product = _before_dropout(product, attention.dropout)
+        if product is None or operator_name(product) not in PRODUCTS:
+            return None
+        own = _operand(product, 0)
+        if flat(_operand(product, 1)) != flat(attention.value).transposed():
+            return None
+        if grad is not None and flat(grad) != flat(own):
+            return None
+        grad = own
+    assert grad is not None
+    found = Gradients(grad, of_value=of_value)
+    if derivative is not None and not _follow(derivative, found, attention, 1.0, False):
+        return None
+    return found
+
+
+def _before_dropout(step: Node | None, dropout: Dropout) -> Node | None:
+    """The step before the derivative of a draw; None for any other step."""
+    if step is None or operator_name(step) != DROPOUT_BACKWARD:
+        return None
+    grad, mask, scale = step.args
+    kept = dropout.kept
+    if kept is None or mask is not kept or set(kept.users) != {step} or scale != 1.0 / (1.0 - dropout.p):
+        return None
+    return _before(grad)
+
+
+def _follow(step: Node, found: Gradients, attention: Attention, scale: float, is_filled: bool) -> bool:
+    """Note the products that read the scores' gradient, after steps that are those of the scores. Whether these are."""
+    scores = attention.scores
+    for seen, user in _readers(step):
+        name = operator_name(user)
+        if _order(seen, scores.product) is None:
+            return False
+        if name in MULTIPLIED | DIVIDED and seen is user.args[0] and user.args[1].__class__ in NUMBERS:
+            factor = user.args[1]
+            after = scale * factor if name in MULTIPLIED else scale / factor
+            if not _follow(user, found, attention, after, is_filled):
+                return False
+        elif name == FILL and seen is user.args[0] and user.args[1] is scores.mask and user.args[2] == 0:
+            if is_filled or not _follow(user, found, attention, scale, True):
+                return False
+        else:
+            is_whole = math.isclose(scale, scores.scale, rel_tol=1e-12) and is_filled == scores.is_filled
+            if name not in PRODUCTS or not is_whole or not _note(seen, user, found, attention):
+                return False
+    return True
+
+
+def _note(seen: Node, product: Node, found: Gradients, attention: Attention) -> bool:
+    """Note a product that reads the scores' gradient as one of the queries or the keys. Whether it is one."""
+    left, right = product.args[:2]
+    how = _order(seen, attention.scores.product)
+    if left is right:
+        return False
+    if seen is left and how == ROWS and flat(right) == flat(attention.key).transposed():
+        is_new, found.of_query = found.of_query is None, product
+    elif seen is right and how == ROWS and flat(left) == flat(attention.query).transposed():
+        is_new, found.of_key, found.key_is_transposed = found.of_key is None, product, True
+    elif seen is left and how == COLUMNS and flat(right) == flat(attention.query):
+        is_new, found.of_key = found.of_key is None, product
+    else:
+        return False
+    return is_new
+
+
+def dtypes(attention: Attention) -> set[ScalarType]:
+    """The dtypes of the products' operands."""
+    return {n.val.dtype for n in (attention.query, attention.key, attention.value, attention.result)}

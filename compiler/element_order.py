@@ -1,0 +1,236 @@
+"""Which elements of which step another step sees through views and copies, and steps that read them from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..dispatch.core.op_overload import OpOverload, find_overload
+from ..dispatch.generated import functions as ops
+from ..dispatch.layers.graph.graph import Graph, Node, map_nodes
+from ..runtime.memory_format import contiguous_strides
+from ..runtime.tensor_spec import TensorSpec
+
+VIEWS = frozenset({
+    "aten::view", "aten::_unsafe_view", "aten::transpose.int", "aten::t", "aten::permute", "aten::expand",
+    "aten::unsqueeze", "aten::squeeze", "aten::squeeze.dim", "aten::alias", "aten::detach",
+})  # fmt: skip
+"""Views that have every element of their operand once (`expand` where it repeats none)."""
+COPY = "aten::clone"
+PERMUTE = find_overload("aten::permute")
+
+
+class Elements(NamedTuple):
+    """The elements of `root`, a step's result in row-major order, as another step sees them.
+
+    Attributes:
+        root: the step.
+        sizes: the sizes of what is seen.
+        strides: how far apart the elements along each dimension are in row-major order; 0 along those of size 1.
+    """
+
+    root: Node
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether they come in the order of the root's."""
+        return self.strides == row_major(self.sizes)
+
+    def transposed(self) -> Elements:
+        """With the last two dimensions exchanged."""
+        *sizes, rows, columns = self.sizes
+        *strides, down, across = self.strides
+        return Elements(self.root, (*sizes, columns, rows), (*strides, across, down))
+
+    def joined(self, first: int = 2) -> Elements | None:
+        """With the first dimensions, so many, as one; None where one stride does not go through them."""
+        sizes, strides = self.sizes[:first], self.strides[:first]
+        size, step = 1, 0
+        for n, s in zip(reversed(sizes), reversed(strides), strict=True):
+            if n == 1:
+                continue
+            if size != 1 and s != step * size:
+                return None
+            size, step = size * n, step or s
+        return Elements(self.root, (size, *self.sizes[first:]), (step, *self.strides[first:]))
+
+
+def row_major(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of elements in row-major order, 0 along dimensions of size 1."""
+    return tuple([0 if n == 1 else s for n, s in zip(sizes, contiguous_strides(sizes), strict=True)])
+
+
+def seen(root: Node, spec: TensorSpec) -> Elements:
+    """Elements that lie as a spec says."""
+    strides = tuple([0 if n == 1 else s for n, s in zip(spec.sizes, spec.strides, strict=True)])
+    return Elements(root, tuple(spec.sizes), strides)
+
+
+def operator_name(node: Node) -> str:
+    """The operator's name, such as ``aten::view``; empty for what is none's call."""
+    return node.target._entry.name if isinstance(node.target, OpOverload) else ""
+
+
+def elements_of(node: Node) -> Elements:
+    """The elements that a step sees of the step before all views and copies."""
+    return seen(*_followed(node))
+
+
+def _followed(node: Node) -> tuple[Node, TensorSpec]:
+    own = node, TensorSpec.contiguous(node.val.sizes, node.val.dtype, node.val.device)
+    name = operator_name(node)
+    if name not in VIEWS and name != COPY:
+        return own
+    root, spec = _followed(node.args[0])
+    found = viewed(node, spec)
+    return own if found is None else (root, found)
+
+
+def viewed(node: Node, spec: TensorSpec) -> TensorSpec | None:
+    """What a view or a copy sees of elements that lie as a spec says; None where no strides say it."""
+    if operator_name(node) == COPY:
+        return spec
+    found = meta_of(node.target, node.args, node.kwargs, {node.args[0]: spec})
+    if found is None or found.sizes != node.val.sizes or found.numel != spec.numel:
+        return None
+    return spec.replace(sizes=found.sizes, strides=found.strides)
+
+
+def meta_of(
+    target: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], specs: Mapping[Node, TensorSpec]
+) -> Any:
+    """The specs of a call's results, as its Meta kernel has them: one, or a tuple; None where it raises.
+
+    Args:
+        target: the operator.
+        args, kwargs: its arguments, with nodes in the place of tensors.
+        specs: those of operands that are to have others than their own.
+    """
+
+    def meta(operand: Node) -> Any:
+        spec = specs.get(operand, operand.val)
+        return ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device="meta")
+
+    given, named = map_nodes((tuple(args), dict(kwargs)), meta)
+    named.pop("device", None)
+    try:
+        found = target(*given, **named)
+    except (RuntimeError, IndexError):
+        return None
+    if isinstance(found, tuple | list):
+        return tuple([each._spec for each in found])
+    return getattr(found, "_spec", None)
+
+
+def called(graph: Graph, target: OpOverload, *args: Any, **kwargs: Any) -> Node:
+    """A new step at the graph's insertion point, with the specs that its Meta kernel gives. Raises RuntimeError where
+    that refuses the operands."""
+    found = meta_of(target, args, kwargs, {})
+    if found is None:
+        raise RuntimeError(f"{target} does not take {args}, {kwargs}")
+    device = next(a for a in args if isinstance(a, Node)).val.device
+
+    def placed(spec: TensorSpec) -> TensorSpec:
+        return TensorSpec.of(spec.sizes, spec.strides, spec.dtype, device)
+
+    val = tuple(map(placed, found)) if isinstance(found, tuple) else placed(found)
+    return graph.call_function(target, args, kwargs, val=val)
+
+
+def ancestors(node: Node) -> list[Node]:
+    """A step and those before it, as far as it sees them through views and copies, the nearest first."""
+    found = [node]
+    while operator_name(found[-1]) in VIEWS or operator_name(found[-1]) == COPY:
+        found.append(found[-1].args[0])
+    return found
+
+
+def seen_from(node: Node, path: Sequence[Node]) -> Elements | None:
+    """The elements of a step as the last step of a path of views and copies sees them; None where no strides say it."""
+    spec: TensorSpec | None = TensorSpec.contiguous(node.val.sizes, node.val.dtype, node.val.device)
+    for each in path:
+        spec = None if spec is None else viewed(each, spec)
+    return None if spec is None else seen(node, spec)
+
+
+class Relocation:
+    """Steps that saw an old step's elements see them in a new one, which has them in another order in memory.
+
+    They read views of the new step; what no view is possible for keeps the old one. So do results of the program,
+    unless the new step `is_free`: nobody minds if it is written to.
+    """
+
+    def __init__(self, graph: Graph, is_free: bool) -> None:
+        self.graph = graph
+        self.is_free = is_free
+        self.results = frozenset(graph.output_node.all_input_nodes)
+
+    def run(self, old: Node, elements: Elements) -> None:
+        """Have what sees `old`, whose elements are these of the new step, read that where it can."""
+        spec = TensorSpec.of(elements.sizes, elements.strides, old.val.dtype, old.val.device)
+        self._look_up(old, spec, elements.root)
+
+    def _look_up(self, old: Node, spec: TensorSpec, new: Node) -> None:
+        order = _order(seen(new, spec), new.val.sizes)
+        if order is not None:
+            is_same = order == tuple(range(len(order)))
+            self._read_from(old, new if is_same else self._after(new, PERMUTE, list(order)))
+            return
+        for user in list(old.users):
+            found = viewed(user, spec) if operator_name(user) in VIEWS else None
+            if found is not None:
+                self._look_up(user, found, new)
+
+    def _read_from(self, old: Node, new: Node) -> None:
+        """Have the users of a step read another one of its sizes, where that gives the same."""
+        if new.val.strides == old.val.strides and (self.is_free or not self.is_given(old)):
+            old.replace_all_uses_with(new)
+            return
+        for user in list(old.users):
+            name = operator_name(user)
+            if name in VIEWS:
+                if meta_of(user.target, user.args, user.kwargs, {old: new.val}) is not None:
+                    self._read_from(user, self._after(new, user.target, *user.args[1:], **user.kwargs))
+            elif _gives_the_same(user, old, new):
+                user.replace_input_with(old, new)
+                if name == COPY and new.val.is_contiguous and (self.is_free or not self.is_given(user)):
+                    user.replace_all_uses_with(new)
+
+    def _after(self, node: Node, target: OpOverload, *args: Any, **kwargs: Any) -> Node:
+        with self.graph.inserting_after(node):
+            return called(self.graph, target, node, *args, **kwargs)
+
+    def is_given(self, node: Node) -> bool:
+        """Whether a step, or a view of it, is a result of the program."""
+        return node in self.results or any(
+            self.is_given(user) for user in node.users if operator_name(user) in VIEWS
+        )
+
+
+def _order(elements: Elements, sizes: Sequence[int]) -> tuple[int, ...] | None:
+    """The order of the root's dimensions in which elements come, for a root of these sizes."""
+    strides = contiguous_strides(tuple(sizes))
+    left = list(range(len(sizes)))
+    order = []
+    for size, stride in zip(elements.sizes, elements.strides, strict=True):
+        found = [d for d in left if sizes[d] == size and (size == 1 or strides[d] == stride)]
+        if not found:
+            return None
+        order.append(found[0])
+        left.remove(found[0])
+    return None if left else tuple(order)
+
+
+def _gives_the_same(user: Node, old: Node, new: Node) -> bool:
+    """Whether a step gives the same of an operand in another order in memory."""
+    if not isinstance(user.target, OpOverload) or user.is_impure or not isinstance(user.val, TensorSpec):
+        return False
+    found = meta_of(user.target, user.args, user.kwargs, {old: new.val})
+    wanted = user.val
+    return found is not None and (found.sizes, found.strides, found.dtype) == (
+        wanted.sizes,
+        wanted.strides,
+        wanted.dtype,
+    )

@@ -1,0 +1,266 @@
+"""Attention that a program writes by hand becomes the operator that keeps scores on the chip, with its derivative.
+
+Before::
+
+    graph(%q : float32[2, 8, 64, 32], %k : float32[2, 8, 64, 32], %v : float32[2, 8, 64, 32], %mask : bool[64, 64]):
+        %transpose : float32[2, 8, 32, 64] = aten.transpose.int(%k, -2, -1)
+        ...
+        %bmm : float32[16, 64, 64] = aten.bmm(%view, %view_1)
+        %_unsafe_view : float32[2, 8, 64, 64] = aten._unsafe_view(%bmm, [2, 8, 64, 64])
+        %mul : float32[2, 8, 64, 64] = aten.mul.Tensor(%_unsafe_view, 0.125)
+        %_softmax : float32[2, 8, 64, 64] = aten._softmax(%mul, -1, False)
+        ...
+        %bmm_1 : float32[16, 64, 32] = aten.bmm(%view_2, %view_3)
+        ...
+
+After::
+
+    graph(%q : float32[2, 8, 64, 32], %k : float32[2, 8, 64, 32], %v : float32[2, 8, 64, 32], %mask : bool[64, 64]):
+        %attention = aten._scaled_dot_product_flash_attention_for_cpu(%q, %k, %v, 0.0, False, scale=0.125)
+        ...
+
+This is before a graph is split into forward and backward, so that what is kept for backward has an element for each
+query, and not for each query and key. A mask that is computed from literals, and is the causal one, is not read at all.
+
+A row whose scores are all minus infinity is NaN by a softmax, and zero by the operator: it is made NaN where the mask's
+elements are not known, and so is the values' gradient. Sums are taken in another order, and scores of narrow floats are
+not rounded; with the causal mask, values of later keys are not multiplied by their weights of zero, so that an infinite
+one stays there.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, NamedTuple
+
+from ...dispatch.core.op_overload import find_overload
+from ...dispatch.generated import functions as ops
+from ...dispatch.layers.graph.graph import Graph, Node
+from ...dispatch.structured.meta.attention import FUSED, LARGEST_HEAD
+from ...runtime.memory_format import contiguous_format
+from ...runtime.scalar_type import bool_
+from ..attention_pattern import Attention, Dropout, Gradients, attentions, dtypes, has_attention
+from ..element_order import Elements, Relocation, ancestors, called, row_major, seen, seen_from
+from .constant_folding import literal_value
+
+LEAST_WORK = 1 << 14
+"""Multiplications of scores from which it is done."""
+MOST_BYTES = 1 << 24
+"""Of a mask that is computed when the graph is compiled, to see whether it is the causal one."""
+
+
+class Mask(NamedTuple):
+    """What the operator is told of a mask.
+
+    Attributes:
+        given: the operand: bools of what is kept, or numbers to add; None without one.
+        is_causal: whether each query sees the keys up to its own place.
+        factor: for each query 1, or NaN if it sees no key, where there may be such.
+    """
+
+    given: Node | None = None
+    is_causal: bool = False
+    factor: Node | None = None
+
+
+def fuse_attention(graph: Graph) -> bool:
+    """Replace attention by hand. Returns whether there was any."""
+    if not has_attention(graph):
+        return False
+    graph.eliminate_dead_code()
+    found = [each for each in attentions(graph) if _is_served(each)]
+    for each in found:
+        _Replacement(graph, each).run()
+    if found:
+        graph.eliminate_dead_code()
+    return bool(found)
+
+
+def _is_served(attention: Attention) -> bool:
+    queries, keys, width, width_v = attention.sizes
+    device = attention.result.val.device
+    kinds = dtypes(attention)
+    if device.type not in ("cpu", "cuda") or len(kinds) != 1 or kinds.isdisjoint(FUSED[device.type]):
+        return False
+    if attention.dropout is not None and not _draws_the_same(attention, attention.dropout):
+        return False
+    heads = math.prod(attention.lead)
+    if 0 in (heads, queries, keys, width, width_v):
+        return False
+    if heads * queries * keys * width < LEAST_WORK:
+        return False
+    # One query's products read keys and values as they lie.
+    return max(width, width_v) <= LARGEST_HEAD if device.type == "cuda" else queries > 1
+
+
+def _draws_the_same(attention: Attention, dropout: Dropout) -> bool:
+    """Whether the operator draws what the graph does: in rows of whole counters, and with no draw between."""
+    if attention.result.val.device.type != "cuda" or attention.sizes[1] % 4 or not 0 < dropout.p < 1:
+        return False
+    node = dropout.node.next
+    while node is not attention.result:
+        if node.is_impure:
+            return False
+        node = node.next
+    return True
+
+
+class _Replacement:
+    """One attention's operators in a graph."""
+
+    def __init__(self, graph: Graph, attention: Attention) -> None:
+        self.graph = graph
+        self.attention = attention
+        self.p = 0.0 if attention.dropout is None else attention.dropout.p
+        self.on_cuda = attention.result.val.device.type == "cuda"
+
+    def run(self) -> None:
+        """Write them, and have everybody read them."""
+        attention, graph = self.attention, self.graph
+        queries, keys, width, width_v = attention.sizes
+        gradients = attention.gradients
+        with graph.inserting_before(attention.result):
+            query = self.whole(attention.query, queries, width)
+            key = self.whole(attention.key, keys, width, is_turned=True)
+            value = self.whole(attention.value, keys, width_v)
+            mask = self.mask()
+            made = self.forward(query, key, value, mask, gradients is not None)
+            out = shown = made[0]
+            if mask.factor is not None:
+                shown = self.call("mul.Tensor", out, mask.factor)
+                if not attention.scores.is_filled:
+                    out = shown  # the gradients of what was added are NaN, too
+        if gradients is not None:
+            self.backward(gradients, query, key, value, mask, (out, *made[1:]))
+        # The caller may write to a result, and what backward reads is not the caller's.
+        self.read_from(attention.result, shown, is_free=gradients is None)
+        if attention.dropout is not None:
+            graph.eliminate_dead_code()
+            graph.erase_node(attention.dropout.node)
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Node:
+        """A new step."""
+        return called(self.graph, find_overload(f"aten::{name}"), *args, **kwargs)
+
+    def results_of(self, node: Node) -> list[Node]:
+        """The steps that take one result each of a call."""
+        return [
+            self.graph.call_function(operator.getitem, (node, i), val=val) for i, val in enumerate(node.val)
+        ]
+
+    def whole(self, operand: Node, rows: int, columns: int, is_turned: bool = False) -> Node:
+        """A step of (batch, heads, rows, columns) with a product's operand's elements, the earliest that there is.
+
+        `is_turned` says that the operand has its rows innermost.
+        """
+        sizes = (*self.attention.lead, rows, columns)
+        turned = (*sizes[:2], columns, rows)
+        path = ancestors(operand)
+        for place in reversed(range(len(path))):
+            node = path[place]
+            if node.val.sizes not in (sizes, turned):
+                continue
+            found = seen_from(node, path[:place][::-1])
+            if found is None:
+                continue
+            lines = found if len(found.sizes) == 3 else Elements(node, (1, *found.sizes), (0, *found.strides))
+            lines = lines.transposed() if is_turned else lines
+            own = seen_from(node, ())
+            assert own is not None
+            if own.sizes == sizes and own.joined() == lines:
+                return node
+            if own.sizes == turned and own.transposed().joined() == lines:
+                return self.call("transpose.int", node, 2, 3)
+        node = self.call("transpose.int", operand, -2, -1) if is_turned else operand
+        return self.call("view", node, list(sizes))
+
+    def mask(self) -> Mask:
+        """The mask as the operator takes it."""
+        scores = self.attention.scores
+        if scores.mask is None:
+            return Mask()
+        value = literal_value(scores.mask, MOST_BYTES)
+        has_empty = True
+        if value is not None:
+            hidden = value if scores.is_filled else ops.eq(value, -math.inf)
+            is_plain = scores.is_filled or bool(ops.all(ops.logical_or(hidden, ops.eq(value, 0))))
+            queries, keys = self.attention.sizes[:2]
+            if is_plain and hidden.shape[-2:] == (queries, keys):
+                causal = ops.triu(ops.ones((queries, keys), dtype=bool_, device=hidden.device), 1)
+                if bool(ops.all(ops.eq(hidden, causal))):
+                    return Mask(is_causal=True)
+            has_empty = bool(ops.any(ops.all(hidden, -1)))
+        factor = None
+        if has_empty:
+            hides = scores.mask if scores.is_filled else self.call("eq.Scalar", scores.mask, -math.inf)
+            is_empty = self.call("all.dim", hides, -1, True)
+            ones = self.call("new_ones", self.attention.query, list(is_empty.val.sizes))
+            factor = self.call("masked_fill.Scalar", ones, is_empty, math.nan)
+        given = self.call("logical_not", scores.mask) if scores.is_filled else scores.mask
+        return Mask(given, factor=factor)
+
+    def forward(self, query: Node, key: Node, value: Node, mask: Mask, has_gradients: bool) -> list[Node]:
+        """The results of the operator."""
+        scale = self.attention.scores.scale
+        if self.on_cuda:
+            name = "_scaled_dot_product_efficient_attention"
+            given = (query, key, value, mask.given, has_gradients, self.p, mask.is_causal)
+            return self.results_of(self.call(name, *given, scale=scale))
+        name = "_scaled_dot_product_flash_attention_for_cpu"
+        masked: dict[str, Any] = {} if mask.given is None else {"attn_mask": mask.given}
+        return self.results_of(self.call(name, query, key, value, 0.0, mask.is_causal, **masked, scale=scale))
+
+    def backward(
+        self, gradients: Gradients, query: Node, key: Node, value: Node, mask: Mask, made: tuple[Node, ...]
+    ) -> None:
+        """The derivative, and who reads it."""
+        queries, _, _, width_v = self.attention.sizes
+        scale = self.attention.scores.scale
+        wanted = [gradients.of_query, gradients.of_key, gradients.of_value]
+        places = {node: i for i, node in enumerate(self.graph.nodes)}
+        first = min((n for n in wanted if n is not None), key=places.__getitem__)
+        with self.graph.inserting_before(first):
+            grad = self.whole(gradients.grad, queries, width_v)
+            out, logsumexp, *drawn = made
+            if self.on_cuda:
+                name = "_scaled_dot_product_efficient_attention_backward"
+                asked = [node is not None for node in wanted]
+                bias = self.call("new_zeros", query, [0]) if mask.given is None else mask.given
+                given = (grad, query, key, value, bias, out, logsumexp, *drawn, self.p, [*asked, False])
+                node = self.call(name, *given, mask.is_causal, scale=scale)
+            else:
+                name = "_scaled_dot_product_flash_attention_for_cpu_backward"
+                masked: dict[str, Any] = {} if mask.given is None else {"attn_mask": mask.given}
+                given = (grad, query, key, value, out, logsumexp, 0.0, mask.is_causal)
+                node = self.call(name, *given, **masked, scale=scale)
+            of_query, of_key, of_value, *_ = self.results_of(node)
+            if mask.factor is not None:
+                of_value = self.call("mul.Tensor", of_value, self.call("amax", mask.factor, [-2], True))
+        for old, new in ((gradients.of_query, of_query), (gradients.of_value, of_value)):
+            if old is not None:
+                self.read_from(old, new)
+        if gradients.of_key is not None:
+            self.read_from(gradients.of_key, of_key, gradients.key_is_transposed)
+
+    def read_from(self, old: Node, new: Node, is_transposed: bool = False, is_free: bool = True) -> None:
+        """Have all users of a product read what the operator gives, results of the program too where it `is_free`."""
+        spec = new.val
+        whole = seen(new, spec.replace(strides=row_major(spec.sizes)))
+        joined = (whole.transposed() if is_transposed else whole).joined()
+        assert joined is not None
+        elements = joined if old.val.ndim == 3 else Elements(new, joined.sizes[1:], joined.strides[1:])
+        relocation = Relocation(self.graph, is_free)
+        relocation.run(old, elements)
+        if not old.users:
+            return
+        with self.graph.inserting_before(_first_user(self.graph, old)):
+            node = self.call("transpose.int", new, 2, 3) if is_transposed else new
+            if not node.val.is_contiguous or (relocation.is_given(old) and not is_free):
+                node = self.call("clone", node, memory_format=contiguous_format)
+            old.replace_all_uses_with(self.call("_unsafe_view", node, list(old.val.sizes)))
+
+
+def _first_user(graph: Graph, node: Node) -> Node:
+    """The first step that reads a step's result."""
+    return next(each for each in graph.nodes if each in node.users)
