@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...dispatch.structured.compiled_loops import WORTH_WARM, NamedLoop, Sharing, loop_now, shared_loop
@@ -26,6 +26,10 @@ Array = np.ndarray[Any, Any]
 def named_loop(name: str) -> NamedLoop:
     """The loop of a name, which all plans share."""
     return NamedLoop(name, WORTH_WARM)
+
+
+def no_loop(*_: Any) -> None:
+    """What is prepared before the first step."""
 
 
 class CompiledSteps:
@@ -48,6 +52,9 @@ class CompiledSteps:
         self.starts = starts * self.itemsize
         self.numel = sum(sizes)
         self.sharing = Sharing.of(self.numel, SHARED_FROM, WAKING_FROM)
+        # Of the last step: where its parameters and states lay, and its loop, which serves as long as all lie there.
+        self.apart = b""
+        self.prepared: tuple[Any, Callable[..., None]] = None, no_loop
 
     def run(
         self, flags: Sequence[str], lists: Sequence[Sequence[Array]], numbers: Array, of_row: Sequence[int]
@@ -69,18 +76,29 @@ class CompiledSteps:
         assert addresses is not None
         places = np.empty((len(lists), len(lists[0])), np.int64)
         addresses(places, *itertools.chain.from_iterable(lists))
-        if any(len(np.unique(each)) < len(each) for each in places[:-1]):
-            return False  # a parameter is there twice: one step follows the other
-        count = numbers.shape[1]
-        table = np.zeros((len(self.rows), 1 + 2 * (len(lists) + count)), np.int64)
+        written = places[:-1].tobytes()
+        if written != self.apart:
+            if any(len(set(each)) < len(each) for each in places[:-1].tolist()):
+                return False  # a parameter is there twice: one step follows the other
+            self.apart = written
+        key = (places.tobytes(), tuple(of_row), numbers.shape[1], loop)
+        known, run = self.prepared
+        if key != known:
+            run = shared_loop(loop, self.table(places, of_row, numbers), self.sharing, None)
+            self.prepared = key, run
+        run(*[arrays[0] for arrays in lists], *[numbers] * numbers.shape[1])
+        return True
+
+    def table(self, places: Array, of_row: Sequence[int], numbers: Array) -> Array:
+        """What each part has: how many elements, how far each operand begins behind the first, and between elements."""
+        lists, count = len(places), numbers.shape[1]
+        table = np.zeros((len(self.rows), 1 + 2 * (lists + count)), np.int64)
         table[:, 0] = self.counts
         for i, each in enumerate(places):
             table[:, 1 + 2 * i] = each[self.rows] - each[0] + self.starts
             table[:, 2 + 2 * i] = self.itemsize
         first = np.array(of_row, np.int64)[self.rows] * numbers.strides[0]
-        begin = 1 + 2 * len(lists)
+        begin = 1 + 2 * lists
         for j in range(count):
             table[:, begin + 2 * j] = first + j * numbers.itemsize
-        bases = [arrays[0] for arrays in lists]
-        shared_loop(loop, table, self.sharing, None)(*bases, *[numbers] * count)
-        return True
+        return table

@@ -46,7 +46,7 @@ from ..suite.results import OURS, Result, ResultFileError, Row, RowKey, read_res
 from ..suite.workloads import MEAN_BARS
 
 FORMAT, VERSION = "triten.perf.report", 1
-PREFERRED_PEERS = ("torch", "cupy", "numpy", "numexpr")
+PREFERRED_PEERS = ("torch", "cupy", "numpy", "numexpr", "numba")
 WORST = 10
 
 Record = dict[str, Any]

@@ -20,8 +20,10 @@ from .workload import Array, Operand
 
 tt: ModuleType = importlib.import_module(__package__.partition(".")[0])
 
-PEERS = {"cpu": ("numpy", "torch", "numexpr"), "cuda": ("torch", "cupy")}
-ALL_PEERS = ("numpy", "torch", "numexpr", "cupy")
+PHRASED = ("numexpr", "numba")
+"""Libraries that are told a workload in words of their own."""
+PEERS = {"cpu": ("numpy", "torch", *PHRASED), "cuda": ("torch", "cupy")}
+ALL_PEERS = ("numpy", "torch", *PHRASED, "cupy")
 
 
 class SetupError(RefusalError):
@@ -38,8 +40,13 @@ class Library:
 
     @property
     def is_arrays(self) -> bool:
-        """Whether it has arrays rather than tensors: speaks NumPy's names, or evaluates expressions of them."""
-        return self.name in ("numpy", "numexpr", "cupy")
+        """Whether it has arrays rather than tensors."""
+        return self.has_phrases or self.name in ("numpy", "cupy")
+
+    @property
+    def has_phrases(self) -> bool:
+        """Whether it computes with NumPy's arrays by what it is told in words of its own."""
+        return self.name in PHRASED
 
     @property
     def version(self) -> str:
@@ -50,8 +57,8 @@ class Library:
 
     def names(self) -> dict[str, Any]:
         """The names by which statements reach the library itself."""
-        if self.name == "numexpr":
-            return {"ne": self.module, "np": np}
+        if self.has_phrases:
+            return {"ne" if self.name == "numexpr" else "nb": self.module, "np": np}
         if self.is_arrays:
             return {"np": self.module}
         functional = importlib.import_module(f"{self.module.__name__}.nn.functional")
@@ -61,7 +68,7 @@ class Library:
         """The operand as the library has it."""
         array = operand.array()
         if self.is_arrays:
-            array = array if self.name == "numexpr" else self.module.asarray(array)
+            array = array if self.has_phrases else self.module.asarray(array)
             return array.astype(operand.dtype) if operand.dtype else array
         tensor = self.module.from_numpy(array).to(self.device)
         if operand.dtype:
@@ -99,7 +106,7 @@ class Library:
 
     def set_threads(self, threads: int) -> bool:
         """Hold the library to this number of threads; False if NumPy's BLAS, triten's too, could not be held."""
-        if not self.is_arrays or self.name == "numexpr":
+        if not self.is_arrays or self.has_phrases:
             self.module.set_num_threads(threads)
         return set_blas_threads(threads) if self.name in (OURS, "numpy") else True
 

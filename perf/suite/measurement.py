@@ -25,7 +25,7 @@ from .cores import Cores, settle
 from .device_work import DeviceWork
 from .libraries import Library
 from .results import CONFIDENCE, OURS, Row
-from .workload import Workload
+from .workload import Phrase, Workload
 
 LEAST_ROUNDS = 6  # below, the median has no interval of 0.95
 # What a library raises for a function, an overload or a kernel that it does not have.
@@ -120,12 +120,13 @@ class Measurement:
 
     def _prepare(self, workload: Workload, library: Library) -> Rival | None:
         if workload.prepare is not None:
-            work = None if library.name == "numexpr" else workload.prepare(library)
+            work = None if library.has_phrases else workload.prepare(library)
             return None if work is None else Rival(library, work, None)
-        statement = workload.statement_for(library)
+        phrase = workload.phrase_for(library)
+        statement = phrase.statement
         if not statement:
             return None
-        codes = _Codes(statement, workload, library)
+        codes = _Codes(phrase, workload)
         on_device = self._device is not None and not workload.host
         sets = self._device.sets_of(workload) if on_device and self._device else 1
         namespaces = [library.names() | codes.operands(library) for _ in range(sets)]
@@ -139,7 +140,7 @@ class Measurement:
 
     def _cost(self, workload: Workload) -> Cost:
         ours = self._libraries[0]
-        codes = _Codes(workload.statement, workload, ours)
+        codes = _Codes(workload.phrase_for(ours), workload)
         operands = codes.operands(ours)
         names = ours.names() | {"device": "meta"}
 
@@ -187,14 +188,16 @@ class Measurement:
 
 
 class _Codes:
-    """A library's statement compiled: to be run, to be timed, and to be compared."""
+    """What a library is told, compiled: to be run, to be timed, and to be compared."""
 
-    def __init__(self, statement: str, workload: Workload, library: Library) -> None:
+    def __init__(self, phrase: Phrase, workload: Workload) -> None:
         self._workload = workload
+        statement = phrase.statement
         self.statement = compile(statement, f"<{workload.name}>", "exec")
         self.timed = compile(f"{statement}\n{workload.reset}", f"<{workload.name}>", "exec")
         self._reset = compile(workload.reset, f"<reset of {workload.name}>", "exec")
-        self._setup = compile(workload.setup, f"<setup of {workload.name}>", "exec")
+        self._has_setup = bool(phrase.setup)
+        self._setup = compile(phrase.setup, f"<setup of {workload.name}>", "exec")
         shown = workload.result or statement
         self._shown: CodeType | None = None
         if workload.compared:
@@ -205,7 +208,7 @@ class _Codes:
         used = names_in(self.timed) | names_in(self._setup)
         used |= names_in(self._shown) if self._shown else set()
         made = {name: library.tensor(made) for name, made in self._workload.operands.items() if name in used}
-        if self._workload.setup and library.name != "numexpr":
+        if self._has_setup:
             namespace = library.names() | made
             exec(self._setup, namespace)
             made = {name: namespace[name] for name in namespace if name != "__builtins__"}

@@ -41,11 +41,19 @@ class Prepare(Protocol):
 
 
 @dataclass(frozen=True)
+class Phrase:
+    """A workload in the words of one library, over the operands: what is timed, and what is run once before."""
+
+    statement: str
+    setup: str = ""
+
+
+@dataclass(frozen=True)
 class Workload:
     """One row: a call, how large, and how each library says it.
 
     `statement` is in PyTorch's names, over `tt` (the library), `F` (its `nn.functional`) and the operands; `arrays`
-    in NumPy's, over `np`, for NumPy and CuPy; `expression` over `ne`, for NumExpr, which has no `setup`. `result`
+    in NumPy's, over `np`, for NumPy and CuPy; `phrases` are in the words of NumExpr (`ne`) and Numba (`nb`). `result`
     is what is compared, evaluated after the statement; where it is empty, the statement's own value. `reset` is run
     after each time, and timed. `prepare` stands in the place of statements for what no statement says; what depends
     on values is not `counted` on Meta tensors. Times of `host` workloads are the host's on every device. What
@@ -72,14 +80,14 @@ class Workload:
     processes: bool = False
     tf32: bool = False
     prepare: Prepare | None = None
-    expression: str = ""
+    phrases: Mapping[str, Phrase] = field(default_factory=dict)
     repetitions: int | None = None
 
-    def statement_for(self, library: Library) -> str:
-        """What a library runs; empty where it has no such call."""
-        if library.name == "numexpr":
-            return self.expression
-        return self.arrays if library.is_arrays else self.statement
+    def phrase_for(self, library: Library) -> Phrase:
+        """What a library runs; an empty statement where it has no such call."""
+        if library.has_phrases:
+            return self.phrases.get(library.name, Phrase(""))
+        return Phrase(self.arrays if library.is_arrays else self.statement, self.setup)
 
     @property
     def title(self) -> str:

@@ -15,7 +15,7 @@ from triten.dispatch.structured.compiled_loops import background
 from triten.tests.compiled_code import needs_llvm
 
 pytestmark = needs_llvm
-STEPS = 4
+STEPS = 7
 
 
 @pytest.fixture(autouse=True)
@@ -33,14 +33,18 @@ def parameters(dtype: tt.dtype) -> list[tt.Tensor]:
 
 
 def trained(make: Any, dtype: tt.dtype) -> list[tt.Tensor]:
-    """Parameters and states after some steps, in one of which a parameter has no gradient."""
+    """Parameters and states after some steps: with gradients elsewhere and in place, with one parameter's missing, and
+    with a parameter elsewhere.
+    """
     of = parameters(dtype)
     optimizer = make(of)
     for i in range(STEPS):
-        for each in of:
+        for each in of if i not in (4, 5) else ():
             each.grad = tt.randn(each.shape).to(dtype)
         if i == 2:
             of[1].grad = None
+        if i == 5:
+            of[4].data = of[4].data.clone()
         optimizer.step()
         background.wait()
     states = [v for each in of for v in optimizer.state[each].values() if isinstance(v, tt.Tensor)]

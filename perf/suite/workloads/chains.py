@@ -1,4 +1,4 @@
-"""Compiled chains: `tt.compile` beside `torch.compile`, and beside NumExpr where it has the chain."""
+"""Compiled programs: `tt.compile` beside `torch.compile`, and beside NumExpr and Numba where they have the chain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..workload import Operand, Scale, Workload, normal
+from ..workload import Operand, Phrase, Scale, Workload, normal
 
 
 class Chain(NamedTuple):
@@ -19,29 +19,42 @@ class Chain(NamedTuple):
         name: what it is called.
         body: it, in PyTorch's names.
         expression: it in NumExpr's language, whose numbers that are not whole are `k0`, `k1`; empty where it has none.
+        arrays: it in NumPy's, for Numba, whose numbers are `one`, `two`, `k0`, `k1`; empty where that is not its kind.
         compared: whether libraries give the same.
     """
 
     name: str
     body: str
     expression: str = ""
+    arrays: str = ""
     compared: bool = True
 
 
-NUMBERS = (0.044715, math.sqrt(2 / math.pi))
-"""`k0` and `k1`: NumExpr computes in float64 with numbers that it is told in an expression."""
+NUMBERS = {"k0": 0.044715, "k1": math.sqrt(2 / math.pi), "one": 1.0, "two": 2.0}
+"""NumExpr and Numba compute in float64 with numbers that they are told in an expression."""
 TWENTY = "a"
 for _ in range(10):
     TWENTY = f"({TWENTY}) * a + b"
 CHAINS = (
-    Chain("3 operators", "tt.relu((a + b) * c)", "where((a + b) * c > 0, (a + b) * c, 0)"),
-    Chain("5 operators", "((a * b + c) * a - b).abs()", "abs((a * b + c) * a - b)"),
-    Chain("20 operators", TWENTY, TWENTY),
-    Chain("a gate", "a / (1 + tt.exp(-b))", "a / (1 + exp(-b))"),
+    Chain(
+        "3 operators",
+        "tt.relu((a + b) * c)",
+        "where((a + b) * c > 0, (a + b) * c, 0)",
+        "np.maximum((a + b) * c, one - one)",
+    ),
+    Chain(
+        "5 operators",
+        "((a * b + c) * a - b).abs()",
+        "abs((a * b + c) * a - b)",
+        "np.abs((a * b + c) * a - b)",
+    ),
+    Chain("20 operators", TWENTY, TWENTY, TWENTY),
+    Chain("a gate", "a / (1 + tt.exp(-b))", "a / (1 + exp(-b))", "a / (one + np.exp(-b))"),
     Chain(
         "gelu by hand",
-        f"a * (1 + tt.tanh({NUMBERS[1]} * (a + {NUMBERS[0]} * a * a * a))) / 2",
+        f"a * (1 + tt.tanh({NUMBERS['k1']} * (a + {NUMBERS['k0']} * a * a * a))) / 2",
         "a * (1 + tanh(k1 * (a + k0 * a * a * a))) / 2",
+        "a * (one + np.tanh(k1 * (a + k0 * a * a * a))) / two",
     ),
     Chain("mean squared error", "((a - b) ** 2).mean()"),
     Chain("standard deviations of columns", "(a * b).std(0)"),
@@ -60,19 +73,70 @@ CHAINS = (
     ),
     Chain("a gate of halves", "F.silu((a * b)[:, :a.shape[1] // 2]) * (a * b)[:, a.shape[1] // 2:]"),
 )
+ATTENTION = "((q @ k.transpose(-2, -1)) * 0.125 + m).softmax(-1) @ v"
+MLP = "F.linear(F.gelu(F.linear(x, w, a)), u, b)"
+OPTIMIZER = """parameters = [tt.nn.Parameter(p.clone()) for p in (p0, p1, p2, p3)]
+for parameter, grad in zip(parameters, (g0, g1, g2, g3)):
+    parameter.grad = grad
+f = tt.compile(tt.optim.AdamW(parameters, lr=tt.tensor(1e-3), weight_decay=0.1).step)
+"""
 
 
 def workloads(scale: Scale) -> Iterator[Workload]:
-    """Every chain at every size."""
+    """Every chain at every size, and programs with products and steps of an optimizer."""
     sides = sorted({scale.side(64, 64, 8), scale.side(512, 256, 8), scale.side(4096, 1024, 16)})
-    numbers = {f"k{i}": Operand(partial(np.array, n, np.float32)) for i, n in enumerate(NUMBERS)}
-    given = ", ".join(f"{name!r}: {name}" for name in ("a", "b", "c", *numbers))
+    numbers = {name: Operand(partial(np.array, n, np.float32)) for name, n in NUMBERS.items()}
     for chain in CHAINS:
         for side in sides:
             operands = {name: Operand(normal(side, side, scale=0.5 + i / 4)) for i, name in enumerate("abc")}
-            expression = f"ne.evaluate({chain.expression!r}, {{{given}}})" if chain.expression else ""
             yield Workload(
                 "chains", "compile", chain.name, f"{side}x{side}", "float32", "f(a, b, c)", "", operands | numbers,
                 setup=f"f = tt.compile(lambda a, b, c: {chain.body})", compared=chain.compared, counted=False,
-                expression=expression,
+                phrases=_phrases(chain),
             )  # fmt: skip
+    yield from _programs(scale)
+
+
+def _phrases(chain: Chain) -> dict[str, Phrase]:
+    """A chain in the words of NumExpr and of Numba."""
+    found = {}
+    names = ", ".join(("a", "b", "c", *NUMBERS))
+    if chain.expression:
+        given = ", ".join(f"{name!r}: {name}" for name in names.split(", "))
+        found["numexpr"] = Phrase(f"ne.evaluate({chain.expression!r}, {{{given}}})")
+    if chain.arrays:
+        numbers = "".join(f"{name} = {name}[()]\n" for name in NUMBERS)  # from arrays of no dimensions
+        function = f"f = nb.njit(parallel=True)(lambda {names}: {chain.arrays})"
+        found["numba"] = Phrase(f"f({names})", numbers + function)
+    return found
+
+
+def _programs(scale: Scale) -> Iterator[Workload]:
+    lengths = sorted({scale.side(64, 64, 8), scale.side(256, 128, 8), scale.side(1024, 256, 16)})
+    for length in lengths:
+        sizes = (scale.side(4, 2, 1), scale.side(8, 4, 2), length, 64)
+        operands = {name: Operand(normal(*sizes, scale=1 + i / 8)) for i, name in enumerate("qkv")}
+        causal = Operand(partial(np.triu, np.full((length, length), -np.inf, np.float32), 1))
+        yield Workload(
+            "chains", "compile", "attention by hand", "x".join(map(str, sizes)), "float32", "f(q, k, v, m)", "",
+            operands | {"m": causal}, setup=f"f = tt.compile(lambda q, k, v, m: {ATTENTION})", counted=False,
+        )  # fmt: skip
+    for width in sorted({scale.side(64, 64, 8), scale.side(256, 128, 8), scale.side(1024, 256, 16)}):
+        operands = {
+            "x": Operand(normal(scale.side(256, 128, 8), width)),
+            "w": Operand(normal(4 * width, width, scale=width**-0.5)),
+            "a": Operand(normal(4 * width)),
+            "u": Operand(normal(width, 4 * width, scale=width**-0.5 / 2)),
+            "b": Operand(normal(width)),
+        }
+        yield Workload(
+            "chains", "compile", "gelu MLP", f"256x{width}", "float32", "f(x, w, a, u, b)", "", operands,
+            setup=f"f = tt.compile(lambda x, w, a, u, b: {MLP})", counted=False,
+        )  # fmt: skip
+    for side in sorted({scale.side(64, 64, 8), scale.side(256, 128, 8), scale.side(1024, 256, 16)}):
+        shapes = ((side, side), (4 * side, side), (side,), (4 * side,))
+        operands = {f"{kind}{i}": Operand(normal(*sizes)) for i, sizes in enumerate(shapes) for kind in "pg"}
+        yield Workload(
+            "chains", "compile", "AdamW step", f"4 tensors of {side}", "float32", "f()", "", operands,
+            setup=OPTIMIZER, compared=False, counted=False,
+        )  # fmt: skip

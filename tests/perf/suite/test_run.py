@@ -5,8 +5,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import cast
 
 import numpy as np
 import pytest
@@ -19,7 +17,7 @@ from triten.perf.suite.display import format_result, geometric_means
 from triten.perf.suite.libraries import Library
 from triten.perf.suite.measurement import Effort, Measurement
 from triten.perf.suite.results import OURS, Bar, Limits, Result, Row, read_results
-from triten.perf.suite.workload import Operand, Scale, Workload, normal
+from triten.perf.suite.workload import Operand, Phrase, Scale, Workload, normal
 from triten.perf.suite.workloads import MEAN_BARS, SUITES, all_workloads
 from triten.perf.suite.workloads.overhead import most_rounds
 from triten.perf.suite.workloads.small_calls import NEW_SHAPE_CALLS, SMALL_CALLS
@@ -107,20 +105,24 @@ def test_small_errors_of_another_order_of_summation_agree_and_whole_numbers_must
     assert numpy_and_triten().row(off).note.startswith("WRONG")
 
 
-def test_numexpr_runs_expressions_and_nothing_else() -> None:
-    row = an_add(arrays="a + b", expression="ne.evaluate('a + b')")
-    assert row.statement_for(cast(Library, SimpleNamespace(name="numexpr", is_arrays=True))) == row.expression
-    assert row.statement_for(Library("numpy", "cpu")) == "a + b"
-    assert an_add(arrays="a + b").statement_for(cast(Library, SimpleNamespace(name="numexpr"))) == ""
+@pytest.mark.parametrize("name", ["numexpr", "numba"])
+def test_libraries_with_words_of_their_own_run_nothing_else(name: str) -> None:
+    library = Library.__new__(Library)
+    library.name = name
+    row = an_add(arrays="a + b", setup="c = 1", phrases={name: Phrase("add(a, b)", "add = ready()")})
+    assert row.phrase_for(library) == Phrase("add(a, b)", "add = ready()")
+    assert row.phrase_for(Library("numpy", "cpu")) == Phrase("a + b", "c = 1")
+    assert an_add(arrays="a + b").phrase_for(library).statement == ""
 
 
-def test_chains_agree_with_numexpr(perf: Perf, tmp_path: Path) -> None:
-    pytest.importorskip("numexpr", reason="NumExpr is not installed: no values to compare with")
+@pytest.mark.parametrize("name", ["numexpr", "numba"])
+def test_chains_agree_with(name: str, perf: Perf, tmp_path: Path) -> None:
+    pytest.importorskip(name, reason=f"{name} is not installed: no values to compare with")
     path = tmp_path / "r.json"
-    assert perf("run", "--rehearse", "--suite", "chains", "--peers", "numexpr", "-o", path) == 0
+    assert perf("run", "--rehearse", "--suite", "chains", "--peers", name, "-o", path) == 0
     found = read_results(path)
     assert [(str(row.key), row.note) for row in found.rows if row.note] == []
-    assert any("numexpr" in row.samples for row in found.rows)
+    assert any(name in row.samples for row in found.rows)
 
 
 def test_a_gradient_is_compared_and_cleared() -> None:
