@@ -130,7 +130,7 @@ def called(graph: Graph, target: OpOverload, *args: Any, **kwargs: Any) -> Node:
     found = meta_of(target, args, kwargs, {})
     if found is None:
         raise RuntimeError(f"{target} does not take {args}, {kwargs}")
-    device = next(a for a in args if isinstance(a, Node)).val.device
+    device = kwargs.get("device") or next(a for a in args if isinstance(a, Node)).val.device
 
     def placed(spec: TensorSpec) -> TensorSpec:
         return TensorSpec.of(spec.sizes, spec.strides, spec.dtype, device)

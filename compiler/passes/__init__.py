@@ -14,6 +14,7 @@ from .attention import fuse_attention
 from .broadcasts import broadcast_in_pointwise_steps
 from .common_subexpressions import share_common_subexpressions
 from .constant_folding import fold_constants as fold_constants
+from .cross_entropy import fuse_cross_entropy
 from .dead_code import eliminate_dead_code
 from .in_place import write_in_place
 from .kept_dimensions import keep_dimensions
@@ -41,10 +42,12 @@ def run_early_passes(graph: Graph, is_fused: bool = True) -> None:
 
     Args:
         graph: the graph, which is changed.
-        is_fused: whether attention becomes an operator, too, which rounds less.
+        is_fused: whether attention becomes an operator, too, which rounds less, and cross entropy what adds otherwise.
     """
     leave_out_running_statistics(graph)
-    if is_fused and fuse_attention(graph):
+    if is_fused:
+        fuse_attention(graph)
+        fuse_cross_entropy(graph)
         graph.lint()
 
 

@@ -1,0 +1,231 @@
+"""Cross entropy of class indices keeps two numbers for each sample, and nothing for each sample and class.
+
+Before::
+
+    graph(%x : float32[64, 512] cuda:0, %t : int64[64] cuda:0, %g : float32[] cuda:0):
+        %_log_softmax : float32[64, 512] cuda:0 = aten._log_softmax(%x, 1, False)
+        %nll_loss_forward = aten.nll_loss_forward(%_log_softmax, %t, None, 1, -100)
+        ...
+        %nll_loss_backward : float32[64, 512] cuda:0 = aten.nll_loss_backward(%g, %_log_softmax, %t, None, 1, -100, ...)
+        %grad : float32[64, 512] cuda:0 = aten._log_softmax_backward_data(%nll_loss_backward, %_log_softmax, 1, float32)
+
+After, on CUDA, where eager calls do so::
+
+        %_cross_entropy_forward = aten._cross_entropy_forward(%x, %t, None, 1, -100, 0.0, False)
+        ...
+        %grad = aten._cross_entropy_backward(%g, %x, %t, None, %statistics, %total, 1, -100, 0.0)
+
+After, on the CPU::
+
+        %top : float32[64, 1] = aten.amax(%x, [1], True)
+        %log : float32[64, 1] = aten.log(%sum)                    # of exp(%x - %top)
+        %picked : float32[64, 1] = aten.gather(%x - %top - %log, 1, ...)
+        %nll_loss_forward = aten.nll_loss_forward(aten.expand(%picked, [64, 512]), %t, None, 1, -100)
+        ...
+        %grad = aten._log_softmax_backward_data(..., %x - %top - %log, 1, float32)
+
+There the logarithms of probabilities are never kept for backward, which computes them again, and the gradient of the
+loss is a step of the kernel that reads it: a comparison of each class with the target.
+
+It is done before a graph is split into forward and backward.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NamedTuple
+
+from ...dispatch.core.op_overload import find_overload
+from ...dispatch.layers.graph.graph import Graph, Node
+from ...dispatch.structured.meta.loss import MEAN, NONE, SUM
+from ...runtime.scalar_type import bfloat16, float16, float32, int64, uint8
+from ..element_order import called, operator_name
+from ..partition import COMPUTED_AGAIN
+from ..pointwise import bound_arguments
+
+SOFTMAX, SOFTMAX_BACKWARD = "aten::_log_softmax", "aten::_log_softmax_backward_data"
+LOSSES = {
+    "aten::nll_loss_forward": "aten::nll_loss_backward",
+    "aten::nll_loss2d_forward": "aten::nll_loss2d_backward",
+}
+LEAST_ON_HOST = 1 << 13
+"""Scores from which it is done on the CPU."""
+
+
+class CrossEntropy(NamedTuple):
+    """A loss in a graph.
+
+    Attributes:
+        softmax: the logarithms of probabilities.
+        loss: the operator that picks and reduces.
+        arguments: its targets, weights, reduction and ignored index.
+        backward: the gradient of the logarithms; None where the graph has none.
+    """
+
+    softmax: Node
+    loss: Node
+    arguments: tuple[Any, ...]
+    backward: Node | None
+
+    def result(self, place: int) -> Node | None:
+        """What takes a result of the loss."""
+        found = [
+            user for user in self.loss.users if user.target is operator.getitem and user.args[1] == place
+        ]
+        return found[0] if found else None
+
+
+def fuse_cross_entropy(graph: Graph) -> bool:
+    """Rewrite losses. Returns whether there was any."""
+    losses = [n for n in graph.find_nodes(op="call_function") if operator_name(n) in LOSSES]
+    if not losses:
+        return False
+    graph.eliminate_dead_code()
+    changed = False
+    for node in losses:
+        found = _found(node) if node.users else None
+        if found is None:
+            continue
+        device = found.softmax.val.device.type
+        if device == "cuda":
+            changed |= _on_cuda(graph, found)
+        elif device == "cpu":
+            changed |= _on_host(graph, found)
+    if changed:
+        graph.eliminate_dead_code()
+    return changed
+
+
+def _found(loss: Node) -> CrossEntropy | None:
+    softmax, *arguments = bound_arguments(loss)
+    if not isinstance(softmax, Node) or operator_name(softmax) != SOFTMAX:
+        return None
+    source, dim, widens = bound_arguments(softmax)
+    if widens or dim % source.val.ndim != 1 or not source.val.numel:
+        return None
+    backward = [n for n in softmax.users if operator_name(n) == LOSSES[operator_name(loss)]]
+    if len(backward) > 1:
+        return None
+    found = CrossEntropy(softmax, loss, tuple(arguments), backward[0] if backward else None)
+    if found.backward is not None:
+        _, own, *given, total = bound_arguments(found.backward)
+        if own is not softmax or tuple(given) != found.arguments or total is not found.result(1):
+            return None
+    return found
+
+
+def _only_softmax_backward(found: CrossEntropy) -> Node | None:
+    """The gradient of the scores, if nobody else reads that of the logarithms."""
+    assert found.backward is not None
+    users = list(found.backward.users)
+    if len(users) != 1 or operator_name(users[0]) != SOFTMAX_BACKWARD:
+        return None
+    grad, output, *_ = users[0].args
+    return users[0] if grad is found.backward and output is found.softmax else None
+
+
+def _on_cuda(graph: Graph, found: CrossEntropy) -> bool:
+    """The operator that eager calls have, if the loss and its gradient alone read the logarithms."""
+    target, weight, reduction, ignored = found.arguments
+    gradient = None if found.backward is None else _only_softmax_backward(found)
+    readers = {n for n in (found.loss, found.backward, gradient) if n is not None}
+    if set(found.softmax.users) != readers or (found.backward is None) != (gradient is None):
+        return False
+    if target.val.dtype not in (int64, uint8):
+        return False
+    source, widened = found.softmax.args[0], False
+    narrow = None if gradient is None else _narrow_result(gradient)
+    if _widens(source) and list(source.users) == [found.softmax] and (gradient is None) == (narrow is None):
+        if narrow is None or narrow.val.dtype is source.args[0].val.dtype:
+            source, widened = source.args[0], True
+    if weight is not None and weight.val.dtype is not (float32 if widened else source.val.dtype):
+        return False
+    with graph.inserting_before(found.loss):
+        forward = find_overload("aten::_cross_entropy_forward")
+        made = called(graph, forward, source, target, weight, reduction, ignored, 0.0, widened)
+        out, statistics, total = (
+            graph.call_function(operator.getitem, (made, i), val=val) for i, val in enumerate(made.val)
+        )
+    for place, new in ((0, out), (1, total)):
+        old = found.result(place)
+        if old is not None:
+            old.replace_all_uses_with(new)
+    if gradient is not None and found.backward is not None:
+        with graph.inserting_before(found.backward):
+            backward = find_overload("aten::_cross_entropy_backward")
+            given = (
+                found.backward.args[0],
+                source,
+                target,
+                weight,
+                statistics,
+                total,
+                reduction,
+                ignored,
+                0.0,
+            )
+            new = called(graph, backward, *given)
+        (narrow if widened and narrow is not None else gradient).replace_all_uses_with(new)
+    return True
+
+
+def _widens(node: Node) -> bool:
+    """Whether a step is a copy of narrow floats in float32."""
+    if operator_name(node) != "aten::_to_copy" or node.val.dtype is not float32:
+        return False
+    return node.args[0].val.dtype in (float16, bfloat16) and node.args[0].val.device is node.val.device
+
+
+def _narrow_result(gradient: Node) -> Node | None:
+    """The copy of a gradient in a narrower dtype, if that alone reads it."""
+    users = list(gradient.users)
+    is_one = len(users) == 1 and operator_name(users[0]) == "aten::_to_copy"
+    return users[0] if is_one and users[0].val.dtype in (float16, bfloat16) else None
+
+
+def _on_host(graph: Graph, found: CrossEntropy) -> bool:
+    """The steps of which the operators are made."""
+    target, weight, reduction, ignored = found.arguments
+    source: Node = found.softmax.args[0]
+    spec = source.val
+    if (
+        spec.ndim != 2
+        or spec.dtype is not float32
+        or weight is not None
+        or reduction not in (NONE, MEAN, SUM)
+    ):
+        return False
+    if spec.numel < LEAST_ON_HOST or target.val.dtype is not int64 or target.val.ndim != 1:
+        return False
+    samples, classes = spec.sizes
+
+    def call(name: str, *args: Any, **kwargs: Any) -> Node:
+        return called(graph, find_overload(f"aten::{name}"), *args, **kwargs)
+
+    with graph.inserting_before(found.softmax):
+        top = call("amax", source, [1], True)
+        shifted = call("sub.Tensor", source, top)
+        total = call("log", call("sum.dim_IntList", call("exp", shifted), [1], True))
+        logarithms = call("sub.Tensor", shifted, total)
+        for node in (shifted, logarithms):
+            node.meta[COMPUTED_AGAIN] = True
+    with graph.inserting_before(found.loss):
+        # The operator that follows refuses targets that are no class.
+        index = call("unsqueeze", call("clamp", target, 0, classes - 1), 1)
+        picked = call("gather", logarithms, 1, index)
+        expanded = call("expand", picked, [samples, classes])
+    found.loss.replace_input_with(found.softmax, expanded)
+    if found.backward is not None:
+        with graph.inserting_before(found.backward):
+            grad: Node = found.backward.args[0]
+            value = call("neg", call("div.Tensor", grad, found.result(1)) if reduction == MEAN else grad)
+            value = call("unsqueeze", value, 1) if value.val.ndim else value
+            own = call("unsqueeze", target, 1)
+            if 0 <= ignored < classes:
+                own = call("masked_fill.Scalar", own, call("eq.Scalar", own, ignored), -1)
+            numbers = call("arange", classes, dtype=int64, device=spec.device)
+            wanted = call("eq.Tensor", numbers, own)
+            made = call("where.ScalarOther", wanted, value, 0)
+        found.backward.replace_all_uses_with(made)
+    found.softmax.replace_all_uses_with(logarithms)
+    return True
