@@ -22,10 +22,11 @@ After, on the CPU::
         %picked : float32[64, 1] = aten.gather(%x - %top - %log, 1, ...)
         %nll_loss_forward = aten.nll_loss_forward(aten.expand(%picked, [64, 512]), %t, None, 1, -100)
         ...
-        %grad = aten._log_softmax_backward_data(..., %x - %top - %log, 1, float32)
+        %wanted : bool[64, 512] = aten.eq.Tensor(%classes, %target)
+        %grad = where(%wanted, -%g / %total, 0) - exp(%x - %top - %log) * (-%g / %total)
 
-There the logarithms of probabilities are never kept for backward, which computes them again, and the gradient of the
-loss is a step of the kernel that reads it: a comparison of each class with the target.
+There the logarithms of probabilities are not kept for backward, which computes them again, and the gradient of the loss
+is a step of the kernel that reads it: a comparison of each class with the target.
 
 It is done before a graph is split into forward and backward.
 """
@@ -38,7 +39,7 @@ from typing import Any, NamedTuple
 from ...dispatch.core.op_overload import find_overload
 from ...dispatch.layers.graph.graph import Graph, Node
 from ...dispatch.structured.meta.loss import MEAN, NONE, SUM
-from ...runtime.scalar_type import bfloat16, float16, float32, int64, uint8
+from ...runtime.scalar_type import bfloat16, float16, float32, int32, int64, uint8
 from ..element_order import called, operator_name
 from ..partition import COMPUTED_AGAIN
 from ..pointwise import bound_arguments
@@ -48,7 +49,7 @@ LOSSES = {
     "aten::nll_loss_forward": "aten::nll_loss_backward",
     "aten::nll_loss2d_forward": "aten::nll_loss2d_backward",
 }
-LEAST_ON_HOST = 1 << 13
+LEAST_ON_HOST = 1 << 18
 """Scores from which it is done on the CPU."""
 
 
@@ -135,9 +136,9 @@ def _on_cuda(graph: Graph, found: CrossEntropy) -> bool:
         return False
     source, widened = found.softmax.args[0], False
     narrow = None if gradient is None else _narrow_result(gradient)
-    if _widens(source) and list(source.users) == [found.softmax] and (gradient is None) == (narrow is None):
-        if narrow is None or narrow.val.dtype is source.args[0].val.dtype:
-            source, widened = source.args[0], True
+    is_read_here = _widens(source) and list(source.users) == [found.softmax]
+    if is_read_here and (gradient is None or (narrow and narrow.val.dtype is source.args[0].val.dtype)):
+        source, widened = source.args[0], True
     if weight is not None and weight.val.dtype is not (float32 if widened else source.val.dtype):
         return False
     with graph.inserting_before(found.loss):
@@ -216,16 +217,24 @@ def _on_host(graph: Graph, found: CrossEntropy) -> bool:
         expanded = call("expand", picked, [samples, classes])
     found.loss.replace_input_with(found.softmax, expanded)
     if found.backward is not None:
-        with graph.inserting_before(found.backward):
-            grad: Node = found.backward.args[0]
-            value = call("neg", call("div.Tensor", grad, found.result(1)) if reduction == MEAN else grad)
-            value = call("unsqueeze", value, 1) if value.val.ndim else value
+        backward, gradient = found.backward, _only_softmax_backward(found)
+        with graph.inserting_before(backward):
+            value = backward.args[0]
+            value = call("neg", call("div.Tensor", value, found.result(1)) if reduction == MEAN else value)
+            value = call("unsqueeze", value, 1) if value.val.ndim else call("expand", value, [samples, 1])
             own = call("unsqueeze", target, 1)
-            if 0 <= ignored < classes:
-                own = call("masked_fill.Scalar", own, call("eq.Scalar", own, ignored), -1)
-            numbers = call("arange", classes, dtype=int64, device=spec.device)
-            wanted = call("eq.Tensor", numbers, own)
-            made = call("where.ScalarOther", wanted, value, 0)
-        found.backward.replace_all_uses_with(made)
+            value = call("masked_fill.Scalar", value, call("eq.Scalar", own, ignored), 0)
+            numbers = call("arange", classes, dtype=int32, device=spec.device)
+            wanted = call("eq.Tensor", numbers, call("_to_copy", own, dtype=int32))
+            zero = call("zeros", [], dtype=spec.dtype, device=spec.device)
+            made = call("where.self", wanted, value, zero)
+        if gradient is not None:
+            # A row of the loss's gradient has one number, so that this is its sum.
+            with graph.inserting_before(gradient):
+                probabilities = call("exp", logarithms)
+                probabilities.meta[COMPUTED_AGAIN] = True
+                spread = call("mul.Tensor", probabilities, value)
+                gradient.replace_all_uses_with(call("sub.Tensor", made, spread))
+        backward.replace_all_uses_with(made)
     found.softmax.replace_all_uses_with(logarithms)
     return True
