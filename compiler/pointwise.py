@@ -88,7 +88,9 @@ def element_call(node: Node) -> PointwiseCall | None:
     """A step as a pointwise one, wherever the elements of its result lie, or None for any other."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
-    if not isinstance(node.val, TensorSpec) or not node.val.ndim or node.val.numel < 2:
+    if not isinstance(node.val, TensorSpec) or not node.val.numel:
+        return None
+    if node.val.device.type == "cpu" and (not node.val.ndim or node.val.numel < 2):
         return None
     entry = node.target._entry
     if node.is_impure:

@@ -184,3 +184,19 @@ def test_where_nothing_can_be_written_kernels_run_all_the_same(
     compiled = tt.compile(chain, fullgraph=True)
     x, y = drawn(5, device="cuda", seed=1), drawn(5, device="cuda", seed=2)
     same(compiled(x, y), chain(x, y))
+
+
+def test_steps_of_single_numbers_are_one_kernel() -> None:
+    def scaled(x: tt.Tensor) -> tt.Tensor:
+        return (x.mean() * 3 + 1).sqrt() / (x.abs().amax() + 2)
+
+    x = drawn(6, 40, device="cuda", grad=True)
+    found = tt.compiler.explain(scaled, x)
+    assert [k.name for k in found.schedules[0].kernels if "sqrt" in k.name] == ["mul_add_sqrt_add_div"]
+    results = []
+    for run in (scaled, tt.compile(scaled, fullgraph=True)):
+        x.grad = None
+        made = run(x)
+        made.sum().backward()
+        results.append([made.detach(), x.grad])
+    same(*results)
