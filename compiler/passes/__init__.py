@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ...dispatch.layers.graph.graph import Graph
 from .attention import fuse_attention
+from .batch_norm import normalise_in_steps
 from .broadcasts import broadcast_in_pointwise_steps
 from .common_subexpressions import share_common_subexpressions
 from .constant_folding import fold_constants as fold_constants
@@ -34,6 +35,7 @@ PASSES: tuple[Callable[[Graph], bool], ...] = (
     broadcast_in_pointwise_steps,
     eliminate_dead_code,
     write_in_place,
+    normalise_in_steps,
 )
 
 

@@ -438,6 +438,27 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(quietly(into, line=view.line))
 
 
+def batch_norm_statistics(call: StructuredCall) -> PlannedKernel:
+    """What `batch_norm` saves in training, which computes its result beside."""
+    spec, args = call.args["input"], call.args
+    out = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
+    given = {
+        "input": spec,
+        "weight": None,
+        "bias": None,
+        **{name: args[name] for name in ("running_mean", "running_var", "momentum", "eps")},
+    }
+    outputs = (out, *call.outputs)
+    extra = {"training": True, "outputs": outputs}
+    whole = StructuredCall(call.name, given, tuple(given), outputs, None, call.device, extra)
+    run = batch_norm(whole).into
+
+    def into(mean: Any, invstd: Any, x: Any, *running_and_numbers: Any) -> None:
+        run(np.empty(out.sizes, out.np_dtype), mean, invstd, x, None, None, *running_and_numbers)
+
+    return PlannedKernel(into)
+
+
 def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
     """As `group_norm_backward`, with sums over all samples; in evaluation the statistics were constants."""
     spec, train = call.args["input"], call.extra["train"]
@@ -484,6 +505,7 @@ FACTORIES = {
     "native_group_norm_backward_stub": group_norm_backward,
     "native_batch_norm_stub": batch_norm,
     "native_batch_norm_backward_stub": batch_norm_backward,
+    "batch_norm_statistics_stub": batch_norm_statistics,
 }
 
 for _stub, _factory in FACTORIES.items():

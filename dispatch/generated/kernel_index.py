@@ -105,6 +105,7 @@ KERNELS: dict[str, tuple[str | None, str | None]] = {
     "avg_pool3d_backward_stub": ("pooling.pooling", "pooling.pooling"),
     "avg_pool3d_stub": ("pooling.pooling", "pooling.pooling"),
     "baddbmm_stub": ("products.products", "products.mm"),
+    "batch_norm_statistics_stub": ("normalization.channel_norm", "normalization.batch_norm"),
     "bernoulli_stub": ("random.choices", "random.random"),
     "bernoulli_tensor_stub": ("random.choices", "random.random"),
     "binomial_stub": ("random.rejection", "random.rejection"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
@@ -9,7 +10,7 @@ from ...runtime.memory_format import channels_last_strides
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.copy import copy_kernel
 from ..elementwise.elementwise import check_dtypes
-from .channel_norm import ChannelNorm, Family, laid_out, lines_of, zeros
+from .channel_norm import ChannelNorm, Family, Lines, laid_out, lines_of, zeros
 from .operands import as_row
 
 
@@ -36,15 +37,7 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
     rows = [as_row(args[name]) for name in ("weight", "bias", "running_mean", "running_var")]
     statistic = kept if training else running
     normalise = norm.normalise(lines, family, statistic, weight, bias, not training)
-    if training:
-        writes = running is not None and all(args[k].is_contiguous for k in ("running_mean", "running_var"))
-        moments = norm.moments(lines, c, lines.lines // c, None, running)
-        back = None
-        if running is not None and not writes:
-            back = [
-                copy_kernel(args[k], TensorSpec.contiguous(args[k].sizes, args[k].dtype, x.device))
-                for k in ("running_mean", "running_var")
-            ]
+    measure = _measured(call, norm, lines) if training else None
 
     def into(
         to: Any,
@@ -59,18 +52,55 @@ def batch_norm(call: StructuredCall) -> PlannedKernel:
         eps: Any,
     ) -> None:
         data = gather(data)
-        given = (weights, biases, run_mean, run_var)
-        w, b, m, v = (row(each) for row, each in zip(rows, given, strict=True))
-        eps = float(eps)
-        if training:
-            moments(data, mean, rstd, None, None, m, v, float(momentum), eps, 0.0)
-            if back is not None:
-                back[0](run_mean, m)
-                back[1](run_var, v)
+        w, b = rows[0](weights), rows[1](biases)
+        if measure is not None:
+            measure(mean, rstd, data, run_mean, run_var, momentum, eps)
             m, v = mean, rstd
-        normalise((data, to, m, v, w, b), eps)
+        else:
+            m, v = rows[2](run_mean), rows[3](run_var)
+        normalise((data, to, m, v, w, b), float(eps))
 
     return PlannedKernel(into)
+
+
+def batch_norm_statistics(call: StructuredCall) -> PlannedKernel:
+    """Means and reciprocal deviations of the channels of (N, C, ...); running statistics are brought up to date."""
+    x, running = call.args["input"], call.args["running_mean"]
+    check_dtypes(call, [x, *(() if running is None else (running,))])
+    own = layout_of(x)
+    gather = laid_out(x, own)
+    measure = _measured(call, ChannelNorm(call, own), lines_of(own, 1))
+
+    def into(mean: Any, rstd: Any, data: Any, run_mean: Any, run_var: Any, momentum: Any, eps: Any) -> None:
+        measure(mean, rstd, gather(data), run_mean, run_var, momentum, eps)
+
+    return PlannedKernel(into)
+
+
+def _measured(call: StructuredCall, norm: ChannelNorm, lines: Lines) -> Callable[..., None]:
+    """``(mean, rstd, x, running_mean, running_var, momentum, eps)``: the statistics of a batch."""
+    args = call.args
+    names = ("running_mean", "running_var")
+    c, device, running = args["input"].sizes[1], args["input"].device, args["running_mean"]
+    rows = [as_row(args[name]) for name in names]
+    moments = norm.moments(lines, c, lines.lines // c, None, running)
+    back = None
+    if running is not None and not all(args[name].is_contiguous for name in names):
+        back = [
+            copy_kernel(args[name], TensorSpec.contiguous(args[name].sizes, args[name].dtype, device))
+            for name in names
+        ]
+
+    def measure(
+        mean: Any, rstd: Any, data: Any, run_mean: Any, run_var: Any, momentum: Any, eps: Any
+    ) -> None:
+        m, v = rows[0](run_mean), rows[1](run_var)
+        moments(data, mean, rstd, None, None, m, v, float(momentum), float(eps), 0.0)
+        if back is not None:
+            back[0](run_mean, m)
+            back[1](run_var, v)
+
+    return measure
 
 
 def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
@@ -130,4 +160,5 @@ def batch_norm_backward(call: StructuredCall) -> PlannedKernel:
 
 
 register_stub("native_batch_norm_stub", "cuda", batch_norm)
+register_stub("batch_norm_statistics_stub", "cuda", batch_norm_statistics)
 register_stub("native_batch_norm_backward_stub", "cuda", batch_norm_backward)

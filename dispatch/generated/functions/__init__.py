@@ -456,6 +456,7 @@ from .norm import (
 )
 from .normalization import (
     _batch_norm_no_update,
+    _batch_norm_statistics,
     _batch_norm_with_update,
     _batch_norm_with_update_functional,
     _fused_rms_norm,
@@ -1192,6 +1193,7 @@ __all__ = [
     "_as_strided_backward",
     "_basic_index_backward",
     "_batch_norm_no_update",
+    "_batch_norm_statistics",
     "_batch_norm_with_update",
     "_batch_norm_with_update_functional",
     "_binary_cross_entropy_terms",

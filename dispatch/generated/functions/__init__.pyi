@@ -14151,6 +14151,11 @@ def _native_batch_norm_legit_functional(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)"""
 
+def _batch_norm_statistics(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float, eps: float
+) -> tuple[Tensor, Tensor]:
+    """_batch_norm_statistics(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, float momentum, float eps) -> (Tensor save_mean, Tensor save_invstd)"""
+
 @overload
 def _batch_norm_with_update(
     input: Tensor,
@@ -34177,6 +34182,7 @@ __all__ = [
     "_as_strided_backward",
     "_basic_index_backward",
     "_batch_norm_no_update",
+    "_batch_norm_statistics",
     "_batch_norm_with_update",
     "_batch_norm_with_update_functional",
     "_binary_cross_entropy_terms",

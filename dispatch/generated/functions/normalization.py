@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "_batch_norm_no_update",
+    "_batch_norm_statistics",
     "_batch_norm_with_update",
     "_batch_norm_with_update_functional",
     "_fused_rms_norm",
@@ -239,6 +240,19 @@ _native_batch_norm_legit_functional_packet = packet(
     False,
 )
 _native_batch_norm_legit_functional_plans = _native_batch_norm_legit_functional_packet.plans
+_batch_norm_statistics_packet = packet(
+    "_batch_norm_statistics",
+    ("_batch_norm_statistics",),
+    (
+        ("input", "tensor", NOT_GIVEN, False),
+        ("running_mean", "optional", NOT_GIVEN, False),
+        ("running_var", "optional", NOT_GIVEN, False),
+        ("momentum", "number", NOT_GIVEN, False),
+        ("eps", "number", NOT_GIVEN, False),
+    ),
+    False,
+)
+_batch_norm_statistics_plans = _batch_norm_statistics_packet.plans
 _batch_norm_with_update_packet = packet(
     "_batch_norm_with_update",
     (
@@ -1225,6 +1239,35 @@ def _native_batch_norm_legit_functional(
             input, weight, bias, running_mean, running_var, training, momentum, eps
         )
     return plan(input, weight, bias, running_mean, running_var, momentum, eps)
+
+
+def _batch_norm_statistics(
+    input: Tensor = REQUIRED,
+    running_mean: Tensor | None = REQUIRED,
+    running_var: Tensor | None = REQUIRED,
+    momentum: float = REQUIRED,
+    eps: float = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """_batch_norm_statistics(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, float momentum, float eps) -> (Tensor save_mean, Tensor save_invstd)"""
+    if modes or x is not None or a is not None or x1 is not None:
+        if x is not None or a is not None or x1 is not None:
+            return _batch_norm_statistics_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1}, input, running_mean, running_var, momentum, eps
+            )
+        return _batch_norm_statistics_packet.call_parameters(input, running_mean, running_var, momentum, eps)
+    try:
+        plan = _batch_norm_statistics_plans[input._spec][
+            (None if running_mean is None else running_mean._spec),
+            (None if running_var is None else running_var._spec),
+            momentum.__class__,
+            eps.__class__,
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _batch_norm_statistics_packet.miss(input, running_mean, running_var, momentum, eps)
+    return plan(input, running_mean, running_var, momentum, eps)
 
 
 def _batch_norm_with_update(

@@ -184,6 +184,12 @@ def register() -> None:
         composition._native_batch_norm_legit_functional,
     )
     define(
+        "_batch_norm_statistics",
+        "_batch_norm_statistics(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, float momentum, float eps) -> (Tensor save_mean, Tensor save_invstd)",
+        "native_functions/normalization.yaml: _batch_norm_statistics",
+    )
+    planned("_batch_norm_statistics", "batch_norm_statistics_stub", meta._batch_norm_statistics)
+    define(
         "_batch_norm_with_update",
         "_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
         "native_functions/normalization.yaml: _batch_norm_with_update",

@@ -836,6 +836,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::_native_batch_norm_legit.no_stats_out",
         "aten::_native_batch_norm_legit_no_training",
         "aten::_native_batch_norm_legit_functional",
+        "aten::_batch_norm_statistics",
         "aten::_batch_norm_with_update",
         "aten::_batch_norm_with_update.out",
         "aten::_batch_norm_with_update_functional",

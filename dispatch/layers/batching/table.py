@@ -214,6 +214,7 @@ QUANTIZED = frozenset(
 
 REFUSED = {
     "aten::_fused_moving_avg_obs_fq_helper": "vmap: {} writes the range that was seen, which examples share",
+    "aten::_batch_norm_statistics": "vmap: {} writes running statistics, which examples share",
     **dict.fromkeys(QUANTIZED, "vmap: {} takes or gives a quantized tensor, which is not mapped"),
     **dict.fromkeys(
         SPARSE, "vmap: {} takes or gives a sparse tensor, whose parts have other sizes in each example"

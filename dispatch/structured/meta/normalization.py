@@ -342,6 +342,30 @@ def _plan_batch_norm(
     training: bool,
 ) -> Callable[..., tuple[Any, ...]]:
     """A function of (input, weight, bias, running_mean, running_var, momentum, eps) to the results."""
+    out, kept = _batch_norm_specs(name, input, weight, bias, running_mean, running_var, training)
+    given = {
+        "input": input,
+        "weight": weight,
+        "bias": bias,
+        "running_mean": running_mean,
+        "running_var": running_var,
+        "momentum": float,
+        "eps": float,
+    }
+    # As in PyTorch the running statistics keep their version: graphs of earlier calls hold them and do not read them.
+    return _plan_masked(name, "native_batch_norm_stub", (out, kept, kept), given, {"training": training})
+
+
+def _batch_norm_specs(
+    name: str,
+    input: TensorSpec,
+    weight: TensorSpec | None,
+    bias: TensorSpec | None,
+    running_mean: TensorSpec | None,
+    running_var: TensorSpec | None,
+    training: bool,
+) -> tuple[TensorSpec, TensorSpec]:
+    """The specs of the result and of each statistic. Refuses operands that `batch_norm` does not take."""
     channels = channels_of(input)
     if (running_mean is None) != (running_var is None):
         raise ValueError("running_mean and running_var must either both be None or neither be None")
@@ -365,18 +389,7 @@ def _plan_batch_norm(
     first = next((spec for spec in parameters if spec is not None), None)
     dtype = kept_dtype(input.dtype, is_cpu, first)
     out = TensorSpec.of(input.sizes, kept_format(input), input.dtype, input.device)
-    kept = TensorSpec.contiguous((channels if training else 0,), dtype, input.device)
-    given = {
-        "input": input,
-        "weight": weight,
-        "bias": bias,
-        "running_mean": running_mean,
-        "running_var": running_var,
-        "momentum": float,
-        "eps": float,
-    }
-    # As in PyTorch the running statistics keep their version: graphs of earlier calls hold them and do not read them.
-    return _plan_masked(name, "native_batch_norm_stub", (out, kept, kept), given, {"training": training})
+    return out, TensorSpec.contiguous((channels if training else 0,), dtype, input.device)
 
 
 def native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -399,6 +412,15 @@ def _native_batch_norm_legit_no_training(op: OperatorEntry, key_set: int, args: 
     x, weight, bias, mean, var = map(_spec, args[:5])
     run = _plan_batch_norm("_native_batch_norm_legit_no_training", x, weight, bias, mean, var, False)
     return op.rebind(run, args)
+
+
+def _batch_norm_statistics(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """What `native_batch_norm` in training saves, and writes to the running statistics, without its result."""
+    name = "_batch_norm_statistics"
+    x, mean, var = map(_spec, args[:3])
+    kept = _batch_norm_specs(name, x, None, None, mean, var, True)[1]
+    given = {"input": x, "running_mean": mean, "running_var": var, "momentum": float, "eps": float}
+    return op.rebind(_plan_masked(name, "batch_norm_statistics_stub", (kept, kept), given, {}), args)
 
 
 def native_batch_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
