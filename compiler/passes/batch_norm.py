@@ -21,31 +21,43 @@ After::
 
 The steps are those of the operator's last launch, in its order and precision, so that bits stay the same; an activation
 and a residual are computed while its result is in registers. It is done where a pointwise step reads the result.
+
+The derivative, where a pointwise step makes its gradient, becomes two sums and steps of each element, so that the
+derivative of an activation is in both of its launches. Its sums are those of fused reductions.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from ...dispatch.core.op_overload import OpOverload, find_overload
 from ...dispatch.layers.graph.graph import Graph, Node
 from ...runtime.scalar_type import bfloat16, float16, float32
 from ...runtime.tensor_spec import TensorSpec
-from ..channel_norms import is_channels_last
 from ..element_order import called, operator_name
 from ..pointwise import bound_arguments
 
+BACKWARD = "aten::native_batch_norm_backward"
 TRAINING = {"aten::_native_batch_norm_legit": 5, "aten::_native_batch_norm_legit.no_stats": 3}
 """Operators, and the place of `training` among their arguments."""
+LONGEST_CHAIN = 8
+"""Steps that are computed once more, at most."""
 
 
 def normalise_in_steps(graph: Graph) -> bool:
-    """Rewrite batch norms in training that pointwise steps read. Returns whether there was any."""
-    found = [n for n in graph.find_nodes(op="call_function") if _is_served(n)]
-    for node in found:
-        _rewrite(graph, node)
-    return bool(found)
+    """Rewrite batch norms in training that pointwise steps read, or make the gradients of. Returns whether any is."""
+    changed = False
+    for node in graph.find_nodes(op="call_function"):
+        name = operator_name(node)
+        if name in TRAINING and _is_served(node):
+            _rewrite(graph, node)
+            changed = True
+        elif name == BACKWARD and _is_served_backward(node):
+            _rewrite_backward(graph, node)
+            changed = True
+    return changed
 
 
 def _is_served(node: Node) -> bool:
@@ -55,7 +67,7 @@ def _is_served(node: Node) -> bool:
     x, out = node.args[0].val, node.val[0]
     if x.device.type != "cuda" or (x.strides, x.dtype) != (out.strides, out.dtype):
         return False
-    if not (x.is_contiguous or is_channels_last(x)) or x.numel < 2:
+    if not x.is_contiguous or x.numel < 2:
         return False
     readers = [user for each in node.users if each.args[1] == 0 for user in each.users]
     return any(_is_pointwise(user) for user in readers)
@@ -66,43 +78,145 @@ def _is_pointwise(node: Node) -> bool:
     return is_step and isinstance(node.val, TensorSpec) and not node.is_impure
 
 
+class _Steps:
+    """Steps of each element of an input, which other operands have a number for each channel for."""
+
+    def __init__(self, graph: Graph, spec: TensorSpec) -> None:
+        self.graph, self.spec = graph, spec
+        self.along = [1, spec.sizes[1], *[1] * (spec.ndim - 2)]
+        self.wide = float32 if spec.dtype in (float16, bfloat16) else spec.dtype
+
+    def call(self, name: str, *args: Any, **kwargs: Any) -> Node:
+        """A step."""
+        return called(self.graph, find_overload(f"aten::{name}"), *args, **kwargs)
+
+    def of_elements(self, given: Node) -> Node:
+        """A number for each element, in the precision of the steps."""
+        return given if given.val.dtype is self.wide else self.call("_to_copy", given, dtype=self.wide)
+
+    def of_channels(self, given: Node) -> Node:
+        """A number for each channel, in the precision of the steps: what is cast is so for each element."""
+        made = self.call("view", given, self.along)
+        return made if given.val.dtype is self.wide else self.of_elements(self.expanded(made))
+
+    def expanded(self, given: Node) -> Node:
+        """A number for each channel at each element."""
+        if given.val.sizes == self.spec.sizes:
+            return given
+        return self.call("expand", given, list(self.spec.sizes))
+
+    def mean(self, total: Node) -> Node:
+        """A channel's sum over its elements, at each element."""
+        share = self.spec.sizes[1] / self.spec.numel
+        return self.call("mul.Tensor", self.expanded(self.of_channels(total)), share)
+
+    def scale(self, rstd: Node, weight: Node | None) -> Node:
+        """rstd * weight."""
+        made = self.of_channels(rstd)
+        if weight is None:
+            return made
+        return self.call("mul.Tensor", self.expanded(made), self.of_channels(weight))
+
+    def given_back(self, value: Node) -> Node:
+        """A result in the input's dtype."""
+        dtype = self.spec.dtype
+        return value if dtype is self.wide else self.call("_to_copy", value, dtype=dtype)
+
+    def replace(self, node: Node, results: Sequence[Node | None]) -> None:
+        """Have all users of a call's results take these."""
+        for user in list(node.users):
+            new = results[user.args[1]]
+            if new is not None:
+                user.replace_all_uses_with(new)
+            self.graph.erase_node(user)
+        self.graph.erase_node(node)
+
+
 def _rewrite(graph: Graph, node: Node) -> None:
     values = bound_arguments(node)
     has_running = operator_name(node) == "aten::_native_batch_norm_legit"
     x, weight, bias = values[:3]
     running = values[3:5] if has_running else (None, None)
-    momentum, eps = values[-2:]
-    spec: TensorSpec = x.val
-    along = [1, spec.sizes[1], *[1] * (spec.ndim - 2)]
-    wide = float32 if spec.dtype in (float16, bfloat16) else spec.dtype
-
-    def call(name: str, *args: Any, **kwargs: Any) -> Node:
-        return called(graph, find_overload(f"aten::{name}"), *args, **kwargs)
-
-    def of_channels(given: Node) -> Node:
-        """A number for each channel, in the precision of the steps: what is cast is so for each element."""
-        made = call("view", given, along)
-        if given.val.dtype is wide:
-            return made
-        return call("_to_copy", call("expand", made, list(spec.sizes)), dtype=wide)
-
+    steps = _Steps(graph, x.val)
     with graph.inserting_before(node):
-        made = call("_batch_norm_statistics", x, *running, momentum, eps)
+        made = steps.call("_batch_norm_statistics", x, *running, *values[-2:])
         mean, rstd = (
             graph.call_function(operator.getitem, (made, i), val=val) for i, val in enumerate(made.val)
         )
-        value = x if spec.dtype is wide else call("_to_copy", x, dtype=wide)
-        value = call("sub.Tensor", value, of_channels(mean))
-        factor = of_channels(rstd)
-        if weight is not None:
-            factor = call("mul.Tensor", call("expand", factor, list(spec.sizes)), of_channels(weight))
-        value = call("mul.Tensor", value, factor)
+        value = steps.call("sub.Tensor", steps.of_elements(x), steps.of_channels(mean))
+        value = steps.call("mul.Tensor", value, steps.scale(rstd, weight))
         if bias is not None:
-            value = call("add.Tensor", value, of_channels(bias))
-        if spec.dtype is not wide:
-            value = call("_to_copy", value, dtype=spec.dtype)
-    results = {0: value, 1: mean, 2: rstd}
-    for user in list(node.users):
-        user.replace_all_uses_with(results[user.args[1]])
-        graph.erase_node(user)
-    graph.erase_node(node)
+            value = steps.call("add.Tensor", value, steps.of_channels(bias))
+        value = steps.given_back(value)
+    steps.replace(node, (value, mean, rstd))
+
+
+def _is_served_backward(node: Node) -> bool:
+    grad, x, *_, train, _, mask = bound_arguments(node)
+    if train is not True or not mask[0] or x.val.device.type != "cuda" or x.val.numel < 2:
+        return False
+    if (grad.val.strides, grad.val.dtype) != (x.val.strides, x.val.dtype):
+        return False
+    return bool(x.val.is_contiguous) and _is_pointwise(grad) and operator_name(grad) != "aten::_to_copy"
+
+
+def _rewrite_backward(graph: Graph, node: Node) -> None:
+    grad, x, weight, _, _, mean, rstd, _, _, mask = bound_arguments(node)
+    steps = _Steps(graph, x.val)
+    call = steps.call
+    dims = [0, *range(2, x.val.ndim)]
+
+    def normalised() -> Node:
+        centred = call("sub.Tensor", steps.of_elements(x), steps.of_channels(mean))
+        return call("mul.Tensor", centred, steps.of_channels(rstd))
+
+    chain = _chain_of(grad)
+    with graph.inserting_before(node):
+        change = steps.of_elements(grad)
+        plain = call("sum.dim_IntList", change, dims)
+        scaled = call("sum.dim_IntList", call("mul.Tensor", change, normalised()), dims)
+        # What nobody else reads is computed again, so that the kernel of the sums writes nothing else.
+        change = steps.of_elements(_copied(graph, chain) if chain else grad)
+        # All that reads it waits for the sums, and is no part of their kernel.
+        made = call("sub.Tensor", change, steps.mean(plain))
+        made = call("sub.Tensor", made, call("mul.Tensor", normalised(), steps.mean(scaled)))
+        made = steps.given_back(call("mul.Tensor", made, steps.scale(rstd, weight)))
+        kept = [
+            None if not wanted else total if val is None else _in_dtype(steps, total, val)
+            for wanted, total, val in zip(mask[1:], (scaled, plain), node.val[1:], strict=True)
+        ]
+    steps.replace(node, (made, *kept))
+
+
+def _chain_of(node: Node) -> list[Node]:
+    """The pointwise steps that make a value which one step reads, in order, if they read no more than it takes to write
+    the value and to read it.
+    """
+    if len(node.users) > 1:
+        return []
+    chain, leaves = {node: None}, set()
+    waiting = list(node.all_input_nodes)
+    while waiting:
+        given = waiting.pop()
+        if given in chain:
+            continue
+        if _is_pointwise(given) and set(given.users) <= chain.keys() and len(chain) < LONGEST_CHAIN:
+            chain[given] = None
+            waiting += given.all_input_nodes
+        else:
+            leaves.add(given)
+    places = {each: i for i, each in enumerate(node.graph.nodes)}
+    large = [leaf for leaf in leaves - chain.keys() if leaf.val.numel == node.val.numel]
+    return sorted(chain, key=places.__getitem__) if len(large) <= 2 else []
+
+
+def _copied(graph: Graph, chain: Sequence[Node]) -> Node:
+    """The last step of a chain, computed once more."""
+    copies: dict[Node, Node] = {}
+    for node in chain:
+        copies[node] = graph.node_copy(node, lambda given: copies.get(given, given))
+    return copies[chain[-1]]
+
+
+def _in_dtype(steps: _Steps, total: Node, spec: TensorSpec) -> Node:
+    return total if total.val.dtype is spec.dtype else steps.call("_to_copy", total, dtype=spec.dtype)

@@ -32,24 +32,36 @@ def pair(**options: Any) -> list[Block]:
     return made
 
 
+OPTIONS: list[dict[str, Any]] = [
+    {}, {"affine": False}, {"track_running_stats": False}, {"momentum": None}, {"eps": 0.5},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", [tt.contiguous_format, tt.channels_last], ids=str)
 @pytest.mark.parametrize("dtype", [tt.float32, tt.bfloat16])
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"affine": False}, {"track_running_stats": False}, {"momentum": None}, {"eps": 0.5}],
-    ids=str,
-)
-def test_results_gradients_and_running_statistics(options: dict[str, Any], dtype: Any) -> None:
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_results_gradients_and_running_statistics(options: dict[str, Any], dtype: Any, layout: Any) -> None:
     eager, other = (each.to(dtype) for each in pair(**options))
+    exact = pair(**options)[0].double()
     compiled = tt.compile(other)
     for call in range(2):
-        found = []
-        for run in (eager, compiled):
-            x = drawn(2, 6, 5, 7, device="cuda", dtype=dtype, seed=call, grad=True)
+        gradients = []
+        results = []
+        for run in (exact, eager, compiled):
+            run.zero_grad()
+            x = drawn(2, 6, 5, 7, device="cuda", dtype=dtype, seed=call).contiguous(memory_format=layout)
+            x = (x.double() if run is exact else x).requires_grad_()
             made = run(x)
             made.square().sum().backward()
-            found.append([made.detach(), x.grad])
-        same(found[1], found[0])
-    same([p.grad for p in other.parameters()], [p.grad for p in eager.parameters()])
+            results.append(made.detach())
+            gradients.append([x.grad, *[p.grad for p in run.parameters()]])
+        same(results[2], results[1])
+        # Eager sums and fused ones are equally far from the exact ones.
+        tolerance = 1e-5 if dtype is tt.float32 else 0.1
+        for wanted, theirs, mine in zip(*gradients, strict=True):
+            assert (mine.dtype, mine.stride()) == (theirs.dtype, theirs.stride())
+            error = (mine.double() - wanted).abs().max() / wanted.abs().max()
+            assert error <= max(tolerance, 2 * (theirs.double() - wanted).abs().max() / wanted.abs().max())
     same(list(other.buffers()), list(eager.buffers()))
 
 
@@ -70,6 +82,25 @@ def test_it_takes_fewer_launches() -> None:
         run(x)
         counts.append(driver().launches - before)
     assert counts[1] <= counts[0] - 2, "the activation and the residual"
+
+
+def test_the_derivative_of_what_follows_is_in_its_kernels() -> None:
+    block = Block().cuda()
+    backward = tt.compiler.explain(block, drawn(2, 6, 5, 7, device="cuda", grad=True)).schedules[1]
+    assert "native_batch_norm_backward" not in str(backward)
+    sums, elements = [kernel for kernel in backward.kernels if "sub" in kernel.name]
+    assert sums.name.startswith("threshold_backward") and "sum" in sums.name
+    assert [node.val.ndim for node in elements.outputs] == [4]
+
+
+def test_what_nobody_else_reads_is_computed_again() -> None:
+    def chain(x: tt.Tensor, w: tt.Tensor) -> tt.Tensor:
+        return F.relu(F.batch_norm(x * 2, None, None, w, None, training=True)).exp()
+
+    given = drawn(2, 6, 5, 7, device="cuda", grad=True), drawn(6, device="cuda", grad=True)
+    backward = tt.compiler.explain(chain, *given).schedules[1]
+    sums, _ = backward.kernels
+    assert all(node.val.ndim == 1 for node in sums.outputs)
 
 
 def test_a_norm_that_nothing_follows_stays() -> None:

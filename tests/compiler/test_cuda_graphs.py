@@ -177,10 +177,13 @@ def test_training_gives_eager_s_parameters() -> None:
             loss.backward()
             optimizer.step()
             losses.append(loss.detach())
-        last = losses if last is None else same(losses, last)
+        if last is not None:
+            tt.testing.assert_close(losses, last)
+        last = losses
     eager, compiled = modules
-    same([p.detach() for p in compiled.parameters()], [p.detach() for p in eager.parameters()])
-    same([*compiled.buffers()], [*eager.buffers()])
+    # The derivative of the norm has fused sums.
+    tt.testing.assert_close([*compiled.parameters()], [*eager.parameters()])
+    tt.testing.assert_close([*compiled.buffers()], [*eager.buffers()])
     forward, backward = graphed(compiled)
     assert (forward.captures, backward.captures) == (1, 1)
     assert forward.is_replayed and backward.is_replayed
