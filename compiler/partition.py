@@ -23,10 +23,6 @@ from ..dispatch.layers.graph.graph import Graph, Node
 from ..runtime.tensor_spec import TensorSpec
 from .max_flow import FlowNetwork
 
-COMPUTED_AGAIN = "computed again"
-"""What the `meta` of steps names that backward is to compute again rather than to keep."""
-SHUNNED = 4
-"""How many times their bytes such are worth."""
 LONGEST_CHAIN = 16
 """Pointwise steps, one reading the other, that are computed again to spare a value."""
 
@@ -77,8 +73,7 @@ def values_to_keep(
         if root in guarded or is_view_of_input or (runs_once and not may_run_twice(node)):
             network.add_edge(here, here + 1, math.inf)
         else:
-            weight = SHUNNED if COMPUTED_AGAIN in node.meta else 1
-            network.add_edge(here, here + 1, 0 if root in held else weight * bytes_of(node, root))
+            network.add_edge(here, here + 1, 0 if root in held else bytes_of(node, root))
         if not depth and not runs_once:
             network.add_edge(0, here, math.inf)
             continue

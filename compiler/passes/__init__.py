@@ -44,7 +44,7 @@ def run_early_passes(graph: Graph, is_fused: bool = True) -> None:
 
     Args:
         graph: the graph, which is changed.
-        is_fused: whether attention becomes an operator, too, which rounds less, and cross entropy what adds otherwise.
+        is_fused: whether attention and cross entropy become operators, which round less.
     """
     leave_out_running_statistics(graph)
     if is_fused:

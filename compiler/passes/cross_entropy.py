@@ -1,4 +1,4 @@
-"""Cross entropy of class indices keeps two numbers for each sample, and nothing for each sample and class.
+"""Cross entropy of class indices on CUDA is the operator that eager calls have, which keeps three numbers a sample.
 
 Before::
 
@@ -9,24 +9,11 @@ Before::
         %nll_loss_backward : float32[64, 512] cuda:0 = aten.nll_loss_backward(%g, %_log_softmax, %t, None, 1, -100, ...)
         %grad : float32[64, 512] cuda:0 = aten._log_softmax_backward_data(%nll_loss_backward, %_log_softmax, 1, float32)
 
-After, on CUDA, where eager calls do so::
+After::
 
         %_cross_entropy_forward = aten._cross_entropy_forward(%x, %t, None, 1, -100, 0.0, False)
         ...
         %grad = aten._cross_entropy_backward(%g, %x, %t, None, %statistics, %total, 1, -100, 0.0)
-
-After, on the CPU::
-
-        %top : float32[64, 1] = aten.amax(%x, [1], True)
-        %log : float32[64, 1] = aten.log(%sum)                    # of exp(%x - %top)
-        %picked : float32[64, 1] = aten.gather(%x - %top - %log, 1, ...)
-        %nll_loss_forward = aten.nll_loss_forward(aten.expand(%picked, [64, 512]), %t, None, 1, -100)
-        ...
-        %wanted : bool[64, 512] = aten.eq.Tensor(%classes, %target)
-        %grad = where(%wanted, -%g / %total, 0) - exp(%x - %top - %log) * (-%g / %total)
-
-There the logarithms of probabilities are not kept for backward, which computes them again, and the gradient of the loss
-is a step of the kernel that reads it: a comparison of each class with the target.
 
 It is done before a graph is split into forward and backward.
 """
@@ -38,10 +25,8 @@ from typing import Any, NamedTuple
 
 from ...dispatch.core.op_overload import find_overload
 from ...dispatch.layers.graph.graph import Graph, Node
-from ...dispatch.structured.meta.loss import MEAN, NONE, SUM
-from ...runtime.scalar_type import bfloat16, float16, float32, int32, int64, uint8
+from ...runtime.scalar_type import bfloat16, float16, float32, int64, uint8
 from ..element_order import called, operator_name
-from ..partition import COMPUTED_AGAIN
 from ..pointwise import bound_arguments
 
 SOFTMAX, SOFTMAX_BACKWARD = "aten::_log_softmax", "aten::_log_softmax_backward_data"
@@ -49,8 +34,6 @@ LOSSES = {
     "aten::nll_loss_forward": "aten::nll_loss_backward",
     "aten::nll_loss2d_forward": "aten::nll_loss2d_backward",
 }
-LEAST_ON_HOST = 1 << 18
-"""Scores from which it is done on the CPU."""
 
 
 class CrossEntropy(NamedTuple):
@@ -85,13 +68,8 @@ def fuse_cross_entropy(graph: Graph) -> bool:
     changed = False
     for node in losses:
         found = _found(node) if node.users else None
-        if found is None:
-            continue
-        device = found.softmax.val.device.type
-        if device == "cuda":
-            changed |= _on_cuda(graph, found)
-        elif device == "cpu":
-            changed |= _on_host(graph, found)
+        if found is not None and found.softmax.val.device.type == "cuda":
+            changed |= _rewritten(graph, found)
     if changed:
         graph.eliminate_dead_code()
     return changed
@@ -125,8 +103,8 @@ def _only_softmax_backward(found: CrossEntropy) -> Node | None:
     return users[0] if grad is found.backward and output is found.softmax else None
 
 
-def _on_cuda(graph: Graph, found: CrossEntropy) -> bool:
-    """The operator that eager calls have, if the loss and its gradient alone read the logarithms."""
+def _rewritten(graph: Graph, found: CrossEntropy) -> bool:
+    """Call the operator, if the loss and its gradient alone read the logarithms. Whether it is."""
     target, weight, reduction, ignored = found.arguments
     gradient = None if found.backward is None else _only_softmax_backward(found)
     readers = {n for n in (found.loss, found.backward, gradient) if n is not None}
@@ -182,59 +160,3 @@ def _narrow_result(gradient: Node) -> Node | None:
     users = list(gradient.users)
     is_one = len(users) == 1 and operator_name(users[0]) == "aten::_to_copy"
     return users[0] if is_one and users[0].val.dtype in (float16, bfloat16) else None
-
-
-def _on_host(graph: Graph, found: CrossEntropy) -> bool:
-    """The steps of which the operators are made."""
-    target, weight, reduction, ignored = found.arguments
-    source: Node = found.softmax.args[0]
-    spec = source.val
-    if (
-        spec.ndim != 2
-        or spec.dtype is not float32
-        or weight is not None
-        or reduction not in (NONE, MEAN, SUM)
-    ):
-        return False
-    if spec.numel < LEAST_ON_HOST or target.val.dtype is not int64 or target.val.ndim != 1:
-        return False
-    samples, classes = spec.sizes
-
-    def call(name: str, *args: Any, **kwargs: Any) -> Node:
-        return called(graph, find_overload(f"aten::{name}"), *args, **kwargs)
-
-    with graph.inserting_before(found.softmax):
-        top = call("amax", source, [1], True)
-        shifted = call("sub.Tensor", source, top)
-        total = call("log", call("sum.dim_IntList", call("exp", shifted), [1], True))
-        logarithms = call("sub.Tensor", shifted, total)
-        for node in (shifted, logarithms):
-            node.meta[COMPUTED_AGAIN] = True
-    with graph.inserting_before(found.loss):
-        # The operator that follows refuses targets that are no class.
-        index = call("unsqueeze", call("clamp", target, 0, classes - 1), 1)
-        picked = call("gather", logarithms, 1, index)
-        expanded = call("expand", picked, [samples, classes])
-    found.loss.replace_input_with(found.softmax, expanded)
-    if found.backward is not None:
-        backward, gradient = found.backward, _only_softmax_backward(found)
-        with graph.inserting_before(backward):
-            value = backward.args[0]
-            value = call("neg", call("div.Tensor", value, found.result(1)) if reduction == MEAN else value)
-            value = call("unsqueeze", value, 1) if value.val.ndim else call("expand", value, [samples, 1])
-            own = call("unsqueeze", target, 1)
-            value = call("masked_fill.Scalar", value, call("eq.Scalar", own, ignored), 0)
-            numbers = call("arange", classes, dtype=int32, device=spec.device)
-            wanted = call("eq.Tensor", numbers, call("_to_copy", own, dtype=int32))
-            zero = call("zeros", [], dtype=spec.dtype, device=spec.device)
-            made = call("where.self", wanted, value, zero)
-        if gradient is not None:
-            # A row of the loss's gradient has one number, so that this is its sum.
-            with graph.inserting_before(gradient):
-                probabilities = call("exp", logarithms)
-                probabilities.meta[COMPUTED_AGAIN] = True
-                spread = call("mul.Tensor", probabilities, value)
-                gradient.replace_all_uses_with(call("sub.Tensor", made, spread))
-        backward.replace_all_uses_with(made)
-    found.softmax.replace_all_uses_with(logarithms)
-    return True

@@ -1,4 +1,4 @@
-"""Cross entropy in compiled programs, beside eager calls: on CUDA the operator that these have, on the CPU steps."""
+"""Cross entropy in compiled programs, beside eager calls: on CUDA the operator that these have."""
 
 import math
 from collections.abc import Callable
@@ -7,18 +7,11 @@ from typing import Any
 import pytest
 
 import triten as tt
-from triten.compiler.passes import cross_entropy
 from triten.runtime.cuda.driver import driver
 from triten.tests.compiler.beside_eager import drawn
 
 F = tt.nn.functional
 SAMPLES, CLASSES = 24, 40
-
-
-@pytest.fixture(autouse=True)
-def few_scores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few scores are taken on the CPU as many are."""
-    monkeypatch.setattr(cross_entropy, "LEAST_ON_HOST", 0)
 
 
 def targets(device: str) -> tt.Tensor:
