@@ -153,7 +153,7 @@ def _clamp(s: Step) -> Value:
     if any(isinstance(s.raw(name), Node) for name in given) and len(given) == 2:
         raise CannotLower("clamp")
     if low and high:
-        for name, order in (("min", "gt"), ("max", "lt")):
+        for name, order in (("min", "ge"), ("max", "le")):
             bound = s.operand(name)
             chosen = p.select(p.compare(order, a, bound), a, bound)
             a = p.select(p.is_nan(a), a, chosen) if kind_of(a) == "f" else chosen
