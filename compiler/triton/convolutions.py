@@ -11,13 +11,22 @@ from collections.abc import Mapping
 
 from ...triton_kernels.convolution.bulk_kernels import convolve_bulk
 from ...triton_kernels.convolution.convolution_kernels import convolve
+from ...triton_kernels.convolution.depthwise_kernels import convolve_depthwise
 
-CONVOLUTIONS = {"convolve": convolve, "convolve_bulk": convolve_bulk}
+CONVOLUTIONS = {
+    "convolve": convolve,
+    "convolve_bulk": convolve_bulk,
+    "convolve_depthwise": convolve_depthwise,
+}
 """The kernels by the names of their forms."""
-IMPORTS = (
-    "from triten.triton_kernels.convolution.convolution_kernels import phase_taps",
-    "from triten.triton_kernels.products.product import tile_of",
-)
+IMPORTS = {
+    "convolve": (
+        "from triten.triton_kernels.convolution.convolution_kernels import phase_taps",
+        "from triten.triton_kernels.products.product import tile_of",
+    ),
+    "convolve_bulk": ("from triten.triton_kernels.products.product import tile_of",),
+    "convolve_depthwise": (),
+}
 END = "    # The epilogue of a compiled graph takes the place of what follows"
 """Where the text of `convolve` is cut off."""
 
@@ -41,13 +50,22 @@ def {name}_elements(total, out, {pointers}, filters, pixels, is_row, is_column, 
 {body}
 """
 
-PLANES_BY_POINTERS = """    pixels = (plane * oh + line) * ow + column
+PLANES = {
+    "convolve": """    pixels = (plane * oh + line) * ow + column
     {name}_elements(total, out, {pointers}, image, filters, pixels, is_filter, is_row, yn, yc)
-"""
+""",
+    "convolve_depthwise": """    pixels = (plane * oh + line) * ow + column
+    {name}_elements(total, out, {pointers}, image, o, pixels, is_output, is_row, yn, yc)
+""",
+}
 
-PIXELS_BY_POINTERS = """    pixels = ((image.to(INDEX) * od + plane) * oh + line) * ow + column
+PIXELS = {
+    "convolve": """    pixels = ((image.to(INDEX) * od + plane) * oh + line) * ow + column
     {name}_elements(total, out, {pointers}, filters, pixels, is_row, is_filter, yw)
-"""
+""",
+    "convolve_depthwise": """    {name}_elements(total, out, {pointers}, o, rows, is_row, is_output, outputs)
+""",
+}
 
 STORE = """
 
@@ -80,18 +98,12 @@ def planes_text(form: str, filled: Mapping[str, str]) -> str:
         filled: ``name`` of the kernel, its further ``pointers``, ``product`` and ``type`` for people and the compiler,
             and the ``body`` that computes the epilogue of `product`.
     """
-    by_pointers = form == "convolve"
-    return OF_PLANES.format(**filled) + _text(
-        form, filled, PLANES_BY_POINTERS if by_pointers else STORE_PLANES
-    )
+    return OF_PLANES.format(**filled) + _text(form, filled, PLANES.get(form, STORE_PLANES))
 
 
 def channels_last_text(form: str, filled: Mapping[str, str]) -> str:
     """Those functions, called as `planes_text` is, where channels lie innermost."""
-    by_pointers = form == "convolve"
-    return OF_PIXELS.format(**filled) + _text(
-        form, filled, PIXELS_BY_POINTERS if by_pointers else STORE_PIXELS
-    )
+    return OF_PIXELS.format(**filled) + _text(form, filled, PIXELS.get(form, STORE_PIXELS))
 
 
 def _text(form: str, filled: Mapping[str, str], end: str) -> str:
@@ -100,7 +112,7 @@ def _text(form: str, filled: Mapping[str, str], end: str) -> str:
     source: str = CONVOLUTIONS[form].source
     text = source.replace(f"def {form}(", f"def {name}(", 1)
     text = text.replace("    out,\n", f"    out,\n    {pointers},\n", 1)
-    if form == "convolve":
+    if form in PLANES:
         head, found, _ = text.partition(END)
         assert found
         return "\n\n" + head + end.format(**filled)

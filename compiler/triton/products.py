@@ -323,7 +323,7 @@ class WrittenEpilogue:
         beside = [name for each in self.prologues for name in each.pointers]
         product = self.kernel.product.node
         names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
-        given = IMPORTS.get(form.removesuffix(" sums"), IMPORTS_OF_CONVOLUTIONS if convolves else ())
+        given = (IMPORTS_OF_CONVOLUTIONS if convolves else IMPORTS).get(form.removesuffix(" sums"), ())
         if own_sums:
             given = IMPORTS_OF_SUMS
         functions = [import_of(function, name) for function, name in imports.items()]

@@ -52,6 +52,18 @@ def pixels(x, w, b, r):
     return F.gelu(F.conv2d(x, w, b, padding=1)) * r + r
 
 
+def depthwise(x, w, s, r):
+    return F.relu6(F.batch_norm(F.conv2d(x, w, padding=1, groups=96), s, s, s, s)) + r
+
+
+def depthwise_planes(x, w, s, r):
+    return depthwise(x, w, s, r)
+
+
+def last(*given):
+    return [each.to(memory_format=tt.channels_last) if each.ndim == 4 else each for each in given]
+
+
 def empty(*shape, dtype=tt.bfloat16):
     return tt.empty(*shape, device="cuda", dtype=dtype)
 
@@ -67,10 +79,9 @@ for target in [each for each in KNOWN.values() if each.name in ("sm_80", "sm_90"
         block: (empty(8, 64, 16, 16), empty(64, 64, 3, 3), empty(64), empty(8, 64, 16, 16)),
         quantized: (empty(384, 1024), empty(5120, 1024, dtype=tt.int8), empty(5120, 1), empty(5120)),
         long: (empty(16, 8192), empty(512, 8192), empty(512), empty(16, 512)),
-        pixels: [
-            each.to(memory_format=tt.channels_last) if each.ndim == 4 else each
-            for each in (empty(64, 256, 32, 32), empty(264, 256, 3, 3), empty(264), empty(64, 264, 32, 32))
-        ],
+        pixels: last(empty(64, 256, 32, 32), empty(264, 256, 3, 3), empty(264), empty(64, 264, 32, 32)),
+        depthwise: last(empty(64, 96, 56, 56), empty(96, 1, 3, 3), empty(96), empty(64, 96, 56, 56)),
+        depthwise_planes: (empty(64, 96, 56, 56), empty(96, 1, 3, 3), empty(96), empty(64, 96, 56, 56)),
     }
     for function, operands in calls.items():
         if (function is block or function is large) and target.name == "sm_80":
@@ -122,6 +133,11 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
         ("long sm_90", "addmm_gelu_add", 64),
         ("pixels sm_80", "convolution_gelu_mul_add", 128),
         ("pixels sm_90", "convolution_gelu_mul_add", 128),
+        ("depthwise sm_80", "convolution_native_batch_norm_legit_no_training_clamp_add", 128),
+        ("depthwise sm_90", "convolution_native_batch_norm_legit_no_training_clamp_add", 128),
+        # A plane's rows are no whole vectors for the compiler; neighbouring lanes have neighbouring pixels.
+        ("depthwise_planes sm_80", "convolution_native_batch_norm_legit_no_training_clamp_add", 16),
+        ("depthwise_planes sm_90", "convolution_native_batch_norm_legit_no_training_clamp_add", 16),
     ],
 )
 def test_nothing_spills(found: dict, name: str, kernel: str, widest: int) -> None:

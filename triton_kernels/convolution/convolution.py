@@ -180,6 +180,10 @@ def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callabl
     arguments.strides(x_unit, "xc", {"xn": xn, "xd": xd, "xh": xh, "xw": xw, "xc": xc})
     arguments.strides(w_unit, w_name, along)
     yn, yc, yd, yh, yw = out.strides
+    fused = problem.fused
+    if fused is not None and fused.is_channels_last:
+        # Its epilogue counts pixels of all lines, also of lines of one pixel.
+        yw = out.sizes[1]
     arguments.strides(
         y_unit, "yw" if pixels_inner else "yc", {"yn": yn, "yd": yd, "yh": yh, "yw": yw, "yc": yc}
     )
@@ -188,7 +192,6 @@ def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callabl
         {} if problem.bias is None else {"bias": problem.bias}
     )
     every = {name: f"*{spec.dtype.triton_name}" for name, spec in pointers.items()} | arguments.signature
-    fused = problem.fused
     kernel = convolve if fused is None else fused.kernel("convolve")
     every |= dict({} if fused is None else fused.pointers)
     launch = Launch(
@@ -237,8 +240,6 @@ def plan_of(call: StructuredCall, problem: Problem) -> Callable[..., None]:
     if problem.out.numel == 0:
         return launch_nothing
     if is_depthwise(problem):
-        if problem.fused is not None:
-            raise CannotFuse("each of its groups has a channel of its own")
         choices.chosen("depthwise", "each of the {} groups has a channel of its own", problem.groups)
         return plan_depthwise(call, problem)
     if is_product(problem):

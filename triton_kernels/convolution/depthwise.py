@@ -66,7 +66,7 @@ def relay_weight(problem: Problem, is_last: bool) -> tuple[TensorSpec, Callable[
 
 
 def plan_depthwise(call: StructuredCall, problem: Problem) -> Callable[..., None]:
-    """``run(out, source, weight, bias or None)`` over data."""
+    """``run(out, source, weight, bias or None, *addresses)`` over data; addresses are those of a fused epilogue."""
     source, out, window = problem.source, problem.out, problem.window
     sums = sums_of(call, source)
     outputs, dtype = out.sizes[1], source.dtype.triton_name
@@ -95,10 +95,13 @@ def plan_depthwise(call: StructuredCall, problem: Problem) -> Callable[..., None
     arguments.strides(1, "bs", {"bs": 0 if bias is None else bias.strides[0]})
     pointers = {"x": source, "w": weight, "out": out} | ({} if bias is None else {"bias": bias})
     every = {name: f"*{spec.dtype.triton_name}" for name, spec in pointers.items()} | arguments.signature
+    fused = problem.fused
+    kernel = convolve_depthwise if fused is None else fused.kernel("convolve_depthwise")
+    every |= dict({} if fused is None else fused.pointers)
     launch = Launch(
         call.device,
-        convolve_depthwise,
-        {name: every[name] for name in convolve_depthwise.arg_names if name in every},
+        kernel,
+        {name: every[name] for name in kernel.arg_names if name in every},
         {
             **({"bias": None} if bias is None else {}),
             **arguments.constants,
@@ -115,19 +118,19 @@ def plan_depthwise(call: StructuredCall, problem: Problem) -> Callable[..., None
             "BLOCK_P": chosen.tile[0],
             "BLOCK_C": chosen.tile[1],
         },
+        elements=() if fused is None else fused.elements,
         num_warps=chosen.warps,
         num_stages=chosen.stages,
-        enable_fp_fusion=True,
     )
     grid = (cdiv(problem.positions, chosen.tile[0]) * cdiv(outputs, chosen.tile[1]), 1, 1)
     numbers = arguments.in_order(convolve_depthwise.arg_names)
 
-    def run(to: Any, data: Any, filters: Any, offset: Any = None) -> None:
+    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
         filters = gather(filters)
         if offset is None:
-            launch(grid, data.address, filters.address, to.address, *numbers)
+            launch(grid, data.address, filters.address, to.address, *rest, *numbers)
         else:
-            launch(grid, data.address, filters.address, offset.address, to.address, *numbers)
+            launch(grid, data.address, filters.address, offset.address, to.address, *rest, *numbers)
 
     return run
 

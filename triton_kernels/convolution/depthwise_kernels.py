@@ -1,8 +1,8 @@
 """The programs of convolutions whose groups have one channel: sums over taps, without products of matrices.
 
 Memory bounds them: a pixel is read again for each tap, from L1. With channels innermost the accesses are vectors of
-channels. With pixels innermost a tap's shift leaves no alignment along them, so that only stores are vectors; loads of
-neighbouring lanes lie beside each other.
+channels. With pixels innermost a tap's shift leaves no alignment along them: neighbouring lanes have neighbouring
+pixels. Sums are fused multiply-adds by name: what a compiled graph computes of them rounds at each step.
 """
 
 from ...runtime.cuda.triton.lazy_triton import tl, triton
@@ -129,13 +129,15 @@ def convolve_depthwise(
                     other=0,
                 )
                 b = tl.load(filters + t * wt + r * wr + s * ws, mask=is_output, other=0)
-                product = a.to(ACCUMULATOR) * b.to(ACCUMULATOR)[None, :]
+                a, b = a.to(ACCUMULATOR), b.to(ACCUMULATOR)[None, :]
                 if TRANSPOSED:
                     # What a tap does not meet is no term, were the weight infinite; a border's zeros are terms.
-                    product = tl.where(inside[:, None], product, 0.0)
-                total += product
+                    total += tl.where(inside[:, None], a * b, 0.0)
+                else:
+                    total = tl.fma(a, b, total)
     if bias is not None:
         total += tl.load(bias + o * bs, mask=is_output, other=0).to(ACCUMULATOR)[None, :]
+    # The epilogue of a compiled graph takes the place of what follows (`compiler/triton/convolutions.py`).
     target = out + image * yn + plane * yd + line * yh + column * yw
     tl.store(
         target[:, None] + (o * yc)[None, :],
