@@ -15,6 +15,7 @@ from ..dispatch.plans.structured_kernel import StructuredKernel
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
 from .channel_norms import ChannelNormCall, channel_norm_call, is_channels_last
+from .draws import DropoutCall, dropout_call
 from .element_places import Terms, grouped_terms, permuted
 from .pointwise import PointwiseCall, bound_arguments, element_call
 from .product_kernel import EpilogueCall, ProductKernel
@@ -113,6 +114,7 @@ def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
         # The last product of several has the others' elements as operands.
         for at, passed in sorted(_by_place(found).items(), reverse=True):
             absorbed = {*passed, *(call.node for call in calls if isinstance(call, ChannelNormCall))}
+            taken = {call.node for call in calls if isinstance(call, ResultOf)}
             moved = order.after(steps, at, place, absorbed)
             if moved is None:
                 continue
@@ -122,7 +124,8 @@ def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
                 between = [
                     s for s in steps[at + 1 : place] if id(s) not in late and not _is_one_of(s, absorbed)
                 ]
-                steps[at : place + 1] = [*between, made, *moved]
+                rest = [step for step in steps[place + 1 :] if not _is_one_of(step, taken)]
+                steps[at:] = [*between, made, *moved, *rest]
                 place = at + len(between)
                 made_by.update(dict.fromkeys((call.node for call in made.calls), made))
                 views -= set(passed)
@@ -136,15 +139,21 @@ def _is_one_of(step: Step, nodes: Collection[Node]) -> bool:
 
 
 def _calls_of(step: Step) -> tuple[EpilogueCall | ResultOf, ...]:
-    """The steps of an epilogue that a step may be; that which takes a batch norm's result stands for both."""
+    """The steps of an epilogue that a step may be.
+
+    That which takes a batch norm's result stands for both, and dropout for what takes its results.
+    """
     if isinstance(step, FusedKernel):
-        pointwise = tuple([call for call in step.calls if isinstance(call, PointwiseCall)])
-        return pointwise if len(pointwise) == len(step.calls) else ()
+        found = tuple([c for c in step.calls if isinstance(c, PointwiseCall | DropoutCall | ResultOf)])
+        return found if len(found) == len(step.calls) else ()
     if not isinstance(step, OperatorCall):
         return ()
     norm = channel_norm_call(step.node)
     if norm is not None:
         return norm, ResultOf(step.node)
+    drawn = dropout_call(step.node)
+    if drawn is not None:
+        return drawn, *map(ResultOf, drawn.results.values())
     call = element_call(step.node)
     return () if call is None else (call,)
 

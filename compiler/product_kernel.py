@@ -9,13 +9,14 @@ from ..dispatch.layers.graph.graph import Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
 from .channel_norms import ChannelNormCall, is_channels_last
+from .draws import DropoutCall
 from .element_places import Terms, grouped_terms, memory_order, permuted
 from .kernel_names import joined_name
 from .pointwise import PointwiseCall
 from .reductions import ResultOf
 
-EpilogueCall = PointwiseCall | ChannelNormCall
-"""A step that may be in an epilogue: pointwise, or of a convolution's channels."""
+EpilogueCall = PointwiseCall | ChannelNormCall | DropoutCall
+"""A step that may be in an epilogue: pointwise, of a convolution's channels, or a draw."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class ProductKernel:
 
     Attributes:
         product: the product.
-        calls: all steps in order; a view is a `ResultOf`, as is what takes the result of a batch norm.
+        calls: all steps in order; a view is a `ResultOf`, as is what takes a result of a batch norm or of dropout.
         inputs: the nodes outside that they read.
         outputs: the steps that are read outside, or are results; a product and its views are one.
         prologues: of each operand that is computed.
@@ -112,6 +113,11 @@ class ProductKernel:
         return b, m, n
 
     @property
+    def draws(self) -> list[DropoutCall]:
+        """Its draws of random numbers, in order."""
+        return [call for call in self.calls if isinstance(call, DropoutCall)]
+
+    @property
     def operands(self) -> list[Node]:
         """The inputs that the epilogue reads."""
         read = dict.fromkeys(o for call in self.epilogue for o in call.operands if isinstance(o, Node))
@@ -138,7 +144,8 @@ class ProductKernel:
 
     def root(self, node: Node) -> Node:
         """The step whose elements a step of the kernel has: itself, or what it is a view of."""
-        views = {call.node for call in self.calls if isinstance(call, ResultOf)}
+        drawn = {each for call in self.draws for each in call.results.values()}
+        views = {call.node for call in self.calls if isinstance(call, ResultOf)} - drawn
         while node in views:
             node = node.args[0]
         return node

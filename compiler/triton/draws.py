@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...dispatch.layers.graph.graph import Node
@@ -61,6 +61,37 @@ def values_of(call: DropoutCall, number: int, value: str, imports: dict[Any, str
     kept = f"keep_{number}"
     every = {0: left_text(call, value, kept, function_name(imports, f.kept)), 1: kept}
     return {node: every[place] for place, node in sorted(call.results.items())}
+
+
+def kept_of_tile_lines(
+    call: DropoutCall,
+    number: int,
+    value: str,
+    is_batched: bool,
+    names: Mapping[Node, str],
+    imports: dict[Any, str],
+) -> list[str]:
+    """Lines that define a draw's results over a tile of a product, whose columns `quads` counts by fours.
+
+    Args:
+        call: the draw.
+        number: its place among those of the kernel.
+        value: the name of what it drops elements of.
+        is_batched: whether the product is a batch of matrices.
+        names: what its results are called.
+        imports: functions by the names that the source gives them; others are added.
+    """
+    row = "rows.to(tl.int64)[:, None]"
+    if is_batched:
+        row = f"(batch * m + {row})"
+    counter = f"(at_{number} + {row} * (n // 4)) + quads[None, :]"
+    kept = names.get(call.results.get(1), f"k_{number}")  # type: ignore[arg-type]
+    drawn = f"{function_name(imports, kept_of_counters)}(seed_{number}, {counter}, {limit_of(call)})"
+    lines = [f"# aten.native_dropout({value}, {call.p})", f"{kept} = {drawn}"]
+    if 0 in call.results:
+        left = left_text(call, value, kept, function_name(imports, f.kept))
+        lines.append(f"{names[call.results[0]]} = {left}")
+    return lines
 
 
 def function_name(imports: dict[Any, str], function: Any) -> str:

@@ -47,21 +47,27 @@ class LaunchArguments:
         """Those that point to numbers which are not read in vectors."""
         return [name for name, type_ in self.signature.items() if type_.startswith("*")]
 
+    def numbers(self) -> list[int]:
+        """What a launch is given of its draws, which take their counters from the device's generator now."""
+        if not self.counters:
+            return []
+        generator = default_generator(self.device)
+        found = [philox_numbers(*generator.reserve(count)) for count in self.counters]
+        return [found[0][0], found[0][2], *[first for _, first, _ in found]]
+
     def launching(
         self, launch: Launch, grid: tuple[int, int, int], allocators: Sequence[Callable[[], Any]], size: int
     ) -> Callable[..., tuple[Any, ...]]:
         """A function from the bytes of inputs to those of outputs, which launches a kernel with these arguments."""
         enqueue, places = launch.enqueue, self.places
-        bounds, counts, device = self.bounds, self.counters, self.device
-        flags = flags_for(bounds, device) if bounds else None
+        bounds, counts = self.bounds, self.counters
+        flags = flags_for(bounds, self.device) if bounds else None
 
         def run(*inputs: Any) -> tuple[Any, ...]:
             outs = tuple([new() for new in allocators])
             given = [] if flags is None else [flags.begin()]
             if counts:
-                generator = default_generator(device)
-                numbers = [philox_numbers(*generator.reserve(count)) for count in counts]
-                given += [numbers[0][0], numbers[0][2], *[first for _, first, _ in numbers]]
+                given += self.numbers()
             enqueue(grid, *[x.address for x in inputs], *[out.address for out in outs], *given, size)
             if flags is not None:
                 check_flags(flags, bounds, [inputs[place] for place in places])

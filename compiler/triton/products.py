@@ -19,14 +19,18 @@ from ...triton_kernels.elementwise.pointwise_functions import rsqrt
 from ...triton_kernels.launch import INT32_MAX
 from ...triton_kernels.products.fused import NUMBERS, plan_fused
 from ...triton_kernels.products.problem import CannotFuse, FusedEpilogue
+from ...triton_kernels.random.random import start_of_draws
 from ..channel_norms import ChannelNormCall
+from ..draws import DropoutCall
 from ..epilogues import operand_terms, result_spec
 from ..pointwise import PointwiseCall
 from ..product_kernel import EpilogueCall, ProductKernel
 from .convolutions import CONVOLUTIONS, channels_last_text, planes_text
 from .convolutions import IMPORTS as IMPORTS_OF_CONVOLUTIONS
+from .draws import function_name, kept_of_tile_lines, start_lines
 from .gluon_products import FORMS as GLUON_FORMS
 from .gluon_products import gluon_text, makes_blocks
+from .launch_arguments import LaunchArguments
 from .pointwise import import_of
 from .prologues import IMPORTS as IMPORTS_OF_SUMS
 from .prologues import SUMS, WrittenPrologue, lines_in_loop, nodes_of, sums_text
@@ -48,7 +52,7 @@ ELEMENTS = """
 
 @triton.jit
 def {name}_elements(
-    total, addend, out, {others}batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr
+    total, addend, out, {others}batch, rows, columns, {quads}m, n, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr
 ):
     is_row, is_column = rows < m, columns < n
     mask = is_row[:, None] & is_column[None, :]
@@ -80,7 +84,7 @@ def {name}(
         ACCUMULATOR, DOT, PRECISION, BLOCK_M, BLOCK_N, BLOCK_K{whole},
     )
     {name}_elements(
-        total, addend, out, {others}batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION
+        total, addend, out, {others}batch, rows, columns, {quads_of_tile}m, n, sz, sm, sn, alpha, beta, ACTIVATION
     )
 """
 
@@ -112,16 +116,16 @@ def {name}(
             left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
             {name}_elements(
                 left, addend, out, {others}batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
-                column + tl.arange(0, half), m, n, sz, sm, sn, alpha, beta, ACTIVATION
+                column + tl.arange(0, half), {quads_of_left}m, n, sz, sm, sn, alpha, beta, ACTIVATION
             )
             {name}_elements(
                 right, addend, out, {others}batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
-                column + half + tl.arange(0, half), m, n, sz, sm, sn, alpha, beta, ACTIVATION
+                column + half + tl.arange(0, half), {quads_of_right}m, n, sz, sm, sn, alpha, beta, ACTIVATION
             )
         else:
             {name}_elements(
                 total, addend, out, {others}batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
-                column + tl.arange(0, BLOCK_N), m, n, sz, sm, sn, alpha, beta, ACTIVATION
+                column + tl.arange(0, BLOCK_N), {quads_of_whole}m, n, sz, sm, sn, alpha, beta, ACTIVATION
             )
 """
 
@@ -140,7 +144,7 @@ def {name}(
     mask = (rows < m)[:, None] & (columns < n)[None, :]
     total = part_sums(parts, batch, rows, columns, mask, count, m, n, apart, BLOCK_M, BLOCK_N)
     {name}_elements(
-        total, addend, out, {others}batch, rows, columns, m, n, sz, sm, sn, alpha, beta, ACTIVATION
+        total, addend, out, {others}batch, rows, columns, {quads_of_part}m, n, sz, sm, sn, alpha, beta, ACTIVATION
     )
 """
 
@@ -149,6 +153,15 @@ ADDENDS = {
     "tile": "tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)",
 }
 """How a product's own addend is loaded: one row for all, or an element each."""
+QUADS = {
+    "quads": "quads, ",
+    "quads_of_tile": "tile_n * (BLOCK_N // 4) + tl.arange(0, BLOCK_N // 4), ",
+    "quads_of_left": "column // 4 + tl.arange(0, half // 4), ",
+    "quads_of_right": "(column + half) // 4 + tl.arange(0, half // 4), ",
+    "quads_of_whole": "column // 4 + tl.arange(0, BLOCK_N // 4), ",
+    "quads_of_part": "tl.program_id(0) % across * (BLOCK_N // 4) + tl.arange(0, BLOCK_N // 4), ",
+}
+"""The columns of a tile by fours, as draws count them, where there are draws."""
 FORMS = {"tiled": TILED, "persistent": PERSISTENT, "parts": PARTS}
 IMPORTS = {
     "tiled": (
@@ -196,7 +209,9 @@ class WrittenEpilogue:
 
     Attributes:
         stores_product: whether the product is a result, too.
-        pointers: the types of the addresses beside the product's own, by name: operands, results, those of prologues.
+        draws: what a launch is given of draws.
+        pointers: the types of what is given beside the product's own addresses, by name: the addresses of operands and
+            of results, what draws are given, the addresses of prologues.
         elements: the names of those of one element.
         operands: the nodes that the epilogue reads.
         prologues: the sources of those.
@@ -220,6 +235,9 @@ class WrittenEpilogue:
         found = {name: result_spec(node) for name, node in nodes.items()}
         self.pointers = {name: f"*{spec.dtype.triton_name}" for name, spec in found.items()}
         self.elements = tuple(name for name, spec in found.items() if spec.numel == 1)
+        self.draws = LaunchArguments(kernel.device, draws=kernel.draws)
+        self.pointers |= self.draws.signature
+        self.elements += tuple(self.draws.elements)
         for each in self.prologues:
             self.pointers |= each.pointers
             self.elements += each.elements
@@ -230,8 +248,17 @@ class WrittenEpilogue:
         """The first result, and its name in the program."""
         if self.stores_product:
             return self.kernel.product.node, "product"
-        nodes = [call.node for call in self.kernel.epilogue]
-        return self.results[0], f"v{nodes.index(self.results[0])}"
+        return self.results[0], self._names()[self.results[0]]
+
+    def _names(self) -> dict[Node, str]:
+        """The names of the values of the epilogue's steps."""
+        found = {}
+        for i, call in enumerate(self.kernel.epilogue):
+            if isinstance(call, DropoutCall):
+                found |= {node: f"{'vk'[place]}{i}" for place, node in call.results.items()}
+            else:
+                found[call.node] = f"v{i}"
+        return found
 
     def _body(self, layout: Layout, imports: dict[Any, str], keeps_first: bool = False) -> list[str]:
         """The lines that compute the epilogue of `product`; `imports` are the functions that they call.
@@ -258,21 +285,32 @@ class WrittenEpilogue:
         specs = {node: node.val for node in kernel.inputs} | {c.node: c.node.val for c in kernel.calls}
         values: dict[Node, str] = {node: "product" for node in specs if kernel.root(node) is product}
         loaded: dict[Any, str] = {}
-        for i, call in enumerate(kernel.epilogue):
+        names = self._names()
+        if kernel.draws:
+            lines += start_lines(len(kernel.draws), function_name(imports, start_of_draws))
+        for call in kernel.epilogue:
             own = dict(values)
             for node in [o for o in call.operands if isinstance(o, Node)]:
                 if node in self.operands:
                     own[node] = self._loaded(lines, loaded, node, call, layout)
                 else:
                     own[node] = values[kernel.root(node)]
+            made = [call.node]
             if isinstance(call, ChannelNormCall):
-                lines += _normalised(call, own, f"v{i}")
+                lines += _normalised(call, own, names[call.node])
                 imports.setdefault(rsqrt, "rsqrt")
+            elif isinstance(call, DropoutCall):
+                made = list(call.results.values())
+                number = kernel.draws.index(call)
+                lines += kept_of_tile_lines(
+                    call, number, own[call.source], kernel.sizes[0] > 1, names, imports
+                )
             else:
-                lines += step_lines(call, f"v{i}", own, specs, imports)
-            values[call.node] = f"v{i}"
-            if call.node in stored:
-                lines.append(f"tl.store({stored[call.node]} + {at}, v{i}, mask=mask)")
+                lines += step_lines(call, names[call.node], own, specs, imports)
+            for node in made:
+                values[node] = names[node]
+                if node in stored:
+                    lines.append(f"tl.store({stored[node]} + {at}, {names[node]}, mask=mask)")
         return lines
 
     def _loaded(
@@ -281,7 +319,7 @@ class WrittenEpilogue:
         """The name of an operand as a step sees it, loaded where it has not been."""
         terms = operand_terms(self.kernel, reader, node)
         assert terms is not None
-        is_broadcast = isinstance(reader, PointwiseCall) or node is reader.input
+        is_broadcast = not isinstance(reader, ChannelNormCall) or node is reader.input
         key = node, terms, is_broadcast
         if key in loaded:
             return loaded[key]
@@ -342,6 +380,7 @@ class WrittenEpilogue:
             "prologue_pointers": "".join(f"{name}, " for name in beside),
             "whole": ", WHOLE" if self.prologues else "",
             "whole_parameter": ", WHOLE: tl.constexpr" if self.prologues else "",
+            **(QUADS if self.kernel.draws else dict.fromkeys(QUADS, "")),
         }
         if gluon is not None:
             return gluon_text(gluon, {**filled, "first": self.first[1]})
@@ -353,6 +392,8 @@ class WrittenEpilogue:
     def compiled(self, form: str) -> Any:
         """The kernel of a form. Raises CannotFuse where a step cannot be written in its language."""
         if form in GLUON_FORMS:
+            if self.kernel.draws:
+                raise CannotFuse("draws make blocks of their own, which have no layout in Gluon")
             for call in self.kernel.epilogue:
                 if isinstance(call, PointwiseCall) and makes_blocks(_function_of(call)):
                     raise CannotFuse(f"{call.node.target.name()} has no layout in Gluon")
@@ -390,6 +431,8 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
         raise CannotFuse(
             "a step of its epilogue, or of a prologue, takes the registers of a kernel of its own"
         )
+    if kernel.draws and (kernel.product.node.target._opname == "convolution" or kernel.sizes[2] % 4):
+        raise CannotFuse("four numbers that are drawn together are of several rows")
     written = WrittenEpilogue(kernel)
     product = kernel.product
     specs = {node: node.val for node in product.node.all_input_nodes}
@@ -457,6 +500,7 @@ def device_product_kernel(kernel: ProductKernel) -> Callable[..., tuple[Any, ...
     order = [places[loaded.get(values[name], values[name])] for name in names]
     order += [count, *(places[node] for node in written.operands)]
     order += [count + buffers.index(node) for node in written.results]
+    order += [count + len(buffers) + i for i in range(len(written.draws.signature))]
     order += [places[node] for node in nodes_of(written.prologues)]
     results = [buffers.index(kernel.root(node)) for node in kernel.outputs]
 
@@ -466,7 +510,13 @@ def device_product_kernel(kernel: ProductKernel) -> Callable[..., tuple[Any, ...
         launch(*[addresses[i] for i in order])
         return tuple([outs[i] for i in results])
 
-    return run
+    def drawing(*inputs: Any) -> tuple[Any, ...]:
+        outs = [new() for new in allocators]
+        given = [x.address for x in (*inputs, *outs)] + written.draws.numbers()
+        launch(*[given[i] for i in order])
+        return tuple([outs[i] for i in results])
+
+    return drawing if kernel.draws else run
 
 
 def write_product_kernel(kernel: ProductKernel) -> str:

@@ -60,6 +60,15 @@ def depthwise_planes(x, w, s, r):
     return depthwise(x, w, s, r)
 
 
+def drawn(x, w, b, r):
+    left, mask = tt.native_dropout(F.relu(F.linear(x, w, b)), 0.1, True)
+    return left + r, mask
+
+
+def drawn_of_floats(x, w, b, r):
+    return drawn(x, w, b, r)
+
+
 def last(*given):
     return [each.to(memory_format=tt.channels_last) if each.ndim == 4 else each for each in given]
 
@@ -80,6 +89,10 @@ for target in [each for each in KNOWN.values() if each.name in ("sm_80", "sm_90"
         quantized: (empty(384, 1024), empty(5120, 1024, dtype=tt.int8), empty(5120, 1), empty(5120)),
         long: (empty(16, 8192), empty(512, 8192), empty(512), empty(16, 512)),
         pixels: last(empty(64, 256, 32, 32), empty(264, 256, 3, 3), empty(264), empty(64, 264, 32, 32)),
+        drawn: (empty(4096, 4096), empty(1024, 4096), empty(1024), empty(4096, 1024)),
+        drawn_of_floats: [
+            empty(*each, dtype=tt.float32) for each in ((2048, 256), (2048, 256), (2048,), (2048, 2048))
+        ],
         depthwise: last(empty(64, 96, 56, 56), empty(96, 1, 3, 3), empty(96), empty(64, 96, 56, 56)),
         depthwise_planes: (empty(64, 96, 56, 56), empty(96, 1, 3, 3), empty(96), empty(64, 96, 56, 56)),
     }
@@ -133,6 +146,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
         ("long sm_90", "addmm_gelu_add", 64),
         ("pixels sm_80", "convolution_gelu_mul_add", 128),
         ("pixels sm_90", "convolution_gelu_mul_add", 128),
+        ("drawn sm_80", "addmm_relu_native_dropout_add", 128),
+        ("drawn sm_90", "addmm_relu_native_dropout_add", 128),
+        ("drawn_of_floats sm_80", "addmm_relu_native_dropout_add", 128),
+        ("drawn_of_floats sm_90", "addmm_relu_native_dropout_add", 128),
         ("depthwise sm_80", "convolution_native_batch_norm_legit_no_training_clamp_add", 128),
         ("depthwise sm_90", "convolution_native_batch_norm_legit_no_training_clamp_add", 128),
         # A plane's rows are no whole vectors for the compiler; neighbouring lanes have neighbouring pixels.

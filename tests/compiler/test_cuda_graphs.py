@@ -66,6 +66,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "one twice": lambda x, y: [x + y] * 2,
     "constants": lambda x, y: {"a": x * y, "b": 3, "c": None},
     "draws": lambda x, y: tt.nn.functional.dropout(x, 0.5) + tt.rand_like(y),
+    "draws of a product": lambda x, y: tt.nn.functional.dropout(x @ y.t(), 0.5) + tt.rand_like(x @ y.t()),
     "writes": writes,
     "no elements": lambda x, y: (x[:0] * 2, x[2:2].sum(0), y + 1),
 }

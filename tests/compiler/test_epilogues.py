@@ -1,5 +1,6 @@
 """Products with what is computed of them as one kernel: one launch, the bits of eager calls, and what stays apart."""
 
+import operator
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,7 @@ import triten as tt
 from triten.compiler.element_places import grouped_terms
 from triten.compiler.passes import run_passes
 from triten.compiler.product_kernel import ProductKernel
-from triten.compiler.schedule import FusedKernel, OperatorCall
+from triten.compiler.schedule import OperatorCall
 from triten.compiler.scheduling import schedule_of
 from triten.tests.compiler.beside_eager import agree, drawn, same
 
@@ -22,6 +23,7 @@ from triten.runtime.cuda.driver import driver
 from triten.triton_kernels.convolution import convolution, layout_copies
 
 F = tt.nn.functional
+VIEWS = ("t", "view", "expand", "transpose", "_unsafe_view")
 
 
 def launches(run: Callable[[], Any]) -> int:
@@ -37,9 +39,8 @@ def steps_of(function: Callable[..., Any], *args: tt.Tensor) -> list[Any]:
     names = []
     for step in schedule.steps:
         if not isinstance(step, OperatorCall):
-            calls = step.calls if isinstance(step, FusedKernel) else step.computed
-            names.append([call.node.target._opname for call in calls])
-        elif step.node.target._opname not in ("t", "view", "expand", "transpose", "_unsafe_view"):
+            names.append([call.node.target._opname for call in step.computed])
+        elif step.node.target is not operator.getitem and step.node.target._opname not in VIEWS:
             names.append(step.node.target._opname)
     return names
 
