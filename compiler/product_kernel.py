@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..dispatch.layers.graph.graph import Node
 from ..runtime.device import device as Device
@@ -19,49 +20,94 @@ EpilogueCall = PointwiseCall | ChannelNormCall | DropoutCall
 """A step that may be in an epilogue: pointwise, of a convolution's channels, or a draw."""
 
 
+PrologueCall = PointwiseCall | ChannelNormCall
+"""A step that may be in a prologue."""
+Triple = tuple[int, int, int]
+
+
+class OperandMatrix(NamedTuple):
+    """An operand as the product's kernel multiplies it.
+
+    Attributes:
+        is_left: whether it is the left one.
+        sizes, strides: batch, rows and columns.
+    """
+
+    is_left: bool
+    sizes: Triple
+    strides: Triple
+
+
+def result_of(call: EpilogueCall) -> Node:
+    """The node of a step's result: of a batch norm what takes it."""
+    return next(iter(call.node.users)) if isinstance(call, ChannelNormCall) else call.node
+
+
 @dataclass(frozen=True)
 class Prologue:
-    """The pointwise steps that make an operand of a product, computed of the tiles that the product loads.
+    """The steps that make an operand of a product, computed of the tiles that the product loads.
 
     Attributes:
         operand: the operand as the product reads it.
         calls: the steps in order, the last of which makes the operand.
         views: those through which the product reads it, in order.
         source: the input that has an element for each of the operand's.
-        is_left: whether it is the left operand.
+        matrix: the operand as it is multiplied.
     """
 
     operand: Node
-    calls: tuple[PointwiseCall, ...]
+    calls: tuple[PrologueCall, ...]
     views: tuple[Node, ...]
     source: Node
-    is_left: bool
+    matrix: OperandMatrix
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it is the left operand."""
+        return self.matrix.is_left
 
     @property
     def made(self) -> Node:
         """The step that makes the operand."""
-        return self.calls[-1].node
+        return result_of(self.calls[-1])
+
+    @property
+    def steps(self) -> tuple[PrologueCall | ResultOf, ...]:
+        """All steps: those that are computed, what takes their results, and views."""
+        found: list[PrologueCall | ResultOf] = []
+        for call in self.calls:
+            found.append(call)
+            if isinstance(call, ChannelNormCall):
+                found.append(ResultOf(result_of(call)))
+        return *found, *map(ResultOf, self.views)
 
     @property
     def inputs(self) -> list[Node]:
         """What the steps read, the source first."""
-        inside = {call.node for call in self.calls}
+        inside = {result_of(call) for call in self.calls}
         read = [o for call in self.calls for o in call.operands if isinstance(o, Node) and o not in inside]
         return list(dict.fromkeys([self.source, *read]))
 
     def terms(self, node: Node) -> tuple[Terms, Terms, Terms] | None:
         """Where the element of an input lies by the operand's batch, row and column; None where these do not say it."""
-        made, seen = self.made.val, self.operand.val
-        sizes, strides = ((1, *seen.sizes)[-3:], (0, *seen.strides)[-3:])
+        made = self.made.val
+        _, sizes, strides = self.matrix
         inner, outer = memory_order(made.sizes, made.strides), memory_order(sizes, strides)
-        if inner is None or outer is None or made.numel != seen.numel:
+        given = self._spec(node)
+        if inner is None or outer is None or given is None or made.numel != math.prod(sizes):
             return None
-        spec = permuted(node.val, made.sizes, inner)
+        spec = permuted(given, made.sizes, inner)
         found = grouped_terms(spec, spec.sizes, [sizes[i] for i in outer])
         if found is None:
             return None
         batch, rows, columns = (found[outer.index(i)] for i in range(3))
         return batch, rows, columns
+
+    def _spec(self, node: Node) -> TensorSpec | None:
+        """An input's spec as steps broadcast it; None where they do so differently."""
+        readers = [call for call in self.calls if any(o is node for o in call.operands)]
+        specs = {c.operand_spec(node) if isinstance(c, ChannelNormCall) else node.val for c in readers}
+        return specs.pop() if len(specs) == 1 else None
 
 
 @dataclass(frozen=True)

@@ -1,25 +1,35 @@
-"""Pointwise steps that make an operand of a product, in the product's kernel: they are the operand's prologue.
+"""Steps that make an operand of a product, in the product's kernel: they are the operand's prologue.
 
-A step joins if the product alone reads what it makes, be it through views, and one of its operands has an element for
-each of the result's. What is loaded of that one is computed on its way to the tensor cores, again for each tile of the
-product's other side; `most_repeats` says how often that is worth it.
+A pointwise step, or a batch norm by running statistics, joins if the product alone reads what it makes, be it through
+views, and one of its operands has an element for each of the result's. What is loaded of that one is computed on its
+way to the tensor cores, again for each tile of the product's other side; `most_repeats` says how often that is worth
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
+from ..runtime.tensor_spec import TensorSpec
+from .channel_norms import ChannelNormCall, channel_norm_call, is_channels_last
 from .epilogues import Dependencies, product_call
 from .pointwise import PointwiseCall, element_call
-from .product_kernel import ProductKernel, Prologue
-from .reductions import ResultOf
+from .product_kernel import OperandMatrix, ProductKernel, Prologue, PrologueCall, result_of
 from .schedule import FusedKernel, OperatorCall, Schedule, Step
 
-OPERANDS = {"mm": (0, 1), "bmm": (0, 1), "addmm": (1, 2), "baddbmm": (1, 2), "_addmm_activation": (1, 2)}
-"""The places of a product's matrices among its arguments."""
+OPERANDS = {
+    "mm": (0, 1),
+    "bmm": (0, 1),
+    "addmm": (1, 2),
+    "baddbmm": (1, 2),
+    "_addmm_activation": (1, 2),
+    "convolution": (0, 1),
+}
+"""The places of a product's matrices among its arguments; of a convolution input and weight."""
 VIEWS = frozenset(
     f"aten::{name}"
     for name in (
@@ -45,8 +55,8 @@ SIMPLE = frozenset(
     )
 )  # fmt: skip
 """Operators of a few instructions for an element."""
-FEW, MANY = 4, 24
-"""Instructions of a simple step, conversions included, and of any other one."""
+FEW, NORM, MANY = 4, 8, 24
+"""Instructions of a simple step, conversions included, of a batch norm by known statistics, and of any other one."""
 ADDRESSES = 8
 """Instructions of an operand whose elements have an address each, such as scales of groups."""
 FOR_A_BYTE = 8
@@ -62,7 +72,8 @@ def most_repeats(prologue: Prologue) -> int:
     """
     work = 0
     for call in prologue.calls:
-        work += FEW if call.node.target._entry.name in SIMPLE else MANY
+        is_norm = isinstance(call, ChannelNormCall)
+        work += NORM if is_norm else FEW if call.node.target._entry.name in SIMPLE else MANY
     for node in prologue.inputs[1:]:
         terms = prologue.terms(node)
         work += ADDRESSES if terms is not None and terms[1] and terms[2] else 0
@@ -86,22 +97,20 @@ def with_prologues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
     order = Dependencies(schedule.graph)
     for kernel in products:
         product = kernel.product
-        left, right = OPERANDS[product.node.target._entry.name.removeprefix("aten::")]
-        for at in (left, right):
+        for at in OPERANDS[product.node.target._entry.name.removeprefix("aten::")]:
             here = _place_of(steps, product.node)
-            found = _prologue(steps[:here], product, product.values[at], at == left, results)
-            if found is None:
-                continue
-            there, prologue = found
-            inside = {call.node for call in prologue.calls} | set(prologue.views)
-            between = [step for step in steps[there + 1 : here] if not _is_view_of(step, prologue)]
-            # A write between the two may be to what the steps read.
-            if any(order.before_any(step) & inside for step in between):
-                continue
-            made = _with(kernel, prologue)
-            if is_served(made):
-                kernel = made
-                steps[there : here + 1] = [*between, made]
+            for prologue in _prologues(steps[:here], product, at, results):
+                inside = {call.node for call in prologue.steps}
+                rest = [step for step in steps[:here] if not _is_in(step, inside)]
+                first = next(i for i, step in enumerate(steps) if _is_in(step, inside))
+                # A write between the two may be to what the steps read.
+                if any(order.before_any(step) & inside for step in rest[first:]):
+                    continue
+                made = _with(kernel, prologue)
+                if is_served(made):
+                    kernel = made
+                    steps[: here + 1] = [*rest, made]
+                    break
     return Schedule(schedule.graph, tuple(steps))
 
 
@@ -117,55 +126,89 @@ def _place_of(steps: Sequence[Step], product: Node) -> int:
 
 
 def _product_of(step: Step) -> ProductKernel | None:
-    """A step as a product of matrices that has no prologue yet."""
+    """A step as a product that has no prologue yet."""
     if isinstance(step, ProductKernel):
-        made = step
-    elif isinstance(step, OperatorCall):
-        call = product_call(step.node)
-        if call is None:
-            return None
-        made = ProductKernel(call, (call,), tuple(step.node.all_input_nodes), (step.node,))
-    else:
+        return step
+    if not isinstance(step, OperatorCall):
         return None
-    return None if made.product.node.target._entry.name == "aten::convolution" else made
+    call = product_call(step.node)
+    if call is None:
+        return None
+    return ProductKernel(call, (call,), tuple(step.node.all_input_nodes), (step.node,))
 
 
-def _is_view_of(step: Step, prologue: Prologue) -> bool:
-    return isinstance(step, OperatorCall) and step.node in prologue.views
+def _is_in(step: Step, nodes: Collection[Node]) -> bool:
+    """Whether a step computes one of these nodes."""
+    if isinstance(step, OperatorCall):
+        return step.node in nodes
+    return isinstance(step, FusedKernel) and any(call.node in nodes for call in step.calls)
 
 
-def _prologue(
-    steps: Sequence[Step], product: PointwiseCall, operand: Node, is_left: bool, results: set[Node]
-) -> tuple[int, Prologue] | None:
-    """The place of the step that makes a product's operand, and is read by it alone, and the prologue that it is."""
+def operand_matrix(product: PointwiseCall, at: int) -> OperandMatrix | None:
+    """An operand of a product as it is multiplied; None where it is none of one product of matrices.
+
+    A convolution of one tap is one: of pixels and a weight where channels lie innermost, else of a weight and planes.
+    """
+    name = product.node.target._entry.name.removeprefix("aten::")
+    seen: TensorSpec = product.values[at].val
+    if name != "convolution":
+        sizes, strides = (1, *seen.sizes)[-3:], (0, *seen.strides)[-3:]
+        return OperandMatrix(at == OPERANDS[name][0], sizes, strides)  # type: ignore[arg-type]
+    given, made = product.values[0].val, product.node.val
+    if product.values[6] or math.prod(product.values[1].val.sizes[2:]) > 1:
+        return None
+    images, channels, pixels = given.sizes[0], given.sizes[1], math.prod(given.sizes[2:])
+    if is_channels_last(given) and is_channels_last(made):
+        if at == 0:
+            return OperandMatrix(True, (1, images * pixels, channels), (0, channels, 1))
+        return OperandMatrix(False, (1, channels, made.sizes[1]), (0, 1, channels))
+    if not given.is_contiguous or not made.is_contiguous:
+        return None
+    if at == 0:
+        return OperandMatrix(False, (images, channels, pixels), (channels * pixels, pixels, 1))
+    # Each image would compute the weight again.
+    return OperandMatrix(True, (1, made.sizes[1], channels), (0, channels, 1)) if images == 1 else None
+
+
+def _prologues(
+    steps: Sequence[Step], product: PointwiseCall, at: int, results: set[Node]
+) -> Iterator[Prologue]:
+    """The prologues that the steps may be which make an operand for this product alone; that of most steps first."""
+    operand = product.values[at]
+    matrix = operand_matrix(product, at)
     views: list[Node] = []
     node, reader = operand, product.node
-    if [given for given in product.values if given is operand] != [operand]:
-        return None
+    if matrix is None or [given for given in product.values if given is operand] != [operand]:
+        return
     while list(node.users) == [reader] and node not in results and _is_view(node):
         views.append(node)
         node, reader = node.args[0], node
-    if list(node.users) != [reader] or node in results:
-        return None
-    for i, step in enumerate(steps):
-        calls = _calls_of(step)
-        if calls and calls[-1].node is node:
-            sources = _sources(calls)
-            if len(sources) != 1 or len(calls) > MOST_STEPS:
-                return None
-            made = Prologue(operand, calls, tuple(reversed(views)), sources[0], is_left)
-            return (i, made) if all(made.terms(each) is not None for each in made.inputs) else None
-    return None
+    made_by = {result_of(each[-1]): each for step in steps if (each := _calls_of(step))}
+    calls: tuple[PrologueCall, ...] = ()
+    found: list[Prologue] = []
+    inside = {reader}
+    while node in made_by and node not in results and set(node.users) <= inside:
+        calls = (*made_by[node], *calls)
+        inside |= {node for call in calls for node in (call.node, result_of(call))}
+        sources = _sources(calls)
+        if len(sources) != 1 or len(calls) > MOST_STEPS:
+            break
+        node = sources[0]
+        made = Prologue(operand, calls, tuple(reversed(views)), node, matrix)
+        if all(made.terms(each) is not None for each in made.inputs):
+            found.append(made)
+    yield from reversed(found)
 
 
 def _is_view(node: Node) -> bool:
     return isinstance(node.target, OpOverload) and node.target._entry.name in VIEWS
 
 
-def _calls_of(step: Step) -> tuple[PointwiseCall, ...]:
-    """The steps of a pointwise kernel of one result, that comes last; none for any other."""
+def _calls_of(step: Step) -> tuple[PrologueCall, ...]:
+    """The steps of a pointwise kernel of one result, that comes last, or a batch norm; none for any other."""
     if isinstance(step, OperatorCall):
-        call = element_call(step.node)
+        norm = channel_norm_call(step.node)
+        call = element_call(step.node) if norm is None else norm
         return () if call is None else (call,)
     if not isinstance(step, FusedKernel) or step.outputs != (step.calls[-1].node,):
         return ()
@@ -173,16 +216,16 @@ def _calls_of(step: Step) -> tuple[PointwiseCall, ...]:
     return pointwise if len(pointwise) == len(step.calls) else ()
 
 
-def _sources(calls: Sequence[PointwiseCall]) -> list[Node]:
-    """The inputs of pointwise steps that have an element for each of the result's."""
-    inside, made = {call.node for call in calls}, calls[-1].node.val
+def _sources(calls: Sequence[PrologueCall]) -> list[Node]:
+    """The inputs of steps that have an element for each of the result's."""
+    inside, made = {result_of(call) for call in calls}, result_of(calls[-1]).val
     read = dict.fromkeys(o for call in calls for o in call.operands if isinstance(o, Node))
     return [node for node in read if node not in inside and node.val.numel == made.numel]
 
 
 def _with(kernel: ProductKernel, prologue: Prologue) -> ProductKernel:
     """A kernel with one prologue more."""
-    calls = (*prologue.calls, *map(ResultOf, prologue.views), *kernel.calls)
+    calls = (*prologue.steps, *kernel.calls)
     nodes = [call.node for call in calls]
     inside = set(nodes)
     inputs = dict.fromkeys(n for node in nodes for n in node.all_input_nodes if n not in inside)

@@ -7,15 +7,14 @@ step rounded to the dtype that it has in the program. So the bits are eager's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
-from ...triton_kernels.conversion import compute_type, triton_type
+from ...triton_kernels.conversion import triton_type
 from ...triton_kernels.convolution.convolution import plan_fused as plan_fused_convolution
 from ...triton_kernels.elementwise.elementwise import HEAVY
-from ...triton_kernels.elementwise.pointwise_functions import rsqrt
 from ...triton_kernels.launch import INT32_MAX
 from ...triton_kernels.products.fused import NUMBERS, plan_fused
 from ...triton_kernels.products.problem import CannotFuse, FusedEpilogue
@@ -36,7 +35,7 @@ from .prologues import IMPORTS as IMPORTS_OF_SUMS
 from .prologues import SUMS, WrittenPrologue, lines_in_loop, nodes_of, sums_text
 from .source_files import module_of
 from .source_text import type_text
-from .tile_text import MARGIN, load_text, offset_by, reach, step_lines, step_text
+from .tile_text import MARGIN, load_text, normalised_lines, offset_by, reach, step_lines
 
 HEADER = '''"""{what}
 
@@ -252,7 +251,7 @@ class WrittenEpilogue:
 
     def _names(self) -> dict[Node, str]:
         """The names of the values of the epilogue's steps."""
-        found = {}
+        found: dict[Node, str] = {}
         for i, call in enumerate(self.kernel.epilogue):
             if isinstance(call, DropoutCall):
                 found |= {node: f"{'vk'[place]}{i}" for place, node in call.results.items()}
@@ -297,8 +296,7 @@ class WrittenEpilogue:
                     own[node] = values[kernel.root(node)]
             made = [call.node]
             if isinstance(call, ChannelNormCall):
-                lines += _normalised(call, own, names[call.node])
-                imports.setdefault(rsqrt, "rsqrt")
+                lines += normalised_lines(call, names[call.node], own, imports)
             elif isinstance(call, DropoutCall):
                 made = list(call.results.values())
                 number = kernel.draws.index(call)
@@ -399,25 +397,6 @@ class WrittenEpilogue:
                     raise CannotFuse(f"{call.node.target.name()} has no layout in Gluon")
         self.form = self.form or form
         return getattr(module_of(self.text(form)), self.kernel.name)
-
-
-def _normalised(call: ChannelNormCall, values: Mapping[Node, str], name: str) -> list[str]:
-    """The lines that define a batch norm's result, as `normalise_channels` computes it."""
-    compute = type_text(compute_type(call.input.val.dtype))
-
-    def of(node: Node) -> str:
-        return f"convert({values[node]}, {compute})"
-
-    factor = f"rsqrt({of(call.variance)} + tl.full([], {call.eps!r}, {compute}))"
-    if call.weight is not None:
-        factor += f" * {of(call.weight)}"
-    lines = [
-        f"# {step_text(call.node, values)}",
-        f"{name} = ({of(call.input)} - {of(call.mean)}) * ({factor})",
-    ]
-    if call.bias is not None:
-        lines.append(f"{name} = {name} + {of(call.bias)}")
-    return [*lines, f"{name} = convert({name}, {type_text(triton_type(call.input.val.dtype))})"]
 
 
 def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None], tuple[str, ...]]:

@@ -9,11 +9,12 @@ from ...dispatch.layers.graph.graph import Node
 from ...triton_kernels.launch import INT32_MAX
 from ...triton_kernels.products.matmul import tile_sums
 from ...triton_kernels.products.problem import CannotFuse, Matrices, Source
+from ..channel_norms import ChannelNormCall
 from ..element_places import Terms
 from ..epilogues import result_spec
-from ..product_kernel import Prologue
+from ..product_kernel import Prologue, result_of
 from ..prologues import most_repeats
-from .tile_text import MARGIN, load_text, offset_by, reach, step_lines
+from .tile_text import MARGIN, load_text, normalised_lines, offset_by, reach, step_lines
 
 IMPORTS = (
     "from triten.triton_kernels.products.epilogue import finish",
@@ -115,7 +116,7 @@ class WrittenPrologue:
     def source(self) -> Source:
         """What the product's kernel loads. Raises CannotFuse where strides do not describe it."""
         terms = self.prologue.terms(self.prologue.source)
-        sizes = (1, *self.prologue.operand.val.sizes)[-3:]
+        sizes = self.prologue.matrix.sizes
         assert terms is not None
         if any(reach(node) + MARGIN > INT32_MAX for node in self.operands):
             raise CannotFuse("what an operand is computed of is beyond 32 bits")
@@ -132,7 +133,8 @@ class WrittenPrologue:
 
     def _is_narrow(self) -> bool:
         """Whether an input or a number on the way has fewer bits than the operand; conditions are none."""
-        made = [call.node.val for call in self.prologue.calls if call.node.val.dtype.name != "bool"]
+        results = [result_of(call).val for call in self.prologue.calls]
+        made = [spec for spec in results if spec.dtype.name != "bool"]
         inputs = [node.val for node in self.prologue.inputs]
         least: int = min(spec.itemsize for spec in (*inputs, *made))
         return least < int(self.prologue.made.val.itemsize)
@@ -143,7 +145,7 @@ class WrittenPrologue:
         axes = ("rows", "place") if self.is_left else ("place", "columns")
         masks = ("is_row", "is_place") if self.is_left else ("is_place", "is_column")
         inside = f"{masks[0]}[:, None] & {masks[1]}[None, :]"
-        sizes = (1, *prologue.operand.val.sizes)[-3:]
+        sizes = prologue.matrix.sizes
         values = {prologue.source: tile}
         lines = []
         for name, node in zip(self.pointers, self.operands, strict=True):
@@ -158,11 +160,15 @@ class WrittenPrologue:
             loaded = f"tl.broadcast_to({load}, {tile}.shape)" if any(sides) else load
             lines.append(f"{name}_tile = {loaded}")
             values[node] = f"{name}_tile"
-        specs = {node: node.val for node in prologue.inputs} | {c.node: c.node.val for c in prologue.calls}
+        made_here = [result_of(call) for call in prologue.calls]
+        specs = {node: node.val for node in (*prologue.inputs, *made_here)}
         for i, call in enumerate(prologue.calls):
             name = f"{tile}_{i}"
-            lines += step_lines(call, name, values, specs, imports)
-            values[call.node] = name
+            if isinstance(call, ChannelNormCall):
+                lines += normalised_lines(call, name, values, imports)
+            else:
+                lines += step_lines(call, name, values, specs, imports)
+            values[result_of(call)] = name
         made, zero = values[prologue.made], f"{masks[1 if self.is_left else 0]}"
         inner = f"{zero}[None, :]" if self.is_left else f"{zero}[:, None]"
         lines += [

@@ -69,6 +69,15 @@ def drawn_of_floats(x, w, b, r):
     return drawn(x, w, b, r)
 
 
+def dense(x, w, s, t):
+    y = F.conv2d(F.relu(F.batch_norm(x, s, s, s, s)), w)
+    return F.relu(F.batch_norm(y, t, t, t, t))
+
+
+def dense_planes(x, w, s, t):
+    return dense(x, w, s, t)
+
+
 def last(*given):
     return [each.to(memory_format=tt.channels_last) if each.ndim == 4 else each for each in given]
 
@@ -89,6 +98,8 @@ for target in [each for each in KNOWN.values() if each.name in ("sm_80", "sm_90"
         quantized: (empty(384, 1024), empty(5120, 1024, dtype=tt.int8), empty(5120, 1), empty(5120)),
         long: (empty(16, 8192), empty(512, 8192), empty(512), empty(16, 512)),
         pixels: last(empty(64, 256, 32, 32), empty(264, 256, 3, 3), empty(264), empty(64, 264, 32, 32)),
+        dense: last(empty(16, 512, 28, 28), empty(128, 512, 1, 1), empty(512), empty(128)),
+        dense_planes: (empty(16, 512, 32, 32), empty(128, 512, 1, 1), empty(512), empty(128)),
         drawn: (empty(4096, 4096), empty(1024, 4096), empty(1024), empty(4096, 1024)),
         drawn_of_floats: [
             empty(*each, dtype=tt.float32) for each in ((2048, 256), (2048, 256), (2048,), (2048, 2048))
@@ -132,6 +143,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+DENSE = "native_batch_norm_legit_no_training_3_more_relu"
+
+
 @pytest.mark.parametrize(
     "name, kernel, widest",
     [
@@ -150,6 +164,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
         ("drawn sm_90", "addmm_relu_native_dropout_add", 128),
         ("drawn_of_floats sm_80", "addmm_relu_native_dropout_add", 128),
         ("drawn_of_floats sm_90", "addmm_relu_native_dropout_add", 128),
+        ("dense sm_80", DENSE, 128),
+        ("dense sm_90", DENSE, 128),
+        ("dense_planes sm_80", DENSE, 128),
+        ("dense_planes sm_90", DENSE, 128),
         ("depthwise sm_80", "convolution_native_batch_norm_legit_no_training_clamp_add", 128),
         ("depthwise sm_90", "convolution_native_batch_norm_legit_no_training_clamp_add", 128),
         # A plane's rows are no whole vectors for the compiler; neighbouring lanes have neighbouring pixels.

@@ -239,6 +239,9 @@ def plan_of(call: StructuredCall, problem: Problem) -> Callable[..., None]:
     sums_of(call, problem.source)
     if problem.out.numel == 0:
         return launch_nothing
+    is_one = is_product(problem) and not is_depthwise(problem)
+    if problem.fused is not None and problem.fused.has_prologue and not is_one:
+        raise CannotFuse("its taps read an operand several times")
     if is_depthwise(problem):
         choices.chosen("depthwise", "each of the {} groups has a channel of its own", problem.groups)
         return plan_depthwise(call, problem)

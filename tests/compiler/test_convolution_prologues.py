@@ -1,0 +1,181 @@
+"""Convolutions with what makes their inputs and weights as one kernel: the bits of eager calls."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import triten as tt
+from triten.tests.compiler.beside_eager import agree
+from triten.tests.compiler.test_epilogues import launches, operands, steps_of
+
+if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failure
+    pytest.importorskip("triton", reason="triton has no wheel for this platform")
+
+F = tt.nn.functional
+LAST = {4: tt.channels_last, 5: tt.channels_last_3d}
+
+
+def last(made: list[tt.Tensor]) -> list[tt.Tensor]:
+    return [one.to(memory_format=LAST[one.ndim]) if one.ndim in LAST else one for one in made]
+
+
+def normed(x: tt.Tensor, w: tt.Tensor, m: tt.Tensor, v: tt.Tensor, s: tt.Tensor, b: tt.Tensor) -> tt.Tensor:
+    return F.conv2d(F.relu(F.batch_norm(x, m, v, s, b)), w)
+
+
+ONE_TAP: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "relu": (lambda x, w, b: F.conv2d(F.relu(x), w, b), ((2, 8, 6, 5), (12, 8, 1, 1), (12,))),
+    "a scale and a shift of channels": (
+        lambda x, w, s, b: F.conv2d(x * s + b, w),
+        ((2, 8, 6, 5), (12, 8, 1, 1), (8, 1, 1), (8, 1, 1)),
+    ),
+    "a batch norm and relu": (normed, ((2, 8, 6, 5), (12, 8, 1, 1), (8,), (8,), (8,), (8,))),
+    "a batch norm alone": (
+        lambda x, w, m, v: F.conv2d(F.batch_norm(x, m, v, eps=0.25), w),
+        ((2, 8, 6, 5), (12, 8, 1, 1), (8,), (8,)),
+    ),
+    "steps before a batch norm": (
+        lambda x, w, m, v: F.conv2d(F.batch_norm(x * 2, m, v).sigmoid(), w),
+        ((2, 8, 6, 5), (12, 8, 1, 1), (8,), (8,)),
+    ),
+    "numbers of images and channels": (
+        lambda x, w, s: F.conv2d(x * s.sigmoid(), w),
+        ((3, 8, 6, 5), (12, 8, 1, 1), (3, 8, 1, 1)),
+    ),
+    "an epilogue, too": (
+        lambda x, w, m, v, b, r: (
+            F.relu6(F.batch_norm(F.conv2d(F.relu(F.batch_norm(x, m, v)), w), b, b * b)) + r
+        ),
+        ((2, 8, 6, 5), (12, 8, 1, 1), (8,), (8,), (12,), (2, 12, 6, 5)),
+    ),
+    "a line": (lambda x, w: F.conv1d(F.silu(x), w), ((3, 8, 9), (6, 8, 1))),
+    "a volume": (lambda x, w: F.conv3d(x + 1, w), ((2, 8, 3, 4, 5), (6, 8, 1, 1, 1))),
+    "what is infinite where there is nothing": (
+        lambda x, w: F.conv2d(1 / x, w),
+        ((2, 9, 3, 5), (5, 9, 1, 1)),
+    ),
+    "the weight": (lambda x, w, s: F.conv2d(x, w * s), ((1, 8, 6, 5), (12, 8, 1, 1), (12, 1, 1, 1))),
+}
+"""Functions of a convolution of one tap, and the shapes of their arguments; variances are made positive."""
+
+
+@pytest.mark.parametrize("name", ONE_TAP)
+@pytest.mark.parametrize("is_last", [False, True], ids=["planes", "channels last"])
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float16, tt.bfloat16], ids=str)
+def test_one_tap(name: str, is_last: bool, dtype: Any) -> None:
+    function, shapes = ONE_TAP[name]
+    made = [one.abs() if i == 3 else one for i, one in enumerate(operands(*shapes, dtype=dtype))]
+    if is_last:
+        made = last(made)
+    compiled = agree(function, lambda: tuple(made), calls=1)
+    small = 1 if name in ("an epilogue, too", "numbers of images and channels") else 0
+    assert launches(lambda: compiled(*made)) == 1 + small < launches(lambda: function(*made))
+
+
+@pytest.mark.parametrize("is_last", [False, True], ids=["planes", "channels last"])
+def test_a_cast(is_last: bool) -> None:
+    x, w = operands((2, 16, 6, 8), (12, 16, 1, 1), dtype=tt.bfloat16)
+    x = (x * 8).to(tt.int8)
+    if is_last:
+        x = x.to(memory_format=tt.channels_last)
+    compiled = agree(lambda x, w: F.conv2d(x.to(tt.bfloat16) * 0.5, w), lambda: (x, w), calls=1)
+    assert launches(lambda: compiled(x, w)) == 1
+
+
+@pytest.mark.parametrize(
+    "function, shapes",
+    [
+        (lambda x, w: (F.conv2d(y := F.relu(x), w), y), ((2, 8, 6, 5), (12, 8, 1, 1))),
+        (lambda x, w: F.conv2d(y := x * 2, w) + y.sum(), ((2, 8, 6, 5), (12, 8, 1, 1))),
+        (lambda x, w: F.conv2d(x * 2, w, stride=2), ((2, 8, 6, 5), (12, 8, 1, 1))),
+        (lambda x, w: F.conv2d(x * 2, w, groups=2), ((2, 8, 6, 5), (12, 4, 1, 1))),
+        (lambda x, y, w: F.conv2d(x * y, w), ((2, 8, 6, 5), (2, 8, 6, 5), (12, 8, 1, 1))),
+        (lambda x, w: F.conv2d(x, w * 2), ((2, 8, 6, 5), (12, 8, 1, 1))),
+        (lambda x, w: F.conv_transpose2d(x * 2, w), ((2, 8, 6, 5), (8, 12, 1, 1))),
+    ],
+    ids=[
+        "a result", "read by a sum", "a stride", "groups", "two sources",
+        "a weight of several images", "a transposed one",
+    ],
+)  # fmt: skip
+def test_what_stays_apart(function: Callable[..., Any], shapes: tuple[tuple[int, ...], ...]) -> None:
+    made = operands(*shapes)
+    agree(function, lambda: tuple(made), calls=1)
+    steps = [each for each in steps_of(function, *made) if isinstance(each, list)]
+    assert not any("convolution" in each and each[0] != "convolution" for each in steps)
+
+
+def test_a_vector_that_is_read_in_two_ways() -> None:
+    """A norm reads it by channels, and a step along lines: what comes after the norm is a prologue by itself."""
+    function = lambda x, w, m: F.conv2d(F.batch_norm(x, m, m * m) * m, w)  # noqa: E731
+    made = operands((2, 8, 6, 8), (12, 8, 1, 1), (8,))
+    agree(function, lambda: tuple(made), calls=1)
+    assert ["mul", "convolution"] in steps_of(function, *made)
+
+
+def test_a_layer_of_a_dense_network_is_two_launches_of_convolutions() -> None:
+    """Norms by running statistics before each convolution: the second one's is an epilogue of the first."""
+
+    def layer(x: tt.Tensor, w: tt.Tensor, v: tt.Tensor, s: tt.Tensor, t: tt.Tensor) -> tt.Tensor:
+        y = F.conv2d(F.relu(F.batch_norm(x, s, s, s, s)), w)
+        return F.conv2d(F.relu(F.batch_norm(y, t, t, t, t)), v, padding=1)
+
+    x, w, v, s, t = operands((2, 16, 6, 5), (24, 16, 1, 1), (8, 24, 3, 3), (16,), (24,))
+    made = x, w, v, s.abs(), t.abs()
+    compiled = agree(layer, lambda: made, calls=1)
+    assert (launches(lambda: compiled(*made)), launches(lambda: layer(*made))) == (2, 6)
+
+
+def test_the_source_says_what_it_computes() -> None:
+    from triten.compiler.triton.products import write_product_kernel
+
+    made = operands((2, 8, 6, 5), (12, 8, 1, 1), (8,), (8,), (8,), (8,))
+    made[3] = made[3].abs()
+    (kernel,) = tt.compiler.explain(normed, *made).schedules[0].kernels
+    text = write_product_kernel(kernel)
+    assert "# aten._native_batch_norm_legit_no_training(y, q" in text and "rsqrt(" in text
+    assert "# aten.relu(y_0)" in text
+
+
+PROGRAM = """
+import json
+
+import triten as tt
+from triten.compiler.product_kernel import ProductKernel
+from triten.tests.compiler.beside_eager import drawn, same
+
+F = tt.nn.functional
+
+
+def f(x, w, m, v, r):
+    return F.relu(F.conv2d(F.relu(F.batch_norm(x, m, v, v, m)), w)) + r
+
+
+found = []
+for dtype in (tt.bfloat16, tt.float32):
+    for form in (tt.contiguous_format, tt.channels_last):
+        shapes = (2, 64, 9, 8), (24, 64, 1, 1), (64,), (64,), (2, 24, 9, 8)
+        x, w, m, v, r = [drawn(*each, device="cuda", dtype=dtype, seed=i) for i, each in enumerate(shapes)]
+        given = x.to(memory_format=form), w, m, v.abs(), r.to(memory_format=form)
+        same(tt.compile(f, fullgraph=True)(*given), f(*given), f"{dtype} {form}")
+        kernels = tt.compiler.explain(f, *given).schedules[0].kernels
+        found.append([len(each.prologues) for each in kernels if isinstance(each, ProductKernel)])
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("target", ["80", "90"])
+def test_what_is_compiled_adds_up_in_the_same_order(target: str) -> None:
+    """Of float32 a convolution rounds to TF32 by default, and a product does not: there it is none."""
+    clean = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
+    variables = {"TRITEN_CUDA": "emulate", "TRITEN_EMULATE": target, "TRITEN_TUNING_STORE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", PROGRAM], capture_output=True, text=True, env=clean | variables
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout) == [[1], [1], [0], [0]]
