@@ -29,13 +29,15 @@ class OperandMatrix(NamedTuple):
     """An operand as the product's kernel multiplies it.
 
     Attributes:
-        is_left: whether it is the left one.
-        sizes, strides: batch, rows and columns.
+        is_left: whether it is the left one, which the input of a convolution of several taps is.
+        sizes, strides: batch, rows and columns; of a volume images or filters, pixels or taps, and channels.
+        is_volume: whether it is of a convolution that is no product of matrices.
     """
 
     is_left: bool
     sizes: Triple
     strides: Triple
+    is_volume: bool = False
 
 
 def result_of(call: EpilogueCall) -> Node:
@@ -91,7 +93,7 @@ class Prologue:
     def terms(self, node: Node) -> tuple[Terms, Terms, Terms] | None:
         """Where the element of an input lies by the operand's batch, row and column; None where these do not say it."""
         made = self.made.val
-        _, sizes, strides = self.matrix
+        sizes, strides = self.matrix.sizes, self.matrix.strides
         inner, outer = memory_order(made.sizes, made.strides), memory_order(sizes, strides)
         given = self._spec(node)
         if inner is None or outer is None or given is None or made.numel != math.prod(sizes):

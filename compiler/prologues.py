@@ -144,8 +144,30 @@ def _is_in(step: Step, nodes: Collection[Node]) -> bool:
     return isinstance(step, FusedKernel) and any(call.node in nodes for call in step.calls)
 
 
-def operand_matrix(product: PointwiseCall, at: int) -> OperandMatrix | None:
-    """An operand of a product as it is multiplied; None where it is none of one product of matrices.
+def operand_matrices(product: PointwiseCall, at: int) -> list[OperandMatrix]:
+    """An operand of a product as it may be multiplied: a convolution of one tap may be a product of matrices."""
+    one = _matrix(product, at)
+    volume = _volume(product, at) if product.node.target._entry.name == "aten::convolution" else None
+    return [each for each in (one, volume) if each is not None]
+
+
+def _volume(product: PointwiseCall, at: int) -> OperandMatrix | None:
+    """The input or the weight of a convolution as its copies see it; None where its elements lie otherwise."""
+    spec: TensorSpec = product.values[at].val
+    if at == 1 and product.values[6]:
+        return None
+    rows, channels, pixels = spec.sizes[0], spec.sizes[1], math.prod(spec.sizes[2:])
+    if spec.is_contiguous:
+        strides = (channels * pixels, 1, pixels)
+    elif is_channels_last(spec):
+        strides = (channels * pixels, channels, 1)
+    else:
+        return None
+    return OperandMatrix(at == 0, (rows, pixels, channels), strides, is_volume=True)
+
+
+def _matrix(product: PointwiseCall, at: int) -> OperandMatrix | None:
+    """An operand of a product of matrices; None where it is none.
 
     A convolution of one tap is one: of pixels and a weight where channels lie innermost, else of a weight and planes.
     """
@@ -175,10 +197,10 @@ def _prologues(
 ) -> Iterator[Prologue]:
     """The prologues that the steps may be which make an operand for this product alone; that of most steps first."""
     operand = product.values[at]
-    matrix = operand_matrix(product, at)
+    matrices = operand_matrices(product, at)
     views: list[Node] = []
     node, reader = operand, product.node
-    if matrix is None or [given for given in product.values if given is operand] != [operand]:
+    if [given for given in product.values if given is operand] != [operand]:
         return
     while list(node.users) == [reader] and node not in results and _is_view(node):
         views.append(node)
@@ -194,9 +216,10 @@ def _prologues(
         if len(sources) != 1 or len(calls) > MOST_STEPS:
             break
         node = sources[0]
-        made = Prologue(operand, calls, tuple(reversed(views)), node, matrix)
-        if all(made.terms(each) is not None for each in made.inputs):
-            found.append(made)
+        for matrix in matrices:
+            made = Prologue(operand, calls, tuple(reversed(views)), node, matrix)
+            if all(made.terms(each) is not None for each in made.inputs):
+                found.append(made)
     yield from reversed(found)
 
 

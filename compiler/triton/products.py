@@ -30,155 +30,16 @@ from .draws import function_name, kept_of_tile_lines, start_lines
 from .gluon_products import FORMS as GLUON_FORMS
 from .gluon_products import gluon_text, makes_blocks
 from .launch_arguments import LaunchArguments
+from .layouts import FORM as LAID_OUT
+from .layouts import IMPORTS as IMPORTS_OF_COPIES
+from .layouts import layout_text
 from .pointwise import import_of
+from .product_forms import ADDENDS, ELEMENTS, FORMS, HEADER, IMPORTS, QUADS
 from .prologues import IMPORTS as IMPORTS_OF_SUMS
 from .prologues import SUMS, WrittenPrologue, lines_in_loop, nodes_of, sums_text
 from .source_files import module_of
 from .source_text import type_text
 from .tile_text import MARGIN, load_text, normalised_lines, offset_by, reach, step_lines
-
-HEADER = '''"""{what}
-
-Written by `tt.compile` for cuda; each step names the operator that it comes from.
-"""
-
-from triten.runtime.cuda.triton.lazy_triton import tl, triton
-from triten.triton_kernels.conversion import convert
-{imports}
-'''
-
-ELEMENTS = """
-
-@triton.jit
-def {name}_elements(
-    total, addend, out, {others}batch, rows, columns, {quads}m, n, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr
-):
-    is_row, is_column = rows < m, columns < n
-    mask = is_row[:, None] & is_column[None, :]
-    value = None
-    if addend is not None:
-        value = {addend}.to(total.dtype)
-    total = finish(total, value, alpha, beta, ACTIVATION)
-    # {product}
-    product = convert(total, {type})
-{body}
-"""
-
-TILED = """
-
-@triton.jit
-def {name}(
-    a, b, addend, out,
-    {others}m, n, k, part, apart, az, am, ak, bz, bk, bn, oz, om, on, sz, sm, sn, alpha, beta,
-    ACCUMULATOR: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr, ACTIVATION: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr{whole_parameter},
-):
-    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
-    batch = (tl.program_id(0) // (tiles_m * tiles_n)).to(tl.int64)
-    tile_m, tile_n = tile_of(tl.program_id(0) % (tiles_m * tiles_n), tiles_m, tiles_n, 8)
-    rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
-    total = {sums}(
-        a, b, {prologue_pointers}batch, rows, columns, None, m, n, k, az, am, ak, bz, bk, bn,
-        ACCUMULATOR, DOT, PRECISION, BLOCK_M, BLOCK_N, BLOCK_K{whole},
-    )
-    {name}_elements(
-        total, addend, out, {others}batch, rows, columns, {quads_of_tile}m, n, sz, sm, sn, alpha, beta, ACTIVATION
-    )
-"""
-
-PERSISTENT = """
-
-@triton.jit
-def {name}(
-    a, b, addend, out,
-    {others}scale_a, scale_b, scale_out, m, n, k, batches, parts, steps, oz, om, on, sz, sm, sn, alpha, beta,
-    ADDEND: tl.constexpr, ADDEND_BATCHED: tl.constexpr, A_BATCHED: tl.constexpr, B_BATCHED: tl.constexpr,
-    A_TRANSPOSED: tl.constexpr, B_TRANSPOSED: tl.constexpr, BULK_STORE: tl.constexpr, ACTIVATION: tl.constexpr,
-    ROW_WISE: tl.constexpr, SATURATES: tl.constexpr, PRECISION: tl.constexpr, IMPRECISE: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, HALVES: tl.constexpr{whole_parameter},
-):
-    tiles_m, tiles_n = tl.cdiv(m, BLOCK_M), tl.cdiv(n, BLOCK_N)
-    each = tiles_m * tiles_n
-    for tile in tl.range(tl.program_id(0), each * batches, tl.num_programs(0), flatten=True):
-        batch = tile // each
-        tile_m, tile_n = tile_of(tile % each, tiles_m, tiles_n, 8)
-        row, column = tile_m * BLOCK_M, tile_n * BLOCK_N
-        total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-        for step in range(tl.cdiv(k, BLOCK_K)):
-            inner = step * BLOCK_K
-            x = operand_tile(a, batch, row, inner, A_BATCHED, A_TRANSPOSED, BLOCK_M, BLOCK_K)
-            y = operand_tile(b, batch, inner, column, B_BATCHED, B_TRANSPOSED, BLOCK_K, BLOCK_N)
-{in_loop}            total = tl.dot(x, y, total, input_precision=PRECISION, max_num_imprecise_acc=IMPRECISE)
-        if HALVES:
-            half: tl.constexpr = BLOCK_N // 2
-            left, right = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, half)), (0, 2, 1)))
-            {name}_elements(
-                left, addend, out, {others}batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
-                column + tl.arange(0, half), {quads_of_left}m, n, sz, sm, sn, alpha, beta, ACTIVATION
-            )
-            {name}_elements(
-                right, addend, out, {others}batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
-                column + half + tl.arange(0, half), {quads_of_right}m, n, sz, sm, sn, alpha, beta, ACTIVATION
-            )
-        else:
-            {name}_elements(
-                total, addend, out, {others}batch.to(tl.int64), row + tl.arange(0, BLOCK_M),
-                column + tl.arange(0, BLOCK_N), {quads_of_whole}m, n, sz, sm, sn, alpha, beta, ACTIVATION
-            )
-"""
-
-PARTS = """
-
-@triton.jit
-def {name}(
-    parts, addend, out, {others}count, m, n, apart, sz, sm, sn, alpha, beta, ACTIVATION: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, OVERLAPS: tl.constexpr,
-):
-    wait_for_earlier(OVERLAPS)
-    across, down = tl.cdiv(n, BLOCK_N), tl.cdiv(m, BLOCK_M)
-    batch = (tl.program_id(0) // (across * down)).to(tl.int64)
-    rows = tl.program_id(0) // across % down * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = tl.program_id(0) % across * BLOCK_N + tl.arange(0, BLOCK_N)
-    mask = (rows < m)[:, None] & (columns < n)[None, :]
-    total = part_sums(parts, batch, rows, columns, mask, count, m, n, apart, BLOCK_M, BLOCK_N)
-    {name}_elements(
-        total, addend, out, {others}batch, rows, columns, {quads_of_part}m, n, sz, sm, sn, alpha, beta, ACTIVATION
-    )
-"""
-
-ADDENDS = {
-    "row": "tl.load(addend + batch * sz + columns * sn, mask=is_column, other=0)[None, :]",
-    "tile": "tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)",
-}
-"""How a product's own addend is loaded: one row for all, or an element each."""
-QUADS = {
-    "quads": "quads, ",
-    "quads_of_tile": "tile_n * (BLOCK_N // 4) + tl.arange(0, BLOCK_N // 4), ",
-    "quads_of_left": "column // 4 + tl.arange(0, half // 4), ",
-    "quads_of_right": "(column + half) // 4 + tl.arange(0, half // 4), ",
-    "quads_of_whole": "column // 4 + tl.arange(0, BLOCK_N // 4), ",
-    "quads_of_part": "tl.program_id(0) % across * (BLOCK_N // 4) + tl.arange(0, BLOCK_N // 4), ",
-}
-"""The columns of a tile by fours, as draws count them, where there are draws."""
-FORMS = {"tiled": TILED, "persistent": PERSISTENT, "parts": PARTS}
-IMPORTS = {
-    "tiled": (
-        "from triten.triton_kernels.products.epilogue import finish",
-        "from triten.triton_kernels.products.matmul import tile_sums",
-        "from triten.triton_kernels.products.product import tile_of",
-    ),
-    "persistent": (
-        "from triten.triton_kernels.products.epilogue import finish",
-        "from triten.triton_kernels.products.persistent import operand_tile",
-        "from triten.triton_kernels.products.product import tile_of",
-    ),
-    "parts": (
-        "from triten.triton_kernels.programmatic import wait_for_earlier",
-        "from triten.triton_kernels.products.epilogue import finish",
-        "from triten.triton_kernels.products.split_k import part_sums",
-    ),
-}
 
 
 class Layout(NamedTuple):
@@ -216,7 +77,7 @@ class WrittenEpilogue:
         prologues: the sources of those.
         sources: what the product's kernel loads in the place of operands that it computes.
         results: the steps that are stored, without the product.
-        form: of the kernel that was asked for first.
+        forms: of the kernels that were asked for.
     """
 
     def __init__(self, kernel: ProductKernel) -> None:
@@ -240,7 +101,7 @@ class WrittenEpilogue:
         for each in self.prologues:
             self.pointers |= each.pointers
             self.elements += each.elements
-        self.form = ""
+        self.forms: list[str] = []
 
     @property
     def first(self) -> tuple[Node, str]:
@@ -351,6 +212,8 @@ class WrittenEpilogue:
         imports: dict[Any, str] = {}
         layout = (OF_PIXELS if is_last else OF_PLANES) if convolves else OF_PRODUCTS
         lines = self._body(layout, imports, keeps_first=gluon is not None)
+        if form.startswith(LAID_OUT):
+            return self._text_of_copies(form)
         own_sums, in_loop = "", ""
         if self.prologues and form.startswith("tiled"):
             own_sums = sums_text(self.kernel.name, self.prologues, imports)
@@ -387,6 +250,15 @@ class WrittenEpilogue:
         end = SUMS[form] if form in SUMS else ELEMENTS + FORMS[form]
         return HEADER.format(**filled) + own_sums + end.format(**filled)
 
+    def _text_of_copies(self, form: str) -> str:
+        """The source of a form of a convolution's copies."""
+        imports: dict[Any, str] = {}
+        text = layout_text(form, self.kernel.name, self.prologues, imports)
+        names = [call.node.target.name().removeprefix("aten::") for call in self.kernel.computed]
+        functions = [import_of(function, name) for function, name in imports.items()]
+        what = f"{', '.join(names)}: operands."
+        return HEADER.format(what=what, imports="\n".join([*IMPORTS_OF_COPIES, *functions])) + text
+
     def compiled(self, form: str) -> Any:
         """The kernel of a form. Raises CannotFuse where a step cannot be written in its language."""
         if form in GLUON_FORMS:
@@ -395,7 +267,7 @@ class WrittenEpilogue:
             for call in self.kernel.epilogue:
                 if isinstance(call, PointwiseCall) and makes_blocks(_function_of(call)):
                     raise CannotFuse(f"{call.node.target.name()} has no layout in Gluon")
-        self.form = self.form or form
+        self.forms.append(form)
         return getattr(module_of(self.text(form)), self.kernel.name)
 
 
@@ -436,6 +308,7 @@ def planned(kernel: ProductKernel) -> tuple[WrittenEpilogue, Callable[..., None]
         written.sources,
         result_spec(written.first[0]).dtype,
         sums if written.prologues else None,
+        bool(kernel.epilogue),
     )
     if call.name == "convolution":
         launch, names = plan_fused_convolution(call, fused)
@@ -499,7 +372,6 @@ def device_product_kernel(kernel: ProductKernel) -> Callable[..., tuple[Any, ...
 
 
 def write_product_kernel(kernel: ProductKernel) -> str:
-    """The source of a kernel, in the form that it is launched in; of two launches that of both."""
+    """The source of a kernel, in the forms that it is launched in."""
     written, _, _ = planned(kernel)
-    forms = [written.form, "parts"] if written.form in SUMS else [written.form]
-    return "\n\n".join([written.text(form) for form in forms])
+    return "\n\n".join([written.text(form) for form in dict.fromkeys(written.forms)])

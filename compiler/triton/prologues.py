@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...triton_kernels.launch import INT32_MAX
@@ -95,6 +95,29 @@ SUMS = {"tiled sums": TILED_SUMS, "persistent sums": PERSISTENT_SUMS}
 """Products whose inner side is cut: the sums of all parts, one after another."""
 
 
+class TilePlace(NamedTuple):
+    """How a program calls a tile of an operand and where it is.
+
+    Attributes:
+        tile: what was loaded.
+        batch: the number of the matrix.
+        axes: the indices of rows and of columns.
+        masks: which of these are inside.
+    """
+
+    tile: str
+    batch: str
+    axes: tuple[str, str]
+    masks: tuple[str, str]
+
+
+IN_LOOP = {
+    True: TilePlace("x", "batch", ("rows", "place"), ("is_row", "is_place")),
+    False: TilePlace("y", "batch", ("place", "columns"), ("is_place", "is_column")),
+}
+"""Of the left and of the right operand in the loop of a product."""
+
+
 class WrittenPrologue:
     """The source of what makes an operand.
 
@@ -128,7 +151,10 @@ class WrittenPrologue:
         strides = [_stride(each, size) for each, size in zip(terms, sizes, strict=True)]
         batch, rows, columns = strides
         return Source(
-            Matrices(sizes, (batch, rows, columns), dtype), most_repeats(self.prologue), self._is_narrow()
+            Matrices(sizes, (batch, rows, columns), dtype),
+            most_repeats(self.prologue),
+            self._is_narrow(),
+            self.prologue.matrix.is_volume,
         )
 
     def _is_narrow(self) -> bool:
@@ -139,11 +165,10 @@ class WrittenPrologue:
         least: int = min(spec.itemsize for spec in (*inputs, *made))
         return least < int(self.prologue.made.val.itemsize)
 
-    def lines(self, imports: dict[Any, str]) -> list[str]:
-        """The lines that compute the tile; `imports` are the functions of elements."""
-        prologue, tile = self.prologue, "x" if self.is_left else "y"
-        axes = ("rows", "place") if self.is_left else ("place", "columns")
-        masks = ("is_row", "is_place") if self.is_left else ("is_place", "is_column")
+    def lines(self, imports: dict[Any, str], place: TilePlace) -> tuple[list[str], str]:
+        """The lines that compute a tile, and what this is called; `imports` are the functions of elements."""
+        prologue = self.prologue
+        tile, batched, axes, masks = place
         inside = f"{masks[0]}[:, None] & {masks[1]}[None, :]"
         sizes = prologue.matrix.sizes
         values = {prologue.source: tile}
@@ -153,7 +178,7 @@ class WrittenPrologue:
             assert terms is not None
             batch, *sides = (
                 offset_by(index, each, size, {})
-                for index, each, size in zip(("batch", *axes), terms, sizes, strict=True)
+                for index, each, size in zip((batched, *axes), terms, sizes, strict=True)
             )
             pointer = f"{name} + {batch}" if batch else name
             load = load_text(pointer, sides[0], sides[1], *masks, inside)
@@ -169,12 +194,17 @@ class WrittenPrologue:
             else:
                 lines += step_lines(call, name, values, specs, imports)
             values[result_of(call)] = name
-        made, zero = values[prologue.made], f"{masks[1 if self.is_left else 0]}"
-        inner = f"{zero}[None, :]" if self.is_left else f"{zero}[:, None]"
+        return lines, values[prologue.made]
+
+    def lines_in_loop(self, imports: dict[Any, str]) -> list[str]:
+        """The lines in the loop over the inner side, beyond which the operand is zero."""
+        place = IN_LOOP[self.is_left]
+        lines, made = self.lines(imports, place)
+        inner = "is_place[None, :]" if self.is_left else "is_place[:, None]"
         lines += [
-            f"{tile} = {made}",
+            f"{place.tile} = {made}",
             "if not WHOLE:",
-            f"    {tile} = tl.where({inner}, {made}, tl.zeros_like({made}))",
+            f"    {place.tile} = tl.where({inner}, {made}, tl.zeros_like({made}))",
         ]
         return lines
 
@@ -191,7 +221,7 @@ def lines_in_loop(form: str, prologues: Sequence[WrittenPrologue], imports: dict
     """The lines of prologues in the loop of a form."""
     lines = [*PLACES[form], *MASKS, *BEHIND[form]]
     for each in prologues:
-        lines += each.lines(imports)
+        lines += each.lines_in_loop(imports)
     return "".join(f"{INDENT[form]}{line}\n" for line in lines)
 
 

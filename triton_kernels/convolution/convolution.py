@@ -22,7 +22,15 @@ from ..tuning.choice import configuration
 from .bulk import plan_bulk
 from .convolution_kernels import DOUBLE, EXACT, FEW, HALF, TF32, WIDE, convolve
 from .depthwise import is_depthwise, plan_depthwise
-from .layout_copies import WORTH_A_COPY, Operand, laid_out, plan_copies, transposed, unit_of_spec
+from .layout_copies import (
+    WORTH_A_COPY,
+    Operand,
+    laid_out,
+    plan_computed_copies,
+    plan_copies,
+    transposed,
+    unit_of_spec,
+)
 from .pointwise import is_product, plan_product
 from .problem import Problem
 from .volume import BYTES, Arguments, Sums, as_volume, bounded, reach, sums_of, unit_of, window_of
@@ -95,6 +103,9 @@ def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None
     """
     sums = sums_of(call, given.source)
     problem, source, weight = laid(given, sums)
+    fused = given.fused
+    if fused is not None and fused.sums is not None:
+        return plan_computed(call, problem, sums, (source, weight), fused)
     copied = plan_copies((source, weight))
     multiply = plan_laid(call, problem, sums)
     if copied is None:
@@ -102,6 +113,27 @@ def plan_convolution(call: StructuredCall, given: Problem) -> Callable[..., None
 
     def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
         multiply(to, *copied(data, filters), offset, *rest)
+
+    return run
+
+
+def plan_computed(
+    call: StructuredCall,
+    problem: Problem,
+    sums: Sums,
+    operands: tuple[Operand, Operand],
+    fused: FusedEpilogue,
+) -> Callable[..., None]:
+    """`plan_convolution` where operands are computed as they are laid out. The addresses for that come last."""
+    assert fused.sums is not None
+    copied = plan_computed_copies(operands, fused.sums)
+    inner = dataclasses.replace(fused, sources=(None, None), sums=None) if fused.computes_elements else None
+    multiply = plan_laid(call, dataclasses.replace(problem, fused=inner), sums)
+    count = len(fused.sums.pointers)
+
+    def run(to: Any, data: Any, filters: Any, offset: Any = None, *rest: int) -> None:
+        given = rest[len(rest) - count :]
+        multiply(to, *copied(given, data, filters), offset, *(rest if inner is not None else ()))
 
     return run
 
@@ -234,14 +266,22 @@ def plan_pointers(call: StructuredCall, problem: Problem, sums: Sums) -> Callabl
     return run
 
 
+def check_sources(problem: Problem) -> None:
+    """Raise CannotFuse where another kernel than the convolution's would compute its operands."""
+    fused = problem.fused
+    if fused is None or not fused.has_prologue:
+        return
+    kinds = {one.is_volume for one in fused.sources if one is not None}
+    if is_depthwise(problem) or kinds != {not is_product(problem)}:
+        raise CannotFuse("no kernel that serves it computes an operand")
+
+
 def plan_of(call: StructuredCall, problem: Problem) -> Callable[..., None]:
     """``run(out, source, weight, bias or None)`` over data, by the kernel that fits."""
     sums_of(call, problem.source)
     if problem.out.numel == 0:
         return launch_nothing
-    is_one = is_product(problem) and not is_depthwise(problem)
-    if problem.fused is not None and problem.fused.has_prologue and not is_one:
-        raise CannotFuse("its taps read an operand several times")
+    check_sources(problem)
     if is_depthwise(problem):
         choices.chosen("depthwise", "each of the {} groups has a channel of its own", problem.groups)
         return plan_depthwise(call, problem)

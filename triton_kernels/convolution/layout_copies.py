@@ -31,6 +31,7 @@ from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.copy import copy_kernel
 from ..elementwise.factories import zero
 from ..launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
+from ..products.problem import CannotFuse, FusedEpilogue, Matrices
 from .layout_kernels import TILES, lay_out
 from .volume import BYTES, channels_last, unit_of
 
@@ -126,6 +127,52 @@ def plan_copies(operands: Sequence[Operand]) -> Callable[..., tuple[Any, ...]] |
     return copied
 
 
+def plan_computed_copies(operands: Sequence[Operand], fused: FusedEpilogue) -> Callable[..., tuple[Any, ...]]:
+    """``copied(addresses, *data)``: `plan_copies` where the launch computes operands of what is laid out.
+
+    Args:
+        operands: the input and the weight.
+        fused: what is computed: its kernel, whose addresses come first, and what is loaded.
+
+    Raises:
+        CannotFuse: an operand that is computed is not copied.
+    """
+    computed: list[Operand] = []
+    letters: list[str] = []
+    for operand, source, letter in zip(operands, fused.sources, "lr", strict=True):
+        computed.append(operand if source is None else of_source(operand, source.matrices))
+        if operand.is_copied:
+            letters.append("-" if source is None else letter)
+        elif source is not None:
+            raise CannotFuse("an operand that lies as its kernel wants it is read again for each tap")
+    slots = [i for i, operand in enumerate(computed) if operand.is_copied]
+    if any(pitch_of_pixels(computed[i].given) is None for i in slots):
+        raise CannotFuse("the pixels of an operand do not lie evenly")
+    kernel = fused.kernel(f"lay_out {''.join(letters)}")
+    launch, grid, numbers = prepared_launch([computed[i] for i in slots], kernel, fused)
+    allocate, device = get_allocator("cuda").allocate, operands[0].given.device
+    sizes = [computed[i].laid.numel * computed[i].laid.itemsize for i in slots]
+
+    def copied(addresses: Sequence[int], *data: Any) -> tuple[Any, ...]:
+        made = list(data)
+        given = list(addresses)
+        for i, nbytes, own in zip(slots, sizes, numbers, strict=True):
+            made[i] = allocate(nbytes, device)
+            given += (data[i].address, made[i].address, *own)
+        launch(grid, *given)
+        return tuple(made)
+
+    return copied
+
+
+def of_source(operand: Operand, source: Matrices) -> Operand:
+    """An operand that is computed of a source, whose pixels lie evenly."""
+    given, (row, pixel, channel) = operand.given, source.strides
+    h, w = given.sizes[3:]
+    strides = (row, channel, h * w * pixel, w * pixel, pixel)
+    return Operand(given.replace(sizes=given.sizes, strides=strides, dtype=source.dtype), operand.laid)
+
+
 def plan_gather(operand: Operand) -> Callable[[Any, Any], None]:
     """``copy(data, made)`` of a volume in any strides."""
     given, laid = operand
@@ -174,7 +221,7 @@ class Copied(NamedTuple):
         c_inner = xc == 1
         inner, other, line = ("xc", "xp", xp) if c_inner else ("xp", "xc", xc)
         x_unit = unit_of(xn, line) if 1 in (xc, xp) else 1
-        block_p, block_c = block_of(pixels, pitch, given.itemsize)
+        block_p, block_c = block_of(pixels, pitch, max(given.itemsize, laid.itemsize))
         reach = max(channels * abs(xc) + pixels * abs(xp), (pixels + block_p) * (pitch + block_c))
         constants: dict[str, object] = {
             "C_UNIT": unit_of(channels),
@@ -201,23 +248,36 @@ class Copied(NamedTuple):
         return Copied(values, constants)
 
 
-def plan_one_launch(operands: Sequence[Operand]) -> Callable[..., None]:
-    """``copy(data, made, data, made, ...)`` of volumes whose pixels lie evenly."""
-    spec = operands[0].given
+def prepared_launch(
+    operands: Sequence[Operand], kernel: Any, fused: FusedEpilogue | None = None
+) -> tuple[Launch, tuple[int, int, int], list[tuple[int, ...]]]:
+    """The launch of copies of volumes whose pixels lie evenly, its grid, and the numbers of each operand."""
     signature: dict[str, str] = {}
     constants: dict[str, object] = {}
     numbers: list[tuple[int, ...]] = []
     every = [Copied.of(operand) for operand in operands]
     for i, (values, own) in enumerate(every):
-        signature |= dict.fromkeys((f"x{i}", f"y{i}"), f"*{spec.dtype.triton_name}")
+        for letter, spec in zip("xy", operands[i], strict=True):
+            signature[f"{letter}{i}"] = f"*{spec.dtype.triton_name}"
         signature |= {f"{name}{i}": "i32" if abs(n) <= INT32_MAX else "i64" for name, n in values.items()}
         constants |= {f"{name}{i}": value for name, value in own.items()}
     ordered = [name for name in lay_out.arg_names if name in signature]
     for i, (values, _) in enumerate(every):
         numbers.append(tuple(values[n[:-1]] for n in ordered if n[-1] == str(i) and n[:-1] in values))
     constants |= {name: None for name in lay_out.arg_names if name not in signature | constants}
-    launch = Launch(spec.device, lay_out, {name: signature[name] for name in ordered}, constants)
-    grid = (sum(values["tiles"] for values, _ in every), 1, 1)
+    launch = Launch(
+        operands[0].given.device,
+        kernel,
+        {**({} if fused is None else fused.pointers), **{name: signature[name] for name in ordered}},
+        constants,
+        elements=() if fused is None else fused.elements,
+    )
+    return launch, (sum(values["tiles"] for values, _ in every), 1, 1), numbers
+
+
+def plan_one_launch(operands: Sequence[Operand]) -> Callable[..., None]:
+    """``copy(data, made, data, made, ...)`` of volumes whose pixels lie evenly."""
+    launch, grid, numbers = prepared_launch(operands, lay_out)
     if len(operands) == 1:
         (own0,) = numbers
         return lambda x0, y0: launch(grid, x0.address, y0.address, *own0)

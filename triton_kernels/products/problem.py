@@ -109,11 +109,13 @@ class Source:
         matrices: its elements, where the operand's are.
         most_repeats: how often each may be loaded, and the operand's computed: once for each tile of the other side.
         is_narrow: whether something that the operand is computed of has fewer bits than it.
+        is_volume: whether it is what a convolution copies: images or filters, pixels or taps, and channels.
     """
 
     matrices: Matrices
     most_repeats: int
     is_narrow: bool
+    is_volume: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,9 @@ class FusedEpilogue:
         is_channels_last: whether it is of a convolution whose channels lie innermost.
         sources: what is loaded in the place of the left and the right operand, where the kernel computes these.
         result: the dtype of the first result, which has the address of the product's.
-        sums: the same of a product whose inner side is cut and whose operands are computed: what makes the parts.
+        sums: the same of what makes the parts of a product whose inner side is cut and whose operands are computed, or
+            lays out the operands of a convolution.
+        computes_elements: whether something is computed of the elements; else the product's own kernel may serve.
     """
 
     kernel: Callable[[str], Any]
@@ -139,6 +143,7 @@ class FusedEpilogue:
     sources: tuple[Source | None, Source | None] = (None, None)
     result: ScalarType | None = None
     sums: FusedEpilogue | None = None
+    computes_elements: bool = True
 
     @property
     def has_prologue(self) -> bool:
