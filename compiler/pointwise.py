@@ -19,6 +19,7 @@ from ..dispatch.structured.stub import PlannedKernel, StructuredCall, find_kerne
 from ..dispatch.tensor import blank_tensor
 from ..runtime.dispatch_key import BY_NAME
 from ..runtime.tensor_spec import TensorSpec
+from .element_places import memory_order
 
 COPIES = frozenset({"aten::_to_copy", "aten::clone"})
 """Operators that copy their first argument."""
@@ -79,9 +80,15 @@ class PointwiseCall(NamedTuple):
 
 
 def pointwise_call(node: Node) -> PointwiseCall | None:
-    """A step as a pointwise one whose result is contiguous, or None for any other."""
+    """A step as a pointwise one whose result a kernel goes over in order, or None for any other.
+
+    Such a result is contiguous; on CUDA its elements may lie in any order of its dimensions, without gaps.
+    """
     call = element_call(node)
-    return call if call is not None and node.val.is_contiguous else None
+    if call is None or node.val.is_contiguous:
+        return call
+    is_dense = memory_order(node.val.sizes, node.val.strides) is not None
+    return call if is_dense and node.val.device.type == "cuda" else None
 
 
 def element_call(node: Node) -> PointwiseCall | None:

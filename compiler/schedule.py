@@ -275,7 +275,8 @@ def fused_schedule(graph: Graph) -> Schedule:
     """
     nodes = graph.find_nodes(op="call_function")
     calls = fused_steps(nodes)
-    cats = cat_calls(nodes, calls, graph.output_node.all_input_nodes)
+    in_order = {node: call for node, call in calls.items() if not _is_turned(call)}
+    cats = cat_calls(nodes, in_order, graph.output_node.all_input_nodes)
     calls.update((call.node, call) for call in cats)
     grouping = _Grouping(nodes, calls)
     parts = {node for call in cats for node in call.steps}
@@ -308,6 +309,11 @@ def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
     return found
 
 
+def _is_turned(call: FusedStep) -> bool:
+    """Whether it is a pointwise step whose elements lie in another order than a contiguous tensor's."""
+    return isinstance(call, PointwiseCall) and not call.node.val.is_contiguous
+
+
 def _neighbours(node: Node, calls: dict[Node, FusedStep]) -> list[Node]:
     """What a step may join: its operands, and for a reduction what reads them, too."""
     if not isinstance(calls[node], RowCall | ReductionCall):
@@ -317,7 +323,9 @@ def _neighbours(node: Node, calls: dict[Node, FusedStep]) -> list[Node]:
 
 def _one_domain(a: Node, b: Node) -> bool:
     first, second = (n.val[0] if isinstance(n.val, tuple | list) else n.val for n in (a, b))
-    return bool(first.sizes == second.sizes and first.device is second.device)
+    if first.sizes != second.sizes or first.device is not second.device:
+        return False
+    return bool(first.strides == second.strides or (first.is_contiguous and second.is_contiguous))
 
 
 def _picks_inside(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool:
@@ -389,7 +397,7 @@ class _Grouping:
             if not isinstance(call, GatherCall) or not is_alone or len(node.users) != 1 or node in results:
                 continue
             reader = self.calls.get(next(iter(node.users)))
-            if not isinstance(reader, PointwiseCall):
+            if not isinstance(reader, PointwiseCall) or not reader.node.val.is_contiguous:
                 continue
             there = self.place[reader.node]
             present = self.spaces[there]
@@ -425,6 +433,8 @@ class _Grouping:
                 return False
             call = self.calls[node]
             if isinstance(call, DropoutCall) and call.spec.sizes != space.sizes:
+                return False
+            if _is_turned(call):
                 return False
             joins = partial(space.joins, node, isinstance(call, PointwiseCall))
             reads_row = call.reads_inside if isinstance(call, RowCall) else joins

@@ -70,7 +70,12 @@ class Accesses:
         strides += [tuple([int(d == cat.dim) for d in range(len(sizes))]) for cat in self.cats]
         strides += [pick.strides for pick in kernel.picks]
         strides += [contiguous_strides(tuple(sizes))] * bool(kernel.draws)
-        self.geometry: Geometry = coalesced(sizes, strides)
+        # The outputs' order is that of the index.
+        first, last = len(self.loads), len(self.loads) + len(kernel.outputs)
+        found = coalesced(sizes, [*strides[first:last], *strides[:first], *strides[last:]])
+        made = last - first
+        turned = (*found.strides[made:last], *found.strides[:made], *found.strides[last:])
+        self.geometry: Geometry = Geometry(found.sizes, turned)
 
     def strides_of_output(self, node: Node) -> tuple[int, ...]:
         """An output's strides over the geometry."""

@@ -74,6 +74,11 @@ def dropped(a, b, c):
     return F.dropout(a + b, 0.3) * c
 
 
+def pixels(a, b, c):
+    x, y = (each.view(2, 5, 8, 96).permute(0, 3, 1, 2) for each in (a, b))
+    return F.silu(x) * c[0, :, None, None] + y
+
+
 tokens = tt.arange(80, device="cuda") * 7 % 80
 places = tokens[:, None].expand(80, 96).contiguous()
 
@@ -94,7 +99,7 @@ ROWS = (residual_norm, softmax, scores, embedded, dropped_norm)
 REDUCTIONS = (column_sums,)
 found, cubins = {}, {}
 tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-for function in (chain, gated, broadcast, mixed, rotary, dropped, picked, *ROWS, *REDUCTIONS):
+for function in (chain, gated, broadcast, mixed, rotary, dropped, picked, pixels, *ROWS, *REDUCTIONS):
     operands = [tt.randn(80, 96, device="cuda") for _ in range(3)]
     tt.manual_seed(0)
     got = tt.compile(function, fullgraph=True)(*operands)
@@ -157,7 +162,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 FUNCTIONS = (
-    *("chain", "gated", "broadcast", "mixed", "rotary", "dropped", "picked"),
+    *("chain", "gated", "broadcast", "mixed", "rotary", "dropped", "picked", "pixels"),
     *("residual_norm", "softmax", "scores", "embedded", "dropped_norm", "column_sums"),
 )
 
