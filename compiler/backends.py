@@ -19,7 +19,7 @@ from .host.block_reductions import host_reduction_kernel
 from .host.pointwise import host_kernel
 from .host.replay import replay
 from .host.rows import host_rows_kernel
-from .passes import fold_constants, run_passes
+from .passes import run_last_passes, run_passes
 from .product_kernel import ProductKernel
 from .schedule import Kernel, ReductionKernel, RowsKernel, Schedule, plain_schedule
 from .scheduling import schedule_of
@@ -141,8 +141,7 @@ def compile_graph(
     run_passes(graph)
     if backend == "graph":
         return boxed(interpreted(graph), is_boxed), plain_schedule(graph)
-    fold_constants(graph)
-    graph.lint()
+    run_last_passes(graph)
     schedule = schedule_of(graph)
     schedule.check()
     with compiling_kernels(graph):

@@ -17,7 +17,7 @@ from .cuda_graphs.eligibility import device_of, why_not
 from .liveness import peak_bytes
 from .optimized import OptimizedFunction
 from .optimized_module import OptimizedModule
-from .passes import fold_constants, run_early_passes, run_passes
+from .passes import run_early_passes, run_last_passes, run_passes
 from .schedule import OperatorCall, Schedule, plain_schedule
 from .scheduling import schedule_of
 from .sources import execution_of, sources_of
@@ -160,7 +160,7 @@ def explain(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return _explained_in_parts(function, args, kwargs, error)
     graphs = (recording.graph,) if parts is None else (parts.forward, *(s.graph for s in parts.stages))
     for graph in graphs:
-        fold_constants(run_passes(graph))
+        run_last_passes(run_passes(graph))
     schedules = tuple([schedule_of(graph) for graph in graphs])
     peak = peak_bytes(schedules[0])
     for stage, schedule in zip(() if parts is None else parts.stages, schedules[1:], strict=True):

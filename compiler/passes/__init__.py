@@ -1,8 +1,9 @@
 """Passes: a graph in, the same graph made better. A pass is a file; its docstring shows a graph before and after.
 
 `run_passes` runs them in order and checks the graph between any two (`Graph.lint`). Passes keep what a program computes
-to the bit: they take steps out and never change the order of floating-point operations. `fold_constants` is not among
-them: it computes, which is for graphs that will run.
+to the bit: they take steps out and never change the order of floating-point operations. `run_last_passes` runs those
+that are for graphs which will run, at the sizes that they have: `fold_constants` computes, and `choose_channels_last`
+counts bytes.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from ...dispatch.layers.graph.graph import Graph
 from .attention import fuse_attention
 from .batch_norm import normalise_in_steps
 from .broadcasts import broadcast_in_pointwise_steps
+from .channels_last import choose_channels_last
 from .common_subexpressions import share_common_subexpressions
-from .constant_folding import fold_constants as fold_constants
+from .constant_folding import fold_constants
 from .cross_entropy import fuse_cross_entropy
 from .dead_code import eliminate_dead_code
 from .in_place import write_in_place
@@ -64,4 +66,12 @@ def run_passes(graph: Graph) -> Graph:
             graph.lint()
         except RuntimeError as error:
             raise RuntimeError(f"after the pass {each.__name__}: {error}") from error
+    return graph
+
+
+def run_last_passes(graph: Graph) -> Graph:
+    """Run the passes on a graph that will run, after all others. Raises RuntimeError if it is not well formed then."""
+    fold_constants(graph)
+    choose_channels_last(graph)
+    graph.lint()
     return graph

@@ -291,6 +291,15 @@ def plan_of(call: StructuredCall, problem: Problem) -> Callable[..., None]:
     return plan_convolution(call, problem)
 
 
+def copies_input(call: StructuredCall) -> bool:
+    """Whether a call of `convolution` lays its input out anew."""
+    problem = problem_of(call)
+    if not problem.out.numel or is_depthwise(problem) or is_product(problem):
+        return False
+    _, source, _ = laid(problem, sums_of(call, problem.source))
+    return source.is_copied
+
+
 def problem_of(call: StructuredCall, fused: FusedEpilogue | None = None) -> Problem:
     """A call of `convolution` as its kernels see it."""
     args = call.args

@@ -1,0 +1,227 @@
+"""Chains of convolutions on CUDA, with channels innermost where that moves fewer bytes.
+
+Before::
+
+    graph(%x : float32[8, 64, 56, 56], %w : float32[64, 64, 3, 3]):
+        %convolution : float32[8, 64, 56, 56] = aten.convolution(%x, %w, ...)
+        %relu : float32[8, 64, 56, 56] = aten.relu(%convolution)
+        %convolution_1 : float32[8, 64, 56, 56] = aten.convolution(%relu, %w, ...)
+        %relu_1 : float32[8, 64, 56, 56] = aten.relu(%convolution_1)
+        %convolution_2 : float32[8, 64, 56, 56] = aten.convolution(%relu_1, %w, ...)
+        return [%convolution_2]
+
+After::
+
+    graph(%x : float32[8, 64, 56, 56], %w : float32[64, 64, 3, 3]):
+        %clone : float32[8, 64, 56, 56] = aten.clone(%x, memory_format=channels_last)
+        %convolution : float32[8, 64, 56, 56] = aten.convolution(%clone, %w, ...)
+        %relu : float32[8, 64, 56, 56] = aten.relu(%convolution)
+        %convolution_1 : float32[8, 64, 56, 56] = aten.convolution(%relu, %w, ...)
+        %relu_1 : float32[8, 64, 56, 56] = aten.relu(%convolution_1)
+        %convolution_2 : float32[8, 64, 56, 56] = aten.convolution(%relu_1, %w, ...)
+        %clone_1 : float32[8, 64, 56, 56] = aten.clone(%convolution_2, memory_format=contiguous_format)
+        return [%clone_1]
+
+A convolution of contiguous planes copies its input to pixels of channels, and gives planes, which the next one copies
+again. What lies so from the beginning needs no copies: a chain is converted once where it begins, and what is read
+outside of it once where it ends. That is done if it is fewer bytes. Convolutions of one tap, which are products of
+other matrices then, those whose groups have a channel each, and small ones, which copy nothing, stay as they are: so
+the order of sums is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ...dispatch.core.op_overload import OpOverload, find_overload
+from ...dispatch.layers.graph.graph import Graph, Node, map_nodes
+from ...dispatch.layers.graph.make_graph import make_graph
+from ...dispatch.tensor import blank_tensor
+from ...runtime.memory_format import channels_last, channels_last_strides, contiguous_format
+from ...runtime.tensor_spec import TensorSpec
+from ..channel_norms import OPERATOR, channel_norm_call, is_channels_last
+from ..epilogues import product_call
+
+CONVOLUTION = "aten::convolution"
+VECTOR = 16
+"""Bytes of which the channels of a result are whole multiples."""
+
+
+def choose_channels_last(graph: Graph) -> bool:
+    """Convert chains of convolutions for which that is worth it. Returns whether there is one."""
+    saved = {n: b for n in graph.find_nodes(op="call_function") if (b := bytes_of_copy(n)) is not None}
+    if not any(saved.values()):
+        return False
+    results = set(graph.output_node.all_input_nodes)
+    changed = False
+    for chain in _chains(graph, saved):
+        entering, leaving = _ends(chain, results)
+        cost = 2 * sum(nbytes(node) for node in (*entering, *leaving))
+        if sum(saved.get(node, 0) for node in chain) <= cost:
+            continue
+        specs = _specs_of(chain, entering)
+        if specs is not None:
+            _convert(graph, chain, entering, leaving, specs)
+            changed = True
+    return changed
+
+
+def bytes_of_copy(node: Node) -> int | None:
+    """The bytes that a convolution does not move where channels lie innermost; None where sums may change."""
+    if not isinstance(node.target, OpOverload) or node.target._entry.name != CONVOLUTION:
+        return None
+    call = product_call(node)
+    if call is None or not all(_is_picture(each.val) for each in (node, call.values[0])) or call.values[6]:
+        return None
+    if node.val.sizes[1] * node.val.itemsize % VECTOR:
+        return None
+    from ...triton_kernels.convolution.convolution import copies_input
+
+    planned, _ = call.planned({given: given.val for given in node.all_input_nodes})
+    if not copies_input(planned):
+        return None
+    turned = {**planned.args, "input": pixels_of(planned.args["input"])}
+    again = copies_input(planned._replace(args=turned, outputs=(pixels_of(planned.outputs[0]),)))
+    return 0 if again else 2 * nbytes(call.values[0])
+
+
+def pixels_of(spec: TensorSpec) -> TensorSpec:
+    """The spec of the same sizes whose channels lie innermost."""
+    return spec.replace(sizes=spec.sizes, strides=channels_last_strides(spec.sizes))
+
+
+def nbytes(node: Node) -> int:
+    """The bytes of a step's result."""
+    found: int = node.val.numel * node.val.itemsize
+    return found
+
+
+def _is_picture(spec: Any) -> bool:
+    """Whether it is contiguous, and would not be with channels innermost."""
+    if not isinstance(spec, TensorSpec) or spec.ndim != 4 or not spec.is_contiguous or not spec.numel:
+        return False
+    return spec.device.type == "cuda" and is_channels_last(pixels_of(spec))
+
+
+def _chains(graph: Graph, convolutions: Mapping[Node, int]) -> Iterator[list[Node]]:
+    """Convolutions and the steps of pictures behind them, as far as these read one another, each in order."""
+    chain_of: dict[Node, list[Node]] = {}
+    for node in graph.find_nodes(op="call_function"):
+        is_norm = _norm_of(node) is not None
+        if node in convolutions:
+            inside = [given for given in _pictures(node) if given in chain_of]
+        elif is_norm or _is_pointwise(node):
+            inside = [given for given in _pictures(node) if given in chain_of]
+            if not inside:
+                continue
+        else:
+            continue
+        chain: list[Node] = []
+        for other in {id(chain_of[given]): chain_of[given] for given in inside}.values():
+            chain += other
+        for member in chain:
+            chain_of[member] = chain
+        # A norm's statistics are read of it by nobody.
+        chain += [node.args[0], node] if is_norm else [node]
+        chain_of[node] = chain
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    for chain in {id(each): each for each in chain_of.values()}.values():
+        yield sorted(chain, key=place.__getitem__)
+
+
+def _norm_of(node: Node) -> Node | None:
+    """What a batch norm by running statistics normalises, of the step that takes its result."""
+    call = channel_norm_call(node)
+    return None if call is None or not _is_picture(node.val) else call.input
+
+
+def _is_pointwise(node: Node) -> bool:
+    if not isinstance(node.target, OpOverload) or not _is_picture(node.val) or node.is_impure:
+        return False
+    return "pointwise" in node.target._entry.tags
+
+
+def _pictures(node: Node) -> list[Node]:
+    """What a step reads element by element."""
+    norm = _norm_of(node)
+    if norm is not None:
+        return [norm]
+    if node.target._entry.name == CONVOLUTION:
+        return [node.args[0]]
+    return [n for n in node.all_input_nodes if _is_picture(n.val) and n.val.sizes == node.val.sizes]
+
+
+def _ends(chain: list[Node], results: set[Node]) -> tuple[list[Node], list[Node]]:
+    """What enters a chain, and which of its steps are read outside."""
+    inside = set(chain)
+    read = dict.fromkeys(
+        given for node in chain if not isinstance(node.val, tuple) for given in _pictures(node)
+    )
+    entering = [node for node in read if node not in inside]
+    leaving = [n for n in chain if n in results or any(user not in inside for user in n.users)]
+    return entering, leaving
+
+
+def _specs_of(chain: list[Node], entering: list[Node]) -> dict[Node, Any] | None:
+    """The specs of a chain's steps, as their Meta kernels have them; None where one does not keep the order."""
+    specs: dict[Node, Any] = {node: pixels_of(node.val) for node in entering}
+    for node in chain:
+        if not isinstance(node.target, OpOverload):
+            specs[node] = specs[node.args[0]][node.args[1]]
+        else:
+            specs[node] = _result_of(node, specs)
+        made = specs[node][0] if isinstance(specs[node], tuple) else specs[node]
+        if not is_channels_last(made):
+            return None
+    return specs
+
+
+def _result_of(node: Node, specs: Mapping[Node, Any]) -> Any:
+    """The spec, or the specs, of a step's result for operands of these specs."""
+    given = node.all_input_nodes
+
+    def called(*tensors: Any) -> Any:
+        stand_ins = dict(zip(given, tensors, strict=True))
+        return node.target(
+            *map_nodes(node.args, stand_ins.__getitem__),
+            **map_nodes(dict(node.kwargs), stand_ins.__getitem__),
+        )
+
+    blanks = []
+    for each in given:
+        made = blank_tensor()
+        made._spec, made._data = specs.get(each, each.val).replace(requires_grad=False), None
+        made._version_cell = made._autograd = made._view_base = None
+        blanks.append(made)
+    found = [each.val for each in make_graph(called, "fake")(*blanks).graph.output_node.args[0]]
+    return tuple(found) if isinstance(node.val, tuple | list) else found[0]
+
+
+def _convert(
+    graph: Graph, chain: list[Node], entering: list[Node], leaving: list[Node], specs: Mapping[Node, Any]
+) -> None:
+    """Put a chain between its conversions."""
+    clone, inside = find_overload("aten::clone"), set(chain)
+    for node in entering:
+        readers = [user for user in chain if user in node.users and node in _read_by(user)]
+        with graph.inserting_before(readers[0]):
+            made = graph.call_function(clone, (node,), {"memory_format": channels_last}, val=specs[node])
+        for reader in readers:
+            reader.replace_input_with(node, made)
+    plain = {node: node.val for node in leaving}
+    for node in chain:
+        node.val = specs[node]
+    for node in leaving:
+        outside = [user for user in node.users if user not in inside]
+        with graph.inserting_after(node):
+            back = graph.call_function(clone, (node,), {"memory_format": contiguous_format}, val=plain[node])
+        for user in outside:
+            user.replace_input_with(node, back)
+
+
+def _read_by(node: Node) -> list[Node]:
+    """What a step of a chain reads element by element; a norm's own step reads what it normalises."""
+    if isinstance(node.val, tuple | list) and node.target._entry.name == OPERATOR:
+        return [node.args[0]]
+    return _pictures(node) if isinstance(node.val, TensorSpec) else []
