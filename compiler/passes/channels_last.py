@@ -57,7 +57,7 @@ def choose_channels_last(graph: Graph) -> bool:
     changed = False
     for chain in _chains(graph, saved):
         entering, leaving = _ends(chain, results)
-        cost = 2 * sum(nbytes(node) for node in (*entering, *leaving))
+        cost = sum(cost_of(node) for node in entering) + sum(2 * nbytes(node) for node in leaving)
         if sum(saved.get(node, 0) for node in chain) <= cost:
             continue
         specs = _specs_of(chain, entering)
@@ -84,6 +84,25 @@ def bytes_of_copy(node: Node) -> int | None:
     turned = {**planned.args, "input": pixels_of(planned.args["input"])}
     again = copies_input(planned._replace(args=turned, outputs=(pixels_of(planned.outputs[0]),)))
     return 0 if again else 2 * nbytes(call.values[0])
+
+
+def cost_of(node: Node) -> int:
+    """The bytes that converting what enters a chain moves.
+
+    What pointwise steps and norms make of no product's elements would have been computed in the copy, for nothing.
+    """
+    made, steps = node, 0
+    while made.op == "call_function":
+        norm = channel_norm_call(made)
+        if norm is None and not _is_pointwise(made):
+            break
+        steps += 1
+        given = [norm.input] if norm is not None else _pictures(made)
+        if len(given) != 1:
+            break
+        made = given[0]
+    is_epilogue = made.op == "call_function" and product_call(made) is not None
+    return 2 * nbytes(node) * (1 if is_epilogue else 1 + steps)
 
 
 def pixels_of(spec: TensorSpec) -> TensorSpec:

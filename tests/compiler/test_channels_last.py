@@ -119,6 +119,21 @@ def test_what_stays(function: Callable[..., Any]) -> None:
     agree(function, lambda: tuple(made), calls=1)
 
 
+def test_what_a_copy_would_compute_costs_more() -> None:
+    """Two steps before a chain are launches of their own where their result is converted, but no epilogue is."""
+
+    def chain(x: tt.Tensor, w: tt.Tensor) -> tt.Tensor:
+        return conv(conv(conv(x, w).relu(), w).relu(), w)
+
+    made = operands(PICTURE, WEIGHT)
+    assert choose_channels_last(graph_of(lambda x, w: chain(x, w).amax((2, 3)), *made))
+    computed = lambda x, w: chain(F.batch_norm(x, w[0, :, 0, 0], w[0, :, 0, 0] ** 2).cos(), w).amax((2, 3))  # noqa: E731
+    assert not choose_channels_last(graph_of(computed, *made))
+    agree(computed, lambda: tuple(made), calls=1)
+    behind = lambda x, w: chain(F.conv2d(x, w[:, :, :1, :1]).cos() * 2, w).amax((2, 3))  # noqa: E731
+    assert choose_channels_last(graph_of(behind, *made))
+
+
 def test_small_convolutions_copy_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     made = operands(PICTURE, WEIGHT)
     (node,) = graph_of(conv, *made).find_nodes(op="call_function")
