@@ -192,6 +192,18 @@ def test_convolutions_of_channels_last_have_epilogues(name: str, dtype: Any) -> 
     assert last.is_contiguous(memory_format=LAST[last.ndim]) and not last.is_contiguous()
 
 
+@pytest.mark.parametrize("columns", [5, 8])
+def test_an_epilogue_does_not_change_the_kernel(columns: int) -> None:
+    """Results of which no tensor map is made are added up by pointers, as they are eagerly."""
+    f = lambda x, w: F.relu(F.conv2d(x, w, padding=1)) * 0.3  # noqa: E731
+    x, w = operands((2, 16, 7, 9), (columns, 16, 3, 3), dtype=tt.float16)
+    made = [one.to(memory_format=tt.channels_last) for one in (x, w)]
+    agree(f, lambda: tuple(made), calls=1)
+    (kernel,) = tt.compiler.explain(f, *made).schedules[0].kernels
+    by_descriptors = columns == 8 and driver().properties(0).design >= 90
+    assert ("_store(" in write_product_kernel(kernel)) == by_descriptors
+
+
 def test_a_residual_block_is_a_launch_for_each_convolution() -> None:
     def block(x: tt.Tensor, w: tt.Tensor, v: tt.Tensor, s: tt.Tensor) -> tt.Tensor:
         y = F.relu(F.batch_norm(F.conv2d(x, w, padding=1), s, v, s, s))
