@@ -28,6 +28,7 @@ from ..dispatch.layers.graph.graph import Graph, Node
 from ..runtime.device import device as Device
 from ..runtime.tensor_spec import TensorSpec
 from .block_reductions import MOMENTS, PLACES, ReductionCall, ReductionSpace, block_reduction
+from .channel_norms import ChannelNormCall
 from .concatenations import CatCall, cat_calls
 from .draws import DropoutCall, dropout_call
 from .gathers import GatherCall, gather_call
@@ -70,7 +71,7 @@ class FusedKernel:
         outputs: the steps that are read outside, or are results.
     """
 
-    calls: tuple[PointwiseCall | CatCall | DropoutCall | PickCall | ResultOf, ...]
+    calls: tuple[PointwiseCall | CatCall | DropoutCall | PickCall | ChannelNormCall | ResultOf, ...]
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
 
@@ -86,7 +87,7 @@ class FusedKernel:
         return joined_name(self.computed)
 
     @property
-    def computed(self) -> list[PointwiseCall | CatCall | DropoutCall | PickCall]:
+    def computed(self) -> list[PointwiseCall | CatCall | DropoutCall | PickCall | ChannelNormCall]:
         """The steps that are computed: all but those which take one of several results."""
         return [call for call in self.calls if not isinstance(call, ResultOf)]
 

@@ -6,6 +6,7 @@ from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Graph
 from .epilogues import PRODUCTS, with_epilogues
 from .host.single_steps import with_single_steps
+from .norm_kernels import with_channel_norms
 from .prologues import with_prologues
 from .schedule import Schedule, fused_schedule
 
@@ -21,7 +22,7 @@ def schedule_of(graph: Graph) -> Schedule:
         from .triton.products import is_served
 
         schedule = with_prologues(with_epilogues(schedule, is_served), is_served)
-    return with_single_steps(schedule)
+    return with_single_steps(with_channel_norms(schedule))
 
 
 def _has_products(graph: Graph) -> bool:

@@ -89,20 +89,21 @@ def bytes_of_copy(node: Node) -> int | None:
 def cost_of(node: Node) -> int:
     """The bytes that converting what enters a chain moves.
 
-    What pointwise steps and norms make of no product's elements would have been computed in the copy, for nothing.
+    What pointwise steps and norms make of no product's elements would have been computed in the copy: it is a kernel
+    of its own then, which writes what is converted.
     """
-    made, steps = node, 0
+    made, is_computed = node, False
     while made.op == "call_function":
         norm = channel_norm_call(made)
         if norm is None and not _is_pointwise(made):
             break
-        steps += 1
+        is_computed = True
         given = [norm.input] if norm is not None else _pictures(made)
         if len(given) != 1:
             break
         made = given[0]
     is_epilogue = made.op == "call_function" and product_call(made) is not None
-    return 2 * nbytes(node) * (1 if is_epilogue else 1 + steps)
+    return 2 * nbytes(node) * (2 if is_computed and not is_epilogue else 1)
 
 
 def pixels_of(spec: TensorSpec) -> TensorSpec:

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple
 
 from ...dispatch.layers.graph.graph import Node
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.conversion import compute_type
 from ...triton_kernels.geometry import Geometry, broadcast_strides, coalesced
+from ..channel_norms import ChannelNormCall
 from ..concatenations import CatCall, Padding, Region, regions_of
 from ..picks import PickCall
 from ..schedule import FusedKernel
@@ -24,14 +26,17 @@ class Access(NamedTuple):
     Attributes:
         node: the input.
         region: the part of a `cat` for which it is read; None for all elements.
+        spec: the spec of what has a number for each channel, as it is broadcast; None for the input's own.
     """
 
     node: Node
     region: Region | None
+    spec: TensorSpec | None = None
 
     def strides(self, sizes: Sequence[int]) -> tuple[int, ...]:
         """The strides over an index space of these sizes."""
-        return broadcast_strides(self.node.val, sizes if self.region is None else self.region.sizes)
+        spec = self.node.val if self.spec is None else self.spec
+        return broadcast_strides(spec, sizes if self.region is None else self.region.sizes)
 
     def shift(self, sizes: Sequence[int]) -> int:
         """What is subtracted from the offset: a part begins at its own first element."""
@@ -55,14 +60,14 @@ class Accesses:
         self.cats = [call for call in kernel.calls if isinstance(call, CatCall)]
         inputs = set(kernel.inputs)
         read = [
-            Access(operand, self._region(call, place))
+            self._access(call, place, operand)
             for call in kernel.computed
             for place, operand in enumerate(call.operands)
             if isinstance(operand, Node) and operand in inputs
         ]
         plain = [Access(node, None) for node in kernel.inputs]
         self.loads = [each for each in plain if each in set(read)]
-        self.loads += dict.fromkeys(each for each in read if each.region is not None)
+        self.loads += dict.fromkeys(each for each in read if each not in self.loads)
         self.names = {each: f"x{i}" for i, each in enumerate(self.loads)}
         sizes = kernel.domain.sizes
         strides = [each.strides(sizes) for each in self.loads]
@@ -91,6 +96,12 @@ class Accesses:
         """The strides of a tensor whose elements lie in the order of draws."""
         return self.geometry.strides[-1]
 
+    def _access(self, call: Any, place: int, operand: Node) -> Access:
+        """How a step reads an operand."""
+        if isinstance(call, ChannelNormCall) and operand is not call.input:
+            return Access(operand, None, call.operand_spec(operand))
+        return Access(operand, self._region(call, place))
+
     def _region(self, call: Any, place: int) -> Region | None:
         """Where a step reads one of its operands."""
         return Region(call, place) if isinstance(call, CatCall) else self.regions.get(call.node)
@@ -100,7 +111,7 @@ class Accesses:
         own = dict(values)
         for place, operand in enumerate(call.operands):
             if isinstance(operand, Node) and operand not in values:
-                own[operand] = self.names[Access(operand, self._region(call, place))]
+                own[operand] = self.names[self._access(call, place, operand)]
         return own
 
     def parts_of(self, cat: CatCall, values: dict[Node, str]) -> list[str]:

@@ -21,11 +21,14 @@ from ...triton_kernels.elementwise.elementwise import HEAVY
 from ...triton_kernels.elementwise.kernel_parameters import BYTES, INTERPRETED_BLOCK
 from ...triton_kernels.geometry import Geometry
 from ...triton_kernels.launch import INT32_MAX, Launch, cdiv, interpreted, next_power_of_2
+from ..channel_norms import ChannelNormCall
 from ..concatenations import CatCall
 from ..draws import DropoutCall
 from ..picks import PickCall
+from ..product_kernel import result_of
 from ..schedule import FusedKernel
 from .accesses import Accesses, joined_text
+from .channel_norms import normalised_lines
 from .draws import kept_lines, values_of
 from .gathers import bound_of_pick, picked_text
 from .launch_arguments import FLAGS, LaunchArguments
@@ -186,6 +189,10 @@ def write_kernel(kernel: FusedKernel) -> WrittenKernel:
             number = accesses.values_for(call, values)[call.numbers]
             pointer = f"{places[call.source]} + {at}"
             found = {call.node: picked_text(call, pointer, number, kernel.picks.index(call), imports)}
+        elif isinstance(call, ChannelNormCall):
+            taken = result_of(call)
+            lines += normalised_lines(call, f"n{i}", accesses.values_for(call, values), imports)
+            found = {taken: f"n{i}"}
         elif isinstance(call, DropoutCall):
             source = accesses.values_for(call, values)[call.source]
             found = values_of(call, kernel.draws.index(call), source, imports)

@@ -24,6 +24,7 @@ from ..draws import DropoutCall
 from ..epilogues import operand_terms, result_spec
 from ..pointwise import PointwiseCall
 from ..product_kernel import EpilogueCall, ProductKernel
+from .channel_norms import normalised_lines
 from .convolutions import CONVOLUTIONS, channels_last_text, planes_text
 from .convolutions import IMPORTS as IMPORTS_OF_CONVOLUTIONS
 from .draws import function_name, kept_of_tile_lines, start_lines
@@ -39,7 +40,7 @@ from .prologues import IMPORTS as IMPORTS_OF_SUMS
 from .prologues import SUMS, WrittenPrologue, lines_in_loop, nodes_of, sums_text
 from .source_files import module_of
 from .source_text import type_text
-from .tile_text import MARGIN, load_text, normalised_lines, offset_by, reach, step_lines
+from .tile_text import MARGIN, load_text, offset_by, reach, step_lines
 
 
 class Layout(NamedTuple):

@@ -14,7 +14,8 @@ from ..element_places import Terms
 from ..epilogues import result_spec
 from ..product_kernel import Prologue, result_of
 from ..prologues import most_repeats
-from .tile_text import MARGIN, load_text, normalised_lines, offset_by, reach, step_lines
+from .channel_norms import normalised_lines
+from .tile_text import MARGIN, load_text, offset_by, reach, step_lines
 
 IMPORTS = (
     "from triten.triton_kernels.products.epilogue import finish",

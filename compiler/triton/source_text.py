@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from typing import Any
 
+from ...dispatch.layers.graph.graph import Node
 from ...runtime.cuda.triton.lazy_triton import NAMES
 
 
@@ -18,3 +21,10 @@ def number_text(value: float | int) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return repr(value)
+
+
+def step_text(node: Node, values: Mapping[Node, str]) -> str:
+    """A step without sizes, in the program's own names, so that alike steps of a graph have one text."""
+    names = {given.name: name for given, name in values.items()}
+    text = node.format_node().partition(" = ")[2]
+    return re.sub(r"%(\w+)", lambda found: names.get(found[1], found[0]), text)

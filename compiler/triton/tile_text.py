@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from ...dispatch.layers.graph.graph import Node
 from ...runtime.tensor_spec import TensorSpec
-from ...triton_kernels.conversion import compute_type, triton_type
-from ...triton_kernels.elementwise.pointwise_functions import rsqrt
-from ..channel_norms import ChannelNormCall
+from ...triton_kernels.conversion import triton_type
 from ..element_places import Terms
 from ..pointwise import PointwiseCall
 from .pointwise import operands_of
-from .source_text import type_text
+from .source_text import step_text, type_text
 
 MARGIN = 1 << 20
 """Elements by which a program's offsets may be beyond a tensor's end, behind a mask."""
@@ -65,32 +62,3 @@ def step_lines(
         f"# {step_text(call.node, values)}",
         f"{name} = convert({function}({given}), {type_text(triton_type(call.node.val.dtype))})",
     ]
-
-
-def normalised_lines(
-    call: ChannelNormCall, name: str, values: Mapping[Node, str], imports: dict[Any, str]
-) -> list[str]:
-    """The lines that define a batch norm's result, as `normalise_channels` computes it."""
-    compute = type_text(compute_type(call.input.val.dtype))
-    imports.setdefault(rsqrt, "rsqrt")
-
-    def of(node: Node) -> str:
-        return f"convert({values[node]}, {compute})"
-
-    factor = f"rsqrt({of(call.variance)} + tl.full([], {call.eps!r}, {compute}))"
-    if call.weight is not None:
-        factor += f" * {of(call.weight)}"
-    lines = [
-        f"# {step_text(call.node, values)}",
-        f"{name} = ({of(call.input)} - {of(call.mean)}) * ({factor})",
-    ]
-    if call.bias is not None:
-        lines.append(f"{name} = {name} + {of(call.bias)}")
-    return [*lines, f"{name} = convert({name}, {type_text(triton_type(call.input.val.dtype))})"]
-
-
-def step_text(node: Node, values: Mapping[Node, str]) -> str:
-    """A step without sizes, in the program's own names, so that alike steps of a graph have one text."""
-    names = {given.name: name for given, name in values.items()}
-    text = node.format_node().partition(" = ")[2]
-    return re.sub(r"%(\w+)", lambda found: names.get(found[1], found[0]), text)

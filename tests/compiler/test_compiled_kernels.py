@@ -79,6 +79,16 @@ def pixels(a, b, c):
     return F.silu(x) * c[0, :, None, None] + y
 
 
+def normed(a, b, c):
+    x = a.view(2, 5, 8, 96).permute(0, 3, 1, 2)
+    return F.relu(F.batch_norm(x, c[0], c[1], c[2], c[3], eps=10.0))
+
+
+def normed_planes(a, b, c):
+    x = a.view(2, 12, 20, 16)
+    return F.relu(F.batch_norm(x, c[0, :12], c[1, :12], c[2, :12], c[3, :12], eps=10.0)) + x
+
+
 tokens = tt.arange(80, device="cuda") * 7 % 80
 places = tokens[:, None].expand(80, 96).contiguous()
 
@@ -99,7 +109,8 @@ ROWS = (residual_norm, softmax, scores, embedded, dropped_norm)
 REDUCTIONS = (column_sums,)
 found, cubins = {}, {}
 tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-for function in (chain, gated, broadcast, mixed, rotary, dropped, picked, pixels, *ROWS, *REDUCTIONS):
+POINTWISE = (chain, gated, broadcast, mixed, rotary, dropped, picked, pixels, normed, normed_planes)
+for function in (*POINTWISE, *ROWS, *REDUCTIONS):
     operands = [tt.randn(80, 96, device="cuda") for _ in range(3)]
     tt.manual_seed(0)
     got = tt.compile(function, fullgraph=True)(*operands)
@@ -162,7 +173,18 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
 
 
 FUNCTIONS = (
-    *("chain", "gated", "broadcast", "mixed", "rotary", "dropped", "picked", "pixels"),
+    *(
+        "chain",
+        "gated",
+        "broadcast",
+        "mixed",
+        "rotary",
+        "dropped",
+        "picked",
+        "pixels",
+        "normed",
+        "normed_planes",
+    ),
     *("residual_norm", "softmax", "scores", "embedded", "dropped_norm", "column_sums"),
 )
 

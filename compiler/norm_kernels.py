@@ -1,0 +1,129 @@
+"""Batch norms by running statistics with the pointwise steps beside them, as one kernel on CUDA.
+
+What no product's kernel has taken goes with the steps that read its result, and those that make what it normalises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..dispatch.layers.graph.graph import Node
+from .channel_norms import ChannelNormCall, channel_norm_call
+from .epilogues import Dependencies
+from .pointwise import PointwiseCall, pointwise_call
+from .product_kernel import result_of
+from .reductions import ResultOf
+from .schedule import FusedKernel, OperatorCall, Schedule, Step
+
+MOST_INPUTS = 12
+"""Of such a kernel: each is an address, and a value in registers."""
+NormStep = PointwiseCall | ChannelNormCall | ResultOf
+"""A step of such a kernel."""
+
+
+def with_channel_norms(schedule: Schedule) -> Schedule:
+    """A schedule in which batch norms are together with pointwise steps.
+
+    Args:
+        schedule: in which products have what they may have.
+    """
+    steps = list(schedule.steps)
+    norms = [call for step in steps if (call := _norm_of(step)) is not None]
+    if not norms:
+        return schedule
+    results = set(schedule.graph.output_node.all_input_nodes)
+    order = Dependencies(schedule.graph)
+    for norm in norms:
+        _join(steps, norm, results, order)
+    return Schedule(schedule.graph, tuple(steps))
+
+
+def _norm_of(step: Step) -> ChannelNormCall | None:
+    """The batch norm whose result a step takes, on CUDA."""
+    call = channel_norm_call(step.node) if isinstance(step, OperatorCall) else None
+    return call if call is not None and call.input.val.device.type == "cuda" else None
+
+
+def _join(steps: list[Step], norm: ChannelNormCall, results: set[Node], order: Dependencies) -> None:
+    """Put a norm together with the steps beside it, where there are any."""
+    taken = result_of(norm)
+    calls: tuple[NormStep, ...] = (norm, ResultOf(taken))
+    at = next(i for i, step in enumerate(steps) if isinstance(step, OperatorCall) and step.node is norm.node)
+    place = at + 1
+    while place < len(steps):
+        own = _calls_of(steps[place])
+        made = None
+        if _reads(own, calls) and _is_alike(own, taken):
+            made = _joined(steps, at, place, (*calls, *own), results, order, taken)
+        if made is None:
+            place += 1
+        else:
+            steps[:], at = made
+            calls, place = _calls_of(steps[at]), at + 1
+    for before in range(at - 1, -1, -1):
+        own = _calls_of(steps[before])
+        if _reads(calls, own) and _is_alike(own, taken):
+            made = _joined(steps, before, at, (*own, *calls), results, order, taken)
+            if made is not None:
+                steps[:], _ = made
+                return
+
+
+def _reads(readers: Sequence[NormStep], calls: Sequence[NormStep]) -> bool:
+    """Whether steps read the result of another one."""
+    made = {call.node for call in calls}
+    return any(
+        o in made for c in readers if not isinstance(c, ResultOf) for o in c.operands if isinstance(o, Node)
+    )
+
+
+def _joined(
+    steps: Sequence[Step],
+    at: int,
+    place: int,
+    calls: tuple[NormStep, ...],
+    results: set[Node],
+    order: Dependencies,
+    taken: Node,
+) -> tuple[list[Step], int] | None:
+    """The steps with two of them as one, and its place; None where another one has to come between."""
+    moved = order.after(steps, at, place, {taken})
+    made = None if moved is None else _kernel(calls, results)
+    if moved is None or made is None:
+        return None
+    late = {id(step) for step in moved}
+    between = [s for s in steps[at + 1 : place] if id(s) not in late and not _takes(s, taken)]
+    rest = [s for s in steps[place + 1 :] if not _takes(s, taken)]
+    return [*steps[:at], *between, made, *moved, *rest], at + len(between)
+
+
+def _takes(step: Step, taken: Node) -> bool:
+    return isinstance(step, OperatorCall) and step.node is taken
+
+
+def _calls_of(step: Step) -> tuple[NormStep, ...]:
+    """The steps of a kernel of pointwise steps and norms, or a pointwise one by itself; none for any other."""
+    if isinstance(step, OperatorCall):
+        call = pointwise_call(step.node)
+        return () if call is None else (call,)
+    if not isinstance(step, FusedKernel):
+        return ()
+    found = tuple([c for c in step.calls if isinstance(c, PointwiseCall | ChannelNormCall | ResultOf)])
+    return found if len(found) == len(step.calls) else ()
+
+
+def _is_alike(calls: Sequence[NormStep], taken: Node) -> bool:
+    """Whether steps go over elements that lie as a norm's do."""
+    last = [call for call in calls if isinstance(call, PointwiseCall)]
+    return bool(last) and all(
+        call.node.val.sizes == taken.val.sizes and call.node.val.strides == taken.val.strides for call in last
+    )
+
+
+def _kernel(calls: tuple[NormStep, ...], results: set[Node]) -> FusedKernel | None:
+    """Steps as a kernel; None where it would have too many inputs."""
+    nodes = [call.node for call in calls]
+    inside = set(nodes)
+    inputs = tuple(dict.fromkeys(n for node in nodes for n in node.all_input_nodes if n not in inside))
+    outputs = tuple(n for n in nodes if n in results or any(user not in inside for user in n.users))
+    return FusedKernel(calls, inputs, outputs) if len(inputs) <= MOST_INPUTS else None
