@@ -36,6 +36,7 @@ from ...dispatch.core.op_overload import OpOverload, find_overload
 from ...dispatch.layers.graph.graph import Graph, Node
 from ...runtime.scalar_type import bfloat16, float16, float32
 from ...runtime.tensor_spec import TensorSpec
+from ..channel_norms import is_channels_last
 from ..element_order import called, operator_name
 from ..pointwise import bound_arguments
 
@@ -67,7 +68,7 @@ def _is_served(node: Node) -> bool:
     x, out = node.args[0].val, node.val[0]
     if x.device.type != "cuda" or (x.strides, x.dtype) != (out.strides, out.dtype):
         return False
-    if not x.is_contiguous or x.numel < 2:
+    if not (x.is_contiguous or is_channels_last(x)) or x.numel < 2:
         return False
     readers = [user for each in node.users if each.args[1] == 0 for user in each.users]
     return any(_is_pointwise(user) for user in readers)
@@ -95,9 +96,11 @@ class _Steps:
         return given if given.val.dtype is self.wide else self.call("_to_copy", given, dtype=self.wide)
 
     def of_channels(self, given: Node) -> Node:
-        """A number for each channel, in the precision of the steps: what is cast is so for each element."""
+        """A number for each channel, in the precision of the steps."""
         made = self.call("view", given, self.along)
-        return made if given.val.dtype is self.wide else self.of_elements(self.expanded(made))
+        if given.val.dtype is self.wide:
+            return made
+        return self.of_elements(self.expanded(made) if self.spec.is_contiguous else made)
 
     def expanded(self, given: Node) -> Node:
         """A number for each channel at each element."""
@@ -115,7 +118,9 @@ class _Steps:
         made = self.of_channels(rstd)
         if weight is None:
             return made
-        return self.call("mul.Tensor", self.expanded(made), self.of_channels(weight))
+        # At each element it is a step of their kernel; of channels alone it would be one more launch.
+        made = self.expanded(made) if self.spec.is_contiguous else made
+        return self.call("mul.Tensor", made, self.of_channels(weight))
 
     def given_back(self, value: Node) -> Node:
         """A result in the input's dtype."""

@@ -84,6 +84,15 @@ def test_it_takes_fewer_launches() -> None:
     assert counts[1] <= counts[0] - 2, "the activation and the residual"
 
 
+def test_channels_that_lie_innermost() -> None:
+    block = Block().cuda()
+    x = drawn(2, 6, 5, 7, device="cuda").contiguous(memory_format=tt.channels_last)
+    schedule = tt.compiler.explain(block.to(memory_format=tt.channels_last), x).schedules[0]
+    (elements,) = schedule.kernels
+    assert elements.name == "sub_mul_add_add_relu"
+    assert [node.val.strides[1] for node in elements.outputs] == [1]
+
+
 def test_the_derivative_of_what_follows_is_in_its_kernels() -> None:
     block = Block().cuda()
     backward = tt.compiler.explain(block, drawn(2, 6, 5, 7, device="cuda", grad=True)).schedules[1]
