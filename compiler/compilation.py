@@ -27,9 +27,11 @@ from .partition import is_view, needed_for
 from .passes import run_early_passes
 from .results import (
     as_inference_results,
+    counted_apart,
     given_back,
     objects_of_results,
     passed_through,
+    uncounted,
     views_of_all,
     views_taken,
 )
@@ -99,6 +101,10 @@ class Compilation:
 
             finish = with_objects
 
+        if recording.uncounted:
+            run = uncounted(run, recording.uncounted)
+        if recording.versions:
+            run = counted_apart(run, recording.versions)
         graphed = tuple([each for each in programs if isinstance(each, GraphedProgram)])
         hold, written = recording.guards.hold, recording.written
         return Compilation(recording, schedules, run, hold, written, finish, graphed)

@@ -129,3 +129,35 @@ def views_of(graph: Graph, places: Sequence[int]) -> Graph:
             copies[node] = made.node_copy(node, copies.__getitem__)
     made.output(tuple([copies[r] for r in results]))
     return made
+
+
+def uncounted(
+    run: Callable[[Sequence[Any]], Sequence[Any]], places: Sequence[int]
+) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A call after which the inputs at these places, written through `data`, have the versions that they had."""
+
+    def run_uncounted(inputs: Sequence[Any]) -> Sequence[Any]:
+        cells = [inputs[i].version_cell() for i in places if not inputs[i]._spec.is_inference]
+        before = [cell[0] for cell in cells]
+        try:
+            return run(inputs)
+        finally:
+            for cell, version in zip(cells, before, strict=True):
+                cell[0] = version
+
+    return run_uncounted
+
+
+def counted_apart(
+    run: Callable[[Sequence[Any]], Sequence[Any]], versions: dict[int, int]
+) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A call whose results at these places have counts of writes of their own, shared by those of one value."""
+
+    def run_apart(inputs: Sequence[Any]) -> Sequence[Any]:
+        results = run(inputs)
+        cells: dict[int, list[int]] = {}
+        for i, first in versions.items():
+            results[i]._version_cell = cells.setdefault(first, [0])
+        return results
+
+    return run_apart

@@ -205,6 +205,10 @@ class Walk:
         """Whether the walk came by an object."""
         return id(value) in self._seen
 
+    def arrays(self) -> list[np.ndarray[Any, Any]]:
+        """The arrays of NumPy's that the walk came by."""
+        return [each for each in self._seen.values() if isinstance(each, np.ndarray)]
+
     def _visit_pending(self) -> None:
         while self._pending:
             each, path = self._pending.pop()

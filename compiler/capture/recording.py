@@ -9,16 +9,20 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
+import numpy as np
+
 from ...dispatch.layers.graph.graph import Graph, Node
 from ...dispatch.layers.graph.make_graph import make_graph
 from ...dispatch.layers.pytree import TreeSpec
 from ...dispatch.tensor import Tensor
 from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import set_grad_enabled
+from ...runtime.storage import root_of
 from ...runtime.tensor_impl import TensorImpl
+from ..partition import is_view
 from .frames import Frames, Watch
 from .guards import Guards
-from .reachable import Location, walk_after, walk_before
+from .reachable import Location, Walk, walk_after, walk_before
 from .side_effects import (
     Looks,
     Refusals,
@@ -58,6 +62,7 @@ class Recording:
         structure: the result's.
         guards: the check that the graph still holds.
         written: the inputs that the graph writes to.
+        uncounted: those of them whose version stays what it is, since the program writes through `data`.
         differentiable: the leaves of the result that have a gradient, by stages.
         stages: the same, those that depend on each other in different stages (see `stages`).
         arrivals: for each stage the leaves of earlier ones whose gradients it gives, one for each addend.
@@ -66,6 +71,8 @@ class Recording:
         views: leaves with a gradient that are views of another such leaf, by that one's place.
         repeated: leaves of the result that are the same tensor as an earlier one, by that one's place.
         bases: leaves that are no views, with None, and those that are views of another leaf, with that one's place.
+        versions: leaves over the memory of an input or another leaf whose writes are counted apart, as those of `data`
+            are, by the place of the first leaf with that count.
         objects: leaves of the result that are Python objects, the same in each call.
         gradients: the inputs whose gradients the graph computes, None for a graph without derivative.
     """
@@ -77,6 +84,7 @@ class Recording:
     structure: TreeSpec
     guards: Guards
     written: tuple[int, ...]
+    uncounted: tuple[int, ...]
     differentiable: tuple[int, ...]
     stages: tuple[tuple[int, ...], ...]
     arrivals: tuple[tuple[int, ...], ...]
@@ -86,6 +94,7 @@ class Recording:
     views: dict[int, int]
     repeated: dict[int, int]
     bases: dict[int, int | None]
+    versions: dict[int, int]
     objects: dict[int, Any]
 
 
@@ -110,7 +119,7 @@ def record(
             # Again, with a look at the tensors that there are: those that the function makes of numbers are constants.
             # They are held meanwhile, so that no new one has the id of one that is gone.
             known = [each for each in gc.get_objects() if isinstance(each, TensorImpl)]
-            return _recorded(function, leaves, spec, set(map(id, known)), watch)
+            return _recorded(function, leaves, spec, {id(each): each for each in known}, watch)
 
 
 _one_at_a_time = forkable(threading.RLock())
@@ -125,7 +134,7 @@ def _recorded(
     function: Callable[..., Any],
     leaves: Sequence[Any],
     spec: TreeSpec,
-    there: set[int] | None,
+    there: dict[int, Any] | None,
     watch: Watch | None,
 ) -> Recording:
     others = [leaf for leaf in leaves if not isinstance(leaf, TensorImpl)]
@@ -175,6 +184,7 @@ def _recorded(
     _make_inputs(graph, body.tangents)
     inputs = graph.find_nodes(op="placeholder")
     written = _written_inputs(graph, inputs)
+    _refuse_shared_arrays(before, inputs[len(tensors) :], held)
     _give_back(graph, {i: inputs[place] for i, place in body.returned.items()})
     return Recording(
         graph,
@@ -184,6 +194,7 @@ def _recorded(
         body.structure,
         Guards(walk.places, [(location, tensor._spec) for location, tensor in held]),
         written,
+        _uncounted_inputs(body, written, len(tensors), held),
         tuple(body.differentiable),
         tuple(body.stages),
         tuple(body.arrivals),
@@ -193,11 +204,12 @@ def _recorded(
         body.views,
         body.repeated,
         body.bases,
+        body.versions,
         body.objects,
     )
 
 
-def reads_of(refusals: Refusals, there: set[int] | None) -> Callable[[Any], None]:
+def reads_of(refusals: Refusals, there: dict[int, Any] | None) -> Callable[[Any], None]:
     """What refuses to read a tensor that was there before the function ran: one made of numbers has these forever.
 
     Which were there is not known where `gc.freeze` hides them.
@@ -217,7 +229,7 @@ READ = "the function reads the value of a tensor that it holds"
 
 
 def _lift(
-    graph: Graph, found: dict[int, tuple[Any, Location]], there: set[int] | None
+    graph: Graph, found: dict[int, tuple[Any, Location]], there: dict[int, Any] | None
 ) -> list[tuple[Location, Any]]:
     """Make inputs of the graph's constants, in the order of their first use. Returns where they are held.
 
@@ -233,7 +245,7 @@ def _lift(
         if id(tensor) not in made:
             if id(tensor) in found:
                 location = found[id(tensor)][1]
-            elif there is not None and id(tensor) not in there and not tensor._spec.requires_grad:
+            elif there is not None and _is_made(tensor, there):
                 location = Location("literal", tensor, None, "a tensor made of numbers")
             else:
                 raise UnknownTensor(
@@ -246,6 +258,14 @@ def _lift(
         graph.erase_node(node)
     graph.constants.clear()
     return held
+
+
+def _is_made(tensor: Any, there: dict[int, Any]) -> bool:
+    """Whether the function made a tensor, and its memory: a write to it is no other tensor's."""
+    if id(tensor) in there or tensor._spec.requires_grad:
+        return False
+    data = [each._data for each in there.values() if hasattr(getattr(each, "_data", None), "base")]
+    return id(root_of(tensor._data)) not in {id(root_of(each)) for each in data}
 
 
 def _placeholder(graph: Graph, name: str, val: Any) -> Node:
@@ -290,6 +310,29 @@ def _written_inputs(graph: Graph, inputs: Sequence[Node]) -> tuple[int, ...]:
             raise Unsupported(f"{node.target.name()} writes to what is no input")
         written.append(inputs.index(target))
     return tuple(written)
+
+
+def _refuse_shared_arrays(before: Walk, inputs: Sequence[Node], held: Sequence[tuple[Location, Any]]) -> None:
+    """Raise Unsupported where a tensor that the function makes of an array of NumPy's is more than read.
+
+    What is written to it, or to a result over its memory, is the array's.
+    """
+    for node, (location, tensor) in zip(inputs, held, strict=False):
+        if (
+            location.kind == "literal"
+            and any(np.may_share_memory(tensor._data, array) for array in before.arrays())
+            and any(user.op == "output" or _writes(user) or is_view(user) for user in node.users)
+        ):
+            raise Unsupported("the function writes to an array of NumPy's, or gives a tensor over it")
+
+
+def _uncounted_inputs(
+    body: TracedFunction, written: Sequence[int], arguments: int, held: Sequence[tuple[Location, Any]]
+) -> tuple[int, ...]:
+    places = {id(tensor): arguments + i for i, (_, tensor) in enumerate(held)}
+    places |= {id(tensor): i for i, tensor in enumerate(body.given_tensors)}
+    uncounted = {places.get(id(tensor)) for tensor in body.uncounted}
+    return tuple([i for i in written if i in uncounted])
 
 
 def _gradient_inputs(

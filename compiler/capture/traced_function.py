@@ -6,6 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
+from ...dispatch.autograd.creation import is_unrecorded
 from ...dispatch.autograd.gradients import grad as gradients
 from ...dispatch.generated import functions as ops
 from ...dispatch.layers.autocast.state import state as autocast
@@ -25,6 +26,7 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import get_default_dtype
 from ...runtime.size import SymInt
 from ...runtime.tensor_impl import TensorImpl
+from .held_data import handles_of_data
 from .objects import FIXED, Identities, containers_in, has_hooks
 from .reachable import CONSTANTS, NUMBERS, Walk
 from .stages import cut_at, stages_of
@@ -45,6 +47,7 @@ class TracedFunction:
         self.arrivals: list[tuple[int, ...]] = [()]
         self.repeated: dict[int, int] = {}
         self.bases: dict[int, int | None] = {}
+        self.versions: dict[int, int] = {}
         self.aliases: list[int] = []
         self.views: dict[int, int] = {}
         self.tangents: list[Node] = []
@@ -56,11 +59,23 @@ class TracedFunction:
         self.objects: dict[int, Any] = {}
         self.is_known = before.has_seen
         self.given: tuple[Any, ...] | None = None
+        self.given_tensors: tuple[Any, ...] = ()
+        self.uncounted: list[Any] = []
         self.looks: list[tuple[Any, bool, Any]] = []
         self.__name__ = getattr(function, "__name__", "function")
 
     def __call__(self, *tensors: Any) -> Any:
-        return call_functionalized(Layer(False, adopts=True), self._run, tensors, {})
+        self.given_tensors, layer = tensors, Layer(False, adopts=True)
+
+        def run(*handles: Any) -> Any:
+            found = self._run(*handles)
+            self.uncounted = layer.uncounted_writes()
+            return found
+
+        with handles_of_data(layer):
+            found = call_functionalized(layer, run, tensors, {})
+        layer.restore_versions()
+        return found
 
     def _run(self, *handles: Any) -> Any:
         given = iter(handles)
@@ -101,6 +116,7 @@ class TracedFunction:
         places = {id(handle): i for i, handle in enumerate(handles)}
         self.returned = {i: places[id(leaf)] for i, leaf in enumerate(found) if id(leaf) in places}
         self.repeated, self.bases = _repeated(found), _bases(found)
+        self.versions = _own_versions(found)
         for tensor, grad in tracer._grads:
             if tensor._autograd.grad is not grad:
                 raise Unsupported(
@@ -308,6 +324,24 @@ def _bases(results: Sequence[Any]) -> dict[int, int | None]:
     return found
 
 
+def _own_versions(results: Sequence[Any]) -> dict[int, int]:
+    """The results that share memory, but no count of writes, with an input or an earlier result, as `data` does.
+
+    Each has the place of the first one with its count.
+    """
+    usual: dict[int, Any] = {}
+    first: dict[int, int] = {}
+    found: dict[int, int] = {}
+    for i, leaf in enumerate(results):
+        storage = getattr(leaf._data, "storage", None) if isinstance(leaf, TensorImpl) else None
+        whole = leaf if storage is None or storage.origin is None else storage.origin
+        if storage is not None and not leaf._spec.is_inference and not whole._spec.is_inference:
+            cell = leaf.version_cell()
+            if usual.setdefault(id(storage), whole.version_cell()) is not cell:
+                found[i] = first.setdefault(id(cell), i)
+    return found
+
+
 def modes_of_thread() -> tuple[Any, ...]:
     """What a function may switch for its thread."""
     casts = (local.autocast, tuple(autocast.dtypes.values()), autocast.cache_enabled)
@@ -334,16 +368,8 @@ def _aliases(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
 
 
 def _unrecorded_views(results: Sequence[Any]) -> list[int]:
-    """The results that view a tensor which requires grad, made in no_grad: eagerly they would require it, too."""
-    return [
-        i
-        for i, leaf in enumerate(results)
-        if isinstance(leaf, TensorImpl)
-        and leaf._view_base is not None
-        and leaf._view_base._spec.requires_grad
-        and not leaf._spec.requires_grad
-        and (leaf.dtype.is_floating_point or leaf.dtype.is_complex)
-    ]
+    """The results that view a tensor which requires grad, made in no_grad: they require it, and have no history."""
+    return [i for i, leaf in enumerate(results) if isinstance(leaf, TensorImpl) and is_unrecorded(leaf)]
 
 
 def _is_alone(leaf: object) -> bool:

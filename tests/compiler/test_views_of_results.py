@@ -143,6 +143,35 @@ def test_a_view_made_in_no_grad_and_written_there_requires_grad_as_its_base() ->
         assert view.requires_grad and view._base is x
 
 
+WITHOUT_HISTORY: dict[str, Callable[[Any], Any]] = {
+    "read": lambda y: y[0],
+    "written": lambda y: y[0].add_(1),
+    "its base is written": lambda y: (y[0], y.add_(1))[0],
+    "viewed": lambda y: y[0][0:1],
+    "written and viewed": lambda y: y[0].add_(1)[0:1],
+}
+
+
+@pytest.mark.parametrize("of_argument", [True, False])
+@pytest.mark.parametrize("name", WITHOUT_HISTORY)
+def test_what_is_computed_of_a_view_made_in_no_grad_is_as_eagerly(name: str, of_argument: bool) -> None:
+    def function(x: tt.Tensor) -> Any:
+        with tt.no_grad():
+            view = WITHOUT_HISTORY[name](x if of_argument else x * 2)
+        return view.requires_grad, view.detach(), view * 2
+
+    def looks(function: Callable[..., Any]) -> Any:
+        try:
+            asked, view, made = function(drawn(3, 3, grad=True))
+        except RuntimeError as error:
+            return str(error)
+        return asked, view.tolist(), made.tolist(), made.requires_grad, made.grad_fn is not None
+
+    compiled = tt.compile(function)
+    for _ in range(2):
+        assert looks(compiled) == looks(function)
+
+
 def test_a_leaf_that_is_written_to_in_no_grad_is_given_back_itself() -> None:
     x = drawn(3, grad=True)
     with tt.no_grad():

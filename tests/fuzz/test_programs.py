@@ -3,6 +3,7 @@
 import json
 import random
 
+import numpy as np
 import pytest
 
 import triten as tt
@@ -10,7 +11,8 @@ from triten.tests.fuzz.campaign import AGREED
 from triten.tests.fuzz.campaigns import campaign_named
 from triten.tests.fuzz.campaigns.programs import Programs
 from triten.tests.fuzz.programs.execution import as_json, from_json, run
-from triten.tests.fuzz.programs.judgement import Difference, compare, in_double
+from triten.tests.fuzz.programs.function import Function, outcome
+from triten.tests.fuzz.programs.judgement import Difference, compare, compare_results, in_double
 from triten.tests.fuzz.programs.writer import draw_program
 
 INPUTS = ["v0 = tt.tensor([1.0, 2.0, 3.0]).requires_grad_()"]
@@ -67,6 +69,17 @@ def test_a_record_is_kept_as_json():
     stored.looks["v3"].values[0] += 1
     with pytest.raises(Difference, match="v3"):
         compare(record, stored, ("triten", "stored"), statements)
+
+
+def test_gradients_are_as_near_as_the_narrowest_dtype_leaves_them():
+    function = Function.of(["v0 = tt.ones(2).requires_grad_()"], ["v1 = v0.half() * 3"])
+    found, expected = outcome(function, function.call), outcome(function, function.call)
+    found.gradients["v0"] = found.gradients["v0"] * np.float32(1.001)
+    compare_results(found, expected, exact=True)
+    found.gradients["v0"] = found.gradients["v0"] * np.float32(1.5)
+    with pytest.raises(Difference, match="gradient of v0"):
+        compare_results(found, expected, exact=True)
+    compare_results(found, expected, exact=True, compares_gradients=False)
 
 
 def test_in_double_names_no_narrow_dtype():

@@ -22,6 +22,7 @@ from ....runtime.storage import address_of, root_of
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
 from ....runtime.thread_state import inherited
+from ...autograd.creation import creation_of, mark_unrecorded
 from ...autograd.node import edge_of
 from ...core.bound_arguments import tensors_in
 from ...core.dispatcher import Dispatcher
@@ -259,6 +260,22 @@ class Layer:
                 found[id(storage)] = storage
         return list(found.values())
 
+    def uncounted_writes(self) -> list[Any]:
+        """The inputs that were written to under another count of writes, as `Tensor.data` has it."""
+        return [
+            tensor
+            for tensor, handle, saved in self._inputs
+            if handle._data.storage.is_written
+            and saved.version is not None
+            and tensor._version_cell[0] == saved.version
+        ]
+
+    def restore_versions(self) -> None:
+        """Have inputs the versions from before the call: for a call that was recorded, and wrote nothing."""
+        for tensor, _, saved in self._inputs:
+            if saved.version is not None:
+                tensor._version_cell[0] = saved.version
+
     def _give_gradients_back(self) -> None:
         """A gradient that was added to is the caller's tensor again, which has the sum by now."""
         handles = {id(handle): tensor for tensor, handle, _ in self._inputs}
@@ -389,6 +406,8 @@ class Layer:
         base = result._view_base
         if base is not None:
             made._view_base = source if source._view_base is None else source._view_base
+            made._creation = None if source._view_base is None else creation_of(source)
+            mark_unrecorded(made)
         if steps and steps is not data.steps:
             # Taken now, as the program does: what is wrong with it is told where it is wrong.
             with self.below():

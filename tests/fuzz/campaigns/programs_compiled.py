@@ -2,6 +2,7 @@
 
 import contextlib
 import random
+import re
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -20,6 +21,17 @@ LOOPS = [f"triten.compiler.host.{name}" for name in ("pointwise", "rows", "block
 """Modules that ask whether kernels can have loops in machine code."""
 
 
+SUM = re.compile(r"\b(nan)?(sum|mean|prod|var|std|var_mean|std_mean|norm|logsumexp)\(")
+LARGE = 32768
+"""Elements up to which sums have the bits of eager calls."""
+
+
+def is_large(text: str) -> bool:
+    """Whether a statement makes an input of more elements."""
+    count = re.search(r"tt\.arange\((\d+)\)", text)
+    return count is not None and int(count[1]) > LARGE
+
+
 class CompiledPrograms(ProgramCampaign):
     """`tt.compile` of a program beside the program, twice: the second call runs the graph of the first."""
 
@@ -36,6 +48,10 @@ class CompiledPrograms(ProgramCampaign):
     def run(self, case: Case) -> Outcome:
         """Compare the compiled function with the function."""
         body = what_runs(case["inputs"], case["body"])
+        # Longer sums than these may be added up in another order; backward may compute anew what it reads of memory
+        # that is written through `data`, or have kept it.
+        is_exact = not (any(SUM.search(each) for each in body) and any(map(is_large, case["inputs"])))
+        writes_data = any(".data" in each for each in body)
         function = Function.of(case["inputs"], body)
         with contextlib.ExitStack() as stack:
             if not case["loops"]:
@@ -49,7 +65,7 @@ class CompiledPrograms(ProgramCampaign):
                     return OUTSIDE
                 found = outcome(function, compiled)
                 try:
-                    compare_results(found, expected, exact=True)
+                    compare_results(found, expected, exact=is_exact, compares_gradients=not writes_data)
                 except Difference as difference:
                     return Finding(difference.kind, f"call {call}: {difference}")
         return AGREED
