@@ -260,7 +260,9 @@ class Walk:
             self.places.append((Location("elements", value, None, path), tuple(value)))
             for key in value:
                 if isinstance(key, (TensorImpl, *NUMBERS, *CONSTANTS)):
-                    self._place(Location("entry", value, key, f"{path}[{key!r}]"))
+                    # The text of a tensor would have its elements.
+                    shown = "a tensor" if isinstance(key, TensorImpl) else repr(key)
+                    self._place(Location("entry", value, key, f"{path}[{shown}]"))
         elif isinstance(value, set | deque):
             self.places.append((Location("elements", value, None, path), tuple(value)))
             self._pending += [(each, f"an element of {path}") for each in value]

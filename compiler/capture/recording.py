@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
+from ...dispatch.core.op_overload import OpOverload
 from ...dispatch.layers.graph.graph import Graph, Node
 from ...dispatch.layers.graph.make_graph import make_graph
 from ...dispatch.layers.pytree import TreeSpec
@@ -112,7 +114,7 @@ def record(
     Raises:
         Unsupported: the function does what no graph holds.
     """
-    with _one_at_a_time:
+    with _one_at_a_time, _without_collections():
         try:
             return _recorded(function, leaves, spec, None, watch)
         except UnknownTensor:
@@ -120,6 +122,19 @@ def record(
             # They are held meanwhile, so that no new one has the id of one that is gone.
             known = [each for each in gc.get_objects() if isinstance(each, TensorImpl)]
             return _recorded(function, leaves, spec, {id(each): each for each in known}, watch)
+
+
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Keep the garbage collector from running meanwhile: a capture makes many objects, nearly all of which live on."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 _one_at_a_time = forkable(threading.RLock())
@@ -237,6 +252,7 @@ def _lift(
     """
     held: list[tuple[Location, Any]] = []
     made: dict[int, Node] = {}
+    last = _last_placeholder(graph)
     for value in graph.constants.values():
         if not isinstance(value, Tensor):
             raise Unsupported(f"the function uses a {type(value).__name__}")
@@ -253,7 +269,7 @@ def _lift(
                     "an argument, an attribute or a global"
                 )
             held.append((location, tensor))
-            made[id(tensor)] = _placeholder(graph, f"held_{len(held) - 1}", node.val)
+            last = made[id(tensor)] = _placeholder(graph, f"held_{len(held) - 1}", node.val, last)
         node.replace_all_uses_with(made[id(tensor)])
         graph.erase_node(node)
     graph.constants.clear()
@@ -268,9 +284,13 @@ def _is_made(tensor: Any, there: dict[int, Any]) -> bool:
     return id(root_of(tensor._data)) not in {id(root_of(each)) for each in data}
 
 
-def _placeholder(graph: Graph, name: str, val: Any) -> Node:
-    last = graph.find_nodes(op="placeholder")
-    with graph.inserting_after(last[-1]) if last else graph.inserting_before(None):
+def _last_placeholder(graph: Graph) -> Node | None:
+    found = graph.find_nodes(op="placeholder")
+    return found[-1] if found else None
+
+
+def _placeholder(graph: Graph, name: str, val: Any, last: Node | None) -> Node:
+    with graph.inserting_before(None) if last is None else graph.inserting_after(last):
         return graph.placeholder(name, val)
 
 
@@ -290,15 +310,15 @@ def _give_back(graph: Graph, inputs: dict[int, Node]) -> None:
 
 def _make_inputs(graph: Graph, nodes: Sequence[Any]) -> None:
     """Make inputs of the nodes that stand for gradients to come."""
+    last = _last_placeholder(graph)
     for i, node in enumerate(nodes):
-        made = _placeholder(graph, f"tangent_{i}", node.val)
+        last = made = _placeholder(graph, f"tangent_{i}", node.val, last)
         node.replace_all_uses_with(made)
         graph.erase_node(node)
 
 
 def _writes(node: Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and schema.is_mutable
+    return isinstance(node.target, OpOverload) and node.target._entry.schema.is_mutable
 
 
 def _written_inputs(graph: Graph, inputs: Sequence[Node]) -> tuple[int, ...]:

@@ -156,7 +156,7 @@ class _Writer:
                 return True
             if not isinstance(user.target, OpOverload):
                 continue
-            schema = user.target._schema
+            schema = user.target._entry.schema
             for value, argument in zip(bound_arguments(user), schema.arguments, strict=True):
                 alias = argument.alias_info
                 if alias is None or not (

@@ -78,12 +78,12 @@ def _functional_name(name: str) -> str | None:
 
 def _rewrite(graph: Graph, node: Node, target: OpOverload, copies: dict[Node, Node]) -> bool:
     """Replace a step by the one that writes, if each of what it writes is an input that is copied to after it."""
-    schema = target._schema
+    schema = target._entry.schema
     given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
     written = [given.get(a.name) for a in schema.arguments if a.is_write]
     if len(given) > len(schema.arguments) or any(value is None for value in written):
         return False
-    count = len(node.target._schema.returns)
+    count = len(node.target._entry.schema.returns)
     results = _results(node, count)
     if results is None:
         return False

@@ -7,8 +7,7 @@ its thread's set, a subclass into its tensors' own.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -19,7 +18,8 @@ from ...runtime.device import CPU
 from ...runtime.device import device as Device
 from ...runtime.dispatch_key import BY_NAME, Functionality, functionality_bit
 from ...runtime.dispatch_key_set import DispatchKeySet
-from ...runtime.local_dispatch_key_set import IncludeDispatchKeyGuard, local
+from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
+from ...runtime.local_dispatch_key_set import IncludeDispatchKeyGuard, effective, local
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.scalar_type import dtype as ScalarType
@@ -31,10 +31,9 @@ from ..autograd.gradients import keep_backward_below
 from ..core.bound_arguments import tensors_in
 from ..core.dispatcher import Dispatcher
 from ..core.op_overload import OpOverload
-from ..core.operator_entry import OperatorEntry
+from ..core.operator_entry import OperatorEntry, interceptions, observers
 from ..core.tensor_function import handles
 from ..schema import is_tensor_like
-from ..schema.type_check import default_value
 from ..tensor import Tensor
 
 PYTHON_BIT = functionality_bit(Functionality.Python)
@@ -74,6 +73,8 @@ class TensorDispatchMode:
     """
 
     _guards: list[IncludeDispatchKeyGuard]
+    handle_bound: Callable[[OperatorEntry, Sequence[Any]], Any] | None = None
+    """A quicker `__tensor_dispatch__`: of an operator's entry and all its arguments, in the schema's order."""
 
     def __tensor_dispatch__(
         self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
@@ -99,17 +100,27 @@ class TensorDispatchMode:
         self._guards.pop().__exit__(kind, error, trace)
 
 
-@contextmanager
-def _below(mode: TensorDispatchMode) -> Iterator[None]:
+class _Below:
+    """This thread in the first of its modes alone: `left` says in how many, or, if it is negative, in how many less."""
+
+    __slots__ = ("included", "left", "modes")
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def __enter__(self) -> None:
+        self.modes, self.included = _stack.modes, local.included
+        _stack.modes = self.modes[: self.left]
+        if not _stack.modes:
+            local.included &= ~PYTHON_BIT
+
+    def __exit__(self, *_: object) -> None:
+        _stack.modes, local.included = self.modes, self.included
+
+
+def below_innermost() -> _Below:
     """This thread without its innermost mode, whose handler runs."""
-    modes, included = _stack.modes, local.included
-    _stack.modes = modes[:-1]
-    if not _stack.modes:
-        local.included &= ~PYTHON_BIT
-    try:
-        yield
-    finally:
-        _stack.modes, local.included = modes, included
+    return _Below(-1)
 
 
 def active_modes() -> tuple[TensorDispatchMode, ...]:
@@ -117,26 +128,18 @@ def active_modes() -> tuple[TensorDispatchMode, ...]:
     return tuple(_stack.modes)
 
 
-@contextmanager
-def without_modes() -> Iterator[None]:
+def without_modes() -> _Below:
     """This thread in no mode."""
-    modes, included = _stack.modes, local.included
-    _stack.modes = []
-    local.included &= ~PYTHON_BIT
-    try:
-        yield
-    finally:
-        _stack.modes, local.included = modes, included
+    return _Below(0)
 
 
 def split_arguments(op: OperatorEntry, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Bound arguments as a caller would write them: defaults at the end and keyword-only ones left out."""
-    arguments = op.schema.arguments
     positional: list[Any] = []
     kept = 0
     named: dict[str, Any] = {}
-    for argument, value in zip(arguments, values, strict=True):
-        usual = argument.has_default and _is_default(value, default_value(argument))
+    for (argument, has_default, default), value in zip(op.schema.usual_values, values, strict=True):
+        usual = has_default and _is_default(value, default)
         if argument.kwarg_only:
             if not usual:
                 named[argument.name] = value
@@ -151,6 +154,25 @@ def _is_default(value: Any, default: Any) -> bool:
     return value is default or (
         value.__class__ is default.__class__ and not isinstance(value, TensorImpl) and value == default
     )
+
+
+def bound_handler(
+    op: OperatorEntry, values: Sequence[Any]
+) -> Callable[[OperatorEntry, Sequence[Any]], Any] | None:
+    """What a call with all arguments comes to if that is the innermost mode, and the mode has `handle_bound`.
+
+    So a mode that records many calls is asked without the dispatcher's plans. None for all other calls: they go through
+    the dispatcher.
+    """
+    if not _stack.modes or dispatch_rules or observers or op.schema.is_mutable:
+        return None
+    handle = _stack.modes[-1].handle_bound
+    if handle is None or (inference_enabled and is_inference_mode_enabled()):
+        return None
+    if interceptions and any(each.concerns(op) for each in interceptions):
+        return None
+    kernel = op.lookup(effective(op.key_set_of(values)))
+    return handle if kernel.function is python_fallback else None
 
 
 def handling_types(values: Sequence[Any]) -> list[type]:
@@ -199,7 +221,7 @@ def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]
     args, kwargs = split_arguments(op, values)
     if _stack.modes:
         mode = _stack.modes[-1]
-        with _below(mode):
+        with below_innermost():
             result = _ask(mode, op, func, tuple(types), args, kwargs)
         askers: list[Any] = [mode]
     else:

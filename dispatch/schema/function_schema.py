@@ -83,6 +83,15 @@ class OperatorName(Record):
         """The name without namespace and overload: `add_` of `aten::add_.Tensor`."""
         return self.name.rpartition("::")[2]
 
+    @cached_property
+    def usual_values(self) -> tuple[tuple[Argument, bool, Any], ...]:
+        """Each argument, whether it has a default, and what the kernel receives then."""
+        from .type_check import default_value
+
+        return tuple(
+            [(a, a.has_default, default_value(a) if a.has_default else None) for a in self.arguments]
+        )
+
     def with_namespace(self, namespace: str) -> OperatorName:
         """The same name in a namespace, unless it already has one."""
         return self if self.namespace else OperatorName(f"{namespace}::{self.name}", self.overload)
@@ -245,7 +254,7 @@ class FunctionSchema(Record):
         """The keyword-only arguments that the operator writes into."""
         return tuple(a for a in self.arguments if a.is_out)
 
-    @property
+    @cached_property
     def is_mutable(self) -> bool:
         """Whether the operator writes into any of its arguments."""
         return any(a.is_write for a in self.arguments)
@@ -279,6 +288,15 @@ class FunctionSchema(Record):
         from .signature import Signature
 
         return Signature(self)
+
+    @cached_property
+    def usual_values(self) -> tuple[tuple[Argument, bool, Any], ...]:
+        """Each argument, whether it has a default, and what the kernel receives then."""
+        from .type_check import default_value
+
+        return tuple(
+            [(a, a.has_default, default_value(a) if a.has_default else None) for a in self.arguments]
+        )
 
     def with_namespace(self, namespace: str) -> FunctionSchema:
         """The same schema with its name in a namespace, unless the name already has one."""

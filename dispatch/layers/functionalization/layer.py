@@ -30,7 +30,7 @@ from ...core.operator_entry import IMPLICIT, OperatorEntry
 from ...core.tensor_function import disabled_tensor_function, plain_classes
 from ...schema import FunctionSchema
 from ...tensor import Tensor, blank_tensor
-from ..python_key import without_modes
+from ..python_key import bound_handler, without_modes
 from ..pytree import tree_map
 from .form import functional_arguments, functional_form, returned, settled
 from .storage import FunctionalData, FunctionalStorage, Step, forward, fresh_root
@@ -85,6 +85,27 @@ class FunctionalTensor(Tensor):
 plain_classes.add(FunctionalTensor)
 
 
+class _Below:
+    """A thread below a layer and below autograd."""
+
+    __slots__ = ("active", "guard", "included", "layer")
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+
+    def __enter__(self) -> None:
+        self.active, self.included = active, _ = layers.active, local.included
+        layers.active = active[: active.index(self.layer)] if self.layer in active else active
+        if not layers.active:
+            local.included &= ~FUNCTIONALIZE_BIT
+        self.guard = ExcludeDispatchKeyGuard(AUTOGRAD_BITS)
+        self.guard.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self.guard.__exit__(*error)
+        layers.active, local.included = self.active, self.included
+
+
 class Layer:
     """One functionalized call: its handles, and how operators run on them.
 
@@ -112,18 +133,9 @@ class Layer:
         finally:
             layers.active.pop()
 
-    @contextmanager
-    def below(self) -> Iterator[None]:
+    def below(self) -> _Below:
         """This thread below the layer and below autograd, where values are computed."""
-        active, included = layers.active, local.included
-        layers.active = active[: active.index(self)] if self in active else active
-        if not layers.active:
-            local.included &= ~FUNCTIONALIZE_BIT
-        try:
-            with ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
-                yield
-        finally:
-            layers.active, local.included = active, included
+        return _Below(self)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """An operator on values, by its full name; `args` may stop early."""
@@ -135,7 +147,12 @@ class Layer:
             positional = [v for v, a in zip(args, arguments, strict=False) if not a.kwarg_only]
             named = {a.name: v for v, a in zip(args, arguments, strict=False) if a.kwarg_only}
             return OpOverload(entry)(*positional, **named, **kwargs)
-        return entry.call(*args)
+        return self._computed(entry, args)
+
+    def _computed(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
+        """An operator on values that are all its arguments. Called below the layer."""
+        handle = bound_handler(op, values)
+        return op.call(*values) if handle is None else handle(op, values)
 
     def enter(self, tensor: Any) -> Tensor:
         """The handle of an argument: the same tensor to autograd, with a value in place of memory."""
@@ -310,7 +327,7 @@ class Layer:
         if any(r.alias_info is not None for r in schema.returns):
             return self._view(op, values)
         with self.below():
-            result = op.call(*self._values(values))
+            result = self._computed(op, self._values(values))
             if self.copies:
                 return self._wrapped(result, self._expected(op, values, result))
             return self._wrapped(result, result)

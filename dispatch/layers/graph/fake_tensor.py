@@ -22,9 +22,11 @@ from ....runtime.tensor_spec import TensorSpec
 from ...autograd.node import leaf_meta
 from ...core.bound_arguments import tensors_in
 from ...core.op_overload import OpOverload
+from ...core.operator_entry import OperatorEntry
+from ...core.result_types import result_type_of
 from ...structured.meta.copy import resolve_device
 from ...tensor import Tensor, blank_tensor
-from ..python_key import PYTHON_BIT, without_modes
+from ..python_key import PYTHON_BIT, below_innermost, split_arguments, without_modes
 from .make_graph import PLAIN, TracedTensor, Tracer, innermost_tracer, tracers
 
 META = Device("meta")
@@ -125,7 +127,18 @@ class FakeTracer(Tracer):
 
     def compute(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The Meta kernel's answer, on the device on which the operator would have computed."""
-        values = func.bind(args, kwargs)
+        return self._computed(func, func.bind(args, kwargs))
+
+    def handle_bound(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
+        """`__tensor_dispatch__` of bound arguments."""
+        func = OpOverload(op)
+        args, kwargs = split_arguments(op, values)
+        with below_innermost():
+            result = self._recorded(func, args, kwargs, lambda: self._computed(func, values))
+        named = result_type_of(op.schema)
+        return result if named is None else named(result)
+
+    def _computed(self, func: OpOverload, values: Sequence[Any]) -> Any:
         tensors = tensors_in(values)
         metas = {id(t): _meta_of(t) for t in tensors}
         device = self._device_of(func, values, tensors)

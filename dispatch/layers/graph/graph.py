@@ -216,6 +216,7 @@ class Graph:
         self._root = Node(self, "", "root", None)
         self._insert_before = self._root
         self._names: dict[str, int] = {}
+        self._constant_counts: dict[str, int] = {}
         self.constants: dict[str, Any] = {}
 
     @property
@@ -287,15 +288,20 @@ class Graph:
 
     def add_constant(self, value: Any, name: str = "_tensor_constant") -> str:
         """Keep an object under a name of its own, made of `name` and a number; returns that name."""
-        number = 0
+        number = self._constant_counts.get(name, 0)
+        if f"{name}{number - 1}" not in self.constants:
+            number = 0
         while f"{name}{number}" in self.constants:
             number += 1
+        self._constant_counts[name] = number + 1
         self.constants[f"{name}{number}"] = value
         return f"{name}{number}"
 
     def unique_name(self, candidate: str) -> str:
         """`candidate` as an identifier, numbered if another node has it."""
-        base = "".join(c if c.isalnum() or c == "_" else "_" for c in candidate) or "value"
+        base = candidate
+        if not (base.isascii() and base.isidentifier()):
+            base = "".join(c if c.isalnum() or c == "_" else "_" for c in candidate) or "value"
         if not base.isidentifier() or iskeyword(base) or base in ("self", "tt"):
             base = f"_{base}"
         # Built-in names are numbered at once, as the code of a graph may call them.

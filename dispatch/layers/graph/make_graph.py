@@ -272,29 +272,36 @@ class Tracer(TensorDispatchMode):
     ) -> Any:
         """Record one call and make it."""
         given = kwargs or {}
+        return self._recorded(func, args, given, lambda: self.compute(func, args, given))
+
+    def _recorded(
+        self,
+        func: OpOverload,
+        args: Sequence[Any],
+        given: dict[str, Any],
+        compute: Callable[[], Any],
+    ) -> Any:
         node_args = [self.argument(a) for a in args]
         schema = func._entry.schema
         if schema.is_mutable:
             for i, (argument, value) in enumerate(zip(schema.arguments, args, strict=False)):
                 if argument.is_write and isinstance(value, TensorImpl):
                     node_args[i] = self._own_node(value) or node_args[i]
-        node_kwargs = {name: self.argument(v) for name, v in given.items()}
-        flat = tensors_in([*args, *given.values()])
+        node_kwargs = {name: self.argument(v) for name, v in given.items()} if given else {}
+        flat = tensors_in([*args, *given.values()] if given else args)
         dependent = "nondeterministic_seeded" in func._entry.tags or any(
-            self.depends_on_inputs(t) for t in flat
+            [self.depends_on_inputs(t) for t in flat]
         )
         with ExcludeDispatchKeyGuard(TRACER_BIT):
-            result = self.compute(func, args, given)
+            result = compute()
         if not flat and isinstance(result, TensorImpl):
             # The defaults of dtype and device are those of the recording.
-            for argument in func._schema.kwarg_only_arguments:
+            for argument in schema.kwarg_only_arguments:
                 if argument.name in ("dtype", "device") and given.get(argument.name) is None:
                     node_kwargs[argument.name] = getattr(result._spec, argument.name)
         self.record(func, node_args, node_kwargs, result, dependent)
         if dependent and schema.is_mutable:
-            for argument, value in zip(
-                func._schema.arguments, _in_schema_order(func, args, given), strict=True
-            ):
+            for argument, value in zip(schema.arguments, _in_schema_order(func, args, given), strict=True):
                 if argument.is_write:
                     for tensor in tensors_in([value]):
                         self._mark_dependent(tensor)
@@ -463,7 +470,9 @@ class Tracer(TensorDispatchMode):
 def _in_schema_order(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
     """The arguments of a call by their places in the schema, None for those not given."""
     positional = iter(args)
-    return [kwargs.get(a.name) if a.kwarg_only else next(positional, None) for a in func._schema.arguments]
+    return [
+        kwargs.get(a.name) if a.kwarg_only else next(positional, None) for a in func._entry.schema.arguments
+    ]
 
 
 def _geometry(tensor: TensorImpl) -> tuple[Any, ...]:
