@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ...runtime.fork_lock import cached_property
 from ...runtime.record import Record
@@ -82,15 +82,6 @@ class OperatorName(Record):
     def base_name(self) -> str:
         """The name without namespace and overload: `add_` of `aten::add_.Tensor`."""
         return self.name.rpartition("::")[2]
-
-    @cached_property
-    def usual_values(self) -> tuple[tuple[Argument, bool, Any], ...]:
-        """Each argument, whether it has a default, and what the kernel receives then."""
-        from .type_check import default_value
-
-        return tuple(
-            [(a, a.has_default, default_value(a) if a.has_default else None) for a in self.arguments]
-        )
 
     def with_namespace(self, namespace: str) -> OperatorName:
         """The same name in a namespace, unless it already has one."""

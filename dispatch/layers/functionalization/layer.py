@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ....runtime.data_ptr import DataPtr
 from ....runtime.device import device as Device
@@ -30,6 +30,7 @@ from ...core.operator_entry import IMPLICIT, OperatorEntry
 from ...core.tensor_function import disabled_tensor_function, plain_classes
 from ...schema import FunctionSchema
 from ...tensor import Tensor, blank_tensor
+from ..graph.call_looks import call_look
 from ..python_key import bound_handler, without_modes
 from ..pytree import tree_map
 from .form import functional_arguments, functional_form, returned, settled
@@ -85,6 +86,19 @@ class FunctionalTensor(Tensor):
 plain_classes.add(FunctionalTensor)
 
 
+class _View(NamedTuple):
+    """A view of a tensor: its spec, how many bytes behind it begins, and whether it knows the tensor.
+
+    Writes are counted with those of the tensor, or in `version`.
+    """
+
+    spec: TensorSpec
+    offset: int
+    is_tracked: bool
+    counts_with_it: bool
+    version: list[int] | None
+
+
 class _Below:
     """A thread below a layer and below autograd."""
 
@@ -122,6 +136,7 @@ class Layer:
         self._handles: dict[int, tuple[Any, Any]] = {}
         self._inputs: list[tuple[Any, Any, _Saved]] = []
         self._gradients: list[tuple[Any, Any]] = []
+        self._views: dict[Any, _View] = {}
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -389,16 +404,12 @@ class Layer:
         schema = op.schema
         source = self.handle_of(values[_aliased(schema)])
         values = [source if i == _aliased(schema) else v for i, v in enumerate(values)]
-        result, _ = self._on_meta(op, values)
-        if not isinstance(result, TensorImpl):
-            raise RuntimeError(
-                f"functionalize: {op.name} returns several views, and only operators that return one are rewritten"
-            )
+        result = self._looked_up(op, source, values)
         name, args = _plain_view(op.name, tuple(values[1:]))
         data: FunctionalData = source._data
         storage = data.storage
-        address = address_of(result._data)
-        spec = result._spec.replace(device=source._spec.device)
+        address = data.address + result.offset
+        spec = result.spec
         steps = data.steps
         if name not in _ALIASES:
             before = source._spec.replace(requires_grad=False, keys=0)
@@ -418,10 +429,9 @@ class Layer:
         made = self._made(
             FunctionalData(address, root.address + root.nbytes - address, root, storage, steps),
             spec,
-            result._version_cell,
+            source.version_cell() if result.counts_with_it else result.version,
         )
-        base = result._view_base
-        if base is not None:
+        if result.is_tracked:
             made._view_base = source if source._view_base is None else source._view_base
             made._creation = None if source._view_base is None else creation_of(source)
             mark_unrecorded(made)
@@ -435,6 +445,25 @@ class Layer:
                     )
                     here.generation = storage.generation
         return made
+
+    def _looked_up(self, op: OperatorEntry, source: Tensor, values: Sequence[Any]) -> _View:
+        """What the Meta kernel makes of a view, which is asked once for calls that look alike."""
+        look = None if source._spec.is_inference else call_look(op, values)
+        known = None if look is None else self._views.get(look)
+        if known is not None:
+            return known
+        result, _ = self._on_meta(op, values)
+        if not isinstance(result, TensorImpl):
+            raise RuntimeError(
+                f"functionalize: {op.name} returns several views, and only operators that return one are rewritten"
+            )
+        spec = result._spec.replace(device=source._spec.device)
+        offset = address_of(result._data) - source._data.address
+        version = result._version_cell
+        if look is None or version is not source._version_cell:
+            return _View(spec, offset, result._view_base is not None, False, version)
+        found = self._views[look] = _View(spec, offset, result._view_base is not None, True, None)
+        return found
 
     def _write(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
         """An operator that writes: its functional form, and new values for what is written."""

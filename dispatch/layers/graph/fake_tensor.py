@@ -7,8 +7,8 @@ its Meta kernel; results are fake tensors on the device on which the operator wo
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from ....runtime.allocator import storage_size
 from ....runtime.data_ptr import DataPtr
@@ -17,6 +17,7 @@ from ....runtime.device import device as Device
 from ....runtime.dispatch_key import AUTOGRAD_BITS, BY_NAME
 from ....runtime.generator import Generator
 from ....runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard
+from ....runtime.storage import root_of
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
 from ...autograd.node import leaf_meta
@@ -27,6 +28,7 @@ from ...core.result_types import result_type_of
 from ...structured.meta.copy import resolve_device
 from ...tensor import Tensor, blank_tensor
 from ..python_key import PYTHON_BIT, below_innermost, split_arguments, without_modes
+from .call_looks import call_look
 from .make_graph import PLAIN, TracedTensor, Tracer, innermost_tracer, tracers
 
 META = Device("meta")
@@ -73,13 +75,77 @@ def phantom(spec: TensorSpec) -> DataPtr:
     return DataPtr(0, storage_size(spec.sizes, spec.strides) * spec.itemsize, spec.device)
 
 
+class Result(NamedTuple):
+    """One result of a call: its spec; the operand over whose memory it lies, None for its own; and how far behind."""
+
+    spec: TensorSpec
+    operand: int | None
+    offset: int
+    is_view: bool
+
+
+class Answer(NamedTuple):
+    """What a call gave, for calls of the same look: its results, and what makes one of several."""
+
+    results: tuple[Result, ...]
+    gather: Callable[[list[Any]], Any] | None
+
+    @staticmethod
+    def of(found: Any, operands: Sequence[Any]) -> Answer | None:
+        """The answer that results are; None where they are not made anew, or share memory otherwise."""
+        several = isinstance(found, list | tuple)
+        rows: list[Result] = []
+        roots: set[int] = set()
+        for each in found if several else (found,):
+            if not isinstance(each, FakeTensor) or each._spec.is_inference:
+                return None
+            data, spec = each._data, each._spec
+            at = [i for i, t in enumerate(operands) if root_of(t._data) is root_of(data)]
+            if not at:
+                if data.base is not None or id(data) in roots:
+                    return None
+                roots.add(id(data))
+                rows.append(Result(spec, None, data.nbytes, False))
+                continue
+            source = operands[at[0]]
+            if len(at) > 1 or each is source or not isinstance(source, FakeTensor):
+                return None
+            whole = source if source._view_base is None else source._view_base
+            if each._version_cell is not source._version_cell or each._view_base not in (None, whole):
+                return None
+            offset = data.address - source._data.address
+            if (data is source._data) != (offset == 0):
+                return None
+            rows.append(Result(spec, at[0], offset, each._view_base is not None))
+        made_of: Any = getattr(type(found), "_make", type(found)) if several else None
+        return Answer(tuple(rows), made_of)
+
+    def again(self, tracer: FakeTracer, operands: Sequence[Any]) -> Any:
+        """The same results of other operands."""
+        made: list[Any] = []
+        for spec, operand, offset, is_view in self.results:
+            tensor: Tensor = FakeTensor._blank()
+            tracer.made.append(weakref.ref(tensor))
+            tensor._spec, tensor._autograd, tensor._view_base = spec, None, None
+            if operand is None:
+                tensor._data, tensor._version_cell = DataPtr(0, offset, META), None
+            else:
+                source = operands[operand]
+                tensor._data = source._data.offset_by(offset) if offset else source._data
+                tensor._version_cell = source.version_cell()
+                if is_view:
+                    tensor._view_base = source if source._view_base is None else source._view_base
+            made.append(tensor)
+        return made[0] if self.gather is None else self.gather(made)
+
+
 class FakeTracer(Tracer):
     """A tracer that runs Meta kernels."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._fakes: dict[int, Any] = {}
         self._grads: list[tuple[Any, Any]] = []
+        self._answers: dict[Any, Answer] = {}
 
     def enter_input(self, tensor: Any, name: str) -> Tensor:
         made = self._fake_of(tensor)
@@ -139,6 +205,10 @@ class FakeTracer(Tracer):
         return result if named is None else named(result)
 
     def _computed(self, func: OpOverload, values: Sequence[Any]) -> Any:
+        look = call_look(func._entry, values)
+        answer = None if look is None else self._answers.get(look)
+        if answer is not None:
+            return answer.again(self, tensors_in(values))
         tensors = tensors_in(values)
         metas = {id(t): _meta_of(t) for t in tensors}
         device = self._device_of(func, values, tensors)
@@ -164,7 +234,11 @@ class FakeTracer(Tracer):
                 if (meta._spec.sizes, meta._spec.strides) != (tensor._spec.sizes, tensor._spec.strides):
                     tensor._spec = tensor._spec.replace(sizes=meta._spec.sizes, strides=meta._spec.strides)
         origins = {id(metas[id(t)]): t for t in tensors}
-        return self._faked(result, origins, device)
+        faked = self._faked(result, origins, device)
+        answer = None if look is None else Answer.of(faked, tensors)
+        if answer is not None:
+            self._answers[look] = answer
+        return faked
 
     def _faked(self, result: Any, origins: dict[int, Any], device: Device) -> Any:
         if isinstance(result, TensorImpl):

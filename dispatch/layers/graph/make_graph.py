@@ -290,7 +290,7 @@ class Tracer(TensorDispatchMode):
         node_kwargs = {name: self.argument(v) for name, v in given.items()} if given else {}
         flat = tensors_in([*args, *given.values()] if given else args)
         dependent = "nondeterministic_seeded" in func._entry.tags or any(
-            [self.depends_on_inputs(t) for t in flat]
+            self.depends_on_inputs(t) for t in flat
         )
         with ExcludeDispatchKeyGuard(TRACER_BIT):
             result = compute()

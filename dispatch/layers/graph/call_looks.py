@@ -1,0 +1,51 @@
+"""The look of an operator's call: what the specs of its results follow from, so that calls that look alike are
+computed on Meta once in a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ....runtime.device import device as Device
+from ....runtime.layout import layout as Layout
+from ....runtime.memory_format import memory_format as MemoryFormat
+from ....runtime.scalar_type import dtype as ScalarType
+from ....runtime.scalar_type import get_default_dtype
+from ....runtime.tensor_impl import TensorImpl
+from ...core.operator_entry import OperatorEntry
+
+_FIXED = frozenset({int, float, bool, complex, str, type(None), ScalarType, Device, Layout, MemoryFormat})
+"""Classes of arguments that are what they are; a subclass of `int` may be a size that somebody watches."""
+
+
+def call_look(op: OperatorEntry, values: Sequence[Any]) -> tuple[Any, ...] | None:
+    """The look of a call of one of ATen's operators with all arguments.
+
+    None where results follow from more than that: without tensors, where sizes depend on data, for what writes, for
+    operators of others, and for arguments of other classes.
+    """
+    schema = op.schema
+    if schema.is_mutable or not op.name.startswith("aten::") or "dynamic_output_shape" in op.tags:
+        return None
+    parts: list[Any] = [op, get_default_dtype()]
+    has_tensor = False
+    for value in values:
+        cls = value.__class__
+        if isinstance(value, TensorImpl):
+            parts.append(value._spec)
+            has_tensor = True
+        elif cls in _FIXED:
+            parts.append((cls, value))
+        elif cls is tuple or cls is list:
+            for each in value:
+                if isinstance(each, TensorImpl):
+                    parts.append(each._spec)
+                    has_tensor = True
+                elif each.__class__ in _FIXED:
+                    parts.append((each.__class__, each))
+                else:
+                    return None
+            parts.append(len(value))
+        else:
+            return None
+    return tuple(parts) if has_tensor else None
