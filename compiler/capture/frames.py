@@ -120,6 +120,9 @@ class Frames:
         collector = _Collector()
 
         def at_call(frame: FrameType, event: str, _: object) -> Any:
+            # Every function that starts comes here: nearly all are passed by at once.
+            if frame.f_code.co_filename in _passed_by:
+                return None
             if event != "call" or collector.is_running or not is_observed(frame.f_code):
                 return None
             self._enter(frame)
@@ -176,9 +179,20 @@ def is_observed(code: CodeType) -> bool:
     return is_observed_file(code.co_filename)
 
 
+_passed_by: set[str] = set()
+"""Files whose code is known to be passed by."""
+
+
 @cache
 def is_observed_file(filename: str) -> bool:
     """Whether a file's code may read what a program sets."""
+    found = _is_observed_file(filename)
+    if not found:
+        _passed_by.add(filename)
+    return found
+
+
+def _is_observed_file(filename: str) -> bool:
     if filename.startswith("<"):
         # Text that was executed is the user's, unless this package wrote it or the import system did.
         return not filename.startswith(("<triten", "<frozen"))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from ...dispatch.autograd.creation import is_unrecorded
 from ...dispatch.autograd.gradients import grad as gradients
+from ...dispatch.core.operator_entry import OperatorEntry
 from ...dispatch.generated import functions as ops
 from ...dispatch.layers.autocast.state import state as autocast
 from ...dispatch.layers.functionalization.functionalize import call_functionalized
@@ -15,6 +17,7 @@ from ...dispatch.layers.functionalization.layer import Layer
 from ...dispatch.layers.graph.fake_tensor import FakeTracer
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.layers.graph.make_graph import innermost_tracer
+from ...dispatch.layers.python_key import active_modes
 from ...dispatch.layers.pytree import TreeSpec, tree_flatten, tree_unflatten
 from ...dispatch.tensor import Tensor
 from ...nn.modules.parameter import Parameter
@@ -31,6 +34,23 @@ from .objects import FIXED, Identities, containers_in, has_hooks
 from .reachable import CONSTANTS, NUMBERS, Walk
 from .stages import cut_at, stages_of
 from .unsupported import Unsupported
+
+
+class _CaptureLayer(Layer):
+    """The layer of a capture: ATen's operators, which run none of the program's code, are not watched.
+
+    A mode of the program's sees them, too, and is.
+    """
+
+    def run(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
+        if not op.name.startswith("aten::") or active_modes()[-1].handle_bound is None:
+            return super().run(op, values)
+        trace = sys.gettrace()
+        sys.settrace(None)
+        try:
+            return super().run(op, values)
+        finally:
+            sys.settrace(trace)
 
 
 class TracedFunction:
@@ -65,7 +85,7 @@ class TracedFunction:
         self.__name__ = getattr(function, "__name__", "function")
 
     def __call__(self, *tensors: Any) -> Any:
-        self.given_tensors, layer = tensors, Layer(False, adopts=True)
+        self.given_tensors, layer = tensors, _CaptureLayer(False, adopts=True)
 
         def run(*handles: Any) -> Any:
             found = self._run(*handles)

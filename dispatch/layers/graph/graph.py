@@ -31,6 +31,21 @@ def map_nodes(value: Any, replace: Callable[[Node], Any]) -> Any:
     return value
 
 
+def _noted(value: Any, found: dict[Node, None]) -> Any:
+    """An argument as `map_nodes` leaves it, its nodes noted."""
+    cls = value.__class__
+    if cls is Node:
+        found[value] = None
+        return value
+    if cls is list or cls is tuple:
+        return tuple([_noted(each, found) for each in value])
+    if cls is dict:
+        return {key: _noted(each, found) for key, each in value.items()}
+    if isinstance(value, Node):
+        found[value] = None
+    return value
+
+
 class Node:
     """One step of a graph.
 
@@ -90,13 +105,8 @@ class Node:
         for node in self._inputs:
             node.users.pop(self, None)
         found: dict[Node, None] = {}
-
-        def noted(node: Node) -> Node:
-            found[node] = None
-            return node
-
-        self._args = map_nodes(args, noted)
-        self._kwargs = map_nodes(kwargs, noted)
+        self._args = tuple([_noted(each, found) for each in args])
+        self._kwargs = {name: _noted(each, found) for name, each in kwargs.items()} if kwargs else {}
         self._inputs = tuple(found)
         for node in found:
             node.users[self] = None
@@ -241,7 +251,7 @@ class Graph:
             raise ValueError(f"create_node: op is one of {', '.join(OPS)}, got {op!r}")
         node = Node(self, self.unique_name(name or _candidate(op, target)), op, target, val)
         node._set_arguments(tuple(args), dict(kwargs or {}))
-        for given in node.all_input_nodes:
+        for given in node._inputs:
             if given.graph is not self:
                 for other in node.all_input_nodes:
                     other.users.pop(node, None)
