@@ -104,9 +104,11 @@ class Guards:
                 return f"tuple(h{i}) != v{i}"
             return f"len(h{i}) != {len(value)} or not same_elements(v{i}, tuple(h{i}))"
         if location.kind == "entry":
-            key = repr(location.key)
-            if not isinstance(location.key, str | int):
-                names[f"k{i}"], key = location.key, f"k{i}"
+            key = f"k{i}"
+            if isinstance(location.key, str | int):
+                key = repr(location.key)
+            else:
+                names[key] = location.key
             get = f"h{i}.get({key}, MISSING)" if value is MISSING else f"h{i}[{key}]"
         elif location.kind == "cell":
             get = f"h{i}.cell_contents"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...dispatch.core.op_overload import OpOverload
-from ...dispatch.layers.graph.graph import Graph, Node
+from ...dispatch.layers.graph.graph import Graph, Node, map_nodes
 from ...dispatch.layers.graph.make_graph import make_graph
 from ...dispatch.layers.pytree import TreeSpec
 from ...dispatch.tensor import Tensor
@@ -252,6 +252,7 @@ def _lift(
     """
     held: list[tuple[Location, Any]] = []
     made: dict[int, Node] = {}
+    replaced: dict[Node, Node] = {}
     last = _last_placeholder(graph)
     for value in graph.constants.values():
         if not isinstance(value, Tensor):
@@ -270,10 +271,19 @@ def _lift(
                 )
             held.append((location, tensor))
             last = made[id(tensor)] = _placeholder(graph, f"held_{len(held) - 1}", node.val, last)
-        node.replace_all_uses_with(made[id(tensor)])
-        graph.erase_node(node)
+        replaced[node] = made[id(tensor)]
+    _replace(replaced)
     graph.constants.clear()
     return held
+
+
+def _replace(nodes: dict[Node, Node]) -> None:
+    """Put nodes in the place of others, which are erased: the arguments of each user are made once."""
+    for user in dict.fromkeys(user for node in nodes for user in node.users):
+        user.args = map_nodes(user.args, lambda node: nodes.get(node, node))
+        user.kwargs = map_nodes(user.kwargs, lambda node: nodes.get(node, node))
+    for node in nodes:
+        node.graph.erase_node(node)
 
 
 def _is_made(tensor: Any, there: dict[int, Any]) -> bool:
@@ -312,9 +322,8 @@ def _make_inputs(graph: Graph, nodes: Sequence[Any]) -> None:
     """Make inputs of the nodes that stand for gradients to come."""
     last = _last_placeholder(graph)
     for i, node in enumerate(nodes):
-        last = made = _placeholder(graph, f"tangent_{i}", node.val, last)
-        node.replace_all_uses_with(made)
-        graph.erase_node(node)
+        last = _placeholder(graph, f"tangent_{i}", node.val, last)
+        _replace({node: last})
 
 
 def _writes(node: Node) -> bool:

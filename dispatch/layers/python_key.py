@@ -164,8 +164,10 @@ def bound_handler(
     So a mode that records many calls is asked without the dispatcher's plans. None for all other calls: they go through
     the dispatcher.
     """
-    if not _stack.modes or dispatch_rules or observers or op.schema.is_mutable:
+    if not _stack.modes or dispatch_rules or observers:
         return None
+    if op.schema.is_mutable and any(t._spec.is_inference for t in tensors_in(values)):
+        return None  # the dispatcher refuses writes to such
     handle = _stack.modes[-1].handle_bound
     if handle is None or (inference_enabled and is_inference_mode_enabled()):
         return None

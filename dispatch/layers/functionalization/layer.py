@@ -260,7 +260,7 @@ class Layer:
                 origin = storage.origin
                 versions = origin._version_cell
                 before = None if versions is None else versions[0]
-                origin.copy_(storage.value)
+                self.call("aten::copy_", origin, storage.value, False)
                 if before is not None:
                     # The writes were counted when they were made; saved tensors tell by the count.
                     origin._version_cell[0] = before
