@@ -9,8 +9,9 @@ counts bytes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from ...dispatch.layers.graph.graph import Graph
+from ...dispatch.layers.graph.graph import Graph, Node
 from .attention import fuse_attention
 from .batch_norm import normalise_in_steps
 from .broadcasts import broadcast_in_pointwise_steps
@@ -60,10 +61,11 @@ def run_early_passes(graph: Graph, is_fused: bool = True) -> None:
 def run_passes(graph: Graph) -> Graph:
     """Run every pass on a graph, which is changed. Raises RuntimeError that names the pass after which it is not well
     formed."""
+    known: dict[Node, tuple[Any, ...]] = {}
     for each in PASSES:
         each(graph)
         try:
-            graph.lint()
+            graph.lint(known)
         except RuntimeError as error:
             raise RuntimeError(f"after the pass {each.__name__}: {error}") from error
     return graph

@@ -247,3 +247,49 @@ def test_grad_mode_and_default_dtype() -> None:
     finally:
         tt.set_default_dtype(tt.float32)
     assert compiled(x).dtype is tt.float32
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_is_as_it_was_after_a_capture(enabled: bool) -> None:
+    was_enabled = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        with pytest.raises(tt.compiler.Unsupported):
+            tt.compile(lambda x: print(x), fullgraph=True)(tt.ones(2))
+        tt.compile(lambda x: x + 1, fullgraph=True)(tt.ones(2))
+        assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()
+
+
+def test_what_a_mode_of_the_programs_reads_is_guarded() -> None:
+    class Scaled(tt.TensorDispatchMode):
+        factor = 2
+
+        def __tensor_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            made = func(*args, **(kwargs or {}))
+            return made * self.factor if func is tt.ops.aten.exp.default else made
+
+    def function(x: tt.Tensor) -> tt.Tensor:
+        with Scaled():
+            return x.exp()
+
+    compiled = tt.compile(function)
+    for factor in (2, 3, 4):
+        Scaled.factor = factor
+        same(compiled(drawn(3)), function(drawn(3)))
+
+
+def test_guards_do_not_print_tensors_that_are_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight = tt.nn.Parameter(drawn(3))
+    states = {weight: {"step": 2}}
+
+    def function(x: tt.Tensor) -> tt.Tensor:
+        return x * states[weight]["step"]
+
+    monkeypatch.setattr(tt.nn.Parameter, "__repr__", lambda self: pytest.fail("a tensor is printed"))
+    compiled = tt.compile(function, fullgraph=True)
+    for step in (2, 3):
+        states[weight]["step"] = step
+        same(compiled(drawn(3)), function(drawn(3)))
+    assert graphs(compiled) == 2

@@ -375,11 +375,11 @@ class Graph:
                 del self.constants[name]
         return changed
 
-    def lint(self) -> None:
+    def lint(self, known: dict[Node, tuple[Any, ...]] | None = None) -> None:
         """Check that the graph is well formed (see `lint`). Raises RuntimeError that names the node."""
         from .lint import lint
 
-        lint(self)
+        lint(self, known)
 
     def copy(self) -> Graph:
         """Another graph with the same steps; constants are shared."""
