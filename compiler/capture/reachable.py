@@ -13,6 +13,7 @@ import io
 import os
 import pickle
 import random
+import sys
 import types
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -190,6 +191,7 @@ class Walk:
     _seen: dict[int, Any] = field(default_factory=dict)
     _pending: list[tuple[Any, str]] = field(default_factory=list)
     _globals: set[tuple[int, str]] = field(default_factory=set)
+    _classes: set[type] = field(default_factory=set)
 
     def visit(self, value: Any, name: str) -> None:
         """Go on to all that a value leads to."""
@@ -249,6 +251,10 @@ class Walk:
             )
 
     def _open(self, value: Any, path: str) -> None:
+        if isinstance(value, type):
+            if is_users_class(value):
+                self._open_class(value)
+            return
         if isinstance(value, (TensorImpl, *NUMBERS, *CONSTANTS)):
             return
         if isinstance(value, list | tuple):
@@ -377,22 +383,41 @@ class Walk:
         self._open_class(type(value))
 
     def _open_class(self, cls: type) -> None:
-        """What a user's class holds for its objects: numbers, containers and methods."""
+        """What a user's class holds, for its objects or for itself: numbers, containers, classes and methods."""
+        if cls in self._classes:
+            return
+        self._classes.add(cls)
         for kind in cls.__mro__:
-            if id(kind) in self._seen or kind.__module__.partition(".")[0] in ("builtins", "triten", "enum"):
+            top, _, rest = kind.__module__.partition(".")
+            if top in ("builtins", "enum") or (
+                top == "triten" and not rest.startswith(("tests", "examples"))
+            ):
                 continue
             self._seen[id(kind)] = kind
             names = set(vars(kind)) if self.names is None else self.names & vars(kind).keys()
             for name in sorted(names):
                 held = vars(kind)[name]
-                if name.startswith("__") and name != "__call__":
+                if (name.startswith("__") and name != "__call__") or (id(kind), name) in self._globals:
                     continue
-                if isinstance(held, (*NUMBERS, list, dict, tuple, types.FunctionType, TensorImpl)):
+                self._globals.add((id(kind), name))
+                kinds = (*NUMBERS, *CONSTANTS, list, dict, tuple, set, types.FunctionType, TensorImpl)
+                if isinstance(held, kinds) or is_users_class(type(held)):
                     self._place(Location("attribute", kind, name, f"{kind.__name__}.{name}"))
+                    if kind is not cls and not self.is_first and not isinstance(held, types.FunctionType):
+                        # It may get one of its own.
+                        self._place(Location("attribute", cls, name, f"{cls.__name__}.{name}"))
                 elif isinstance(held, property) and held.fget is not None:
                     self._pending.append((held.fget, f"{kind.__name__}.{name}"))
                 elif isinstance(held, staticmethod | classmethod):
                     self._pending.append((held.__func__, f"{kind.__name__}.{name}"))
+
+
+def is_users_class(cls: type) -> bool:
+    """Whether a class is the program's: its attributes may change, which those of libraries and enumerations do not."""
+    module = sys.modules.get(cls.__module__)
+    if isinstance(cls, enum.EnumMeta) or cls.__module__ in sys.builtin_module_names:
+        return False
+    return is_observed_file(getattr(module, "__file__", None) or f"<{cls.__module__}>")
 
 
 def names_in(code: types.CodeType) -> set[str]:

@@ -4,7 +4,7 @@ import collections
 import functools
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -139,3 +139,70 @@ def test_tensors_are_found_where_functions_hold_them() -> None:
             HELD.fill_(number)
             same(compiled(drawn(3)), function(drawn(3)))
         assert graphs(compiled) == 1
+
+
+class Settings:
+    """A class that is read itself, and makes objects in functions."""
+
+    scale: float = 2.0
+    sizes: ClassVar[list[int]] = [2]
+    calls = 0
+
+    def of(self) -> float:
+        """What an object has of its class."""
+        return self.scale
+
+    @property
+    def twice(self) -> float:
+        """By its class's name."""
+        return type(self).scale * 2
+
+    @classmethod
+    def own(cls) -> float:
+        """What the class has."""
+        return cls.scale
+
+    @staticmethod
+    def fixed() -> float:
+        """By a global name."""
+        return Settings.scale
+
+
+class Special(Settings):
+    """A class that has all of another one."""
+
+
+READS: dict[str, Callable[[Any], Any]] = {
+    "attribute": lambda x: x * Settings.scale,
+    "inherited": lambda x: x * Special.scale,
+    "new object": lambda x: x * Settings().of(),
+    "property of a new object": lambda x: x * Special().twice,
+    "class method": lambda x: x * Special.own(),
+    "static method": lambda x: x * Settings.fixed(),
+    "in a dict": lambda x, known={"settings": Settings}: x * known["settings"].scale,  # type: ignore[misc]
+    "container": lambda x: x * sum(Special.sizes),
+}
+
+
+@pytest.mark.parametrize("of_the_special", [False, True])
+@pytest.mark.parametrize("name", READS)
+def test_what_a_class_has(name: str, of_the_special: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = READS[name]
+    compiled = tt.compile(function, fullgraph=True)
+    for scale in (2.0, 3.0, 4.0):
+        monkeypatch.setattr(Special if of_the_special else Settings, "scale", scale)
+        monkeypatch.setattr(Settings, "sizes", [1] * int(scale))
+        for _ in range(2):
+            same(compiled(drawn(3)), function(drawn(3)))
+
+
+def test_a_class_counts_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def function(x: tt.Tensor) -> tt.Tensor:
+        Settings.calls += 1
+        return x + 1
+
+    monkeypatch.setattr(Settings, "calls", 0)
+    compiled = tt.compile(function)
+    for call in range(1, 6):
+        same(compiled(drawn(3)), drawn(3) + 1)
+        assert Settings.calls == call
