@@ -31,9 +31,12 @@ from .results import (
     given_back,
     objects_of_results,
     passed_through,
+    shadows_of_results,
     uncounted,
     views_of_all,
+    views_of_results,
     views_taken,
+    without_hidden,
 )
 from .schedule import Schedule
 from .training import (
@@ -42,7 +45,6 @@ from .training import (
     gradients_by_stage,
     split,
     unshared_results,
-    view_of_result,
 )
 
 FIRST = itemgetter(0)
@@ -87,8 +89,10 @@ class Compilation:
         build: Callable[[Sequence[Any]], Any] = lambda leaves: tree_unflatten(list(leaves), structure)  # noqa: E731
         if structure.is_leaf():
             build = FIRST
-        elif structure == tree_flatten((0,) * recording.results)[1]:
+        elif structure == tree_flatten((0,) * (recording.results - recording.hidden))[1]:
             build = tuple
+        if recording.hidden:
+            build = without_hidden(build, recording.hidden)
         finish = build
         if recording.objects:
             objects = recording.objects
@@ -264,11 +268,11 @@ def _with_gradients(
         *repeated,
         *recording.aliases,
         *recording.views,
+        *recording.shadows,
         *recording.differentiable,
     }
-    parts_of_results = {
-        i: (base, interpreted(view_of_result(recording, i))) for i, base in recording.views.items()
-    }
+    parts_of_results = views_of_results(recording)
+    shadows = shadows_of_results(recording)
     plain = [i for i in range(results) if i not in elsewhere]
     shown = views_of_all(recording, same)
     aliases = [i for i in recording.aliases if i not in same]
@@ -310,10 +314,10 @@ def _with_gradients(
             filled[i] = value
         for i, value in constants.items():
             filled[i] = value
-        for i, (base, view) in parts_of_results.items():
-            part = view(filled[base])[0]
-            # All of it is another tensor all the same.
-            filled[i] = ops.alias(part) if part is filled[base] else part
+        if parts_of_results is not None:
+            parts_of_results(filled)
+        if shadows is not None:
+            shadows(filled)
         for i, first in repeated.items():
             filled[i] = filled[first]
         return filled

@@ -16,6 +16,7 @@ from ..runtime.tensor_impl import TensorImpl
 from .backends import interpreted
 from .capture.recording import Recording
 from .partition import is_view, needed_for
+from .training import view_of_result
 
 
 def passed_through(graph: Graph) -> dict[int, int]:
@@ -105,6 +106,56 @@ def views_taken(
         return found
 
     return taken
+
+
+def views_of_results(recording: Recording) -> Callable[[list[Any]], None] | None:
+    """What takes the results that are views of others, with gradients, from these; None where there are none."""
+    if not recording.views:
+        return None
+    views = {
+        i: (base, interpreted(view_of_result(recording, i, base))) for i, base in recording.views.items()
+    }
+
+    def take(filled: list[Any]) -> None:
+        for i, (base, view) in views.items():
+            part = view(filled[base])[0]
+            # All of it is another tensor all the same.
+            filled[i] = ops.alias(part) if part is filled[base] else part
+        for i, (creation, made_by) in recording.marks.items():
+            filled[i]._creation = creation
+            if made_by is not None:
+                filled[i]._autograd.made_by = made_by
+
+    return take
+
+
+def shadows_of_results(recording: Recording) -> Callable[[list[Any]], None] | None:
+    """What takes the results without gradients over the memory of others from these; None where there are none."""
+    if not recording.shadows:
+        return None
+    views = {
+        i: (base, interpreted(view_of_result(recording, i, base)))
+        for i, base in recording.shadows.items()
+        if i not in recording.repeated
+    }
+
+    def take(filled: list[Any]) -> None:
+        for i, (base, view) in views.items():
+            filled[i] = view(filled[base].detach())[0]
+        for i in views:
+            if i in recording.bases:
+                place = recording.bases[i]
+                whole = None if place is None else filled[place]
+                filled[i]._view_base = (
+                    whole if whole is None or whole._view_base is None else whole._view_base
+                )
+
+    return take
+
+
+def without_hidden(build: Callable[[Sequence[Any]], Any], count: int) -> Callable[[Sequence[Any]], Any]:
+    """What makes a result of its leaves, the last ones left out."""
+    return lambda leaves: build(leaves[:-count])
 
 
 def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:

@@ -79,8 +79,8 @@ class _Stage:
 
 def split(recording: Recording) -> SplitGraph:
     """Forward and backward of a recording that has a derivative."""
-    for place in recording.views:
-        view_of_result(recording, place)
+    for place, base in (recording.views | recording.shadows).items():
+        view_of_result(recording, place, base)
     graph = recording.graph
     inputs = graph.find_nodes(op="placeholder")
     tangents = inputs[len(inputs) - len(recording.differentiable) :]
@@ -118,10 +118,10 @@ def split(recording: Recording) -> SplitGraph:
     )
 
 
-def view_of_result(recording: Recording, place: int) -> Graph:
-    """From a result to another that is a view of it. Raises Unsupported where the graph does not take it from there."""
+def view_of_result(recording: Recording, place: int, of: int) -> Graph:
+    """From a result to another over its memory. Raises Unsupported where the graph does not take it from there."""
     results = recording.graph.output_node.args[0]
-    base, view = results[recording.views[place]], results[place]
+    base, view = results[of], results[place]
     made = Graph()
     copies = {base: made.placeholder(base.name, base.val)}
     needed = needed_for([view], [base])

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...dispatch.autograd.creation import Creation
 from ...dispatch.core.op_overload import OpOverload
 from ...dispatch.layers.graph.graph import Graph, Node, map_nodes
 from ...dispatch.layers.graph.make_graph import make_graph
@@ -60,7 +61,7 @@ class Recording:
         graph: the program, functional but for writes to inputs (``copy_``) at its end.
         arguments: how many inputs are arguments.
         held: where the function holds the other inputs.
-        results: how many leaves the result has.
+        results: how many leaves the result has, hidden ones among them.
         structure: the result's.
         guards: the check that the graph still holds.
         written: the inputs that the graph writes to.
@@ -71,6 +72,9 @@ class Recording:
         identical: the leaves that are inputs as they are.
         aliases: the leaves with a gradient that are, or view, an input.
         views: leaves with a gradient that are views of another such leaf, by that one's place.
+        marks: of leaves that are views of others what keeps them from being written to, and what they were made by.
+        shadows: leaves without a gradient over the memory of a leaf that has one, by that one's place.
+        hidden: how many of the leaves, the last ones, are no part of the result: tensors that others are views of.
         repeated: leaves of the result that are the same tensor as an earlier one, by that one's place.
         bases: leaves that are no views, with None, and those that are views of another leaf, with that one's place.
         versions: leaves over the memory of an input or another leaf whose writes are counted apart, as those of `data`
@@ -94,6 +98,9 @@ class Recording:
     identical: frozenset[int]
     aliases: tuple[int, ...]
     views: dict[int, int]
+    marks: dict[int, tuple[Creation, str | None]]
+    shadows: dict[int, int]
+    hidden: int
     repeated: dict[int, int]
     bases: dict[int, int | None]
     versions: dict[int, int]
@@ -156,7 +163,7 @@ def _recorded(
     before = walk_before(function, others)
     looks = Looks(before)
     frames = Frames()
-    body = TracedFunction(function, leaves, spec, before)
+    body = TracedFunction(function, leaves, spec, before, adds_bases=not capturing.exports)
     tensors: list[Any] = [leaf for leaf in leaves if isinstance(leaf, TensorImpl)]
     modes_before = modes_of_thread()
     capturing.depth += 1
@@ -217,6 +224,9 @@ def _recorded(
         frozenset(body.identical),
         tuple(body.aliases),
         body.views,
+        body.marks,
+        body.shadows,
+        body.hidden,
         body.repeated,
         body.bases,
         body.versions,

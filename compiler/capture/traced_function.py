@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
-from ...dispatch.autograd.creation import is_unrecorded
+from ...dispatch.autograd.creation import Creation, creation_of, is_unrecorded
 from ...dispatch.autograd.gradients import grad as gradients
 from ...dispatch.core.operator_entry import OperatorEntry
 from ...dispatch.generated import functions as ops
@@ -57,7 +57,12 @@ class TracedFunction:
     """The function of flat tensors that is traced: result leaves, gradients, and the gradients that come in."""
 
     def __init__(
-        self, function: Callable[..., Any], leaves: Sequence[Any], spec: TreeSpec, before: Walk
+        self,
+        function: Callable[..., Any],
+        leaves: Sequence[Any],
+        spec: TreeSpec,
+        before: Walk,
+        adds_bases: bool = True,
     ) -> None:
         self.function, self.leaves, self.spec = function, leaves, spec
         self.structure: TreeSpec
@@ -70,6 +75,10 @@ class TracedFunction:
         self.versions: dict[int, int] = {}
         self.aliases: list[int] = []
         self.views: dict[int, int] = {}
+        self.shadows: dict[int, int] = {}
+        self.marks: dict[int, tuple[Creation, str | None]] = {}
+        self.adds_bases = adds_bases
+        self.hidden = 0
         self.tangents: list[Node] = []
         self.identical: set[int] = set()
         self.returned: dict[int, int] = {}
@@ -132,6 +141,8 @@ class TracedFunction:
         assert isinstance(tracer, FakeTracer)
         if tracer.has_refused:
             raise Unsupported("the function reads a tensor's value")
+        if self.adds_bases and is_grad_enabled():
+            self._add_bases(found)
         self.identical = _identities(found, handles)
         places = {id(handle): i for i, handle in enumerate(handles)}
         self.returned = {i: places[id(leaf)] for i, leaf in enumerate(found) if id(leaf) in places}
@@ -228,6 +239,8 @@ class TracedFunction:
         self.differentiable = [i for i in self.differentiable if i not in self.aliases]
         self.views = _views_of_each_other(found, self.differentiable)
         self.differentiable = [i for i in self.differentiable if i not in self.views]
+        self.shadows = _shadows(found, self.differentiable)
+        self.marks = _marks(found, self.views)
         if not self.differentiable:
             return tuple(found)
         self.wanted_arguments = [i for i, handle in enumerate(handles) if handle._spec.requires_grad]
@@ -254,6 +267,26 @@ class TracedFunction:
         grads = self._gradients_by_stages(outputs, wanted, tangents)
         plain = [leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf for leaf in found]
         return (*plain, *grads)
+
+    def _add_bases(self, found: list[Any]) -> None:
+        """Let results that view one tensor with a history, and are not it, be views of it as one more result."""
+        first: dict[int, int] = {}
+        bases: dict[int, Any] = {}
+        shared: dict[int, bool] = {}
+        for i, leaf in enumerate(found):
+            storage = getattr(leaf._data, "storage", None) if isinstance(leaf, TensorImpl) else None
+            if storage is None or storage.origin is not None or id(leaf) in map(id, found[:i]):
+                continue
+            shared[id(storage)] = id(storage) in first
+            first.setdefault(id(storage), i)
+            base = leaf._view_base
+            if leaf._spec.requires_grad and base is not None and base._spec.requires_grad:
+                bases[id(storage)] = base
+        for key, base in bases.items():
+            if shared[key] and not base.is_leaf and not any(base is leaf for leaf in found):
+                found.append(base)
+                self.elements.append(self.elements[first[key]])
+                self.hidden += 1
 
     def _refuse_unrecorded_views(self, found: Sequence[Any]) -> None:
         for i in _unrecorded_views(found):
@@ -299,7 +332,9 @@ class TracedFunction:
         """Raise Unsupported where results share memory: one call of autograd's cannot give views of each other."""
         seen: dict[int, Any] = {}
         for i, leaf in enumerate(results):
-            if isinstance(leaf, TensorImpl) and i not in self.aliases and i not in self.views:
+            if isinstance(leaf, TensorImpl) and not any(
+                i in others for others in (self.aliases, self.views, self.shadows, self.repeated)
+            ):
                 storage = getattr(leaf._data, "storage", leaf)
                 if seen.setdefault(id(storage), leaf) is not leaf:
                     raise Unsupported("two results with gradients share memory", element=self.elements[i])
@@ -402,3 +437,20 @@ def _views_of_each_other(results: Sequence[Any], places: Sequence[int]) -> dict[
     bases = {id(results[i]): i for i in places}
     found = {i: bases.get(id(results[i]._view_base)) for i in places}
     return {i: base for i, base in found.items() if base is not None}
+
+
+def _shadows(results: Sequence[Any], places: Sequence[int]) -> dict[int, int]:
+    """The results without a gradient over the memory of one that has one, such as it detached, by that one's place."""
+    storages = {id(results[i]._data.storage): i for i in places}
+    found = {
+        i: storages.get(id(getattr(leaf._data, "storage", None)))
+        for i, leaf in enumerate(results)
+        if isinstance(leaf, TensorImpl) and not leaf._spec.requires_grad
+    }
+    return {i: base for i, base in found.items() if base is not None}
+
+
+def _marks(results: Sequence[Any], places: Iterable[int]) -> dict[int, tuple[Creation, str | None]]:
+    """What keeps views from being written to, and what they were made by: those of `chunk` come together."""
+    marks = {i: (creation_of(results[i]), getattr(results[i]._autograd, "made_by", None)) for i in places}
+    return {i: (creation, made_by) for i, (creation, made_by) in marks.items() if creation is not None}

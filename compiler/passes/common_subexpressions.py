@@ -15,20 +15,23 @@ After::
         %add : float32[3, 2] = aten.add.Tensor(%t, %t)
         return [%add]
 
-Steps that write or draw random numbers are left as they are, and so are results of the program, each of which has
-memory of its own.
+Steps that write or draw random numbers are left as they are, and so are results of the program, and what makes the
+memory in which they lie: each has memory of its own.
 """
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 from ...dispatch.layers.graph.graph import Graph, Node
+from ..partition import is_view
 
 
 def share_common_subexpressions(graph: Graph) -> bool:
     """Replace steps by equal earlier ones. Returns whether any was."""
-    results = set(graph.output_node.all_input_nodes)
+    results = _made_for(graph.output_node.all_input_nodes)
     known: dict[Any, Node] = {}
     changed = False
     for node in graph.nodes:
@@ -44,6 +47,19 @@ def share_common_subexpressions(graph: Graph) -> bool:
             graph.erase_node(node)
             changed = True
     return changed
+
+
+def _made_for(results: Sequence[Node]) -> set[Node]:
+    """The results, what they are views or parts of, and the steps that make these."""
+    found: set[Node] = set()
+    pending = list(results)
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            if node.target is operator.getitem or is_view(node):
+                pending += node.all_input_nodes[:1]
+    return found
 
 
 def _key(value: Any) -> Any:

@@ -13,10 +13,18 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "a view of a view": lambda x: (lambda y: (y.t()[1:], y))(x.exp()),
     "parts": lambda x: (lambda y: (y, *y.unbind(0)))(x.exp()),
     "after a write": lambda x: (lambda y: (y.mul_(2), y[0], (y * y).sum()))(x.sin()),
-}
-APART: dict[str, Callable[..., Any]] = {
     "siblings": lambda x: (lambda y: (y[0], y[1]))(x.exp()),
+    "rows": lambda x: x.exp().unbind(0),
+    "siblings and what is computed of all": lambda x: (lambda y: (y[0], y[1], y.sum()))(x.exp()),
+    "siblings after a write": lambda x: (lambda y: (y[0].mul_(2), y[1]))(x.sin()),
+    "views of views": lambda x: (lambda y: (y.t()[1:], y.view(9)[2:4]))(x.exp()),
+    "one twice, and a sibling": lambda x: (lambda y, row: (row, row, y[1]))(*(lambda y: (y, y[0]))(x.exp())),
     "detached": lambda x: (lambda y: (y, y.detach()))(x.exp()),
+    "a part, and all detached": lambda x: (lambda y: (y[0], y.detach()))(x.exp()),
+    "detached, and parts of it": lambda x: (lambda y, d: (y, d, d[0], y.detach()))(
+        *(lambda y: (y, y.detach()))(x.exp())
+    ),
+    "in other bits": lambda x: (lambda y: (y, y.view(tt.int32)))(x.exp()),
 }
 
 
@@ -52,11 +60,63 @@ def test_a_write_after_the_call_counts() -> None:
             y.sum().backward()
 
 
-@pytest.mark.parametrize("name", APART)
-def test_views_whose_base_is_no_result_run_eagerly(name: str) -> None:
-    compiled = tt.compile(APART[name])
-    same(used(compiled), used(APART[name]), name)
-    assert graphs(compiled) == 0
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_they_are_the_views_that_they_are_eagerly(name: str) -> None:
+    def looks(function: Callable[..., Any]) -> Any:
+        results = function(drawn(3, 3, grad=True))
+        kinds = [
+            (
+                each._is_view(),
+                [other is each for other in results],
+                [other is each._base for other in results],
+                [_memory(other) == _memory(each) for other in results],
+            )
+            for each in results
+        ]
+        counts = []
+        for each in results:
+            try:
+                each.mul_(2)
+            except RuntimeError as error:
+                counts.append(str(error))
+            counts.append([other._version for other in results])
+        return kinds, counts, [each.tolist() for each in results]
+
+    compiled = tt.compile(PROGRAMS[name], fullgraph=True)
+    expected = looks(PROGRAMS[name])
+    for _ in range(2):
+        found = looks(compiled)
+        assert found[0] == expected[0] and found[2] == expected[2]
+        assert _changes(found[1]) == _changes(expected[1])
+
+
+def _memory(tensor: tt.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+def _changes(counts: list[Any]) -> list[Any]:
+    """Refusals, and how often each tensor was written to since the first write."""
+    first = next(each for each in counts if isinstance(each, list))
+    return [
+        each if isinstance(each, str) else [b - a for a, b in zip(first, each, strict=True)]
+        for each in counts
+    ]
+
+
+TWICE: dict[str, Callable[..., Any]] = {
+    "views": lambda x: ((x * 2).view(-1), (x * 2).view(-1)),
+    "views of literals": lambda x: (tt.arange(4).reshape(2, 2), tt.arange(4).reshape(2, 2)),
+    "one of several": lambda x: (x.max(0).values, x.max(0).values),
+    "rows": lambda x: (x.exp()[0], x.exp()[0]),
+}
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("name", TWICE)
+def test_what_is_computed_twice_has_memory_twice(name: str, grad: bool) -> None:
+    first, second = tt.compile(TWICE[name], fullgraph=True)(drawn(3, 3, grad=grad))
+    assert _memory(first) != _memory(second)
+    same(first, second)
 
 
 def test_all_of_a_result_is_another_tensor() -> None:
