@@ -12,7 +12,8 @@ from typing import Any
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
-from .reachable import MISSING, NUMBERS, Location
+from .locations import MISSING, Location
+from .reachable import NUMBERS
 
 Guard = Callable[[], tuple[Any, ...] | None]
 
@@ -28,7 +29,7 @@ class Guards:
 
     Example:
         >>> from triten.compiler.capture.guards import Guards
-        >>> from triten.compiler.capture.reachable import Location
+        >>> from triten.compiler.capture.locations import Location
         >>> settings = {"scale": 2}
         >>> guards = Guards([(Location("entry", settings, "scale", "settings['scale']"), 2)])
         >>> guards.hold(), settings.update(scale=3), guards.hold(), guards.broken()

@@ -25,7 +25,8 @@ from ...runtime.tensor_impl import TensorImpl
 from ..partition import is_view
 from .frames import Frames, Watch
 from .guards import Guards
-from .reachable import Location, Walk, walk_after, walk_before
+from .locations import Location
+from .reachable import Walk, walk_after, walk_before
 from .side_effects import (
     Looks,
     Refusals,

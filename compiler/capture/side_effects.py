@@ -23,7 +23,8 @@ import numpy as np
 from ...runtime.generator import Generator
 from .frames import is_observed_file
 from .guards import same
-from .reachable import Location, Walk
+from .locations import Location
+from .reachable import Walk
 from .unsupported import Unsupported, is_own, trail_from
 
 OUTPUT = "would be done once, when the function is captured"

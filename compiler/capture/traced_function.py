@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
-from ...dispatch.autograd.creation import Creation, creation_of, is_unrecorded
+from ...dispatch.autograd.creation import Creation
 from ...dispatch.autograd.gradients import grad as gradients
 from ...dispatch.core.operator_entry import OperatorEntry
 from ...dispatch.generated import functions as ops
@@ -32,6 +32,18 @@ from ...runtime.tensor_impl import TensorImpl
 from .held_data import handles_of_data
 from .objects import FIXED, Identities, containers_in, has_hooks
 from .reachable import CONSTANTS, NUMBERS, Walk
+from .shared_results import (
+    bases_of_views,
+    identities,
+    is_alone,
+    marks_of_views,
+    own_versions,
+    repeated_results,
+    shadows,
+    unrecorded_views,
+    views_of_each_other,
+    views_of_inputs,
+)
 from .stages import cut_at, stages_of
 from .unsupported import Unsupported
 
@@ -143,11 +155,11 @@ class TracedFunction:
             raise Unsupported("the function reads a tensor's value")
         if self.adds_bases and is_grad_enabled():
             self._add_bases(found)
-        self.identical = _identities(found, handles)
+        self.identical = identities(found, handles)
         places = {id(handle): i for i, handle in enumerate(handles)}
         self.returned = {i: places[id(leaf)] for i, leaf in enumerate(found) if id(leaf) in places}
-        self.repeated, self.bases = _repeated(found), _bases(found)
-        self.versions = _own_versions(found)
+        self.repeated, self.bases = repeated_results(found), bases_of_views(found)
+        self.versions = own_versions(found)
         for tensor, grad in tracer._grads:
             if tensor._autograd.grad is not grad:
                 raise Unsupported(
@@ -155,7 +167,7 @@ class TracedFunction:
                 )
         self._refuse_unrecorded_views(found)
         if not is_grad_enabled():
-            alone = [(i, leaf) for i, leaf in enumerate(found) if _is_alone(leaf)]
+            alone = [(i, leaf) for i, leaf in enumerate(found) if is_alone(leaf)]
             self._refuse_made_leaves(alone, Identities([*handles, *tracer._constants]))
             return tuple(found)
         return self._with_gradients(found, handles, tracer)
@@ -235,12 +247,12 @@ class TracedFunction:
         ]
         given = Identities([*handles, *tracer._constants])
         self._refuse_made_leaves(enumerate(found), given)
-        self.aliases = _aliases(found, handles)
+        self.aliases = views_of_inputs(found, handles)
         self.differentiable = [i for i in self.differentiable if i not in self.aliases]
-        self.views = _views_of_each_other(found, self.differentiable)
+        self.views = views_of_each_other(found, self.differentiable)
         self.differentiable = [i for i in self.differentiable if i not in self.views]
-        self.shadows = _shadows(found, self.differentiable)
-        self.marks = _marks(found, self.views)
+        self.shadows = shadows(found, self.differentiable)
+        self.marks = marks_of_views(found, self.views)
         if not self.differentiable:
             return tuple(found)
         self.wanted_arguments = [i for i, handle in enumerate(handles) if handle._spec.requires_grad]
@@ -289,7 +301,7 @@ class TracedFunction:
                 self.hidden += 1
 
     def _refuse_unrecorded_views(self, found: Sequence[Any]) -> None:
-        for i in _unrecorded_views(found):
+        for i in unrecorded_views(found):
             reason = "a result is a view, made in no_grad, of a tensor that requires grad"
             raise Unsupported(reason, element=self.elements[i])
 
@@ -347,110 +359,8 @@ def _refuse_changes(leaves: Sequence[Any], spec: TreeSpec, args: Any, kwargs: An
         raise Unsupported("the function changes a list or dict that is an argument")
 
 
-def _identities(results: Sequence[Any], handles: Sequence[Any]) -> set[int]:
-    """The results that are arguments, or tensors that the function holds, as they are."""
-    given = Identities(handles)
-    return {
-        i
-        for i, leaf in enumerate(results)
-        if isinstance(leaf, TensorImpl) and (leaf in given or getattr(leaf._data, "storage", None) is None)
-    }
-
-
-def _repeated(results: Sequence[Any]) -> dict[int, int]:
-    """The results that are the same tensor as an earlier one, with that one's place."""
-    first = {id(leaf): i for i, leaf in reversed(list(enumerate(results)))}
-    return {
-        i: first[id(leaf)]
-        for i, leaf in enumerate(results)
-        if isinstance(leaf, TensorImpl) and first[id(leaf)] != i
-    }
-
-
-def _bases(results: Sequence[Any]) -> dict[int, int | None]:
-    """The results that are no views, with None, and those that are views of another one, with that one's place."""
-    places = {id(leaf): i for i, leaf in reversed(list(enumerate(results))) if isinstance(leaf, TensorImpl)}
-    found: dict[int, int | None] = {}
-    for i, leaf in enumerate(results):
-        if isinstance(leaf, TensorImpl):
-            base = leaf._view_base
-            if base is None or id(base) in places:
-                found[i] = None if base is None else places[id(base)]
-    return found
-
-
-def _own_versions(results: Sequence[Any]) -> dict[int, int]:
-    """The results that share memory, but no count of writes, with an input or an earlier result, as `data` does.
-
-    Each has the place of the first one with its count.
-    """
-    usual: dict[int, Any] = {}
-    first: dict[int, int] = {}
-    found: dict[int, int] = {}
-    for i, leaf in enumerate(results):
-        storage = getattr(leaf._data, "storage", None) if isinstance(leaf, TensorImpl) else None
-        whole = leaf if storage is None or storage.origin is None else storage.origin
-        if storage is not None and not leaf._spec.is_inference and not whole._spec.is_inference:
-            cell = leaf.version_cell()
-            if usual.setdefault(id(storage), whole.version_cell()) is not cell:
-                found[i] = first.setdefault(id(cell), i)
-    return found
-
-
 def modes_of_thread() -> tuple[Any, ...]:
     """What a function may switch for its thread."""
     casts = (local.autocast, tuple(autocast.dtypes.values()), autocast.cache_enabled)
     default = get_default_dtype(), get_default_device(), are_deterministic_algorithms_enabled()
     return (is_grad_enabled(), is_inference_mode_enabled(), casts, *default)
-
-
-def _aliases(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
-    """The results with gradients that are, or view, a tensor that the function was given or holds.
-
-    They are taken from that tensor anew, outside of the graph's one call of autograd's.
-    """
-    given = {id(handle._data.storage) for handle in inputs}
-    found = []
-    for i, leaf in enumerate(results):
-        if not isinstance(leaf, TensorImpl) or not leaf._spec.requires_grad:
-            continue
-        storage = getattr(leaf._data, "storage", None)
-        if storage is None or storage.origin is not None or id(storage) in given:
-            if storage is not None and storage.is_written:
-                raise Unsupported("a result with a gradient views a tensor that the function writes to")
-            found.append(i)
-    return found
-
-
-def _unrecorded_views(results: Sequence[Any]) -> list[int]:
-    """The results that view a tensor which requires grad, made in no_grad: they require it, and have no history."""
-    return [i for i, leaf in enumerate(results) if isinstance(leaf, TensorImpl) and is_unrecorded(leaf)]
-
-
-def _is_alone(leaf: object) -> bool:
-    """Whether it is a tensor and no view, which requires grad, where nothing is recorded, as its base does."""
-    return isinstance(leaf, TensorImpl) and leaf._view_base is None
-
-
-def _views_of_each_other(results: Sequence[Any], places: Sequence[int]) -> dict[int, int]:
-    """The results that are views of others, by the places of those. They are taken from them outside of the graph."""
-    bases = {id(results[i]): i for i in places}
-    found = {i: bases.get(id(results[i]._view_base)) for i in places}
-    return {i: base for i, base in found.items() if base is not None}
-
-
-def _shadows(results: Sequence[Any], places: Sequence[int]) -> dict[int, int]:
-    """The results without a gradient over the memory of one that has one, such as it detached, by that one's place."""
-    storages = {id(results[i]._data.storage): i for i in places}
-    found = {
-        i: storages.get(id(getattr(leaf._data, "storage", None)))
-        for i, leaf in enumerate(results)
-        if isinstance(leaf, TensorImpl) and not leaf._spec.requires_grad
-    }
-    return {i: base for i, base in found.items() if base is not None}
-
-
-def _marks(results: Sequence[Any], places: Iterable[int]) -> dict[int, tuple[Creation, str | None]]:
-    """What keeps views from being written to, and what they were made by: those of `chunk` come together."""
-    marks = {i: (creation_of(results[i]), getattr(results[i]._autograd, "made_by", None)) for i in places}
-    return {i: (creation, made_by) for i, (creation, made_by) in marks.items() if creation is not None}

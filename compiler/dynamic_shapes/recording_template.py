@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..capture.guards import Guards, same
-from ..capture.reachable import Location
+from ..capture.locations import Location
 from ..capture.recording import Recording
 from .graph_rows import graph_of, rows_of
 from .observed_size import Observations

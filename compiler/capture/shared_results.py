@@ -1,0 +1,116 @@
+"""What the results of a captured function share: an object, memory, a count of writes, with inputs and each other.
+
+All is told by the places of results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ...dispatch.autograd.creation import Creation, creation_of, is_unrecorded
+from ...runtime.tensor_impl import TensorImpl
+from .objects import Identities
+from .unsupported import Unsupported
+
+
+def identities(results: Sequence[Any], handles: Sequence[Any]) -> set[int]:
+    """The results that are arguments, or tensors that the function holds, as they are."""
+    given = Identities(handles)
+    return {
+        i
+        for i, leaf in enumerate(results)
+        if isinstance(leaf, TensorImpl) and (leaf in given or getattr(leaf._data, "storage", None) is None)
+    }
+
+
+def repeated_results(results: Sequence[Any]) -> dict[int, int]:
+    """The results that are the same tensor as an earlier one, with that one's place."""
+    first = {id(leaf): i for i, leaf in reversed(list(enumerate(results)))}
+    return {
+        i: first[id(leaf)]
+        for i, leaf in enumerate(results)
+        if isinstance(leaf, TensorImpl) and first[id(leaf)] != i
+    }
+
+
+def bases_of_views(results: Sequence[Any]) -> dict[int, int | None]:
+    """The results that are no views, with None, and those that are views of another one, with that one's place."""
+    places = {id(leaf): i for i, leaf in reversed(list(enumerate(results))) if isinstance(leaf, TensorImpl)}
+    found: dict[int, int | None] = {}
+    for i, leaf in enumerate(results):
+        if isinstance(leaf, TensorImpl):
+            base = leaf._view_base
+            if base is None or id(base) in places:
+                found[i] = None if base is None else places[id(base)]
+    return found
+
+
+def own_versions(results: Sequence[Any]) -> dict[int, int]:
+    """The results that share memory, but no count of writes, with an input or an earlier result, as `data` does.
+
+    Each has the place of the first one with its count.
+    """
+    usual: dict[int, Any] = {}
+    first: dict[int, int] = {}
+    found: dict[int, int] = {}
+    for i, leaf in enumerate(results):
+        storage = getattr(leaf._data, "storage", None) if isinstance(leaf, TensorImpl) else None
+        whole = leaf if storage is None or storage.origin is None else storage.origin
+        if storage is not None and not leaf._spec.is_inference and not whole._spec.is_inference:
+            cell = leaf.version_cell()
+            if usual.setdefault(id(storage), whole.version_cell()) is not cell:
+                found[i] = first.setdefault(id(cell), i)
+    return found
+
+
+def views_of_inputs(results: Sequence[Any], inputs: Sequence[Any]) -> list[int]:
+    """The results with gradients that are, or view, a tensor that the function was given or holds.
+
+    They are taken from that tensor anew, outside of the graph's one call of autograd's.
+    """
+    given = {id(handle._data.storage) for handle in inputs}
+    found = []
+    for i, leaf in enumerate(results):
+        if not isinstance(leaf, TensorImpl) or not leaf._spec.requires_grad:
+            continue
+        storage = getattr(leaf._data, "storage", None)
+        if storage is None or storage.origin is not None or id(storage) in given:
+            if storage is not None and storage.is_written:
+                raise Unsupported("a result with a gradient views a tensor that the function writes to")
+            found.append(i)
+    return found
+
+
+def unrecorded_views(results: Sequence[Any]) -> list[int]:
+    """The results that view a tensor which requires grad, made in no_grad: they require it, and have no history."""
+    return [i for i, leaf in enumerate(results) if isinstance(leaf, TensorImpl) and is_unrecorded(leaf)]
+
+
+def is_alone(leaf: object) -> bool:
+    """Whether it is a tensor and no view, which requires grad, where nothing is recorded, as its base does."""
+    return isinstance(leaf, TensorImpl) and leaf._view_base is None
+
+
+def views_of_each_other(results: Sequence[Any], places: Sequence[int]) -> dict[int, int]:
+    """The results that are views of others, by the places of those. They are taken from them outside of the graph."""
+    bases = {id(results[i]): i for i in places}
+    found = {i: bases.get(id(results[i]._view_base)) for i in places}
+    return {i: base for i, base in found.items() if base is not None}
+
+
+def shadows(results: Sequence[Any], places: Sequence[int]) -> dict[int, int]:
+    """The results without a gradient over the memory of one that has one, such as it detached, by that one's place."""
+    storages = {id(results[i]._data.storage): i for i in places}
+    found = {
+        i: storages.get(id(getattr(leaf._data, "storage", None)))
+        for i, leaf in enumerate(results)
+        if isinstance(leaf, TensorImpl) and not leaf._spec.requires_grad
+    }
+    return {i: base for i, base in found.items() if base is not None}
+
+
+def marks_of_views(results: Sequence[Any], places: Iterable[int]) -> dict[int, tuple[Creation, str | None]]:
+    """What keeps views from being written to, and what they were made by: those of `chunk` come together."""
+    marks = {i: (creation_of(results[i]), getattr(results[i]._autograd, "made_by", None)) for i in places}
+    return {i: (creation, made_by) for i, (creation, made_by) in marks.items() if creation is not None}
