@@ -95,7 +95,9 @@ def test_a_smaller_case_has_fewer_statements():
     assert Programs().describe(case).splitlines()[1:] == [*INPUTS, *BODY]
 
 
-@pytest.mark.parametrize("name", ["programs_compiled", "programs_transformed", "programs_interpreted"])
+@pytest.mark.parametrize(
+    "name", ["programs_compiled", "programs_compiled_cuda", "programs_transformed", "programs_interpreted"]
+)
 def test_campaigns_without_an_oracle_run(name):
     campaign = campaign_named(name)
     assert campaign.run({"inputs": INPUTS, "body": BODY[:3], "loops": False}) is AGREED

@@ -10,6 +10,7 @@ CAMPAIGNS = {
     "samples_cuda": "samples:SamplesOnCuda",
     "programs": "programs:Programs",
     "programs_compiled": "programs_compiled:CompiledPrograms",
+    "programs_compiled_cuda": "programs_compiled:CompiledProgramsOnCuda",
     "programs_transformed": "programs_transformed:TransformedPrograms",
     "programs_interpreted": "programs_on_cuda:InterpretedPrograms",
     "programs_emulated": "programs_on_cuda:EmulatedPrograms",

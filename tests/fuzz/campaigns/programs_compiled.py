@@ -3,19 +3,20 @@
 import contextlib
 import random
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 from unittest import mock
 
 import triten as tt
 
-from ..campaign import AGREED, OUTSIDE, Case, Finding, Outcome
-from ..programs import views
+from ..campaign import AGREED, INTERPRETED, OUTSIDE, Case, Finding, Outcome
+from ..programs import gradients, views
 from ..programs.execution import run
 from ..programs.function import Function, outcome
 from ..programs.judgement import Difference, compare_results
 from ..programs.writer import WITH_BLOCKS, WITHOUT_GRADIENTS, draw_program
 from .programs import ProgramCampaign
+from .programs_on_cuda import on_cuda
 
 LOOPS = [f"triten.compiler.host.{name}" for name in ("pointwise", "rows", "block_reductions", "single_steps")]
 """Modules that ask whether kernels can have loops in machine code."""
@@ -48,9 +49,8 @@ class CompiledPrograms(ProgramCampaign):
     def run(self, case: Case) -> Outcome:
         """Compare the compiled function with the function."""
         body = what_runs(case["inputs"], case["body"])
-        # Longer sums than these may be added up in another order; backward may compute anew what it reads of memory
-        # that is written through `data`, or have kept it.
-        is_exact = not (any(SUM.search(each) for each in body) and any(map(is_large, case["inputs"])))
+        # Backward may compute anew what it reads of memory that is written through `data`, or have kept it.
+        is_exact = self.is_exact(case["inputs"], body)
         writes_data = any(".data" in each for each in body)
         function = Function.of(case["inputs"], body)
         with contextlib.ExitStack() as stack:
@@ -69,6 +69,36 @@ class CompiledPrograms(ProgramCampaign):
                 except Difference as difference:
                     return Finding(difference.kind, f"call {call}: {difference}")
         return AGREED
+
+    def is_exact(self, inputs: list[str], body: list[str]) -> bool:
+        """Whether numbers have the bits of eager calls: longer sums than these may be added up in another order."""
+        return not (any(SUM.search(each) for each in body) and any(map(is_large, inputs)))
+
+
+class CompiledProgramsOnCuda(CompiledPrograms):
+    """The same on a simulated GPU, by kernels in Triton's interpreter."""
+
+    name = "programs_compiled_cuda"
+    needs: ClassVar[Mapping[str, str]] = INTERPRETED
+    limit = 120.0
+
+    def draw(self, rng: random.Random) -> Case:
+        """A short program of few elements."""
+        drawn = WITH_BLOCKS if rng.random() < 0.3 else WITHOUT_GRADIENTS
+        kinds = {
+            kind: weight for kind, weight in drawn.items() if kind not in (views.strided, gradients.autocast)
+        }
+        inputs, body = draw_program(rng, kinds, errors=0.0, most=8)
+        return {"inputs": on_cuda(inputs), "body": on_cuda(body), "loops": True}
+
+    def run(self, case: Case) -> Outcome:
+        """Where tensors are made on the GPU."""
+        with tt.device("cuda"):
+            return super().run(case)
+
+    def is_exact(self, inputs: list[str], body: list[str]) -> bool:
+        """Sums of fused reductions have other tiles."""
+        return not any(SUM.search(each) for each in body)
 
 
 def what_runs(inputs: list[str], body: list[str]) -> list[str]:
