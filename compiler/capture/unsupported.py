@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 
@@ -88,6 +89,7 @@ def trail_from(frame: FrameType | None) -> tuple[Step, ...]:
     return tuple(reversed(found))
 
 
+@cache
 def is_own(filename: str) -> bool:
     """Whether a file is one of this package's, its tests and examples left out."""
     if filename.startswith("<"):
