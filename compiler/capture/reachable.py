@@ -27,7 +27,7 @@ from ...runtime.layout import layout as Layout
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
-from .frames import Frames, is_observed, is_observed_file
+from .frames import SITE_PACKAGES, Frames, is_observed, is_observed_file
 from .locations import LARGEST_ARRAY, MISSING, Location, bytes_of, state_of
 from .unsupported import Unsupported, is_own
 
@@ -129,7 +129,7 @@ class Walk:
 
     def _open(self, value: Any, path: str) -> None:
         if isinstance(value, type):
-            if is_users_class(value):
+            if self._is_followed(value):
                 self._open_class(value)
             return
         if isinstance(value, (TensorImpl, *NUMBERS, *CONSTANTS)):
@@ -259,6 +259,11 @@ class Walk:
             self.places.append((Location("class", value, None, f"the class of {path}"), type(value)))
         self._open_class(type(value))
 
+    def _is_followed(self, cls: type) -> bool:
+        """Whether what a class holds counts: before the code has run, the methods of a library lead to all of it."""
+        file = _file_of(cls)
+        return is_users_class(cls) and not (self.is_first and file.startswith(SITE_PACKAGES))
+
     def _open_class(self, cls: type) -> None:
         """What a user's class holds, for its objects or for itself: numbers, containers, classes and methods."""
         if cls in self._classes:
@@ -278,7 +283,7 @@ class Walk:
                     continue
                 self._globals.add((id(kind), name))
                 kinds = (*NUMBERS, *CONSTANTS, list, dict, tuple, set, types.FunctionType, TensorImpl)
-                if isinstance(held, kinds) or is_users_class(type(held)):
+                if isinstance(held, kinds) or self._is_followed(type(held)):
                     self._place(Location("attribute", kind, name, f"{kind.__name__}.{name}"))
                     if kind is not cls and not self.is_first and not isinstance(held, types.FunctionType):
                         # It may get one of its own.
@@ -291,10 +296,13 @@ class Walk:
 
 def is_users_class(cls: type) -> bool:
     """Whether a class is the program's: its attributes may change, which those of libraries and enumerations do not."""
-    module = sys.modules.get(cls.__module__)
     if isinstance(cls, enum.EnumMeta) or cls.__module__ in sys.builtin_module_names:
         return False
-    return is_observed_file(getattr(module, "__file__", None) or f"<{cls.__module__}>")
+    return is_observed_file(_file_of(cls))
+
+
+def _file_of(cls: type) -> str:
+    return getattr(sys.modules.get(cls.__module__), "__file__", None) or f"<{cls.__module__}>"
 
 
 def names_in(code: types.CodeType) -> set[str]:
