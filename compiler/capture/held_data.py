@@ -29,16 +29,17 @@ from ...nn.modules.parameter import Parameter
 def handles_of_data(layer: Layer) -> Iterator[None]:
     """Have `data` of a tensor from outside be a handle of this layer while a thread's operators run in it."""
     before = [(cls, vars(cls).get("data")) for cls in (Tensor, Parameter)]
-    for cls in (Tensor, Parameter):
-        cls.data = _property(layer, cls.data)  # type: ignore[assignment,method-assign,arg-type]
+    made = [(cls, _property(layer, cls.data)) for cls in (Tensor, Parameter)]  # type: ignore[arg-type]
     try:
+        for cls, own in made:
+            cls.data = own  # type: ignore[assignment,method-assign]
         yield
     finally:
-        for cls, own in before:
-            if own is None:
+        for cls, kept in before:
+            if kept is not None:
+                cls.data = kept  # type: ignore[method-assign]
+            elif "data" in vars(cls):
                 del cls.data
-            else:
-                cls.data = own  # type: ignore[method-assign]
 
 
 def _property(layer: Layer, original: property) -> property:

@@ -102,22 +102,22 @@ class _View(NamedTuple):
 class _Below:
     """A thread below a layer and below autograd."""
 
-    __slots__ = ("active", "guard", "included", "layer")
+    __slots__ = ("active", "guard", "layer")
 
     def __init__(self, layer: Layer) -> None:
-        self.layer = layer
+        self.layer, self.active = layer, layers.active
+        self.guard = ExcludeDispatchKeyGuard(AUTOGRAD_BITS)
 
     def __enter__(self) -> None:
-        self.active, self.included = active, _ = layers.active, local.included
+        active = self.active
+        self.guard.__enter__()
         layers.active = active[: active.index(self.layer)] if self.layer in active else active
         if not layers.active:
             local.included &= ~FUNCTIONALIZE_BIT
-        self.guard = ExcludeDispatchKeyGuard(AUTOGRAD_BITS)
-        self.guard.__enter__()
 
     def __exit__(self, *error: Any) -> None:
+        layers.active = self.active
         self.guard.__exit__(*error)
-        layers.active, local.included = self.active, self.included
 
 
 class Layer:
