@@ -121,9 +121,14 @@ def element_call(node: Node) -> PointwiseCall | None:
         return None
     runtime = entry.runtime_positions([v.val if isinstance(v, Node) else v for v in values])
     made = PointwiseCall(node, tuple(values), tuple(runtime), planner)
-    if device == "cuda" and made.planned({v: v.val for v in given})[1].element is None:
-        return None
-    return made
+    return None if device == "cuda" and not _has_element_on_cuda(made, given) else made
+
+
+def _has_element_on_cuda(call: PointwiseCall, given: Sequence[Node]) -> bool:
+    """Whether a program in Triton computes a step. It has no complex numbers, and so loads none for a cast either."""
+    if any(node.val.dtype.is_complex for node in (call.node, *given)):
+        return False
+    return call.planned({node: node.val for node in given})[1].element is not None
 
 
 def _copy_call(node: Node) -> PointwiseCall | None:
@@ -132,9 +137,7 @@ def _copy_call(node: Node) -> PointwiseCall | None:
         return None
     values = tuple(bound_arguments(node))
     made = PointwiseCall(node, (source, *values[1:]), (0,), CopyKernel(node.val))
-    if node.val.device.type == "cuda" and made.planned({source: source.val})[1].element is None:
-        return None
-    return made
+    return None if node.val.device.type == "cuda" and not _has_element_on_cuda(made, [source]) else made
 
 
 def bound_arguments(node: Node) -> Sequence[Any]:

@@ -117,6 +117,9 @@ def _gradients(results: dict[str, Any], arguments: dict[str, Any]) -> dict[str, 
         grads = tt.autograd.grad(
             sum(each.double() for each in wanted), list(sources.values()), allow_unused=True
         )
+        # A GPU's faults are told when elements are read.
+        return {
+            name: None if grad is None else array(grad) for name, grad in zip(sources, grads, strict=True)
+        }
     except RuntimeError as error:
         return {"error": str(error).partition(":")[0][:60]}
-    return {name: None if grad is None else array(grad) for name, grad in zip(sources, grads, strict=True)}
