@@ -180,6 +180,10 @@ def indexed(scope: Scope) -> str:
         "flatten().mul_(0.5)",
         "resize_(2)" if scope.chance(0.2) else "view(-1).add_(1)",
     )
+    if form == "resize_(2)" and scope[a].numel() < 2:
+        form = "resize_(1)"  # what memory holds beyond a tensor is nobody's
+    if form.startswith("index_put_") and scope[a].shape[0] == 1:
+        form = form.replace("[0, -1]", "[0]", 1)  # which of two writes to one place counts is not defined
     return f"{a}." + form.format(a=a, b=b, d=d, n=scope.scalar())
 
 
