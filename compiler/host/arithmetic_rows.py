@@ -227,8 +227,10 @@ def _pow(s: Step) -> Value:
     """A power with one of the exponents that have products and roots of their own."""
     s.need("f")
     exponent = s.raw("exponent")
-    if isinstance(exponent, Node) or s.is_narrow or not isinstance(s.raw("self"), Node):
+    if isinstance(exponent, Node) or not isinstance(s.raw("self"), Node):
         raise CannotLower("pow")
+    if s.is_narrow and exponent != 2:
+        raise CannotLower("pow")  # NumPy's power; the square of a narrow number is exact in float32
     a = s.operand("self")
     square = product(s, a, a)
     made: dict[float, Callable[[], Value]] = {

@@ -1,4 +1,4 @@
-"""Rows of reductions: softmax and its gradients, layer_norm, rms_norm, sums, means and extremes, of float32.
+"""Rows of reductions: softmax and its gradients, layer_norm, rms_norm, sums, variances and extremes, of float32.
 
 A row says what the eager kernel computes, in its order, for all sizes of the whole tensor. Where that adds in an order
 that has no function in `reduction_source`, there is none.
@@ -14,8 +14,10 @@ import numpy as np
 from ...cpu_fallback.normalization import row_norm
 from ...cpu_fallback.normalization import softmax as softmax_kernels
 from ...cpu_fallback.normalization.softmax_rows import LEAST_ROW, MIDDLE
+from ...cpu_fallback.reduction import half_words
 from ...cpu_fallback.reduction.blocks import SHARED_BYTES
 from ...cpu_fallback.reduction.line_reductions import SHORT_LINE
+from ...cpu_fallback.reduction.small_variance import FEW
 from ...cpu_fallback.reduction.sums import BLOCK, SMALL_MATRIX
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.stub import StructuredCall
@@ -24,6 +26,7 @@ from ..reductions import RowSpace
 from .element_program import CannotLower, ElementProgram, Value
 from .elementary_functions import instructions_of
 from .reduction_source import LONGEST_LINE
+from .reduction_source import REDUCTIONS as LINE_REDUCTIONS
 
 F32, F64 = "float32", "float64"
 NARROW = ("float16", "bfloat16")
@@ -83,7 +86,7 @@ class RowStep:
         is_made = all(row.kind != "constant" for row in rows)
         if not self.program.has_function(name) or self.n > LONGEST_LINE or not is_made:
             raise CannotLower(name)
-        dtype = F64 if name in ("row_sum", "row_dot") else F32
+        dtype = F64 if LINE_REDUCTIONS[name] == "double" else F32
         return self.program.value("reduction", dtype, operands=rows, detail=name)
 
     def binary(self, name: str, a: Value, b: Value) -> Value:
@@ -113,25 +116,63 @@ def _extreme(name: str) -> ReductionRow:
 
 
 def _line_sum(s: RowStep) -> Value:
+    """The sum of a row, in float32."""
     spec = s.spec("self")
-    if spec.dtype.name != F32 or s.call.outputs[0].dtype.name != F32:
+    if s.call.outputs[0].dtype is not spec.dtype:
         raise CannotLower("sum")
     is_last = s.call.extra["dims"] == (spec.ndim - 1,)
-    if spec.nbytes >= SHARED_BYTES:
+    if spec.dtype.name == F32 and spec.nbytes >= SHARED_BYTES:
         return s.reduced("streamed_sum", s.operand("self"))
+    if spec.dtype.name in NARROW and spec.numel >= half_words.FROM and not s.n % 2:
+        if s.n > 2 * half_words.WORDS:
+            raise CannotLower("sum")
+        return s.reduced("half_sum", s.operand("self"))
     if not is_last:
         raise CannotLower("sum")
     return s.reduced("line_sum", s.operand("self"))
 
 
 def _sum(s: RowStep) -> list[Value]:
-    if s.n <= BLOCK and s.n * s.rows <= SMALL_MATRIX:
+    if s.n <= BLOCK and s.n * s.rows <= SMALL_MATRIX and s.spec("self").dtype.name == F32:
         raise CannotLower("sum")
     return [_line_sum(s)]
 
 
 def _mean(s: RowStep) -> list[Value]:
     return [s.binary("div", _line_sum(s), s.number(s.n))]
+
+
+def _variance(root: bool, with_mean: bool) -> ReductionRow:
+    """``var``, ``std``, ``var_mean`` and ``std_mean``.
+
+    What eager adds in an order that has no function, several dimensions and few elements, is added in float64.
+    """
+
+    def row(s: RowStep) -> list[Value]:
+        p, spec, a = s.program, s.spec("self"), s.operand("self")
+        correction = s.raw("correction") if "correction" in s.call.args else s.call.extra["correction"]
+        if isinstance(correction, Node):
+            raise CannotLower("correction")
+        freedom = max(s.n - (1 if correction is None else correction), 0)
+        is_last = s.call.extra["dims"] == (spec.ndim - 1,)
+        is_small = spec.dtype.name == F32 and spec.numel <= FEW and not with_mean
+        if is_last and not is_small:
+            total = s.reduced("spread", a)
+            narrow = s.binary("div", p.maximum(p.convert(total, F32), s.number(0)), s.number(freedom))
+            narrow = p.intrinsic("sqrt", narrow) if root else narrow
+        else:
+            total, narrow = s.reduced("wide_spread", a), None
+        made = s.binary("div", total, s.number(freedom, F64))
+        made = p.convert(p.intrinsic("sqrt", made) if root else made, F32)
+        if narrow is not None:
+            # A total that float32 does not hold comes from float64, and so does what is made of it.
+            size = p.intrinsic("fabs", p.convert(total, F32))
+            made = p.select(p.compare("lt", size, s.number(np.inf)), narrow, made)
+        if not with_mean:
+            return [made]
+        return [made, p.convert(s.binary("div", s.reduced("finite_sum", a), s.number(s.n, F64)), F32)]
+
+    return row
 
 
 def adds_by_size(n: int) -> bool:
@@ -236,6 +277,10 @@ REDUCTIONS: dict[str, ReductionRow] = {
     "amin": _extreme("minimum"),
     "sum": _sum,
     "mean": _mean,
+    "var": _variance(root=False, with_mean=False),
+    "std": _variance(root=True, with_mean=False),
+    "var_mean": _variance(root=False, with_mean=True),
+    "std_mean": _variance(root=True, with_mean=True),
     "softmax": _softmax,
     "log_softmax": _log_softmax,
     "logsumexp": _logsumexp,

@@ -11,84 +11,56 @@ from collections.abc import Sequence
 
 from ...cpu_fallback.normalization.moments import CHUNK
 from ...cpu_fallback.reduction.line_reductions import DIRECT, RUN
+from .function_text import FunctionText
+from .spread_source import SPREAD_LINES, finite_sum, spread, wide_spread
 
 LONGEST_LINE = RUN * DIRECT
 """The longest row of `line_sum`: the sums of its runs are one line."""
 
 
-class _Function:
-    """The text of a function, line by line; names are its own."""
-
-    def __init__(self, head: str) -> None:
-        self.lines = [f"define internal {head} noinline {{", "entry:"]
-        self.count = 0
-        self.block = "entry"
-
-    def let(self, text: str, name: str = "") -> str:
-        """A new value."""
-        self.count += 1
-        name = name or f"%t{self.count}"
-        self.lines.append(f"  {name} = {text}")
-        return name
-
-    def label(self, name: str) -> None:
-        """Begin a block."""
-        self.lines.append(f"{name}:")
-        self.block = name
-
-    def go(self, text: str) -> None:
-        """End a block."""
-        self.lines.append(f"  br {text}")
-
-    def end(self, text: str) -> str:
-        """The whole text, which returns a value."""
-        return "\n".join([*self.lines, f"  ret {text}", "}"]) + "\n"
-
-    def loaded(self, kind: str, pointer: str, place: str) -> str:
-        """A number or a vector at an element of float32."""
-        at = self.let(f"getelementptr float, ptr {pointer}, i64 {place}")
-        return self.let(f"load {kind}, ptr {at}, align 1")
-
-    def lanes(self, value: str, width: int, places: Sequence[int]) -> str:
-        """Some lanes of a vector."""
-        mask = ", ".join(f"i32 {place}" for place in places)
-        return self.let(
-            f"shufflevector <{width} x float> {value}, <{width} x float> poison, <{len(places)} x i32> <{mask}>"
-        )
-
-    def added(self, kind: str, a: str, b: str, name: str = "") -> str:
-        """a + b."""
-        return self.let(f"fadd {kind} {a}, {b}", name)
-
-    def step(self, place: str, name: str, count: int, end: str, here: str, after: str) -> None:
-        """End a block that runs again `count` elements further on, until the end."""
-        self.let(f"add i64 {place}, {count}", name)
-        self.go(f"i1 {self.let(f'icmp ult i64 {name}, {end}')}, label %{here}, label %{after}")
-
-    def folded(self, value: str, width: int) -> str:
-        """A vector's lower half and its upper half, added."""
-        half = width // 2
-        low, high = self.lanes(value, width, range(half)), self.lanes(value, width, range(half, width))
-        return self.added(f"<{half} x float>", low, high)
-
-    def of_four(self, value: str) -> str:
-        """The sum of four lanes: of neighbours, and then of these."""
-        even, odd = self.lanes(value, 4, (0, 2)), self.lanes(value, 4, (1, 3))
-        pairs = self.added("<2 x float>", even, odd)
-        first, second = (self.let(f"extractelement <2 x float> {pairs}, i64 {i}") for i in (0, 1))
-        return self.added("float", first, second)
+RUNS = {
+    "line_sum": "run_sum",
+    "streamed_sum": "run_sum",
+    "line_deviations": "run_deviations",
+    "line_squares": "run_squares",
+    "line_evens": "run_evens",
+    "line_odds": "run_odds",
+}
+"""By what adds a line, what adds a run of it: elements, what they are above a mean, the squares of that, or the first
+or the second ones of pairs."""
+DEVIATING, PAIRED = ("run_deviations", "run_squares"), ("run_evens", "run_odds")
 
 
-def run_sum() -> str:
-    """``float @run_sum(ptr, i64)``: a sum as NumPy's einsum has it."""
-    f = _Function("float @run_sum(ptr %x, i64 %n)")
+def run_sum(name: str = "run_sum") -> str:
+    """``float @run_sum(ptr, i64)``: a sum as NumPy's einsum has it.
+
+    ``@run_deviations`` and ``@run_squares`` are given a mean, too, ``@run_evens`` and ``@run_odds`` a count of pairs.
+    """
+    deviates, is_odd = name in DEVIATING, name == "run_odds"
+    f = FunctionText(f"float @{name}(ptr %x, i64 %n{', float %mean' if deviates else ''})")
     kind = "<4 x float>"
+    if deviates:
+        f.let(f"insertelement {kind} poison, float %mean, i64 0", "%one")
+        f.let(f"shufflevector {kind} %one, {kind} poison, <4 x i32> zeroinitializer", "%means")
+
+    def term(of: str, place: str) -> str:
+        if name in PAIRED:
+            first = f.let(f"shl i64 {place}, 1")
+            if of == "float":
+                return f.loaded(of, "%x", f.let(f"add i64 {first}, {is_odd:d}"))
+            return f.lanes(f.loaded("<8 x float>", "%x", first), 8, range(is_odd, 8, 2))
+        x = f.loaded(of, "%x", place)
+        if not deviates:
+            return x
+        gap = f.let(f"fsub {of} {x}, {'%mean' if of == 'float' else '%means'}")
+        return f.let(f"fmul {of} {gap}, {gap}") if name == "run_squares" else gap
+
     whole, fours = f.let("and i64 %n, -16"), f.let("and i64 %n, -4")
     f.go(f"i1 {f.let(f'icmp ne i64 {whole}, 0')}, label %sixteens, label %enough")
     f.label("sixteens")
     i = f.let("phi i64 [0, %entry], [%i_next, %sixteens]")
     v = f.let(f"phi {kind} [zeroinitializer, %entry], [%v_next, %sixteens]")
-    parts = [f.loaded(kind, "%x", f.let(f"add i64 {i}, {4 * j}")) for j in range(4)]
+    parts = [term(kind, f.let(f"add i64 {i}, {4 * j}")) for j in range(4)]
     total = f.added(kind, f.added(kind, *parts[:2]), f.added(kind, *parts[2:]))
     f.added(kind, total, v, "%v_next")
     f.step(i, "%i_next", 16, whole, "sixteens", "enough")
@@ -98,7 +70,7 @@ def run_sum() -> str:
     f.label("four")
     i = f.let(f"phi i64 [{whole}, %enough], [%k_next, %four]")
     w = f.let(f"phi {kind} [{v}, %enough], [%w_next, %four]")
-    f.added(kind, f.loaded(kind, "%x", i), w, "%w_next")
+    f.added(kind, term(kind, i), w, "%w_next")
     f.step(i, "%k_next", 4, fours, "four", "few")
     f.label("few")
     v = f.let(f"phi {kind} [{v}, %enough], [%w_next, %four]")
@@ -107,7 +79,7 @@ def run_sum() -> str:
     i = f.let(f"phi i64 [{fours}, %few], [%r_next, %rest]")
     w = f.let(f"phi {kind} [{v}, %few], [%u_next, %rest]")
     lane = f.let(f"sub i64 {i}, {fours}")
-    total = f.added("float", f.loaded("float", "%x", i), f.let(f"extractelement {kind} {w}, i64 {lane}"))
+    total = f.added("float", term("float", i), f.let(f"extractelement {kind} {w}, i64 {lane}"))
     f.let(f"insertelement {kind} {w}, float {total}, i64 {lane}", "%u_next")
     f.step(i, "%r_next", 1, "%n", "rest", "done")
     f.label("done")
@@ -115,14 +87,19 @@ def run_sum() -> str:
 
 
 def line_sum(name: str) -> str:
-    """``float @line_sum(ptr, i64)`` as `line_sums` has it, or ``@streamed_sum`` as `over_streamed` has it."""
-    is_streamed = name == "streamed_sum"
-    f = _Function(f"float @{name}(ptr %x, i64 %n)")
+    """``float @line_sum(ptr, i64)`` as `line_sums` has it, or ``@streamed_sum`` as `over_streamed` has it.
+
+    ``@line_deviations`` and ``@line_squares`` are `line_sums` of what elements are above a mean, ``@line_evens`` and
+    ``@line_odds`` of elements of pairs.
+    """
+    is_streamed, run = name == "streamed_sum", RUNS[name]
+    mean, stride = ", float %mean" if run in DEVIATING else "", 2 if run in PAIRED else 1
+    f = FunctionText(f"float @{name}(ptr %x, i64 %n{mean})")
     sums = f.let(f"alloca [{DIRECT + 1} x float], align 16")
     short = f.let(f"icmp ule i64 %n, {RUN if is_streamed else DIRECT}")
     f.go(f"i1 {short}, label %direct, label %runs")
     f.label("direct")
-    direct = f.let("call float @run_sum(ptr %x, i64 %n)")
+    direct = f.let(f"call float @{run}(ptr %x, i64 %n{mean})")
     f.go("label %done")
     f.label("runs")
     count = f.let(f"udiv i64 %n, {RUN}")
@@ -131,12 +108,13 @@ def line_sum(name: str) -> str:
     f.go("label %run")
     f.label("run")
     i = f.let("phi i64 [0, %runs], [%i_next, %run]")
-    at = f.let(f"getelementptr float, ptr %x, i64 {f.let(f'mul i64 {i}, {RUN}')}")
-    made = f.let(f"call float @run_sum(ptr {at}, i64 {RUN})")
+    at = f.let(f"getelementptr float, ptr %x, i64 {f.let(f'mul i64 {i}, {stride * RUN}')}")
+    made = f.let(f"call float @{run}(ptr {at}, i64 {RUN}{mean})")
     f.lines.append(f"  store float {made}, ptr {f.let(f'getelementptr float, ptr {sums}, i64 {i}')}, align 1")
     f.step(i, "%i_next", 1, count, "run", "add")
     f.label("add")
-    last = f.let(f"call float @run_sum(ptr {f.let(f'getelementptr float, ptr %x, i64 {whole}')}, i64 {rest})")
+    at = f.let(f"getelementptr float, ptr %x, i64 {f.let(f'mul i64 {whole}, {stride}')}")
+    last = f.let(f"call float @{run}(ptr {at}, i64 {rest}{mean})")
     is_more = f.let(f"icmp ne i64 {rest}, 0")
     if is_streamed:
         # What is left over is a run of its own.
@@ -151,8 +129,17 @@ def line_sum(name: str) -> str:
     return f.end(f"float {f.let(f'phi float [{direct}, %direct], [{total}, %add]')}")
 
 
+def half_sum() -> str:
+    """``float @half_sum(ptr, i64)``: the sum of an even number of elements as `over_half_words` has it."""
+    f = FunctionText("float @half_sum(ptr %x, i64 %n)")
+    pairs = f.let("lshr i64 %n, 1")
+    evens, odds = (f.let(f"call float @line_{which}(ptr %x, i64 {pairs})") for which in ("evens", "odds"))
+    text = "".join(map(run_sum, ("run_sum", *PAIRED))) + line_sum("line_evens") + line_sum("line_odds")
+    return text + f.end(f"float {f.added('float', evens, odds)}")
+
+
 def _with_products(
-    f: _Function, at: str, sums: Sequence[str], width: int, is_sum: bool, name: str
+    f: FunctionText, at: str, sums: Sequence[str], width: int, is_sum: bool, name: str
 ) -> list[str]:
     """Vectors with products added to them: those at an element, and those behind them."""
     made, kind = [], f"<{width} x float>"
@@ -174,7 +161,7 @@ def chunk_dot(width: int, is_sum: bool) -> str:
     lanes are halved, and added in pairs.
     """
     given = "ptr %x, i64 %n" if is_sum else "ptr %x, ptr %y, i64 %n"
-    f = _Function(f"float @{'chunk_sum' if is_sum else 'chunk_dot'}({given})")
+    f = FunctionText(f"float @{'chunk_sum' if is_sum else 'chunk_dot'}({given})")
     kind, step = f"<{width} x float>", 4 * width
     whole = f.let(f"and i64 %n, -{step}")
     f.go(f"i1 {f.let(f'icmp ne i64 {whole}, 0')}, label %blocks, label %enough")
@@ -220,7 +207,7 @@ def row_dot(is_sum: bool) -> str:
     """``double @row_sum(ptr, i64)`` or ``@row_dot(ptr, ptr, i64)``: as `row_dots` has it, by chunks in float64."""
     pointers = "x" if is_sum else "xy"
     kind = "sum" if is_sum else "dot"
-    f = _Function(f"double @row_{kind}({', '.join(f'ptr %{p}' for p in pointers)}, i64 %n)")
+    f = FunctionText(f"double @row_{kind}({', '.join(f'ptr %{p}' for p in pointers)}, i64 %n)")
     f.go("label %chunk")
     f.label("chunk")
     i = f.let("phi i64 [0, %entry], [%i_next, %chunk]")
@@ -237,7 +224,7 @@ def row_dot(is_sum: bool) -> str:
 
 def extremum(name: str) -> str:
     """``float @maximum(ptr, i64)`` or ``@minimum``: NaN where there is one, and of several zeros the first."""
-    f = _Function(f"float @{name}(ptr %x, i64 %n)")
+    f = FunctionText(f"float @{name}(ptr %x, i64 %n)")
     order, start = ("ogt", "0xFFF0000000000000") if name == "maximum" else ("olt", "0x7FF0000000000000")
     kind, mask, lanes = "<16 x float>", "<16 x i1>", 16
 
@@ -296,10 +283,14 @@ def extremum(name: str) -> str:
 REDUCTIONS: dict[str, str] = {
     "line_sum": "float",
     "streamed_sum": "float",
+    "half_sum": "float",
     "row_sum": "double",
     "row_dot": "double",
     "maximum": "float",
     "minimum": "float",
+    "finite_sum": "double",
+    "spread": "double",
+    "wide_spread": "double",
 }
 """What a row of float32, or two, can be reduced by, and LLVM's type of the number."""
 BLAS = ("row_sum", "row_dot")
@@ -319,8 +310,19 @@ def reduction_text(name: str, width: int) -> str:
         for lanes in sorted({8, width}) if name == "row_dot" else ():
             kind = f"<{lanes} x float>"
             text += f"declare {kind} @llvm.fma.v{lanes}f32({kind}, {kind}, {kind})\n"
+    elif name in ("maximum", "minimum"):
+        text = extremum(name)
+    elif name == "spread":
+        text = (
+            "".join(map(run_sum, ("run_sum", *DEVIATING))) + "".join(map(line_sum, SPREAD_LINES)) + spread()
+        )
+    elif name == "half_sum":
+        text = half_sum()
+    elif name == "wide_spread":
+        text = wide_spread()
     else:
-        text = extremum(name) if name in ("maximum", "minimum") else run_sum() + line_sum(name)
+        is_finite = name == "finite_sum"
+        text = run_sum() + line_sum("line_sum" if is_finite else name) + (finite_sum() if is_finite else "")
     return text.replace(
         f"internal {REDUCTIONS[name]} @{name}(", f"{REDUCTIONS[name]} @{symbol_of(name, width)}("
     )

@@ -198,7 +198,7 @@ def mean(call: StructuredCall) -> PlannedKernel:
         return PlannedKernel(quietly(lambda out, array: out.fill(np.add.reduce(array.reshape(-1)) / count)))
 
     _tell("pairwise sums", spec, dims, "no quicker way takes")
-    total = kept_sum(spec, dims, np_dtype)
+    total = widened_line_sums(spec, dims, np_dtype) or kept_sum(spec, dims, np_dtype)
 
     def compute(array: Any) -> Any:
         return (total(array) / count).reshape(sizes)

@@ -8,9 +8,10 @@ from typing import Any
 
 from ...dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
+from ...runtime.scalar_type import float32
 from ...runtime.tensor_spec import TensorSpec
 from ..plain_numpy import copyto, np
-from ..widen import compute_np
+from ..widen import FLOAT32, compute_np
 from .blocks import over_everything, over_kept
 from .reduced_call import register_in_order
 from .small_variance import small_variance
@@ -25,7 +26,8 @@ def moments_function(
     Two passes, and the second subtracts what the rounded mean left over (Chan, Golub, LeVeque, 1983).
     """
     size = np_dtype.type(count_of(spec, dims))
-    contiguous = TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
+    own = float32 if np_dtype == FLOAT32 else spec.dtype
+    contiguous = TensorSpec.contiguous(spec.sizes, own, spec.device)
     total = kept_sum(contiguous, dims, np_dtype)
     widens, complex_ = spec.np_dtype != np_dtype, np_dtype.kind == "c"
     subtract, square = np.subtract, np.square
@@ -86,20 +88,28 @@ def variance(root: bool, with_mean: bool) -> Callable[[StructuredCall], PlannedK
         kept = over_kept(spec, dims, call.outputs[0].ndim)
         every, isfinite = np.logical_and.reduce, cmath.isfinite
 
-        def in_range(array: Any, total: Any, mean: Any) -> tuple[Any, Any]:
+        def of_total(total: Any, freedom: Any) -> Any:
+            spread = np.maximum(total, 0)
+            spread = np.divide(spread, spread.dtype.type(max(freedom, 0)))
+            return np.sqrt(spread) if root else spread
+
+        def in_range(array: Any, total: Any, mean: Any, freedom: Any) -> tuple[Any, Any]:
             # Squares overflow long before their root does: in float64 those of float32 have room.
-            if np_dtype == np.float32:
-                total, mean = moments_function(spec, dims, np.dtype(np.float64))(array)
-            return np.where(np.isnan(total) & np.isfinite(mean), np.inf, total), mean
+            # Results that are finite stay as they are, whatever others of the block are.
+            if np_dtype != FLOAT32:
+                total = np.where(np.isnan(total) & np.isfinite(mean), np.inf, total)
+                return of_total(total, freedom), mean
+            wide_total, wide_mean = moments_function(spec, dims, np.dtype(np.float64))(array)
+            is_known = np.isfinite(total)
+            spread = np.where(is_known, of_total(total, freedom), of_total(wide_total, freedom))
+            return spread, np.where(np.isfinite(mean), mean, wide_mean)
 
         def compute(array: Any, correction: Any) -> tuple[Any, Any]:
             total, mean = moments(array)
-            if not (isfinite(total.item()) if total.size == 1 else every(np.isfinite(total), None)):
-                total, mean = in_range(array, total, mean)
             freedom = count - (fixed if correction is None else correction)
-            spread = np.maximum(total, 0)
-            spread = np.divide(spread, spread.dtype.type(max(freedom, 0)))
-            return np.sqrt(spread) if root else spread, mean
+            if not (isfinite(total.item()) if total.size == 1 else every(np.isfinite(total), None)):
+                return in_range(array, total, mean, freedom)
+            return of_total(total, freedom), mean
 
         def into(out: Any, array: Any, correction: Any = None) -> None:
             if kept is not None:

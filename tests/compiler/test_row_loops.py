@@ -66,7 +66,9 @@ def test_reductions_have_the_bits_of_eager_kernels(name: str, n: int) -> None:
     given = (a, b) if name == "row_dot" else (a,)
     found = function_check.reduction(name, function_check.dot_width())(*given)
     with np.errstate(all="ignore"):
-        np.testing.assert_array_equal(found, function_check.EAGER[name](*given))
+        wanted = function_check.EAGER[name](*given)
+    rounded = function_check.rounded
+    np.testing.assert_array_equal(rounded(name, found), rounded(name, wanted))
 
 
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
@@ -79,6 +81,12 @@ def test_extremes_are_the_first_of_equals(name: str, n: int) -> None:
     assert (np.signbit(found) == np.signbit(a[np.arange(200), places])).all()
 
 
+def layer_norm_by_hand(x: tt.Tensor, y: tt.Tensor, w: tt.Tensor, b: tt.Tensor) -> tt.Tensor:
+    x = x + y
+    spread = x.var(-1, keepdim=True, correction=0)
+    return (x - x.mean(-1, keepdim=True)) * (spread + 1e-5).rsqrt() * w + b
+
+
 ROWS: dict[str, tuple[Callable[..., Any], int]] = {
     "softmax": (lambda x: F.softmax(x * 2, -1), 1),
     "log_softmax": (lambda x: F.log_softmax(x * 2, -1), 1),
@@ -86,6 +94,11 @@ ROWS: dict[str, tuple[Callable[..., Any], int]] = {
     "extremes": (lambda x: (x * 2 - x.amin(-1, keepdim=True), x.amax(-1) * 2), 1),
     "sums": (lambda x: (x * x.sum(-1, keepdim=True), x.mean(-1, keepdim=True) + 1, x > x.sum(-1, keepdim=True)), 1),
     "logsumexp": (lambda x: tt.logsumexp(x * 2, -1) * 3, 1),
+    "variances": (lambda x: (x.var(-1, correction=0) * 2, x.std(-1, True, True) + x, x.std(-1, correction=1.5) + 1), 1),
+    "with means": (lambda x: [r * 2 for r in (*tt.var_mean(x, -1), *tt.std_mean(x + 1, -1, keepdim=True))], 1),
+    "standardized": (lambda x: (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True), 1),
+    "layer_norm by hand": (layer_norm_by_hand, 4),
+    "rms_norm by hand": (lambda x, y, w: x * (x.pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt() * w + y, 3),
     "layer_norm": (lambda x, y, w, b: F.layer_norm(x + y * 1.25, w.shape, w, b), 4),
     "statistics": (lambda x, y, w: [r * 2 for r in tt.native_layer_norm(x + y, w.shape, w, None, 1e-5)], 3),
     "rms_norm": (lambda x, y, w: F.rms_norm(F.silu(x), w.shape, w) + y, 3),
@@ -94,6 +107,9 @@ ROWS: dict[str, tuple[Callable[..., Any], int]] = {
     "functions of NumPy": (lambda x, y: F.softmax(x.tanh() * y, -1) + y.sin() * x.mean(-1, keepdim=True).cos(), 2),
 }  # fmt: skip
 """Functions, and how many of a block of rows, another, and two rows they take."""
+
+
+BY_HAND = ("variances", "with means", "standardized", "layer_norm by hand", "rms_norm by hand")
 
 
 def operands(count: int, shape: tuple[int, ...], dtype: Any = tt.float32) -> Callable[[], tuple[Any, ...]]:
@@ -114,13 +130,14 @@ def test_rows(name: str, shape: tuple[int, ...]) -> None:
 @needs_all_bits
 @pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16, tt.float64], ids=str)
 @pytest.mark.parametrize(
-    "name", ["softmax", "log_softmax", "softmax by hand", "layer_norm", "rms_norm", "sums"]
+    "name",
+    ["softmax", "log_softmax", "softmax by hand", "layer_norm", "rms_norm", "sums", *BY_HAND],
 )
 def test_dtypes(name: str, dtype: Any) -> None:
     function, count = ROWS[name]
     agree(function, operands(count, (70, N), dtype), calls=1)
     agree(function, operands(count, (4, 5, 74), dtype), calls=1)
-    if name == "layer_norm" and dtype is not tt.float64 and has_all_bits():
+    if name in ("layer_norm", *BY_HAND) and dtype is not tt.float64 and has_all_bits():
         assert runs_as(function, *operands(count, (70, N), dtype)()) == ("one compiled loop over rows",)
 
 
@@ -201,7 +218,8 @@ def test_special_numbers(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["softmax", "log_softmax", "softmax by hand", "extremes", "sums", "logsumexp"]
+    "name",
+    ["softmax", "log_softmax", "softmax by hand", "extremes", "sums", "logsumexp", *BY_HAND[:3]],
 )
 def test_rows_with_special_numbers(name: str) -> None:
     def made() -> tuple[tt.Tensor]:
@@ -211,6 +229,31 @@ def test_rows_with_special_numbers(name: str) -> None:
         return (x,)
 
     agree(ROWS[name][0], made, calls=1)
+
+
+@needs_all_bits
+@pytest.mark.parametrize("shape", [(4, 6), (64, 64), (60, N), (3, 4501)], ids=str)
+def test_variances_of_numbers_whose_squares_overflow(shape: tuple[int, ...]) -> None:
+    def made() -> tuple[tt.Tensor]:
+        x = drawn(*shape)
+        x[0] *= 1e30
+        x[1, 3:5], x[2] = 3e38, 3e38
+        return (x,)
+
+    for name in BY_HAND[:3]:
+        agree(ROWS[name][0], made, calls=1)
+        assert all("one compiled loop" in how for how in runs_as(ROWS[name][0], *made()))
+
+
+@needs_all_bits
+def test_a_variance_over_two_dimensions_is_as_exact_as_float64() -> None:
+    def f(x: tt.Tensor) -> tt.Tensor:
+        return (x * 2 + 100).var((-2, -1))
+
+    x = drawn(30, 20, 50)
+    assert runs_as(f, x) == ("one compiled loop over rows",)
+    exact = (x * 2 + 100).numpy().astype(np.float64).var((1, 2), ddof=1)
+    np.testing.assert_array_equal(tt.compile(f)(x).numpy(), exact.astype(np.float32))
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -302,13 +345,14 @@ def test_operators_of_several_passes_are_loops_by_themselves(name: str) -> None:
     assert how.startswith("one compiled loop")
 
 
-def test_threads_share_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["functions of NumPy", "standardized", "with means"])
+def test_threads_share_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from triten.compiler.host import loops
 
     monkeypatch.setattr(loops, "SHARED_FROM", 0)
     monkeypatch.setattr(loops, "PART", 900)
     before = tt.get_num_threads()
-    function, count = ROWS["functions of NumPy"]
+    function, count = ROWS[name]
     args = operands(count, (61, N))()
     expected = function(*args)
     try:

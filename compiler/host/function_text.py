@@ -1,0 +1,68 @@
+"""The text of a function of LLVM's that reduces a row of float32, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class FunctionText:
+    """The text of a function, line by line; names are its own."""
+
+    def __init__(self, head: str) -> None:
+        self.lines = [f"define internal {head} noinline {{", "entry:"]
+        self.count = 0
+        self.block = "entry"
+
+    def let(self, text: str, name: str = "") -> str:
+        """A new value."""
+        self.count += 1
+        name = name or f"%t{self.count}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def label(self, name: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def go(self, text: str) -> None:
+        """End a block."""
+        self.lines.append(f"  br {text}")
+
+    def end(self, text: str) -> str:
+        """The whole text, which returns a value."""
+        return "\n".join([*self.lines, f"  ret {text}", "}"]) + "\n"
+
+    def loaded(self, kind: str, pointer: str, place: str) -> str:
+        """A number or a vector at an element of float32."""
+        at = self.let(f"getelementptr float, ptr {pointer}, i64 {place}")
+        return self.let(f"load {kind}, ptr {at}, align 1")
+
+    def lanes(self, value: str, width: int, places: Sequence[int]) -> str:
+        """Some lanes of a vector."""
+        mask = ", ".join(f"i32 {place}" for place in places)
+        return self.let(
+            f"shufflevector <{width} x float> {value}, <{width} x float> poison, <{len(places)} x i32> <{mask}>"
+        )
+
+    def added(self, kind: str, a: str, b: str, name: str = "") -> str:
+        """a + b."""
+        return self.let(f"fadd {kind} {a}, {b}", name)
+
+    def step(self, place: str, name: str, count: int, end: str, here: str, after: str) -> None:
+        """End a block that runs again `count` elements further on, until the end."""
+        self.let(f"add i64 {place}, {count}", name)
+        self.go(f"i1 {self.let(f'icmp ult i64 {name}, {end}')}, label %{here}, label %{after}")
+
+    def folded(self, value: str, width: int) -> str:
+        """A vector's lower half and its upper half, added."""
+        half = width // 2
+        low, high = self.lanes(value, width, range(half)), self.lanes(value, width, range(half, width))
+        return self.added(f"<{half} x float>", low, high)
+
+    def of_four(self, value: str) -> str:
+        """The sum of four lanes: of neighbours, and then of these."""
+        even, odd = self.lanes(value, 4, (0, 2)), self.lanes(value, 4, (1, 3))
+        pairs = self.added("<2 x float>", even, odd)
+        first, second = (self.let(f"extractelement <2 x float> {pairs}, i64 {i}") for i in (0, 1))
+        return self.added("float", first, second)

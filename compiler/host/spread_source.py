@@ -1,0 +1,103 @@
+"""LLVM's text of functions of a row of float32 that add the squares of what its elements are above their mean.
+
+`spread` has the order and the roundings of the eager variance: two passes of `line_sums` in float32, the second less
+what the rounded mean left over, and float64 for a row whose squares overflow. `wide_spread` is that in float64, and
+`finite_sum` the sum that the mean is made of.
+"""
+
+from __future__ import annotations
+
+from .function_text import FunctionText
+
+SPREAD_LINES = ("line_sum", "line_deviations", "line_squares")
+"""What `spread` calls."""
+LANES = 8
+VECTORS = 4
+"""Sums in float64 are made in so many vectors of so many lanes."""
+
+
+def spread() -> str:
+    """``double @spread(ptr, i64)``."""
+    f = FunctionText("double @spread(ptr %x, i64 %n)")
+    count = f.let("uitofp i64 %n to float")
+    total = f.let("call float @line_sum(ptr %x, i64 %n)")
+    mean = f.let(f"fdiv float {total}, {count}")
+    rest = f.let(f"call float @line_deviations(ptr %x, i64 %n, float {mean})")
+    squares = f.let(f"call float @line_squares(ptr %x, i64 %n, float {mean})")
+    rest = f.let(f"fdiv float {f.let(f'fmul float {rest}, {rest}')}, {count}")
+    found = f.let(f"fsub float {squares}, {rest}")
+    return wide_spread() + _or_wide(f, found, "wide_spread")
+
+
+def _or_wide(f: FunctionText, found: str, wide: str) -> str:
+    """The rest of a function that gives a number of float32, or that of a function in float64 where it overflows."""
+    made = f.let(f"fpext float {found} to double")
+    size = f.let(f"call float @llvm.fabs.f32(float {found})")
+    f.go(f"i1 {f.let(f'fcmp olt float {size}, 0x7FF0000000000000')}, label %done, label %overflow")
+    f.label("overflow")
+    other = f.let(f"call double @{wide}(ptr %x, i64 %n)")
+    f.go("label %done")
+    f.label("done")
+    text = f.end(f"double {f.let(f'phi double [{made}, %entry], [{other}, %overflow]')}")
+    return text + "declare float @llvm.fabs.f32(float)\n"
+
+
+def _wide_total(name: str) -> str:
+    """``double @wide_sum(ptr, i64)``, or ``@wide_squares(ptr, i64, double)`` of what elements are above a mean."""
+    is_plain = name == "wide_sum"
+    kind = f"<{LANES} x double>"
+    f = FunctionText(f"double @{name}(ptr %x, i64 %n{'' if is_plain else ', double %mean'})")
+    if not is_plain:
+        f.let(f"insertelement {kind} poison, double %mean, i64 0", "%one")
+        f.let(f"shufflevector {kind} %one, {kind} poison, <{LANES} x i32> zeroinitializer", "%means")
+
+    def term(of: str, place: str) -> str:
+        narrow = of.replace("double", "float")
+        x = f.let(f"fpext {narrow} {f.loaded(narrow, '%x', place)} to {of}")
+        if is_plain:
+            return x
+        gap = f.let(f"fsub {of} {x}, {'%mean' if of == 'double' else '%means'}")
+        return f.let(f"fmul {of} {gap}, {gap}")
+
+    whole = f.let(f"and i64 %n, -{LANES * VECTORS}")
+    f.go(f"i1 {f.let(f'icmp ne i64 {whole}, 0')}, label %vectors, label %enough")
+    f.label("vectors")
+    i = f.let("phi i64 [0, %entry], [%i_next, %vectors]")
+    sums = [f.let(f"phi {kind} [zeroinitializer, %entry], [%v{j}, %vectors]") for j in range(VECTORS)]
+    for j, total in enumerate(sums):
+        f.added(kind, total, term(kind, f.let(f"add i64 {i}, {LANES * j}")), f"%v{j}")
+    f.step(i, "%i_next", LANES * VECTORS, whole, "vectors", "enough")
+    f.label("enough")
+    sums = [f.let(f"phi {kind} [zeroinitializer, %entry], [%v{j}, %vectors]") for j in range(VECTORS)]
+    both = f.added(kind, f.added(kind, *sums[:2]), f.added(kind, *sums[2:]))
+    made = f.let(f"call double @llvm.vector.reduce.fadd.v{LANES}f64(double 0.0, {kind} {both})")
+    f.go(f"i1 {f.let(f'icmp ult i64 {whole}, %n')}, label %rest, label %done")
+    f.label("rest")
+    i = f.let(f"phi i64 [{whole}, %enough], [%k_next, %rest]")
+    t = f.let(f"phi double [{made}, %enough], [%t_next, %rest]")
+    f.added("double", t, term("double", i), "%t_next")
+    f.step(i, "%k_next", 1, "%n", "rest", "done")
+    f.label("done")
+    return f.end(f"double {f.let(f'phi double [{made}, %enough], [%t_next, %rest]')}")
+
+
+def wide_sum() -> str:
+    """``double @wide_sum(ptr, i64)``."""
+    kind = f"<{LANES} x double>"
+    return _wide_total("wide_sum") + f"declare double @llvm.vector.reduce.fadd.v{LANES}f64(double, {kind})\n"
+
+
+def wide_spread() -> str:
+    """``double @wide_spread(ptr, i64)``."""
+    f = FunctionText("double @wide_spread(ptr %x, i64 %n)")
+    total = f.let("call double @wide_sum(ptr %x, i64 %n)")
+    mean = f.let(f"fdiv double {total}, {f.let('uitofp i64 %n to double')}")
+    found = f.let(f"call double @wide_squares(ptr %x, i64 %n, double {mean})")
+    return wide_sum() + _wide_total("wide_squares") + f.end(f"double {found}")
+
+
+def finite_sum() -> str:
+    """``double @finite_sum(ptr, i64)``."""
+    f = FunctionText("double @finite_sum(ptr %x, i64 %n)")
+    found = f.let("call float @line_sum(ptr %x, i64 %n)")
+    return wide_sum() + _or_wide(f, found, "wide_sum")
