@@ -21,9 +21,10 @@ from ...runtime.scalar_type import float32, float64
 from ...runtime.tensor_spec import TensorSpec
 from .element_program import ElementProgram
 from .elementary_functions import FUNCTIONS
+from .lane_sums import LANES, PIECE, VECTORS
 from .llvm_source import write_loop
 from .object_code import loop_function, shared_function, target
-from .reduction_source import BLAS, REDUCTIONS, reduction_text, symbol_of
+from .reduction_source import BLAS, OWN, REDUCTIONS, reduction_text, rows_of, symbol_of
 from .stages import Loop
 
 Array = np.ndarray[Any, Any]
@@ -53,7 +54,7 @@ def computed(name: str, given: Array) -> Array:
 
 def reduction(name: str, width: int) -> Callable[..., Array]:
     """A function that reduces the rows of one matrix of float32, or of two, by instructions."""
-    pointers = [ctypes.c_void_p] * (1 + (name == "row_dot"))
+    pointers = [ctypes.c_void_p] * rows_of(name)
     result = ctypes.c_double if REDUCTIONS[name] == "double" else ctypes.c_float
     prototype = ctypes.CFUNCTYPE(result, *pointers, ctypes.c_int64)
     call = prototype(shared_function(symbol_of(name, width), reduction_text(name, width)))
@@ -72,6 +73,8 @@ def has_bits_of_eager(name: str) -> bool:
     found = target()
     if found is None or not found.fuses:
         return False
+    if name in OWN:
+        return True
     if name in REDUCTIONS:
         return _reduces_alike(name, dot_width())
     if name not in FUNCTIONS:
@@ -94,7 +97,7 @@ def _reduces_alike(name: str, width: int) -> bool:
     rng, reduced = np.random.default_rng(1), reduction(name, width or 16)
     for n in LENGTHS:
         a, b = rng.standard_normal((2, ROWS, n), np.float32)
-        given = (a, b) if name == "row_dot" else (a,)
+        given = (a, b)[: rows_of(name)]
         if not np.array_equal(rounded(name, reduced(*given)), rounded(name, EAGER[name](*given))):
             return False
     return True
@@ -140,12 +143,34 @@ def _half_sum(a: Array) -> Array:
     return line_sums(evens) + line_sums(odds)  # type: ignore[no-any-return]
 
 
+def _lane_sum(a: Array) -> Array:
+    """The sums of rows in the order of `lane_sums`."""
+    total = np.zeros(len(a))
+    for start in range(0, a.shape[1], PIECE):
+        piece = a[:, start : start + PIECE]
+        whole = piece.shape[1] // (LANES * VECTORS) * LANES * VECTORS
+        steps = piece[:, :whole].reshape(len(a), -1, VECTORS, LANES)
+        lanes = np.zeros((len(a), VECTORS, LANES), a.dtype)
+        for i in range(steps.shape[1]):
+            lanes += steps[:, i]
+        both = (lanes[:, 0] + lanes[:, 1]) + (lanes[:, 2] + lanes[:, 3])
+        found, rest = (np.zeros(len(a), a.dtype) for _ in range(2))
+        for lane in range(LANES):
+            found += both[:, lane]
+        for i in range(whole, piece.shape[1]):
+            rest += piece[:, i]
+        total += found + rest
+    return total
+
+
 EAGER: dict[str, Callable[..., Array]] = {
     "line_sum": line_sums,
     "streamed_sum": _streamed_sum,
     "half_sum": _half_sum,
     "row_sum": lambda a: row_dots(a, ones(a.shape[1], a.dtype)),
     "row_dot": row_dots,
+    "lane_sum": _lane_sum,
+    "lane_dot": lambda a, b: _lane_sum(a * b),
     "maximum": lambda a: np.max(a, 1),
     "minimum": lambda a: np.min(a, 1),
     "finite_sum": _finite_sum,

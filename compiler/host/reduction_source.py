@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ...cpu_fallback.normalization.moments import CHUNK
 from ...cpu_fallback.reduction.line_reductions import DIRECT, RUN
 from .function_text import FunctionText
+from .lane_sums import lane_sum
 from .spread_source import SPREAD_LINES, finite_sum, spread, wide_spread
 
 LONGEST_LINE = RUN * DIRECT
@@ -286,6 +287,8 @@ REDUCTIONS: dict[str, str] = {
     "half_sum": "float",
     "row_sum": "double",
     "row_dot": "double",
+    "lane_sum": "double",
+    "lane_dot": "double",
     "maximum": "float",
     "minimum": "float",
     "finite_sum": "double",
@@ -295,6 +298,13 @@ REDUCTIONS: dict[str, str] = {
 """What a row of float32, or two, can be reduced by, and LLVM's type of the number."""
 BLAS = ("row_sum", "row_dot")
 """Those in the order of BLAS."""
+OWN = ("lane_sum", "lane_dot", "wide_spread")
+"""Those that no function of NumPy's or BLAS's makes in eager calls."""
+
+
+def rows_of(name: str) -> int:
+    """How many rows a reduction is of."""
+    return 2 if name in ("row_dot", "lane_dot") else 1
 
 
 def symbol_of(name: str, width: int) -> str:
@@ -310,6 +320,8 @@ def reduction_text(name: str, width: int) -> str:
         for lanes in sorted({8, width}) if name == "row_dot" else ():
             kind = f"<{lanes} x float>"
             text += f"declare {kind} @llvm.fma.v{lanes}f32({kind}, {kind}, {kind})\n"
+    elif name in ("lane_sum", "lane_dot"):
+        text = lane_sum(name)
     elif name in ("maximum", "minimum"):
         text = extremum(name)
     elif name == "spread":
@@ -330,5 +342,5 @@ def reduction_text(name: str, width: int) -> str:
 
 def declaration(name: str, width: int) -> str:
     """LLVM's text for a loop that calls it."""
-    rows = "ptr, ptr" if name == "row_dot" else "ptr"
+    rows = ", ".join(["ptr"] * rows_of(name))
     return f"declare {REDUCTIONS[name]} @{symbol_of(name, width)}({rows}, i64)\n"

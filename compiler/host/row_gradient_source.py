@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .code import FloatCode
+from .lane_sums import LANES, PIECE, VECTORS
 from .object_code import loop_function
 
-PIECE = 2048
-"""Elements of a row that are added in the dtype itself."""
 ROWS = 32
 """Rows that are."""
 NUMBERS = ("first", "last", "n", "part")
@@ -29,23 +28,31 @@ class _Rows(FloatCode):
         self.flags = flags
         self.n = self.numbers("%g", NUMBERS)
         self.of = {name: f"%p{i}" for i, name in enumerate(ARRAYS)}
+        self.reduced = f"@llvm.vector.reduce.fadd.v{LANES}{'f32' if self.kind == 'float' else 'f64'}"
         self.wanted = [name for name in ("weight_gradient", "bias_gradient") if name in flags]
 
-    def calculated(self, name: str, a: str, b: str) -> str:
-        """One operation in the dtype."""
-        return self.new(f"f{name} {self.kind} {a}, {b}")
+    def calculated(self, name: str, a: str, b: str, kind: str = "") -> str:
+        """One operation in the dtype, or on vectors of it."""
+        return self.new(f"f{name} {kind or self.kind} {a}, {b}")
 
-    def gap(self, place: str, mean: str | None) -> str:
+    def loaded(self, array: str, place: str, kind: str) -> str:
+        """An element, or a vector of them."""
+        size = 4 if self.kind == "float" else 8
+        return self.new(f"load {kind}, ptr {self.at(self.kind, self.of[array], place)}, align {size}")
+
+    def gap(self, place: str, mean: str | None, kind: str = "") -> str:
         """The input, less the mean."""
-        x = self.value(self.of["x"], place)
-        return x if mean is None else self.calculated("sub", x, mean)
+        kind = kind or self.kind
+        x = self.loaded("x", place, kind)
+        return x if mean is None else self.calculated("sub", x, mean, kind)
 
-    def scaled(self, place: str, i: str) -> str:
+    def scaled(self, place: str, i: str, kind: str = "") -> str:
         """The gradient times the weight."""
-        grad = self.value(self.of["grad"], place)
-        return (
-            self.calculated("mul", grad, self.value(self.of["weight"], i)) if "weight" in self.flags else grad
-        )
+        kind = kind or self.kind
+        grad = self.loaded("grad", place, kind)
+        if "weight" not in self.flags:
+            return grad
+        return self.calculated("mul", grad, self.loaded("weight", i, kind), kind)
 
     def add_to_column(self, which: int, i: str, term: str) -> None:
         """Add to what is kept of a column."""
@@ -58,19 +65,49 @@ class _Rows(FloatCode):
 
         They are in a loop of their own, so that their bits do not depend on what else is wanted.
         """
-        totals = [self.variable("double", "0.0") for _ in range(1 if mean is None else 2)]
+        kind, step = f"<{LANES} x {self.kind}>", LANES * VECTORS
+        count = 1 if mean is None else 2
+        totals = [self.variable("double", "0.0") for _ in range(count)]
+        means = None
+        if mean is not None:
+            one = self.new(f"insertelement {kind} poison, {self.kind} {mean}, i64 0")
+            zeros = f"<{LANES} x i32> zeroinitializer"
+            means = self.new(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
+
+        def add(sums: list[str], i: str, kind: str, mean: str | None) -> None:
+            place = self.add(start, i)
+            scaled = self.scaled(place, i, kind)
+            terms = [self.calculated("mul", scaled, self.gap(place, mean, kind), kind), scaled]
+            for each, term in zip(sums, terms, strict=False):
+                self.do(
+                    f"store {kind} {self.calculated('add', self.read(each, kind), term, kind)}, ptr {each}"
+                )
+
         with self.loop("0", self.n["n"], PIECE) as piece:
             left = self.new(f"sub i64 {self.n['n']}, {piece}")
             length = self.new(f"call i64 @llvm.smin.i64(i64 {left}, i64 {PIECE})")
+            whole = self.add(piece, self.new(f"and i64 {length}, -{step}"))
+            vectors = [[self.variable(kind, "zeroinitializer") for _ in totals] for _ in range(VECTORS)]
+            rests = [self.variable(self.kind, "0.0") for _ in totals]
+            with self.loop(piece, whole, step) as i:
+                for v, sums in enumerate(vectors):
+                    add(sums, self.add(i, str(LANES * v)), kind, means)
+            with self.loop(whole, self.add(piece, length)) as i:
+                add(rests, i, self.kind, mean)
+            for t, total in enumerate(totals):
+                low, high = (
+                    self.calculated("add", *[self.read(vectors[v][t], kind) for v in pair], kind)
+                    for pair in ((0, 1), (2, 3))
+                )
+                both = self.calculated("add", low, high, kind)
+                made = self.new(f"call {self.kind} {self.reduced}({self.kind} 0.0, {kind} {both})")
+                made = self.wide(self.calculated("add", made, self.read(rests[t], self.kind)))
+                self.do(f"store double {self.new(f'fadd double {self.read(total)}, {made}')}, ptr {total}")
+        return [self.read(total) for total in totals]
 
-            def terms(k: str) -> list[str]:
-                i = self.add(piece, k)
-                place = self.add(start, i)
-                scaled = self.scaled(place, i)
-                return [self.calculated("mul", scaled, self.gap(place, mean)), scaled][: len(totals)]
-
-            self.add_piece(totals, length, terms)
-        return [self.new(f"load double, ptr {total}") for total in totals]
+    def read(self, variable: str, kind: str = "double") -> str:
+        """The value of a variable."""
+        return self.new(f"load {kind}, ptr {variable}")
 
     def row(self, row: str) -> None:
         """The gradient of a row, and its terms of the columns' sums."""
@@ -119,7 +156,8 @@ class _Rows(FloatCode):
                     added = self.wide(self.value("%kept", i))
                     old = self.value("%total", i, "double")
                     self.store(self.new(f"fadd double {old}, {added}"), "%total", i, "double")
-        return self.module("rows", len(ARRAYS), 3)
+        module = self.module("rows", len(ARRAYS), 3)
+        return module + f"declare {self.kind} {self.reduced}({self.kind}, <{LANES} x {self.kind}>)\n"
 
 
 def row_gradient_loop(flags: str, dtype: str) -> Callable[..., None]:

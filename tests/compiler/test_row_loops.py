@@ -10,7 +10,7 @@ import pytest
 import triten as tt
 from triten.compiler.host import function_check, object_code, row_program
 from triten.compiler.host.elementary_functions import FUNCTIONS
-from triten.compiler.host.reduction_source import REDUCTIONS
+from triten.compiler.host.reduction_source import REDUCTIONS, rows_of
 from triten.tests.compiler.beside_eager import agree, drawn, same
 from triten.tests.compiler.test_loops import SPECIAL, needs_llvm, pairs
 from triten.tests.compiler.test_rows import CHAINS, operands_of
@@ -63,7 +63,7 @@ def test_functions_have_the_bits_of_numpy(name: str) -> None:
 def test_reductions_have_the_bits_of_eager_kernels(name: str, n: int) -> None:
     a, b = np.random.default_rng(n).standard_normal((2, 5, n), np.float32)
     a[1], a[2], a[3, n // 2] = -0.0, -math.inf, math.nan
-    given = (a, b) if name == "row_dot" else (a,)
+    given = (a, b)[: rows_of(name)]
     found = function_check.reduction(name, function_check.dot_width())(*given)
     with np.errstate(all="ignore"):
         wanted = function_check.EAGER[name](*given)

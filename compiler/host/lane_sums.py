@@ -1,0 +1,62 @@
+"""LLVM's text of sums of a row, or of its products with another one, as the gradients of norms add them.
+
+A piece of a row is added in float32, into the lanes of a few vectors, and pieces in float64. Unlike the order of NumPy
+and BLAS this one is the same on every processor; loops of eager calls (`row_gradient_source`) have it, too.
+"""
+
+from __future__ import annotations
+
+from .function_text import FunctionText
+
+PIECE = 2048
+"""Elements of a row that are added in the dtype itself."""
+LANES, VECTORS = 8, 4
+"""Into so many lanes of so many vectors; what is left over is added one by one."""
+
+
+def lane_sum(name: str) -> str:
+    """``double @lane_sum(ptr, i64)``, or ``@lane_dot(ptr, ptr, i64)``."""
+    pointers = "xy" if name == "lane_dot" else "x"
+    f = FunctionText(f"double @{name}({', '.join(f'ptr %{p}' for p in pointers)}, i64 %n)")
+    kind = f"<{LANES} x float>"
+
+    def term(of: str, place: str) -> str:
+        given = [f.loaded(of, f"%{p}", place) for p in pointers]
+        return given[0] if name == "lane_sum" else f.let(f"fmul {of} {given[0]}, {given[1]}")
+
+    f.go("label %piece")
+    f.label("piece")
+    start = f.let("phi i64 [0, %entry], [%start_next, %done]")
+    total = f.let("phi double [0.0, %entry], [%total_next, %done]")
+    left = f.let(f"sub i64 %n, {start}")
+    length = f.let(f"call i64 @llvm.umin.i64(i64 {left}, i64 {PIECE})")
+    whole = f.let(f"add i64 {start}, {f.let(f'and i64 {length}, -{LANES * VECTORS}')}")
+    end = f.let(f"add i64 {start}, {length}")
+    f.go(f"i1 {f.let(f'icmp ult i64 {start}, {whole}')}, label %vectors, label %enough")
+    f.label("vectors")
+    i = f.let(f"phi i64 [{start}, %piece], [%i_next, %vectors]")
+    sums = [f.let(f"phi {kind} [zeroinitializer, %piece], [%v{j}, %vectors]") for j in range(VECTORS)]
+    for j, each in enumerate(sums):
+        f.added(kind, each, term(kind, f.let(f"add i64 {i}, {LANES * j}")), f"%v{j}")
+    f.step(i, "%i_next", LANES * VECTORS, whole, "vectors", "enough")
+    f.label("enough")
+    sums = [f.let(f"phi {kind} [zeroinitializer, %piece], [%v{j}, %vectors]") for j in range(VECTORS)]
+    both = f.added(kind, f.added(kind, *sums[:2]), f.added(kind, *sums[2:]))
+    made = f.let(f"call float @llvm.vector.reduce.fadd.v{LANES}f32(float 0.0, {kind} {both})")
+    f.go(f"i1 {f.let(f'icmp ult i64 {whole}, {end}')}, label %rest, label %done")
+    f.label("rest")
+    i = f.let(f"phi i64 [{whole}, %enough], [%k_next, %rest]")
+    t = f.let("phi float [0.0, %enough], [%t_next, %rest]")
+    f.added("float", t, term("float", i), "%t_next")
+    f.step(i, "%k_next", 1, end, "rest", "done")
+    f.label("done")
+    t = f.let("phi float [0.0, %enough], [%t_next, %rest]")
+    f.added("double", total, f.let(f"fpext float {f.added('float', made, t)} to double"), "%total_next")
+    f.step(start, "%start_next", PIECE, "%n", "piece", "out")
+    f.label("out")
+    text = f.end("double %total_next")
+    return (
+        text
+        + "declare i64 @llvm.umin.i64(i64, i64)\n"
+        + f"declare float @llvm.vector.reduce.fadd.v{LANES}f32(float, {kind})\n"
+    )
