@@ -9,7 +9,7 @@ bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.core.operator_entry import OperatorEntry
@@ -43,6 +43,15 @@ class CopyKernel:
         return call, find_kernel("copy_stub", out.device.type, "copy_")(call)
 
 
+class Planner(Protocol):
+    """What plans an operator's kernels."""
+
+    def planned_kernel(
+        self, op: OperatorEntry, values: Sequence[Any]
+    ) -> tuple[StructuredCall, PlannedKernel]:
+        """The kernel for operands of these specs."""
+
+
 class DeviceOnly:
     """In the place of what plans a kernel, for operators that only programs for CUDA are written for."""
 
@@ -66,7 +75,7 @@ class PointwiseCall(NamedTuple):
     node: Node
     values: tuple[Any, ...]
     runtime: tuple[int, ...]
-    kernel: StructuredKernel | CopyKernel | DeviceOnly
+    kernel: Planner
 
     @property
     def operands(self) -> list[Any]:

@@ -132,9 +132,19 @@ class RowCall(NamedTuple):
 
     @property
     def specs(self) -> tuple[TensorSpec, ...]:
-        """The specs of its outputs."""
+        """The specs of its outputs; None for one that is not asked for."""
         val = self.node.val
         return (val,) if isinstance(val, TensorSpec) else tuple(val)
+
+    @property
+    def column_sums(self) -> dict[int, Node]:
+        """The nodes of those results that are sums over rows, by their places."""
+        return {}
+
+    @property
+    def row_specs(self) -> Sequence[TensorSpec]:
+        """The specs of the results that rows have."""
+        return self.specs
 
     def planned(self, specs: dict[Node, TensorSpec]) -> tuple[StructuredCall, PlannedKernel]:
         """The kernel for operands of these specs."""

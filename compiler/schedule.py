@@ -33,6 +33,7 @@ from .concatenations import CatCall, cat_calls
 from .draws import DropoutCall, dropout_call
 from .gathers import GatherCall, gather_call
 from .kernel_names import joined_name
+from .norm_gradients import norm_gradient_call
 from .picks import PickCall, pick_call
 from .pointwise import PointwiseCall, pointwise_call
 from .product_kernel import ProductKernel
@@ -163,6 +164,12 @@ class RowsKernel:
     def draws(self) -> list[DropoutCall]:
         """Its draws of random numbers, in order."""
         return [call for call in self.calls if isinstance(call, DropoutCall)]
+
+    @property
+    def column_sums(self) -> list[Node]:
+        """The results that are sums over rows."""
+        rows = [call for call in self.calls if isinstance(call, RowCall)]
+        return [node for call in rows for node in call.column_sums.values()]
 
     def __str__(self) -> str:
         given, made = ", ".join(map(repr, self.inputs)), ", ".join(map(repr, self.outputs))
@@ -302,6 +309,7 @@ def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
     found: dict[Node, FusedStep] = {}
     for node in nodes:
         call: FusedStep | None = pointwise_call(node) or row_call(node) or gather_call(node)
+        call = call or norm_gradient_call(node)
         call = call or block_reduction(node) or dropout_call(node) or pick_call(node)
         if call is not None:
             found[node] = call
@@ -349,7 +357,7 @@ def _mixed_on_host(members: Sequence[Node], calls: dict[Node, FusedStep]) -> boo
 def _has_sizes(node: Node, space: RowSpace | ReductionSpace) -> bool:
     """Whether a step has a result of whole rows."""
     specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
-    return any(spec.sizes == space.sizes for spec in specs)
+    return any(spec is not None and spec.sizes == space.sizes for spec in specs)
 
 
 class _Grouping:
@@ -428,11 +436,19 @@ class _Grouping:
         if any(isinstance(self.calls[node], apart) for node in members):
             return False
         inside = set(members)
+        rows = [call for node in members if isinstance(call := self.calls[node], RowCall)]
+        summed = {made for row in rows for made in row.column_sums.values()}
         for node in members:
-            specs = node.val if isinstance(node.val, tuple | list) else (node.val,)
+            if node in summed:
+                continue
+            if not summed.isdisjoint(node.all_input_nodes):
+                return False  # Sums over rows are known after the last one.
+            call = self.calls[node]
+            specs: Sequence[TensorSpec] = node.val if isinstance(node.val, tuple | list) else (node.val,)
+            if isinstance(call, RowCall):
+                specs = call.row_specs
             if any(not space.holds(spec.sizes) or spec.device is not space.device for spec in specs):
                 return False
-            call = self.calls[node]
             if isinstance(call, DropoutCall) and call.spec.sizes != space.sizes:
                 return False
             if _is_turned(call):

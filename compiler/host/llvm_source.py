@@ -84,7 +84,9 @@ def declarations(instructions: Sequence[Value]) -> str:
     return "".join(found.values())
 
 
-def nest(rank: int, loops: int, moves: Sequence[bool], body: Sequence[str]) -> list[str]:
+def nest(
+    rank: int, loops: int, moves: Sequence[bool], body: Sequence[str], before: Sequence[str] = ()
+) -> list[str]:
     """Loops over the outer dimensions of a geometry, all of them or all but the innermost, around a body.
 
     ``%b{j}_{d}`` is where array `j` is in the loop of dimension `d`, which counts ``%i{d}``; ``%n{d}`` are the sizes.
@@ -94,6 +96,7 @@ def nest(rank: int, loops: int, moves: Sequence[bool], body: Sequence[str]) -> l
         loops: how many of them there are loops for, `rank` or one less.
         moves: whether an array's innermost stride is looked up.
         body: the inside, whose last block the innermost loop ends.
+        before: what is done once, before the loops.
     """
     places = range(len(moves))
     lines = []
@@ -106,6 +109,7 @@ def nest(rank: int, loops: int, moves: Sequence[bool], body: Sequence[str]) -> l
         for d in range(rank):
             if d < rank - 1 or moves[j]:
                 lines += loaded_number(f"s{j}_{d}", base + 1 + d)
+    lines += before
     for d in range(loops):
         lines += _opened(d)
         if d < rank - 1:

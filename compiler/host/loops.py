@@ -197,19 +197,24 @@ def over_parts(
     places: Sequence[int],
     sharing: Sharing,
     workspace: int | None = None,
+    sums: tuple[tuple[int, ...], Sequence[int]] | None = None,
 ) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs, which calls a loop for each part.
 
     Args:
         kernel: the kernel.
-        loop: is called with a part and arrays: outputs, inputs, seeds of draws, and a workspace, if there are any.
+        loop: is called with a part and arrays: outputs, inputs, seeds of draws, sums of the parts, and a workspace, if
+            there are any.
         parts: the index space.
         outs: which outputs the loop writes, in its order.
         places: which inputs it reads.
         sharing: how threads share the parts.
         workspace: its bytes, for each thread.
+        sums: the sizes of what parts add up in float64, a part for each of the first dimension, and the outputs that
+            this is for each of the second one.
     """
     arrays = [*(f"o{j}" for j in outs), *(f"a{i}" for i in places), *(["seeds"] if kernel.draws else [])]
+    arrays += [] if sums is None else ["sums"]
     room = None if workspace is None else (len(arrays), max(workspace, 1))
     globals_: dict[str, Any] = {"loop": shared_loop(loop, parts, sharing, room)}
     lines = [f"def compute({', '.join(f'a{i}' for i in range(len(kernel.inputs)))}):"]
@@ -219,7 +224,15 @@ def over_parts(
     if kernel.draws:
         globals_["reserve"] = reservation(kernel.draws)
         lines.append("    seeds = reserve()")
+    if sums is not None:
+        globals_ |= {"zeros": np.zeros, "sizes": sums[0], "copyto": np.copyto}
+        lines.append("    sums = zeros(sizes)")
     lines.append(f"    loop({', '.join(arrays)})")
+    if sums is not None:
+        lines.append("    totals = sums.sum(0)")
+        lines += [
+            f"    copyto(o{j}, totals[{c}].reshape(o{j}.shape), 'unsafe')" for c, j in enumerate(sums[1])
+        ]
     lines.append(f"    return ({''.join(f'o{j}, ' for j in range(len(kernel.outputs)))})")
     computed: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
     return computed

@@ -272,6 +272,32 @@ def _norm(centred: bool) -> ReductionRow:
     return row
 
 
+def _norm_backward(centred: bool) -> ReductionRow:
+    """The gradients of layer_norm, or of rms_norm; of weight and bias what is summed over rows."""
+
+    def row(s: RowStep) -> list[Value]:
+        p, grad, gap = s.program, s.operand("grad_out"), s.operand("input")
+        rstd = s.operand("rstd")
+        if centred:
+            gap = s.binary("sub", gap, s.operand("mean"))
+        normal = s.binary("mul", gap, rstd)
+        scaled = grad
+        if isinstance(s.call.args.get("weight"), TensorSpec):
+            scaled = s.binary("mul", grad, s.operand("weight"))
+        wide, count = p.convert(rstd, F64), s.number(s.n, F64)
+        cube = s.binary("mul", s.binary("mul", wide, wide), wide)
+        along = s.binary("div", s.reduced("lane_dot", scaled, gap), count)
+        slope = p.convert(s.binary("mul", cube, along), F32)
+        made = s.binary("mul", scaled, rstd)
+        made = s.binary("sub", made, s.binary("mul", gap, slope))
+        if centred:
+            plain = s.binary("div", s.reduced("lane_sum", scaled), count)
+            made = s.binary("sub", made, p.convert(s.binary("mul", wide, plain), F32))
+        return [made, s.binary("mul", grad, normal), grad]
+
+    return row
+
+
 REDUCTIONS: dict[str, ReductionRow] = {
     "amax": _extreme("maximum"),
     "amin": _extreme("minimum"),
@@ -288,5 +314,7 @@ REDUCTIONS: dict[str, ReductionRow] = {
     "log_softmax_backward": _log_softmax_backward,
     "native_layer_norm": _norm(True),
     "fused_rms_norm": _norm(False),
+    "native_layer_norm_backward": _norm_backward(True),
+    "fused_rms_norm_backward": _norm_backward(False),
 }
 """By stub."""

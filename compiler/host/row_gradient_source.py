@@ -95,10 +95,8 @@ class _Rows(FloatCode):
             with self.loop(whole, self.add(piece, length)) as i:
                 add(rests, i, self.kind, mean)
             for t, total in enumerate(totals):
-                low, high = (
-                    self.calculated("add", *[self.read(vectors[v][t], kind) for v in pair], kind)
-                    for pair in ((0, 1), (2, 3))
-                )
+                lanes = [self.read(sums[t], kind) for sums in vectors]
+                low, high = (self.calculated("add", lanes[v], lanes[v + 1], kind) for v in (0, 2))
                 both = self.calculated("add", low, high, kind)
                 made = self.new(f"call {self.kind} {self.reduced}({self.kind} 0.0, {kind} {both})")
                 made = self.wide(self.calculated("add", made, self.read(rests[t], self.kind)))

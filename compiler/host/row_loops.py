@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...cpu_fallback.blocks import block_indices
+from ...cpu_fallback.normalization import compiled_gradients
 from ...dispatch.structured.compiled_loops import Sharing
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
@@ -54,6 +55,10 @@ class RowKernel:
             whole = contiguous_strides(space.sizes)
             over.append((whole[:split], whole[split:]))
             itemsizes.append(1)
+        self.sums = len(over) if program.columns else None
+        if program.columns:
+            over.append(((0,) * split, contiguous_strides(space.line)))
+            itemsizes.append(8)
         lead = coalesced(space.lead, [a for a, _ in over], keep_order=True)
         line = coalesced(space.line, [b for _, b in over], keep_order=True)
         if len(line.sizes) != 1:
@@ -77,8 +82,16 @@ class RowKernel:
         work = max(sum(spec.nbytes for spec in self._specs), 2 * space.rows * n * self.program.instructions)
         sharing = loops.sharing_of(work)
         limit = max(loops.part_limit_of(sharing, space.rows * n) // n, 1)
+        if self.sums is not None:
+            limit = compiled_gradients.rows_of_part(space.rows, n)
         indices = block_indices(lead, None, limit)
-        return [self.geometry.numbers((*index, slice(0, n))) for index in indices], sharing
+        parts = [self.geometry.numbers((*index, slice(0, n))) for index in indices]
+        if self.sums is not None:
+            # Each part has sums of its own.
+            rank = len(lead) + 1
+            for i, part in enumerate(parts):
+                part[rank + self.sums * (rank + 1)] += 8 * n * len(self.program.columns) * i
+        return parts, sharing
 
 
 def row_kernel(kernel: RowsKernel) -> RowKernel | None:
@@ -89,7 +102,7 @@ def row_kernel(kernel: RowsKernel) -> RowKernel | None:
     try:
         program = ElementProgram(found.converts_half, found.truncates, has_bits_of_eager)
         lowered = LoweredRows(kernel, program)
-        return RowKernel(kernel.space, [node.val for node in kernel.outputs], lowered.views, lowered.program)
+        return RowKernel(kernel.space, lowered.outputs, lowered.views, lowered.program)
     except CannotLower:
         return None
 
@@ -98,5 +111,9 @@ def host_row_loop(kernel: RowsKernel, made: RowKernel) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs."""
     parts, sharing = made.parts()
     places = [kernel.inputs.index(view.node) for view in made.views]
-    outs = range(len(kernel.outputs))
-    return over_parts(kernel, loop_function(made.loop.text), parts, outs, places, sharing, made.workspace)
+    summed = [j for j, node in enumerate(kernel.outputs) if node in kernel.column_sums]
+    outs = [j for j in range(len(kernel.outputs)) if j not in summed]
+    sums = ((len(parts), len(summed), made.space.n), summed) if summed else None
+    return over_parts(
+        kernel, loop_function(made.loop.text), parts, outs, places, sharing, made.workspace, sums
+    )

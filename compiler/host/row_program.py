@@ -16,6 +16,7 @@ from ...runtime.fork_lock import cached_property
 from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
 from ..draws import DropoutCall
+from ..norm_gradients import GradientKernel
 from ..reductions import RowCall, RowSpace, View, results_of, views_of
 from ..schedule import RowsKernel
 from .draws import FEWEST, dropped
@@ -37,16 +38,18 @@ class RowProgram:
         inputs: values that come from arrays; the seeds of draws, if there are any, are the last one.
         outputs: values that go to arrays.
         are_rows: whether an array has an element for each of a row's, inputs first; others have one for the row.
+        columns: values of a row's elements that are summed over rows.
     """
 
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     are_rows: tuple[bool, ...]
+    columns: tuple[Value, ...] = ()
 
     @cached_property
     def order(self) -> list[Value]:
         """All values, each after what it is made of."""
-        return made_of(self.outputs)
+        return made_of((*self.outputs, *self.columns))
 
     @cached_property
     def rows(self) -> set[int]:
@@ -98,6 +101,7 @@ class RowProgram:
         called = list(dict.fromkeys(value.name for value in self.order if value.kind == "ufunc"))
         over = "over rows" if self.reductions else "over tiles"
         over += ", which draws" if self.draws else ""
+        over += ", which also adds them up" if self.columns else ""
         return f"one compiled loop {over}" + (f", with NumPy's {', '.join(called)}" if called else "")
 
 
@@ -111,22 +115,29 @@ def strides_of(view: View, space: RowSpace) -> tuple[tuple[int, ...], tuple[int,
 
 
 def program_of_rows(
-    space: RowSpace, inputs: Mapping[View, Value], results: Sequence[Value], outputs: Sequence[TensorSpec]
+    space: RowSpace,
+    inputs: Mapping[View, Value],
+    results: Sequence[Value],
+    outputs: Sequence[TensorSpec],
+    columns: Sequence[Value] = (),
 ) -> RowProgram:
-    """The program that makes results, which are stored in outputs of these specs, of inputs that are seen so."""
+    """The program that makes results, which are stored in outputs of these specs, of inputs that are seen so.
+
+    Columns are summed over rows.
+    """
     are_rows = [any(strides_of(view, space)[1]) for view in inputs]
     are_whole = [tuple(spec.sizes) == space.sizes for spec in outputs]
-    seeds = [value for value in made_of(results) if value.kind == "seeds"]
+    seeds = [value for value in made_of((*results, *columns)) if value.kind == "seeds"]
     if seeds and space.n < FEWEST:
         raise CannotLower("draws of short rows")
     given = (*inputs.values(), *seeds)
-    return RowProgram(given, tuple(results), (*are_rows, *(True for _ in seeds), *are_whole))
+    return RowProgram(given, tuple(results), (*are_rows, *(True for _ in seeds), *are_whole), tuple(columns))
 
 
 def stub_of(call: RowCall) -> str:
     """The name under which an operator's kernel is registered."""
     kernel = call.call.kernel
-    return kernel.stub.removesuffix("_stub") if isinstance(kernel, StructuredKernel) else ""
+    return kernel.stub.removesuffix("_stub") if isinstance(kernel, StructuredKernel | GradientKernel) else ""
 
 
 class LoweredRows:
@@ -135,6 +146,7 @@ class LoweredRows:
     Attributes:
         program: what is computed.
         views: what each input of the program is.
+        outputs: the specs of its outputs.
     """
 
     def __init__(self, kernel: RowsKernel, program: ElementProgram) -> None:
@@ -161,7 +173,12 @@ class LoweredRows:
                 raise CannotLower(structured.name)
             made = row(RowStep(program, structured, call, own))
             for place, node in results_of(call).items():
-                known[node] = program.convert(made[place], node.val.dtype.name)
+                is_sum = node in call.column_sums.values()
+                known[node] = made[place] if is_sum else program.convert(made[place], node.val.dtype.name)
         self.views = list(inputs)
-        outputs = [node.val for node in kernel.outputs]
-        self.program = program_of_rows(space, inputs, [known[node] for node in kernel.outputs], outputs)
+        summed = set(kernel.column_sums)
+        stored = [node for node in kernel.outputs if node not in summed]
+        columns = [known[node] for node in kernel.outputs if node in summed]
+        self.outputs = [node.val for node in stored]
+        results = [known[node] for node in stored]
+        self.program = program_of_rows(space, inputs, results, self.outputs, columns)

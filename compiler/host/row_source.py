@@ -16,11 +16,37 @@ from .draw_loops import words_function
 from .element_program import REGISTERS, CannotLower, Value
 from .llvm_source import declarations, element_lines, element_pointer, nest, storage
 from .reduction_source import declaration, symbol_of
+from .row_gradient_source import ROWS
 from .row_program import RowProgram
 from .stages import made_of
 
 WORKSPACE_ITEM = 8
 """Bytes of an element of a workspace's row."""
+
+
+FLUSH = """\
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+define internal void @flush(ptr noalias nocapture %sums, ptr noalias nocapture %kept, i64 %n) noinline {
+entry:
+  br label %each
+each:
+  %i = phi i64 [0, %entry], [%j, %each]
+  %k = getelementptr float, ptr %kept, i64 %i
+  %s = getelementptr double, ptr %sums, i64 %i
+  %new = load float, ptr %k, align 4
+  %wide = fpext float %new to double
+  %old = load double, ptr %s, align 8
+  %sum = fadd double %old, %wide
+  store double %sum, ptr %s, align 8
+  store float 0.0, ptr %k, align 4
+  %j = add nuw nsw i64 %i, 1
+  %more = icmp slt i64 %j, %n
+  br i1 %more, label %each, label %done
+done:
+  ret void
+}
+"""
+"""Adds the sums of a few rows to those of all before them, and begins anew."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +79,7 @@ def write_rows(
             HEADER + declarations(program.order) + "".join(called),
             "".join(declaration(name, width) for name in program.reductions),
             words_function() if program.draws else "",
+            FLUSH if program.columns else "",
             *writer.passes,
             loop,
             python_call(len(steps) + 1, rank),
@@ -82,8 +109,10 @@ class _Writer:
         """The loop over rows; it adds the passes' text to `passes`."""
         rank, row, count = self.rank, self.row, len(self.steps)
         # NumPy's loops are told where rows are: these pointers are captured.
+        outputs = len(self.program.outputs)
+        sums = count - 1 if self.program.columns else -1
         pointers = ", ".join(
-            f"ptr noalias %p{j}" if j < len(self.program.outputs) else f"ptr %p{j}" for j in range(count)
+            f"ptr noalias %p{j}" if j < outputs or j == sums else f"ptr %p{j}" for j in range(count)
         )
         head = f"define internal void @loop(ptr readonly %g, {pointers}, ptr noalias %p{count}) noinline {{"
         body = []
@@ -91,6 +120,7 @@ class _Writer:
             if id(value) not in self.program.rows:
                 body += element_lines([(value, self._at(self.inputs[id(value)]))], [], [], self.names)
         self._choose_stored()
+        self.kept = {c: f"%k{c}" for c in range(len(self.program.columns))}
         for level in range(max(self.program.levels.values(), default=0) + 1):
             body += self._numbers(level)
             body += self._pass(level)
@@ -102,8 +132,42 @@ class _Writer:
             kept.append(f"  %w{k} = getelementptr i8, ptr %p{count}, i64 %w{k}_bytes")
         moves = [step == "any" for step in self.steps]
         body = [*kept, *(self._in_tiles(body) if self.tile else body)]
-        lines = nest(rank, rank - 1, moves, body)
-        return "\n".join([head, "entry:", *self._ufunc_arguments(), *lines, "  ret void", "}"]) + "\n"
+        before, each_row, after = self._sums(sums)
+        lines = nest(rank, rank - 1, moves, [*body, *each_row], before)
+        return "\n".join([head, "entry:", *self._ufunc_arguments(), *lines, *after, "  ret void", "}"]) + "\n"
+
+    def _sums(self, array: int) -> tuple[list[str], list[str], list[str]]:
+        """What keeps the sums over rows: before the first row, after each one, and after the last one.
+
+        Rows of the workspace have the sums of a few rows in float32, which an array has in float64 afterwards.
+        """
+        if not self.kept:
+            return [], [], []
+        n, before, flushed = f"%n{self.row}", ["  %rows_p = alloca i64", "  store i64 0, ptr %rows_p"], []
+        for c, kept in self.kept.items():
+            before += [
+                f"  {kept}_bytes = mul i64 {n}, {WORKSPACE_ITEM * self.workspace}",
+                f"  {kept} = getelementptr i8, ptr %p{len(self.steps)}, i64 {kept}_bytes",
+                f"  {kept}_place = mul i64 {n}, {c}",
+                f"  {kept}_sums = getelementptr double, ptr %b{array}_0, i64 {kept}_place",
+                f"  {kept}_size = mul i64 {n}, 4",
+                f"  call void @llvm.memset.p0.i64(ptr {kept}, i8 0, i64 {kept}_size, i1 false)",
+            ]
+            flushed.append(f"  call void @flush(ptr {kept}_sums, ptr {kept}, i64 {n})")
+            self.workspace += 1
+        each_row = [
+            "  %rows_before = load i64, ptr %rows_p",
+            "  %rows_met = add i64 %rows_before, 1",
+            "  store i64 %rows_met, ptr %rows_p",
+            f"  %rows_low = urem i64 %rows_met, {ROWS}",
+            "  %is_full = icmp eq i64 %rows_low, 0",
+            "  br i1 %is_full, label %full, label %next_row",
+            "full:",
+            *flushed,
+            "  br label %next_row",
+            "next_row:",
+        ]
+        return before, each_row, flushed
 
     def _at(self, j: int) -> str:
         """Where an array's row is, or its tile."""
@@ -244,7 +308,8 @@ class _Writer:
         for value, j in self.row_outputs:
             if levels[id(value)] == level and self.stored[id(value)] != self._at(j):
                 targets.append((value, self._at(j), "unit"))
-        if not targets:
+        columns = [(value, c) for c, value in enumerate(program.columns) if levels[id(value)] == level]
+        if not targets and not columns:
             return []
         known = [
             v
@@ -252,8 +317,9 @@ class _Writer:
             if id(v) in self.stored and (levels[id(v)] < level or v.kind in ("ufunc", "draw"))
         ]
         given = [*known, *program.inputs, *(v for v in program.order if id(v) not in program.rows)]
-        order = [v for v in made_of([v for v, _, _ in targets], given) if v.kind == "instruction"]
-        used = list(dict.fromkeys([*(o for v in order for o in v.operands), *(v for v, _, _ in targets)]))
+        ends = [*(v for v, _, _ in targets), *(v for v, _ in columns)]
+        order = [v for v in made_of(ends, given) if v.kind == "instruction"]
+        used = list(dict.fromkeys([*(o for v in order for o in v.operands), *ends]))
         reads, numbers = [], []
         for value in used:
             if value in order or value.kind == "constant":
@@ -265,7 +331,7 @@ class _Writer:
                 reads.append((value, self._at(j), self.steps[j], f"%s{j}_{self.row}"))
             else:
                 reads.append((value, self.stored[id(value)], "unit", ""))
-        return self._written_pass(level, reads, order, targets, numbers)
+        return self._written_pass(level, reads, order, targets, numbers, columns)
 
     def _is_given(self, value: Value) -> bool:
         """Whether a stored value lies in an input's row."""
@@ -279,6 +345,7 @@ class _Writer:
         order: Sequence[Value],
         targets: Sequence[tuple[Value, str, str]],
         numbers: Sequence[Value],
+        columns: Sequence[tuple[Value, int]],
     ) -> list[str]:
         parameters, arguments, pointers = ["i64 %n"], [f"i64 {self.count}"], []
         sources, sinks = [], []
@@ -300,6 +367,16 @@ class _Writer:
             parameters.append(f"{REGISTERS[value.dtype]} %c{k}")
             arguments.append(f"{REGISTERS[value.dtype]} {self.names[id(value)]}")
             names[id(value)] = f"%c{k}"
+        elements = element_lines(sources, order, sinks, names)
+        for value, c in columns:
+            parameters.append(f"ptr noalias nocapture %k{c}")
+            arguments.append(f"ptr {self.kept[c]}")
+            elements += [
+                f"  %k{c}_p = getelementptr float, ptr %k{c}, i64 %i",
+                f"  %k{c}_old = load float, ptr %k{c}_p, align 4",
+                f"  %k{c}_new = fadd float %k{c}_old, {names[id(value)]}",
+                f"  store float %k{c}_new, ptr %k{c}_p, align 4",
+            ]
         lines = [
             f"define internal void @pass{level}({', '.join(parameters)}) noinline {{",
             "entry:",
@@ -307,7 +384,7 @@ class _Writer:
             "each:",
             "  %i = phi i64 [0, %entry], [%j, %each]",
             *pointers,
-            *element_lines(sources, order, sinks, names),
+            *elements,
             "  %j = add nuw nsw i64 %i, 1",
             "  %more = icmp slt i64 %j, %n",
             "  br i1 %more, label %each, label %done",

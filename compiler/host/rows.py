@@ -50,6 +50,7 @@ def host_rows_kernel(kernel: RowsKernel) -> Kernel:
     if (
         math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO
         or len(kernel.computed) == 1
+        or kernel.column_sums
         or _adds_by_size(kernel)
     ):
         return quietly(_whole(kernel))
@@ -97,7 +98,7 @@ def _whole(kernel: RowsKernel) -> Kernel:
             lines.append(f"    t{i}_0 = {call_text(fresh, None, i, call.operands, names, globals_)}")
             continue
         for place, spec in enumerate(made):
-            globals_[f"new{i}_{place}"] = allocator_of(spec)
+            globals_[f"new{i}_{place}"] = no_array if spec is None else allocator_of(spec)
             lines.append(f"    t{i}_{place} = new{i}_{place}()")
         outs = ", ".join(f"t{i}_{place}" for place in range(len(made)))
         into = planned.unshared or planned.into
@@ -105,6 +106,10 @@ def _whole(kernel: RowsKernel) -> Kernel:
     lines.append(f"    return ({''.join(f'{names[n]}, ' for n in kernel.outputs)})")
     computed: Kernel = defined("compute", "\n".join(lines) + "\n", f"kernel {kernel.name}", globals_)
     return computed
+
+
+def no_array() -> None:
+    """In the place of a new array for a result that is not asked for."""
 
 
 class _Blocks:

@@ -11,6 +11,7 @@ from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
 from ..block_reductions import MOMENTS, PLACES, ReductionCall
 from ..draws import DropoutCall
+from ..norm_gradients import GradientKernel
 from ..pointwise import PointwiseCall
 from ..reductions import ResultOf, RowCall
 from ..schedule import FusedKernel, OperatorCall, ReductionKernel, RowsKernel, Schedule, Step, fused_steps
@@ -31,7 +32,7 @@ ALONE = frozenset(
             "sigmoid_backward",
         ),
         *("softmax", "log_softmax", "logsumexp", "softmax_backward", "log_softmax_backward"),
-        *("native_layer_norm", "fused_rms_norm"),
+        *("native_layer_norm", "fused_rms_norm", "native_layer_norm_backward", "fused_rms_norm_backward"),
     )
 )
 """By stub."""
@@ -57,9 +58,10 @@ def _is_alone(call: SingleStep) -> bool:
     if call.node.is_impure:
         return False
     planner = call.call.kernel if isinstance(call, RowCall) else call.kernel
-    specs = call.specs if isinstance(call, RowCall) else (call.node.val,)
-    is_known = isinstance(planner, StructuredKernel) and planner.stub.removesuffix("_stub") in ALONE
-    return is_known and specs[0].device.type == "cpu"
+    device = call.space.device if isinstance(call, RowCall) else call.node.val.device
+    if device.type != "cpu" or not isinstance(planner, StructuredKernel | GradientKernel):
+        return False
+    return planner.stub.removesuffix("_stub") in ALONE
 
 
 def _steps(schedule: Schedule, found: dict[Node, SingleStep]) -> Iterator[Step]:

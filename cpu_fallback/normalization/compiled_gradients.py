@@ -43,10 +43,15 @@ def are_served(call: StructuredCall) -> bool:
     )
 
 
+def rows_of_part(rows: int, n: int) -> int:
+    """How many rows a part has."""
+    count = max(1, min(PARTS, rows, rows * n // PART))
+    return -(-rows // count)
+
+
 def backward(rows: int, n: int, dtype: Any, centred: bool) -> Callable[..., None]:
     """``into(to, to_weight, to_bias, grad, x, means, rstds, weight)``, with None for what there is not."""
-    count = max(1, min(PARTS, rows, rows * n // PART))
-    step = -(-rows // count)
+    step = rows_of_part(rows, n)
     parts = [
         np.array([first, min(first + step, rows), n, place], np.int64)
         for place, first in enumerate(range(0, rows, step))
