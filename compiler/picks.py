@@ -1,7 +1,8 @@
-"""Steps that pick an element for each number of an index tensor, in pointwise kernels on CUDA.
+"""Steps that pick an element for each number of an index tensor, in pointwise kernels.
 
-They are `gather`, and `index_select` of the last dimension. An element is loaded where its number says, among the loads
-of the kernel. Rows of tables have steps of their own, in kernels over rows (`gathers`).
+They are `gather`, and `index_select` of the last dimension; on the CPU also `x[..., numbers]`, and in kernels over rows
+a `gather` that picks an element of each row. An element is loaded where its number says, among the loads of the kernel.
+Rows of tables have steps of their own, in kernels over rows (`gathers`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
 from ..runtime.tensor_spec import TensorSpec
 from .gathers import NUMBERS
+from .host.object_code import is_possible
 from .pointwise import bound_arguments
-from .reductions import DTYPES
+from .reductions import DTYPES, RowSpace
 
-GATHER, INDEX_SELECT = "aten::gather", "aten::index_select"
+GATHER, INDEX_SELECT, INDEX = "aten::gather", "aten::index_select", "aten::index.Tensor"
 
 
 class PickCall(NamedTuple):
@@ -26,12 +28,14 @@ class PickCall(NamedTuple):
         source: what elements are picked of.
         numbers: which are picked.
         dim: along which dimension.
+        wraps: whether negative numbers count from the end.
     """
 
     node: Node
     source: Node
     numbers: Node
     dim: int
+    wraps: bool
 
     @property
     def operands(self) -> list[Any]:
@@ -43,24 +47,43 @@ class PickCall(NamedTuple):
         """The source's strides over the result, 0 along the dimension."""
         return tuple([0 if d == self.dim else s for d, s in enumerate(self.source.val.strides)])
 
+    def is_of_rows(self, space: RowSpace) -> bool:
+        """Whether it picks an element of each row, which a kernel over these rows may do on the CPU."""
+        sizes, last = tuple(self.node.val.sizes), len(space.lead)
+        is_one = (
+            len(space.line) == 1 and self.dim == last and sizes == space.kept == tuple(self.numbers.val.sizes)
+        )
+        return is_one and space.device.type == "cpu" and tuple(self.source.val.sizes) == space.sizes
+
 
 def pick_call(node: Node) -> PickCall | None:
     """A step as one that picks elements, or None for any other."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
-    name = node.target._entry.name
-    if name not in (GATHER, INDEX_SELECT) or not isinstance(node.val, TensorSpec):
+    name, spec = node.target._entry.name, node.val
+    if name not in (GATHER, INDEX_SELECT, INDEX) or not isinstance(spec, TensorSpec):
         return None
-    source, dim, numbers = bound_arguments(node)[:3]
-    spec, from_, which = node.val, source.val, numbers.val
-    if source is numbers or spec.device.type != "cuda" or not spec.is_contiguous or not spec.ndim:
+    source, dim, numbers = bound_arguments(node)[:3] if name != INDEX else _of_last(node)
+    if not isinstance(numbers, Node) or source is numbers or not spec.is_contiguous or not spec.ndim:
         return None
+    if spec.device.type != "cuda" and not (spec.device.type == "cpu" and is_possible()):
+        return None
+    if name == INDEX and spec.device.type == "cuda":
+        return None
+    from_, which = source.val, numbers.val
     if any(each.device is not spec.device for each in (from_, which)) or from_.ndim != spec.ndim:
         return None
     if which.dtype not in NUMBERS or from_.dtype not in DTYPES or which.numel < 2 or not from_.numel:
         return None
     at = dim % spec.ndim
     # The numbers of `index_select` are broadcast to the result as they are only along the last dimension.
-    if spec.numel < 2 or (name == INDEX_SELECT and at != spec.ndim - 1):
+    if spec.numel < 2 or (name != GATHER and (at != spec.ndim - 1 or which.ndim != 1)):
         return None
-    return PickCall(node, source, numbers, at)
+    return PickCall(node, source, numbers, at, name == INDEX)
+
+
+def _of_last(node: Node) -> tuple[Node, int, Node | None]:
+    """What is picked of, along which dimension, and the numbers, if the last dimension alone has some."""
+    source, indices = bound_arguments(node)
+    is_last = len(indices) == source.val.ndim and not any(isinstance(each, Node) for each in indices[:-1])
+    return source, -1, indices[-1] if is_last else None

@@ -151,9 +151,10 @@ class RowsKernel:
         return joined_name(self.computed)
 
     @property
-    def computed(self) -> list[PointwiseCall | RowCall | DropoutCall]:
+    def computed(self) -> list[PointwiseCall | RowCall | DropoutCall | PickCall]:
         """The steps that are computed: all but those which take one of several results."""
-        return [call for call in self.calls if isinstance(call, PointwiseCall | RowCall | DropoutCall)]
+        kinds = PointwiseCall | RowCall | DropoutCall | PickCall
+        return [call for call in self.calls if isinstance(call, kinds)]
 
     @property
     def planned_calls(self) -> list[PointwiseCall | RowCall]:
@@ -164,6 +165,11 @@ class RowsKernel:
     def draws(self) -> list[DropoutCall]:
         """Its draws of random numbers, in order."""
         return [call for call in self.calls if isinstance(call, DropoutCall)]
+
+    @property
+    def picks(self) -> list[PickCall]:
+        """Its steps that pick an element of each row, which are all on the CPU."""
+        return [call for call in self.calls if isinstance(call, PickCall)]
 
     @property
     def column_sums(self) -> list[Node]:
@@ -345,13 +351,20 @@ def _picks_inside(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool
 
 
 def _mixed_on_host(members: Sequence[Node], calls: dict[Node, FusedStep]) -> bool:
-    """Whether a kernel on the CPU would both draw and join, or join along several dimensions: no loop does."""
+    """Whether a kernel on the CPU would both join and draw or pick, or join along several dimensions: no loop does."""
     joins = [call for node in members if isinstance(call := calls.get(node), CatCall)]
     if not joins or joins[0].node.val.device.type != "cpu":
         return False
     return len({call.dim for call in joins}) > 1 or any(
-        isinstance(calls.get(n), DropoutCall) for n in members
+        isinstance(calls.get(n), DropoutCall | PickCall) for n in members
     )
+
+
+def _is_apart(call: FusedStep, space: RowSpace | ReductionSpace) -> bool:
+    """Whether no kernel over rows, or with reductions that blocks share, has a step of this kind."""
+    if isinstance(space, RowSpace):
+        return isinstance(call, CatCall) or (isinstance(call, PickCall) and not call.is_of_rows(space))
+    return isinstance(call, CatCall | PickCall | DropoutCall)
 
 
 def _has_sizes(node: Node, space: RowSpace | ReductionSpace) -> bool:
@@ -432,8 +445,7 @@ class _Grouping:
         space = next(iter(spaces))
         if len(spaces) > 1 or space is None or together.bit_count() > MOST_STEPS:
             return False
-        apart = CatCall | PickCall if isinstance(space, RowSpace) else CatCall | PickCall | DropoutCall
-        if any(isinstance(self.calls[node], apart) for node in members):
+        if any(_is_apart(self.calls[node], space) for node in members):
             return False
         inside = set(members)
         rows = [call for node in members if isinstance(call := self.calls[node], RowCall)]

@@ -10,8 +10,9 @@ between them, `llvm_source` writes a loop as LLVM's text, and `object_code` comp
 
 A kernel over rows is one loop by `row_loops`: a `row_program` has reductions (`reduction_rows` says which), for which
 `reduction_source`, `spread_source` and `lane_sums` have functions by `function_text`, and ufuncs, for which
-`ufunc_loops` finds NumPy's; `row_source` writes its text, with sums over rows. `tiled_loops` makes a fused kernel one, too, whose rows are tiles. `draws` has
-dropout in both, and `joined_loops` has `cat`. `function_check` compares functions and sums with those of eager kernels.
+`ufunc_loops` finds NumPy's; `row_source` writes its text, with sums over rows. `tiled_loops` makes a fused kernel one,
+too, whose rows are tiles. `draws` has dropout in both, `picks` elements at numbers, and `joined_loops` has `cat`.
+`function_check` compares functions and sums with those of eager kernels.
 
 `eager_loops` makes loops of single operators for eager calls; `draw_loops` has those of random numbers, `run_sums`
 those of sums, `convolution_source` those of convolutions, `channel_source` those of norms of channels; kernels reach

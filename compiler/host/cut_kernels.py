@@ -1,4 +1,4 @@
-"""A fused kernel on the CPU that no loop serves and whose draws or joins are eager calls: it is cut there.
+"""A fused kernel on the CPU that no loop serves and whose draws, joins or picks are eager calls: it is cut there.
 
 What is before, between and after them are kernels of their own.
 """
@@ -14,12 +14,14 @@ from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ..concatenations import CatCall, Padding
 from ..draws import DropoutCall
+from ..picks import PickCall
 from ..reductions import ResultOf
 from ..schedule import FusedKernel, RowsKernel
 from .draws import eager_draw, reservation
+from .picks import eager_pick
 
 Kernel = Callable[..., tuple[Any, ...]]
-Eager = DropoutCall | CatCall
+Eager = DropoutCall | CatCall | PickCall
 """Where a kernel is cut."""
 
 
@@ -46,7 +48,7 @@ def cut_kernel(
 
     Args:
         kernel: the kernel.
-        function_of: makes a kernel without draws and joins a function.
+        function_of: makes a kernel without draws, joins and picks a function.
     """
     places = {node: i for i, node in enumerate(kernel.inputs)}
     stages: list[_Stage] = []
@@ -56,6 +58,8 @@ def cut_kernel(
             made, inputs = [part.results.get(place) for place in (0, 1)], [part.source]
         elif isinstance(part, CatCall):
             made, inputs = [part.node], [each for each in part.parts if isinstance(each, Node)]
+        elif isinstance(part, PickCall):
+            made, inputs = [part.node], [part.source, part.numbers]
         else:
             made, inputs = part.outputs, list(part.inputs)
         given = [places[node] for node in inputs]
@@ -64,7 +68,10 @@ def cut_kernel(
         if isinstance(part, DropoutCall):
             stages.append(_Stage(eager_draw(part), given, outputs, kernel.draws.index(part)))
         else:
-            function = eager_join(part) if isinstance(part, CatCall) else function_of(part)
+            eager = eager_join(part) if isinstance(part, CatCall) else None
+            eager = eager_pick(part) if isinstance(part, PickCall) else eager
+            function = function_of(part) if isinstance(part, FusedKernel | RowsKernel) else eager
+            assert function is not None
             stages.append(_Stage(function, given, outputs, None))
     reserve = reservation(kernel.draws) if kernel.draws else None
     results = [places[node] for node in kernel.outputs]

@@ -30,6 +30,7 @@ REGISTERS = {
     "float64": "double",
 }
 """LLVM's type of a value, by the dtype's name."""
+POINTER = "pointer"
 WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64}
 
 
@@ -41,8 +42,9 @@ class Value:
     """A value of an element program.
 
     Attributes:
-        kind: ``input``, ``accumulator``, ``constant``, ``instruction``, ``ufunc`` or ``operator``.
-        dtype: its type.
+        kind: ``input``, ``place`` (the address of an input's element), ``accumulator``, ``constant``, ``instruction``,
+            ``ufunc`` or ``operator``; in rows also ``reduction`` and ``picked``.
+        dtype: its type; ``pointer`` for an address that is computed.
         text: of a constant, its literal; of an instruction, LLVM's text with places for the operands.
         operands: the values that it is made of.
         detail: an input's position, that of the output that an accumulator is, a ufunc, or an operator's call.
@@ -59,6 +61,8 @@ class Value:
     @property
     def register(self) -> str:
         """LLVM's type. Raises CannotLower for a dtype that it has not."""
+        if self.kind == "place" or self.dtype == POINTER:
+            return "ptr"
         found = REGISTERS.get(self.dtype)
         if found is None:
             raise CannotLower(self.dtype)

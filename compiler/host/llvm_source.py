@@ -157,6 +157,9 @@ def element_lines(
     """
     lines = []
     for value, pointer in reads:
+        if value.kind == "place":
+            names[id(value)] = pointer
+            continue
         i = len(names)
         lines.append(f"  %x{i} = load {storage(value.dtype)}, ptr {pointer}, align 1")
         names[id(value)] = f"%x{i}"

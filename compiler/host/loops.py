@@ -135,7 +135,7 @@ def one_loop(kernel: FusedKernel, loop: Loop) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs, which goes over them once."""
     places = [v.detail for v in loop.reads]
     outs = [int(name[1:]) for _, name in loop.writes]
-    geometry = whole_geometry(kernel, outs, places)
+    geometry = whole_geometry(kernel, outs, loop.reads)
     work = work_of(kernel, places, len(loop.instructions))
     numel = kernel.domain.numel
     geometry, parts = parts_of(geometry, numel, part_limit(work, numel))
@@ -143,19 +143,27 @@ def one_loop(kernel: FusedKernel, loop: Loop) -> Kernel:
     return over_parts(kernel, function, parts, outs, places, sharing_of(work))
 
 
-def whole_geometry(kernel: FusedKernel, outs: Sequence[int], places: Sequence[int]) -> Geometry:
-    """A kernel's index space, with its outputs of these numbers first, its inputs, and seeds of draws."""
+def whole_geometry(kernel: FusedKernel, outs: Sequence[int], reads: Sequence[Value]) -> Geometry:
+    """A kernel's index space, with its outputs of these numbers first, what is read of inputs, and seeds of draws."""
     domain = kernel.domain
-    specs = [kernel.outputs[j].val for j in outs] + [kernel.inputs[i].val for i in places]
+    specs = [kernel.outputs[j].val for j in outs] + [kernel.inputs[value.detail].val for value in reads]
     seeds = [1] if kernel.draws else []
     return Geometry.merged(
         domain.sizes,
         [
-            *(broadcast_strides(s, domain.sizes) for s in specs),
+            *(broadcast_strides(kernel.outputs[j].val, domain.sizes) for j in outs),
+            *(strides_of_read(kernel, value) for value in reads),
             *(contiguous_strides(domain.sizes) for _ in seeds),
         ],
         [*(s.itemsize for s in specs), *seeds],
     )
+
+
+def strides_of_read(kernel: FusedKernel, value: Value) -> tuple[int, ...]:
+    """The strides of an input over a kernel's index space: of what is picked of those of the element at number 0."""
+    if value.kind == "place":
+        return kernel.picks[int(value.text)].strides
+    return broadcast_strides(kernel.inputs[value.detail].val, kernel.domain.sizes)
 
 
 def work_of(kernel: FusedKernel, places: Sequence[int], instructions: int) -> int:

@@ -11,6 +11,7 @@ from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...runtime.tensor_spec import TensorSpec
 from ..draws import DropoutCall
+from ..picks import PickCall
 from ..pointwise import CopyKernel, PointwiseCall
 from ..schedule import FusedKernel
 from .activation_rows import ACTIVATIONS
@@ -18,6 +19,7 @@ from .arithmetic_rows import ARITHMETIC
 from .draws import dropped
 from .element_program import REGISTERS, CannotLower, ElementProgram, Value
 from .operator_step import Row, Step
+from .picks import picked
 
 ROWS: dict[str, Row] = {**ARITHMETIC, **ACTIVATIONS}
 """By stub: the value of an operator's call."""
@@ -44,6 +46,10 @@ class Lowered:
             if isinstance(call, DropoutCall):
                 made_of_draw = dropped(program, call, kernel.draws.index(call), self.values[call.source])
                 self.values |= {node: made_of_draw[place] for place, node in call.results.items()}
+                continue
+            if isinstance(call, PickCall):
+                place, number = kernel.inputs.index(call.source) + first, kernel.picks.index(call)
+                self.values[call.node] = picked(program, call, self.values[call.numbers], place, number)
                 continue
             if not isinstance(call, PointwiseCall):
                 raise CannotLower(call.node.target.name())

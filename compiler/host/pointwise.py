@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,10 @@ from ..schedule import FusedKernel, RowsKernel
 from .cut_kernels import cut_kernel
 from .numpy_calls import call_text
 from .object_code import is_possible
+from .picks import checked
+
+if TYPE_CHECKING:
+    from .stages import Stages
 
 BLOCK_BYTES = 1 << 18
 """Bytes of the widest array of a block. Half a dozen of them stay in a core's own cache; at a fourth of it, threads
@@ -51,7 +55,7 @@ def host_kernel(kernel: FusedKernel) -> Kernel:
 def unquiet_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
     """The same, to be called with floating-point errors ignored, and whether that matters: loops have none."""
     is_small = kernel.domain.numel <= WHOLE_UP_TO
-    if kernel.draws or kernel.joins:
+    if kernel.draws or kernel.joins or kernel.picks:
         return _irregular_kernel(kernel)
     if is_possible():
         from .loops import block_program as block_of_loops
@@ -73,18 +77,33 @@ def unquiet_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
 
 
 def _irregular_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
-    """`unquiet_kernel` of one that draws random numbers, or joins tensors."""
+    """`unquiet_kernel` of one that draws random numbers, joins tensors, or picks elements."""
     if is_possible():
         from .joined_loops import joined_loop, regions_of
+        from .loops import one_loop
         from .tiled_loops import tiled_loop, tiled_program
 
+        loop = picking_loop(kernel)
+        if loop is not None:
+            return checked(kernel.picks, kernel.inputs, one_loop(kernel, loop.loops[0])), False
         joined = regions_of(kernel)
         if joined is not None:
             return joined_loop(kernel, *joined), False
         tiled = None if kernel.joins else tiled_program(kernel)
         if tiled is not None:
-            return tiled_loop(kernel, tiled), False
+            made = tiled_loop(kernel, tiled)
+            return (checked(kernel.picks, kernel.inputs, made) if kernel.picks else made), False
     return cut_kernel(kernel, _host_part), True
+
+
+def picking_loop(kernel: FusedKernel) -> Stages | None:
+    """One loop of a kernel that picks elements, and neither draws nor joins; None where it is not one."""
+    if not kernel.picks or kernel.draws or kernel.joins:
+        return None
+    from .loops import stages_of
+
+    stages = stages_of(kernel)
+    return stages if stages is not None and len(stages.steps) == 1 else None
 
 
 def _host_part(kernel: FusedKernel | RowsKernel) -> Kernel:
@@ -95,7 +114,7 @@ def _host_part(kernel: FusedKernel | RowsKernel) -> Kernel:
 
 def execution_on_host(kernel: FusedKernel) -> str:
     """How a fused kernel runs, in words."""
-    if kernel.draws or kernel.joins:
+    if kernel.draws or kernel.joins or kernel.picks:
         return _execution_of_irregular(kernel)
     if is_possible():
         from .loops import stages_of
@@ -114,13 +133,17 @@ def _execution_of_irregular(kernel: FusedKernel) -> str:
         from .joined_loops import execution_of, regions_of
         from .tiled_loops import tiled_program
 
+        loop = picking_loop(kernel)
+        if loop is not None:
+            return str(loop)
         joined = regions_of(kernel)
         if joined is not None:
             return execution_of(joined[1])
         tiled = None if kernel.joins else tiled_program(kernel)
         if tiled is not None:
             return str(tiled)
-    return f"{len(kernel.computed)} steps, of which {len(kernel.draws) + len(kernel.joins)} are eager"
+    eager = len(kernel.draws) + len(kernel.joins) + len(kernel.picks)
+    return f"{len(kernel.computed)} steps, of which {eager} are eager"
 
 
 def quietly(compute: Kernel) -> Kernel:

@@ -20,6 +20,7 @@ from .element_program import CannotLower, ElementProgram
 from .function_check import dot_width, has_bits_of_eager
 from .loops import Geometry, Kernel, Numbers, over_parts
 from .object_code import loop_function, target
+from .picks import checked
 from .reduction_source import BLAS
 from .row_program import LoweredRows, RowProgram, strides_of
 from .row_source import WORKSPACE_ITEM, RowLoop, write_rows
@@ -114,6 +115,6 @@ def host_row_loop(kernel: RowsKernel, made: RowKernel) -> Kernel:
     summed = [j for j, node in enumerate(kernel.outputs) if node in kernel.column_sums]
     outs = [j for j in range(len(kernel.outputs)) if j not in summed]
     sums = ((len(parts), len(summed), made.space.n), summed) if summed else None
-    return over_parts(
-        kernel, loop_function(made.loop.text), parts, outs, places, sharing, made.workspace, sums
-    )
+    loop = loop_function(made.loop.text)
+    computed = over_parts(kernel, loop, parts, outs, places, sharing, made.workspace, sums)
+    return checked(kernel.picks, kernel.inputs, computed) if kernel.picks else computed

@@ -1,8 +1,9 @@
 """What is computed for each row: values of elements, numbers of the row, and what goes over whole rows between them.
 
-A reduction is a value of kind ``reduction``, of one row or two, and `detail` says which (`reduction_source`). What is
-made of no row but through reductions is a number of the row. A ufunc that has no instructions goes over a row, too, by
-NumPy's own loop (`ufunc_loops`). A pointwise kernel is a row program whose rows are tiles.
+A reduction is a value of kind ``reduction``, of one row or two, and `detail` says which (`reduction_source`); the
+element of a row at a number is one of kind ``picked``. What is made of no row but through these is a number of the row.
+A ufunc that has no instructions goes over a row, too, by NumPy's own loop (`ufunc_loops`). A pointwise kernel is a row
+program whose rows are tiles.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from ...runtime.tensor_spec import TensorSpec
 from ...triton_kernels.geometry import broadcast_strides
 from ..draws import DropoutCall
 from ..norm_gradients import GradientKernel
+from ..picks import PickCall
 from ..reductions import RowCall, RowSpace, View, results_of, views_of
 from ..schedule import RowsKernel
 from .draws import FEWEST, dropped
 from .element_program import CannotLower, ElementProgram, Value
 from .lowering import lowered_step
+from .picks import number_of
 from .reduction_rows import REDUCTIONS, RowStep
 from .stages import made_of
 from .ufunc_loops import UfuncLoop, ufunc_loop
@@ -63,11 +66,11 @@ class RowProgram:
 
     @cached_property
     def levels(self) -> dict[int, int]:
-        """By the `id` of a value, how many reductions and ufuncs there are one after another up to it."""
+        """By the `id` of a value, how many reductions, ufuncs and picks there are one after another up to it."""
         found: dict[int, int] = {}
         for value in self.order:
             before = max((found[id(operand)] for operand in value.operands), default=0)
-            found[id(value)] = before + (value.kind in ("reduction", "ufunc"))
+            found[id(value)] = before + (value.kind in ("reduction", "ufunc", "picked"))
         return found
 
     @property
@@ -140,6 +143,12 @@ def stub_of(call: RowCall) -> str:
     return kernel.stub.removesuffix("_stub") if isinstance(kernel, StructuredKernel | GradientKernel) else ""
 
 
+def picked_of_row(program: ElementProgram, call: PickCall, values: Mapping[Node, Value]) -> Value:
+    """The value of a step that picks an element of each row."""
+    row, number = values[call.source], number_of(program, call, values[call.numbers])
+    return program.value("picked", row.dtype, operands=(row, number))
+
+
 class LoweredRows:
     """A kernel over rows as a row program. Raises CannotLower where a step has none.
 
@@ -163,6 +172,15 @@ class LoweredRows:
             if isinstance(call, DropoutCall):
                 drawn = dropped(program, call, kernel.draws.index(call), own[call.source])
                 known |= {node: drawn[place] for place, node in call.results.items()}
+                continue
+            if isinstance(call, PickCall):
+                if call.source in kernel.inputs:
+                    view = View(call.source, len(space.sizes))
+                    dtype = call.source.val.dtype.name
+                    own[call.source] = inputs.setdefault(
+                        view, program.value("input", dtype, detail=len(inputs))
+                    )
+                known[call.node] = picked_of_row(program, call, own)
                 continue
             if not isinstance(call, RowCall):
                 known[call.node] = lowered_step(program, call, specs, own)

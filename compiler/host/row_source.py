@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from .calling_convention import HEADER, python_call
 from .draw_loops import words_function
-from .element_program import REGISTERS, CannotLower, Value
+from .element_program import CannotLower, Value
 from .llvm_source import declarations, element_lines, element_pointer, nest, storage
 from .reduction_source import declaration, symbol_of
 from .row_gradient_source import ROWS
@@ -213,7 +213,9 @@ class _Writer:
                 if id(operand) in self.stored or operand.kind == "constant":
                     continue
                 is_row = id(operand) in program.rows
-                if value.kind == "reduction" and not is_row:
+                if value.kind == "picked" and operand is value.operands[1]:
+                    continue
+                if value.kind in ("reduction", "picked") and not is_row:
                     raise CannotLower("a row of one number")
                 if value.kind != "instruction":
                     place = self.inputs.get(id(operand))
@@ -232,7 +234,7 @@ class _Writer:
         self.workspace += 1
 
     def _numbers(self, level: int) -> list[str]:
-        """Reductions and ufuncs of a level, and the numbers that are made of them."""
+        """Reductions, picks and ufuncs of a level, and the numbers that are made of them."""
         lines = []
         for value in self.program.order:
             if self.program.levels[id(value)] != level:
@@ -249,6 +251,12 @@ class _Writer:
                 symbol = symbol_of(value.detail, self.width)
                 lines.append(f"  {name} = call {value.register} @{symbol}({rows}i64 {self.count})")
                 self.names[id(value)] = name
+            elif value.kind == "picked":
+                row, number = value.operands
+                at, kind = f"%at{len(self.names)}", storage(row.dtype)
+                name = self.names[id(number)]
+                lines.append(f"  {at} = getelementptr {kind}, ptr {self.stored[id(row)]}, i64 {name}")
+                lines += element_lines([(value, at)], [], [], self.names)
             elif value.kind == "instruction":
                 lines += element_lines([], [value], [], self.names)
         return lines
@@ -364,8 +372,8 @@ class _Writer:
             sinks.append((value, f"%u{j}"))
         names = {}
         for k, value in enumerate(numbers):
-            parameters.append(f"{REGISTERS[value.dtype]} %c{k}")
-            arguments.append(f"{REGISTERS[value.dtype]} {self.names[id(value)]}")
+            parameters.append(f"{value.register} %c{k}")
+            arguments.append(f"{value.register} {self.names[id(value)]}")
             names[id(value)] = f"%c{k}"
         elements = element_lines(sources, order, sinks, names)
         for value, c in columns:

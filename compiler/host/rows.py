@@ -45,7 +45,7 @@ def host_rows_kernel(kernel: RowsKernel) -> Kernel:
         made = row_kernel(kernel)
         if made is not None:
             return host_row_loop(kernel, made)
-    if kernel.draws:
+    if kernel.draws or kernel.picks:
         return cut_kernel(kernel, _host_part)
     if (
         math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO
@@ -65,7 +65,7 @@ def _adds_by_size(kernel: RowsKernel) -> bool:
 
 
 def _host_part(kernel: FusedKernel | RowsKernel) -> Kernel:
-    """A part of a kernel over rows, between its draws."""
+    """A part of a kernel over rows, between its draws and picks."""
     assert isinstance(kernel, RowsKernel)
     return host_rows_kernel(kernel)
 
@@ -78,8 +78,8 @@ def execution_of_rows(kernel: RowsKernel) -> str:
         made = row_kernel(kernel)
         if made is not None:
             return str(made.program)
-    if kernel.draws:
-        return f"{len(kernel.computed)} steps, of which {len(kernel.draws)} are eager"
+    if kernel.draws or kernel.picks:
+        return f"{len(kernel.computed)} steps, of which {len(kernel.draws) + len(kernel.picks)} are eager"
     return f"{len(kernel.computed)} passes of NumPy over blocks of rows"
 
 

@@ -88,7 +88,7 @@ def staged(lowered: Lowered) -> Stages:
     for value in order:
         level = max((levels[id(o)] for o in value.operands), default=0)
         levels[id(value)] = level + value.by_numpy
-    arrays = {id(v): f"a{v.detail}" for v in order if v.kind == "input"}
+    arrays = {id(v): f"a{v.detail}" for v in order if v.kind in ("input", "place")}
     copies: list[tuple[Value, str]] = []
     for k, value in enumerate(lowered.outputs):
         if id(value) in arrays or value.kind == "constant":

@@ -35,10 +35,10 @@ def tiled_program(kernel: FusedKernel) -> RowProgram | None:
     except CannotLower:
         return None
     order = made_of(lowered.outputs)
-    inputs = tuple(value for value in order if value.kind == "input")
+    inputs = tuple(value for value in order if value.kind in ("input", "place"))
     seeds = tuple(value for value in order if value.kind == "seeds")
     outs = range(len(kernel.outputs))
-    geometry = whole_geometry(kernel, outs, [value.detail for value in inputs])
+    geometry = whole_geometry(kernel, outs, inputs)
     is_turned = geometry.turned is not None and kernel.domain.numel >= TURNED_FROM
     if is_turned or geometry.sizes[-1] < LEAST_ROW or "any" in geometry.steps[: len(outs)]:
         return None
@@ -55,8 +55,9 @@ def tiled_program(kernel: FusedKernel) -> RowProgram | None:
 def tiled_loop(kernel: FusedKernel, program: RowProgram) -> Kernel:
     """A function from the arrays of a kernel's inputs to those of its outputs."""
     outs = range(len(kernel.outputs))
-    places = [value.detail for value in program.inputs if value.kind == "input"]
-    geometry = whole_geometry(kernel, outs, places)
+    inputs = [value for value in program.inputs if value.kind != "seeds"]
+    places = [value.detail for value in inputs]
+    geometry = whole_geometry(kernel, outs, inputs)
     work = work_of(kernel, places, program.instructions)
     parts = geometry.parts(part_limit(work, kernel.domain.numel))
     loop = write_rows(program, geometry.steps, len(geometry.sizes), tile=TILE)

@@ -137,6 +137,7 @@ def program_of(kernel: RowsKernel) -> Program:
             found = dropped_rows(made, call, own[call.source], kernel.space.n)
             values.update((node, found[place]) for place, node in call.results.items())
             continue
+        assert isinstance(call, RowCall)  # Kernels on the CPU alone pick elements of rows.
         lower = LOWERED[call.node.target._entry.name]
         for place, name in lower(Row(made, call, own, kernel.space.n)).items():
             if place in call.results:

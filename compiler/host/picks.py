@@ -1,0 +1,100 @@
+"""Elements that are picked by numbers, in loops on the CPU: loads at addresses that are computed.
+
+Numbers are looked at before the loop, by the checks of eager kernels, so that a loop reads nothing out of bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...cpu_fallback.indexing.index_bounds import check_bounds, check_rows
+from ...dispatch.layers.graph.graph import Node
+from ...dispatch.plans.structured_kernel import StructuredKernel
+from ...dispatch.structured.allocation import allocator_of
+from ...runtime.dispatch_key import BY_NAME
+from ..picks import GATHER, INDEX_SELECT, PickCall
+from ..pointwise import bound_arguments
+from .element_program import POINTER, REGISTERS, CannotLower, ElementProgram, Value
+
+Kernel = Callable[..., tuple[Any, ...]]
+
+
+def number_of(program: ElementProgram, call: PickCall, given: Value) -> Value:
+    """The number of an element from its start, an integer."""
+    number = program.convert(given, "int64")
+    if not call.wraps:
+        return number
+    size = program.number(call.source.val.sizes[call.dim], "int64")
+    is_from_end = program.compare("lt", number, program.number(0, "int64"))
+    return program.select(is_from_end, program.arithmetic("add", number, size), number)
+
+
+def picked(program: ElementProgram, call: PickCall, given: Value, place: int, number: int) -> Value:
+    """The value of a pick. Raises CannotLower for a dtype that has no registers.
+
+    Args:
+        program: where values are made.
+        call: the pick.
+        given: the number of the element.
+        place: the place of what is picked of among the inputs.
+        number: the pick's place among a kernel's picks.
+    """
+    spec = call.source.val
+    dtype = spec.dtype.name
+    if dtype not in REGISTERS:
+        raise CannotLower(dtype)
+    start = program.value("place", dtype, str(number), detail=place)
+    step = program.number(spec.strides[call.dim] * spec.itemsize, "int64")
+    offset = program.arithmetic("mul", number_of(program, call, given), step)
+    at = program.instruction(POINTER, "getelementptr i8, ptr {0}, i64 {1}", start, offset)
+    if dtype == "bool":
+        byte = program.instruction("uint8", "load i8, ptr {0}, align 1", at)
+        return program.compare("ne", byte, program.number(0, "uint8"))
+    return program.instruction(dtype, f"load {REGISTERS[dtype]}, ptr {{0}}, align 1", at)
+
+
+def checked(calls: Sequence[PickCall], inputs: Sequence[Node], compute: Kernel) -> Kernel:
+    """A kernel's function that first refuses numbers out of bounds, as eager calls do."""
+    checks = [(inputs.index(call.numbers), check_of(call)) for call in calls]
+
+    def run(*given: Any) -> tuple[Any, ...]:
+        for place, check in checks:
+            check(given[place])
+        return compute(*given)
+
+    return run
+
+
+def check_of(call: PickCall) -> Callable[[Any], None]:
+    """A function of an array of numbers that raises the error of an eager call for one out of bounds."""
+    size, dim, name = call.source.val.sizes[call.dim], call.dim, call.node.target._entry.name
+    if name == INDEX_SELECT:
+        return lambda numbers: check_rows(numbers, size)
+    error = RuntimeError if name == GATHER else IndexError
+    return lambda numbers: check_bounds(numbers, size, dim, call.wraps, error)
+
+
+def eager_pick(call: PickCall) -> Callable[..., tuple[Any, ...]]:
+    """A function from the arrays of what is picked of and of the numbers to what is picked, by the eager kernel."""
+    entry, values = call.node.target._entry, bound_arguments(call.node)
+    kernel = entry.kernel_for(BY_NAME["CPU"])
+    assert kernel is not None and isinstance(kernel.planner, StructuredKernel)
+
+    def seen(value: Any, of: Callable[[Node], Any]) -> Any:
+        if isinstance(value, tuple | list):
+            return [seen(each, of) for each in value]
+        return of(value) if isinstance(value, Node) else value
+
+    _, planned = kernel.planner.planned_kernel(
+        entry, [seen(value, lambda node: node.val) for value in values]
+    )
+    runtime = [values[i] for i in entry.runtime_positions([seen(v, lambda node: node.val) for v in values])]
+    new = allocator_of(call.node.val)
+
+    def pick(source: Any, numbers: Any) -> tuple[Any, ...]:
+        arrays, out = {call.source: source, call.numbers: numbers}, new()
+        planned.into(out, *[seen(value, arrays.__getitem__) for value in runtime])
+        return (out,)
+
+    return pick
