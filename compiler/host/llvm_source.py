@@ -10,22 +10,23 @@ Arithmetic is IEEE's: LLVM is not allowed to contract, to reorder or to assume t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .calling_convention import HEADER, loaded_number, python_call
 from .element_program import REGISTERS, Value
 from .stages import Loop
 
 
-def write_loop(loop: Loop, steps: Sequence[str], rank: int) -> str:
+def write_loop(loop: Loop, steps: Sequence[str], rank: int, known: Mapping[str, int] | None = None) -> str:
     """A module's text.
 
     Args:
         loop: what is read, computed and written.
         steps: of each array, outputs first, how it goes along the innermost dimension: ``unit``, ``zero`` or ``any``.
         rank: the dimensions of the loop nest, 1 or more.
+        known: numbers of the geometry that are the same in every call, by their names in `nest`.
     """
-    writer = _Writer(loop, steps, rank)
+    writer = _Writer(loop, steps, rank, known)
     call = python_call(len(writer.arrays), rank)
     return HEADER + declarations(loop.instructions) + "\n" + writer.loop() + "\n" + call
 
@@ -42,7 +43,10 @@ def storage(dtype: str) -> str:
 
 
 class _Writer:
-    def __init__(self, loop: Loop, steps: Sequence[str], rank: int) -> None:
+    def __init__(
+        self, loop: Loop, steps: Sequence[str], rank: int, known: Mapping[str, int] | None = None
+    ) -> None:
+        self.known = known
         self.inputs, self.outputs = loop.reads, [value for value, _ in loop.writes]
         self.instructions, self.steps, self.rank = loop.instructions, steps, rank
         self.accumulators = loop.accumulators
@@ -57,7 +61,7 @@ class _Writer:
         )
         head = f"define internal void @{name}(ptr nocapture readonly %g, {pointers}) noinline {{"
         moves = [step == "any" for step in self.steps]
-        lines = nest(self.rank, self.rank, moves, self._body(inner))
+        lines = nest(self.rank, self.rank, moves, self._body(inner), known=self.known)
         return "\n".join([head, "entry:", *lines, "  ret void", "}"]) + "\n"
 
     def _body(self, inner: int) -> list[str]:
@@ -85,7 +89,12 @@ def declarations(instructions: Sequence[Value]) -> str:
 
 
 def nest(
-    rank: int, loops: int, moves: Sequence[bool], body: Sequence[str], before: Sequence[str] = ()
+    rank: int,
+    loops: int,
+    moves: Sequence[bool],
+    body: Sequence[str],
+    before: Sequence[str] = (),
+    known: Mapping[str, int] | None = None,
 ) -> list[str]:
     """Loops over the outer dimensions of a geometry, all of them or all but the innermost, around a body.
 
@@ -97,18 +106,24 @@ def nest(
         moves: whether an array's innermost stride is looked up.
         body: the inside, whose last block the innermost loop ends.
         before: what is done once, before the loops.
+        known: numbers that are not looked up, by their names: ``n{d}``, and ``s{j}_{d}``, an array's stride.
     """
     places = range(len(moves))
     lines = []
+
+    def loaded(name: str, place: int) -> list[str]:
+        number = None if known is None else known.get(name)
+        return loaded_number(name, place) if number is None else [f"  %{name} = add i64 0, {number}"]
+
     for d in range(rank):
-        lines += loaded_number(f"n{d}", d)
+        lines += loaded(f"n{d}", d)
     for j in places:
         base = rank + j * (rank + 1)
         lines += loaded_number(f"o{j}", base)
         lines.append(f"  %b{j}_0 = getelementptr i8, ptr %p{j}, i64 %o{j}")
         for d in range(rank):
             if d < rank - 1 or moves[j]:
-                lines += loaded_number(f"s{j}_{d}", base + 1 + d)
+                lines += loaded(f"s{j}_{d}", base + 1 + d)
     lines += before
     for d in range(loops):
         lines += _opened(d)

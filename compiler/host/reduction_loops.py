@@ -1,10 +1,10 @@
 """Reductions that blocks share, on the CPU as one compiled loop: it computes what is added, and adds it at once.
 
-A sum of `RUN` elements is an accumulator, to which the loop adds one after another. Accumulators lie side by side where
-the loop goes along the innermost dimension: for sums of columns they belong to neighbouring results, and for sums along
-that dimension to `LANES` elements side by side. Those of floats are float64, and so is their sum, by its eager kernel:
-the loop waits for memory longer than it adds. Which elements an accumulator adds follows from the geometry alone, and
-so do the parts that threads share.
+A sum of a run of elements is an accumulator, to which the loop adds one after another. Accumulators lie side by side
+where the loop goes along the innermost dimension: for sums of columns they belong to neighbouring results, and for sums
+along that dimension to `LANES` elements side by side, so few that a run's are in registers. Those of floats are
+float64, and so is their sum, by its eager kernel: the loop waits for memory longer than it adds. Which elements an
+accumulator adds follows from the geometry alone, and so do the parts that threads share.
 """
 
 from __future__ import annotations
@@ -16,35 +16,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...cpu_fallback.blocks import block_indices
 from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
-from ...runtime.memory_format import contiguous_strides
-from ...runtime.scalar_type import BY_NAME
+from ...runtime.scalar_type import BY_NAME, float64
 from ...runtime.scalar_type import dtype as ScalarType
 from ..schedule import FusedKernel, ReductionKernel
 from .accumulators import Accumulation, Runs, accumulation_of
 from .element_program import CannotLower, ElementProgram
 from .llvm_source import write_loop
-from .loops import PART, PARTS, Geometry, Kernel, Numbers
+from .loops import Geometry, Kernel, Numbers
 from .lowering import Lowered
 from .object_code import loop_function, target
 from .partial_results import Dimensions
+from .reduction_nest import Index, Nest, nest_of
 from .stages import Loop, made_of
 
-RUN = 32
-"""Elements that an accumulator adds."""
-LONG_RUN = 1 << 8
-"""The same of variances and places, at most: to combine theirs takes several passes."""
-LANES = 1 << 10
-"""Accumulators side by side of a sum along the innermost dimension, at most; fewer of shorter ones."""
-FEWEST_LANES = 1 << 5
-"""The same, at least: a loop takes elements in vectors."""
-MOST_ACCUMULATORS = 1 << 11
-"""Accumulators that a part of the loop goes through again and again: they stay in the first-level cache."""
 TOGETHER = 4
 """Elements that the loop adds to an accumulator between a load and a store of it, where a run has as many."""
+KEPT_TOGETHER = 2
+"""The same of accumulators in registers, which are loaded and stored once for a run."""
 MOST_INSTRUCTIONS = 8
 """Of an element, for which that is worth the registers."""
 LONG_LINE = 1 << 9
@@ -52,164 +43,6 @@ LONG_LINE = 1 << 9
 SHARED_FROM = 1 << 25
 """Bytes of a kernel's arrays, or twice its instructions, from which threads share it: a millisecond's work, since parts
 go through Python."""
-FEWEST_PARTS = 8
-"""Parts that threads have at least where runs share an accumulator."""
-SHARE = 8
-"""Elements for each accumulator on the whole, at least: otherwise the reduction is worth less than its accumulators."""
-
-
-Index = tuple[slice, ...]
-"""A part of a loop nest."""
-
-
-class Nest(NamedTuple):
-    """How a loop goes through an index space: dimensions outside, accumulators' runs, and what lies side by side.
-
-    Attributes:
-        dimensions: the index space.
-        place: the dimension that is cut into runs, whose sums have an accumulator each.
-        runs: how many runs there are, a shorter one included.
-        run: how often an accumulator is added to.
-        inner: the sizes of the dimensions within.
-        lanes: how many elements of the dimension a run has side by side.
-        is_shared: whether runs that differ in reduced dimensions outside have the same accumulator.
-    """
-
-    dimensions: Dimensions
-    place: int
-    runs: int
-    run: int
-    inner: tuple[int, ...]
-    lanes: int
-    is_shared: bool
-
-    @property
-    def outer(self) -> tuple[int, ...]:
-        """The sizes of the dimensions outside."""
-        return self.dimensions.sizes[: self.place]
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The sizes of the loop nest."""
-        return (*self.outer, self.runs, self.run, *self.inner)
-
-    @property
-    def partial_shape(self) -> tuple[int, ...]:
-        """The sizes of the accumulators: [slots, kept elements, lanes]."""
-        kept = self.dimensions.kept(self.dimensions.sizes)
-        return (self.slots, *kept, *([self.lanes] if self.is_inner else []))
-
-    @property
-    def is_inner(self) -> bool:
-        """Whether the innermost dimension is reduced."""
-        return self.place == len(self.dimensions.sizes) - 1
-
-    def counts(self) -> Any:
-        """How many elements each accumulator meets, for each slot and lane."""
-        n = self.dimensions.sizes[self.place]
-        firsts = np.arange(self.runs)[:, None] * (self.run * self.lanes) + np.arange(self.lanes)
-        found = np.clip(-(-(n - firsts) // self.lanes), 0, self.run)
-        return np.tile(found, (math.prod(self._apart), 1))
-
-    @property
-    def slots(self) -> int:
-        """How many accumulators, or lanes of them, each result has."""
-        return math.prod(self._apart) * self.runs
-
-    @property
-    def _apart(self) -> list[int]:
-        """The sizes of the reduced dimensions outside that tell accumulators apart."""
-        return [n for n, is_reduced in self._outer_kinds() if is_reduced and not self.is_shared]
-
-    def _outer_kinds(self) -> list[tuple[int, bool]]:
-        return list(zip(self.outer, self.dimensions.is_reduced, strict=False))
-
-    def strides(self, own: Sequence[int]) -> tuple[int, ...]:
-        """The strides of an array over the loop nest, from those over the dimensions."""
-        step = own[self.place] * self.lanes
-        inner = own[self.place :] if self.is_inner else own[self.place + 1 :]
-        return (*own[: self.place], step * self.run, step, *inner)
-
-    def table_strides(self) -> tuple[int, ...]:
-        """The strides of a table of what there is for each step of a run."""
-        return (*(0 for _ in self.outer), 0, 1, *(0 for _ in self.inner))
-
-    def accumulator_strides(self) -> tuple[int, ...]:
-        """The strides of the accumulators over the loop nest: none along a run."""
-        strides = list(contiguous_strides(self.partial_shape))
-        slot, rest = strides[0] * self.runs, strides[1:]
-        found: list[int] = []
-        for size, is_reduced in reversed(self._outer_kinds()):
-            tells = is_reduced and not self.is_shared
-            found.append(slot if tells else 0)
-            slot *= size if tells else 1
-        outer = found[::-1]
-        for d, (_, is_reduced) in enumerate(self._outer_kinds()):
-            if not is_reduced:
-                outer[d] = rest.pop(0)
-        return (*outer, strides[0], 0, *rest)
-
-    def indices(self) -> list[list[Index]]:
-        """Parts of the loop nest, each of which has accumulators of its own; some are taken in two steps."""
-        n = self.dimensions.sizes[self.place]
-        whole, rest = divmod(n, self.run * self.lanes)
-        rows, lanes = divmod(rest, self.lanes)
-        limit = max(PART, -(-math.prod(self.dimensions.sizes) // PARTS)) // self.run
-        shared = [self.is_shared and is_reduced for _, is_reduced in self._outer_kinds()]
-        limit = max(limit, self.lanes)  # Nothing cuts what lies side by side.
-        limit //= math.prod([size for size, one in zip(self.outer, shared, strict=True) if one])
-        if math.prod(self.inner) > MOST_ACCUMULATORS:
-            limit = min(limit, MOST_ACCUMULATORS)
-        outer = [1 if one else size for size, one in zip(self.outer, shared, strict=True)]
-        split = len(outer)
-
-        def of(index: tuple[slice, ...], runs: slice, run: slice, inner: tuple[slice, ...]) -> Index:
-            head = [
-                slice(0, size) if one else own
-                for own, size, one in zip(index[:split], self.outer, shared, strict=True)
-            ]
-            return (*head, runs, run, *inner)
-
-        found = []
-        for index in block_indices((*outer, whole, *self.inner), None, max(limit, 1)):
-            runs = slice(index[split].start, min(index[split].stop, whole))
-            found.append([of(index, runs, slice(0, self.run), index[split + 1 :])])
-        if not rest:
-            return found
-        for index in block_indices((*outer, 1, *self.inner), None, max(limit, 1)):
-            runs, inner = slice(whole, whole + 1), index[split + 1 :]
-            steps = [of(index, runs, slice(0, rows), inner)] if rows else []
-            if lanes:  # of a run along the innermost dimension, whose lanes no block cuts
-                steps.append(of(index, runs, slice(rows, rows + 1), (slice(0, lanes),)))
-            found.append(steps)
-        return found
-
-
-def nest_of(dimensions: Dimensions, tells_steps: bool = False) -> Nest | None:
-    """How a loop goes through an index space; None where accumulators would be nearly as many as elements.
-
-    With `tells_steps` an accumulator meets each step of one run, and runs are long.
-    """
-    longest = LONG_RUN if tells_steps else RUN
-    sizes, last = dimensions.sizes, len(dimensions.sizes) - 1
-    place = max(d for d, reduced in enumerate(dimensions.is_reduced) if reduced)
-    n = sizes[place]
-    kept = [size for size, reduced in zip(sizes[:place], dimensions.is_reduced, strict=False) if not reduced]
-    is_shared = math.prod(kept) >= FEWEST_PARTS and not tells_steps
-    if place == last:
-        lanes = FEWEST_LANES
-        while lanes < LANES and n >= lanes * RUN:
-            lanes *= 2
-        if n < lanes:
-            return None
-        run = min(longest, max(n // lanes // TOGETHER * TOGETHER, TOGETHER))
-        made = Nest(dimensions, place, -(-n // (run * lanes)), run, (lanes,), lanes, is_shared)
-    else:
-        run = min(longest, n)
-        made = Nest(dimensions, place, -(-n // run), run, sizes[place + 1 :], 1, is_shared)
-        if sizes[-1] < FEWEST_LANES:
-            return None
-    return made if math.prod(made.partial_shape) * SHARE <= math.prod(sizes) else None
 
 
 TABLES: dict[str, tuple[str, Callable[[int], Any]]] = {
@@ -287,7 +120,13 @@ def accumulating_loop(kernel: ReductionKernel, together: int = 1) -> Accumulatin
 def is_one_loop(kernel: ReductionKernel) -> bool:
     """Whether a kernel of many elements is one loop."""
     made = accumulating_loop(kernel)
-    return made is not None and nest_of(_dimensions_of(kernel), made.tells_steps) is not None
+    return made is not None and _nest_of(kernel, made) is not None
+
+
+def _nest_of(kernel: ReductionKernel, made: Accumulating) -> Nest | None:
+    kinds = zip(kernel.reductions, made.hows, strict=True)
+    is_exact = all(call.source.val.dtype is not float64 or how.dtypes != (float64,) for call, how in kinds)
+    return nest_of(_dimensions_of(kernel), made.tells_steps, is_exact)
 
 
 def _dimensions_of(kernel: ReductionKernel) -> Dimensions:
@@ -297,9 +136,12 @@ def _dimensions_of(kernel: ReductionKernel) -> Dimensions:
 
 
 class _Compiled:
-    """A loop over a nest: its function, and the places of its arrays among outputs, accumulators and inputs."""
+    """A loop over a nest: its function, and the places of its arrays among outputs, accumulators and inputs.
 
-    def __init__(self, kernel: ReductionKernel, nest: Nest, made: Accumulating) -> None:
+    One that `keeps` accumulators takes all lanes of a run, whose accumulators are in registers from step to step.
+    """
+
+    def __init__(self, kernel: ReductionKernel, nest: Nest, made: Accumulating, keeps: bool = False) -> None:
         self.together = made.together
         stored, count = len(made.stored), len(kernel.inputs)
         given = count + len(made.tables)
@@ -337,7 +179,12 @@ class _Compiled:
         sizes[axis] //= made.together
         self._axis = axis
         self._geometry = Geometry(sizes, in_bytes, [size for _, size in arrays])
-        self.run = loop_function(write_loop(made.loop, self._geometry.steps, len(sizes)))
+        known = {}
+        if keeps:
+            first = made.together * stored
+            known = {f"s{first + i}_{axis}": 0 for i in range(len(accumulators))}
+            known[f"n{len(sizes) - 1}"] = nest.lanes
+        self.run = loop_function(write_loop(made.loop, self._geometry.steps, len(sizes), known))
 
     def numbers(self, index: Sequence[slice]) -> Numbers:
         """A part of the nest, of runs that this loop takes whole."""
@@ -350,23 +197,35 @@ class _Compiled:
         return numbers
 
 
+def _cut(index: Index, nest: Nest, together: int) -> list[tuple[int, Index]]:
+    """A part of a nest in those that the last loop takes, and those that only the first one does."""
+    axis = len(nest.outer) + 1
+    along = index[axis]
+    is_whole = index[-1] == slice(0, nest.lanes) if nest.is_inner else along == slice(0, nest.run)
+    if not is_whole:
+        return [(0, index)]
+    middle = along.start + (along.stop - along.start) // together * together
+    halves = [(-1, slice(along.start, middle)), (0, slice(middle, along.stop))]
+    return [(k, (*index[:axis], own, *index[axis + 1 :])) for k, own in halves if own.start < own.stop]
+
+
 def host_reduction_loop(kernel: ReductionKernel) -> Kernel | None:
     """A function from the arrays of a kernel's inputs to those of its outputs; None where no loop serves."""
     made = accumulating_loop(kernel)
-    nest = None if made is None else nest_of(_dimensions_of(kernel), made.tells_steps)
+    nest = None if made is None else _nest_of(kernel, made)
     if made is None or nest is None:
         return None
-    indices = nest.indices()
     loops = [_Compiled(kernel, nest, made)]
-    is_worth = nest.inner[-1] >= LONG_LINE and len(made.loop.instructions) <= MOST_INSTRUCTIONS
-    if is_worth and nest.run % TOGETHER == 0:
-        several = accumulating_loop(kernel, TOGETHER)
-        loops += [] if several is None else [_Compiled(kernel, nest, several)]
-    axis = len(nest.outer) + 1
-    parts: list[list[tuple[int, Numbers]]] = []
-    for steps in indices:
-        which = [-1 if (index[axis].start, index[axis].stop) == (0, nest.run) else 0 for index in steps]
-        parts.append([(k, loops[k].numbers(index)) for k, index in zip(which, steps, strict=True)])
+    is_long = nest.is_inner or nest.inner[-1] >= LONG_LINE
+    together = KEPT_TOGETHER if nest.is_inner else TOGETHER
+    is_worth = is_long and len(made.loop.instructions) <= MOST_INSTRUCTIONS and nest.run % together == 0
+    several = accumulating_loop(kernel, together) if is_worth else None
+    if several is not None or nest.is_inner:
+        loops.append(_Compiled(kernel, nest, several or made, nest.is_inner))
+    parts = [
+        [(k, loops[k].numbers(own)) for index in steps for k, own in _cut(index, nest, loops[-1].together)]
+        for steps in nest.indices()
+    ]
     specs = [node.val for node in (*kernel.inputs, *made.stored)]
     numel = math.prod(nest.dimensions.sizes)
     work = max(sum(spec.nbytes for spec in specs), 2 * numel * len(made.loop.instructions))

@@ -1,0 +1,190 @@
+"""How a loop goes through an index space that it reduces: which elements an accumulator meets, and in which parts.
+
+Both follow from the geometry alone, so that results do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...cpu_fallback.blocks import block_indices
+from ...runtime.memory_format import contiguous_strides
+from .loops import PART, PARTS
+from .partial_results import Dimensions
+
+RUN = 32
+"""Elements that an accumulator adds."""
+LONG_RUN = 1 << 8
+"""The same of variances and places, at most: to combine theirs takes several passes."""
+LONGEST_RUN = 1 << 9
+"""The same along the innermost dimension, at most, where accumulators lose nothing to speak of: floats that are wider
+than the elements, integers and extremes."""
+LANES = 1 << 5
+"""Accumulators side by side of a sum along the innermost dimension: vectors of them are in registers for a run. Of
+other reductions so many elements have to lie side by side, since a loop takes them in vectors."""
+MOST_ACCUMULATORS = 1 << 11
+"""Accumulators that a part of the loop goes through again and again: they stay in the first-level cache."""
+FEWEST_PARTS = 8
+"""Parts that threads have at least where runs share an accumulator."""
+SHARE = 8
+"""Elements for each accumulator on the whole, at least: otherwise the reduction is worth less than its accumulators."""
+STEP = 4
+"""A run along the innermost dimension has a multiple of so many steps, which a loop may take at once."""
+
+Index = tuple[slice, ...]
+"""A part of a loop nest."""
+
+
+class Nest(NamedTuple):
+    """How a loop goes through an index space: dimensions outside, accumulators' runs, and what lies side by side.
+
+    Attributes:
+        dimensions: the index space.
+        place: the dimension that is cut into runs, whose sums have an accumulator each.
+        runs: how many runs there are, a shorter one included.
+        run: how often an accumulator is added to.
+        inner: the sizes of the dimensions within.
+        lanes: how many elements of the dimension a run has side by side.
+        is_shared: whether runs that differ in reduced dimensions outside have the same accumulator.
+    """
+
+    dimensions: Dimensions
+    place: int
+    runs: int
+    run: int
+    inner: tuple[int, ...]
+    lanes: int
+    is_shared: bool
+
+    @property
+    def outer(self) -> tuple[int, ...]:
+        """The sizes of the dimensions outside."""
+        return self.dimensions.sizes[: self.place]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the loop nest."""
+        return (*self.outer, self.runs, self.run, *self.inner)
+
+    @property
+    def partial_shape(self) -> tuple[int, ...]:
+        """The sizes of the accumulators: [slots, kept elements, lanes]."""
+        kept = self.dimensions.kept(self.dimensions.sizes)
+        return (self.slots, *kept, *([self.lanes] if self.is_inner else []))
+
+    @property
+    def is_inner(self) -> bool:
+        """Whether the innermost dimension is reduced."""
+        return self.place == len(self.dimensions.sizes) - 1
+
+    def counts(self) -> Any:
+        """How many elements each accumulator meets, for each slot and lane."""
+        n = self.dimensions.sizes[self.place]
+        firsts = np.arange(self.runs)[:, None] * (self.run * self.lanes) + np.arange(self.lanes)
+        found = np.clip(-(-(n - firsts) // self.lanes), 0, self.run)
+        return np.tile(found, (math.prod(self._apart), 1))
+
+    @property
+    def slots(self) -> int:
+        """How many accumulators, or lanes of them, each result has."""
+        return math.prod(self._apart) * self.runs
+
+    @property
+    def _apart(self) -> list[int]:
+        """The sizes of the reduced dimensions outside that tell accumulators apart."""
+        return [n for n, is_reduced in self._outer_kinds() if is_reduced and not self.is_shared]
+
+    def _outer_kinds(self) -> list[tuple[int, bool]]:
+        return list(zip(self.outer, self.dimensions.is_reduced, strict=False))
+
+    def strides(self, own: Sequence[int]) -> tuple[int, ...]:
+        """The strides of an array over the loop nest, from those over the dimensions."""
+        step = own[self.place] * self.lanes
+        inner = own[self.place :] if self.is_inner else own[self.place + 1 :]
+        return (*own[: self.place], step * self.run, step, *inner)
+
+    def table_strides(self) -> tuple[int, ...]:
+        """The strides of a table of what there is for each step of a run."""
+        return (*(0 for _ in self.outer), 0, 1, *(0 for _ in self.inner))
+
+    def accumulator_strides(self) -> tuple[int, ...]:
+        """The strides of the accumulators over the loop nest: none along a run."""
+        strides = list(contiguous_strides(self.partial_shape))
+        slot, rest = strides[0] * self.runs, strides[1:]
+        found: list[int] = []
+        for size, is_reduced in reversed(self._outer_kinds()):
+            tells = is_reduced and not self.is_shared
+            found.append(slot if tells else 0)
+            slot *= size if tells else 1
+        outer = found[::-1]
+        for d, (_, is_reduced) in enumerate(self._outer_kinds()):
+            if not is_reduced:
+                outer[d] = rest.pop(0)
+        return (*outer, strides[0], 0, *rest)
+
+    def indices(self) -> list[list[Index]]:
+        """Parts of the loop nest, each of which has accumulators of its own; some are taken in two steps."""
+        n = self.dimensions.sizes[self.place]
+        whole, rest = divmod(n, self.run * self.lanes)
+        rows, lanes = divmod(rest, self.lanes)
+        limit = max(PART, -(-math.prod(self.dimensions.sizes) // PARTS)) // self.run
+        shared = [self.is_shared and is_reduced for _, is_reduced in self._outer_kinds()]
+        limit = max(limit, self.lanes)  # Nothing cuts what lies side by side.
+        limit //= math.prod([size for size, one in zip(self.outer, shared, strict=True) if one])
+        if math.prod(self.inner) > MOST_ACCUMULATORS:
+            limit = min(limit, MOST_ACCUMULATORS)
+        outer = [1 if one else size for size, one in zip(self.outer, shared, strict=True)]
+        split = len(outer)
+
+        def of(index: tuple[slice, ...], runs: slice, run: slice, inner: tuple[slice, ...]) -> Index:
+            head = [
+                slice(0, size) if one else own
+                for own, size, one in zip(index[:split], self.outer, shared, strict=True)
+            ]
+            return (*head, runs, run, *inner)
+
+        found = []
+        for index in block_indices((*outer, whole, *self.inner), None, max(limit, 1)):
+            runs = slice(index[split].start, min(index[split].stop, whole))
+            found.append([of(index, runs, slice(0, self.run), index[split + 1 :])])
+        if not rest:
+            return found
+        for index in block_indices((*outer, 1, *self.inner), None, max(limit, 1)):
+            runs, inner = slice(whole, whole + 1), index[split + 1 :]
+            steps = [of(index, runs, slice(0, rows), inner)] if rows else []
+            if lanes:  # of a run along the innermost dimension, whose lanes no block cuts
+                steps.append(of(index, runs, slice(rows, rows + 1), (slice(0, lanes),)))
+            found.append(steps)
+        return found
+
+
+def nest_of(dimensions: Dimensions, tells_steps: bool = False, is_exact: bool = False) -> Nest | None:
+    """How a loop goes through an index space; None where accumulators would be nearly as many as elements.
+
+    Args:
+        dimensions: the index space.
+        tells_steps: whether an accumulator meets each step of one run, and runs are long.
+        is_exact: whether an accumulator loses nothing to speak of in a long run.
+    """
+    longest = LONG_RUN if tells_steps else RUN
+    sizes, last = dimensions.sizes, len(dimensions.sizes) - 1
+    place = max(d for d, reduced in enumerate(dimensions.is_reduced) if reduced)
+    n = sizes[place]
+    kept = [size for size, reduced in zip(sizes[:place], dimensions.is_reduced, strict=False) if not reduced]
+    is_shared = math.prod(kept) >= FEWEST_PARTS and not tells_steps
+    if place == last:
+        if n < LANES:
+            return None
+        longest = LONGEST_RUN if is_exact and not tells_steps else longest
+        run = min(longest, max(n // LANES // STEP * STEP, STEP))
+        made = Nest(dimensions, place, -(-n // (run * LANES)), run, (LANES,), LANES, is_shared)
+    else:
+        run = min(longest, n)
+        made = Nest(dimensions, place, -(-n // run), run, sizes[place + 1 :], 1, is_shared)
+        if sizes[-1] < LANES:
+            return None
+    return made if math.prod(made.partial_shape) * SHARE <= math.prod(sizes) else None
