@@ -142,6 +142,11 @@ class RowCall(NamedTuple):
         return {}
 
     @property
+    def takes_all_rows(self) -> bool:
+        """Whether its eager kernel is to be called with all rows: it makes more than each row's own results."""
+        return bool(self.column_sums)
+
+    @property
     def row_specs(self) -> Sequence[TensorSpec]:
         """The specs of the results that rows have."""
         return self.specs

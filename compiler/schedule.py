@@ -33,7 +33,9 @@ from .concatenations import CatCall, cat_calls
 from .draws import DropoutCall, dropout_call
 from .gathers import GatherCall, gather_call
 from .kernel_names import joined_name
+from .loss_gradients import loss_gradient_call
 from .norm_gradients import norm_gradient_call
+from .one_hots import one_hot_call
 from .picks import PickCall, pick_call
 from .pointwise import PointwiseCall, pointwise_call
 from .product_kernel import ProductKernel
@@ -315,7 +317,7 @@ def fused_steps(nodes: Sequence[Node]) -> dict[Node, FusedStep]:
     found: dict[Node, FusedStep] = {}
     for node in nodes:
         call: FusedStep | None = pointwise_call(node) or row_call(node) or gather_call(node)
-        call = call or norm_gradient_call(node)
+        call = call or norm_gradient_call(node) or loss_gradient_call(node) or one_hot_call(node)
         call = call or block_reduction(node) or dropout_call(node) or pick_call(node)
         if call is not None:
             found[node] = call

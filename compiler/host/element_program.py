@@ -43,7 +43,7 @@ class Value:
 
     Attributes:
         kind: ``input``, ``place`` (the address of an input's element), ``accumulator``, ``constant``, ``instruction``,
-            ``ufunc`` or ``operator``; in rows also ``reduction`` and ``picked``.
+            ``ufunc`` or ``operator``; in rows also ``reduction``, ``picked`` and ``position``.
         dtype: its type; ``pointer`` for an address that is computed.
         text: of a constant, its literal; of an instruction, LLVM's text with places for the operands.
         operands: the values that it is made of.
@@ -87,6 +87,9 @@ class ElementProgram:
         truncates: whether the processor makes the least integer of floats that do not fit, as x86 does.
         has_function: whether instructions have the bits of a ufunc of NumPy's, by its name.
 
+    Attributes:
+        one_hots: by the `id` of a value that is zero but at one element of a row: that element's position and number.
+
     Example:
         >>> program = ElementProgram(True, True)
         >>> x = program.value("input", "float32", detail=0)
@@ -102,6 +105,7 @@ class ElementProgram:
     ) -> None:
         self.converts_half, self.truncates, self.has_function = converts_half, truncates, has_function
         self._known: dict[Any, Value] = {}
+        self.one_hots: dict[int, tuple[Value, Value]] = {}
 
     def value(
         self, kind: str, dtype: str, text: str = "", operands: Sequence[Value] = (), detail: Any = None

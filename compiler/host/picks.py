@@ -13,6 +13,8 @@ from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
 from ...dispatch.structured.allocation import allocator_of
 from ...runtime.dispatch_key import BY_NAME
+from ..loss_gradients import LossGradientCall, check_of_targets
+from ..one_hots import OneHotCall, check_of_places
 from ..picks import GATHER, INDEX_SELECT, PickCall
 from ..pointwise import bound_arguments
 from .element_program import POINTER, REGISTERS, CannotLower, ElementProgram, Value
@@ -54,9 +56,19 @@ def picked(program: ElementProgram, call: PickCall, given: Value, place: int, nu
     return program.instruction(dtype, f"load {REGISTERS[dtype]}, ptr {{0}}, align 1", at)
 
 
-def checked(calls: Sequence[PickCall], inputs: Sequence[Node], compute: Kernel) -> Kernel:
-    """A kernel's function that first refuses numbers out of bounds, as eager calls do."""
-    checks = [(inputs.index(call.numbers), check_of(call)) for call in calls]
+def checked(calls: Sequence[Any], inputs: Sequence[Node], compute: Kernel) -> Kernel:
+    """A kernel's function that first refuses numbers out of bounds, as eager calls do; most steps have none."""
+    found: list[tuple[Node, Callable[[Any], None]]] = []
+    for call in calls:
+        if isinstance(call, PickCall):
+            found.append((call.numbers, check_of(call)))
+        elif isinstance(call, LossGradientCall):
+            found.append((call.target, check_of_targets(call)))
+        elif isinstance(call, OneHotCall):
+            found.append((call.places, check_of_places(call)))
+    if not found:
+        return compute
+    checks = [(inputs.index(node), check) for node, check in found]
 
     def run(*given: Any) -> tuple[Any, ...]:
         for place, check in checks:

@@ -92,7 +92,7 @@ def _irregular_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
         tiled = None if kernel.joins else tiled_program(kernel)
         if tiled is not None:
             made = tiled_loop(kernel, tiled)
-            return (checked(kernel.picks, kernel.inputs, made) if kernel.picks else made), False
+            return checked(kernel.picks, kernel.inputs, made), False
     return cut_kernel(kernel, _host_part), True
 
 

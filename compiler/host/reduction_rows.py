@@ -20,6 +20,7 @@ from ...cpu_fallback.reduction.line_reductions import SHORT_LINE
 from ...cpu_fallback.reduction.small_variance import FEW
 from ...cpu_fallback.reduction.sums import BLOCK, SMALL_MATRIX
 from ...dispatch.layers.graph.graph import Node
+from ...dispatch.structured.meta.loss import MEAN
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.tensor_spec import TensorSpec
 from ..reductions import RowSpace
@@ -29,6 +30,8 @@ from .reduction_source import LONGEST_LINE
 from .reduction_source import REDUCTIONS as LINE_REDUCTIONS
 
 F32, F64 = "float32", "float64"
+SUMS = ("line_sum", "streamed_sum")
+"""Reductions that are sums in float32."""
 NARROW = ("float16", "bfloat16")
 
 
@@ -77,6 +80,10 @@ class RowStep:
             raise CannotLower(self.spec(name).dtype.name)
         return self.program.convert(self._values[self.raw(name)], F32)
 
+    def value(self, name: str) -> Value:
+        """A tensor in its own dtype."""
+        return self._values[self.raw(name)]
+
     def number(self, number: float, dtype: str = F32) -> Value:
         """A number."""
         return self.program.number(np.dtype(dtype).type(number), dtype)
@@ -86,8 +93,18 @@ class RowStep:
         is_made = all(row.kind != "constant" for row in rows)
         if not self.program.has_function(name) or self.n > LONGEST_LINE or not is_made:
             raise CannotLower(name)
+        if name in SUMS and id(rows[0]) in self.program.one_hots:
+            return self._of_one_hot(*self.program.one_hots[id(rows[0])])
         dtype = F64 if LINE_REDUCTIONS[name] == "double" else F32
         return self.program.value("reduction", dtype, operands=rows, detail=name)
+
+    def _of_one_hot(self, position: Value, number: Value) -> Value:
+        """The sum of a row of zeros but for one number, which is none where the position is that of no element."""
+        p = self.program
+        is_first = p.compare("ge", position, p.number(0, position.dtype))
+        is_there = p.bitwise("and", is_first, p.compare("lt", position, p.number(self.n, position.dtype)))
+        # A negative zero and a zero add up to zero.
+        return p.select(is_there, self.binary("add", number, self.number(0)), self.number(0))
 
     def binary(self, name: str, a: Value, b: Value) -> Value:
         """``add``, ``sub``, ``mul`` or ``div``."""
@@ -298,6 +315,35 @@ def _norm_backward(centred: bool) -> ReductionRow:
     return row
 
 
+def _nll_loss_backward(s: RowStep) -> list[Value]:
+    """A number at the target, and zeros: rows that are ignored have a target that is no class."""
+    p, grad, total = s.program, s.operand("grad_output"), s.operand("total_weight")
+    is_mean = s.raw("reduction") == MEAN
+    made = s.binary("mul", grad, s.number(-1 / s.rows if is_mean else -1))
+    if is_mean:
+        # Eager divides where some row is ignored.
+        divided = s.binary("div", p.negative(grad), total)
+        made = p.select(p.compare("eq", total, s.number(s.rows)), made, divided)
+    return [_one_hot(s, s.value("target"), made)]
+
+
+def _one_hot(s: RowStep, place: Value, number: Value) -> Value:
+    """A row of zeros but for a number, at a place that has 32 bits."""
+    p = s.program
+    place = p.convert(place, "int32")
+    position = p.convert(p.value("position", "int64"), "int32")
+    row = p.select(p.compare("eq", position, place), number, s.number(0))
+    p.one_hots[id(row)] = place, number
+    return row
+
+
+def _scatter(s: RowStep) -> list[Value]:
+    """A number for each row, added to zeros at a place of the row."""
+    if not isinstance(s.raw("src"), Node) or s.call.extra["reduce"] != "add":
+        raise CannotLower("scatter")
+    return [_one_hot(s, s.value("index"), s.binary("add", s.operand("src"), s.number(0)))]
+
+
 REDUCTIONS: dict[str, ReductionRow] = {
     "amax": _extreme("maximum"),
     "amin": _extreme("minimum"),
@@ -314,6 +360,8 @@ REDUCTIONS: dict[str, ReductionRow] = {
     "log_softmax_backward": _log_softmax_backward,
     "native_layer_norm": _norm(True),
     "fused_rms_norm": _norm(False),
+    "scatter": _scatter,
+    "nll_loss_backward": _nll_loss_backward,
     "native_layer_norm_backward": _norm_backward(True),
     "fused_rms_norm_backward": _norm_backward(False),
 }

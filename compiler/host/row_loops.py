@@ -117,4 +117,4 @@ def host_row_loop(kernel: RowsKernel, made: RowKernel) -> Kernel:
     sums = ((len(parts), len(summed), made.space.n), summed) if summed else None
     loop = loop_function(made.loop.text)
     computed = over_parts(kernel, loop, parts, outs, places, sharing, made.workspace, sums)
-    return checked(kernel.picks, kernel.inputs, computed) if kernel.picks else computed
+    return checked(kernel.calls, kernel.inputs, computed)

@@ -1,9 +1,9 @@
 """What is computed for each row: values of elements, numbers of the row, and what goes over whole rows between them.
 
 A reduction is a value of kind ``reduction``, of one row or two, and `detail` says which (`reduction_source`); the
-element of a row at a number is one of kind ``picked``. What is made of no row but through these is a number of the row.
-A ufunc that has no instructions goes over a row, too, by NumPy's own loop (`ufunc_loops`). A pointwise kernel is a row
-program whose rows are tiles.
+element of a row at a number is one of kind ``picked``, and an element's own number one of kind ``position``. What is
+made of no row but through these is a number of the row. A ufunc that has no instructions goes over a row, too, by
+NumPy's own loop (`ufunc_loops`). A pointwise kernel is a row program whose rows are tiles.
 """
 
 from __future__ import annotations
@@ -59,6 +59,8 @@ class RowProgram:
         """The `id` of those that have an element for each of a row's."""
         found = {id(v) for v, is_row in zip(self.inputs, self.are_rows, strict=False) if is_row}
         for value in self.order:
+            if value.kind == "position":
+                found.add(id(value))
             is_of_elements = value.kind in ("instruction", "ufunc", "draw")
             if is_of_elements and any(id(operand) in found for operand in value.operands):
                 found.add(id(value))

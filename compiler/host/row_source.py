@@ -332,6 +332,8 @@ class _Writer:
         for value in used:
             if value in order or value.kind == "constant":
                 continue
+            if value.kind == "position":
+                continue
             if id(value) not in program.rows:
                 numbers.append(value)
             elif id(value) in self.inputs:
@@ -375,6 +377,7 @@ class _Writer:
             parameters.append(f"{value.register} %c{k}")
             arguments.append(f"{value.register} {self.names[id(value)]}")
             names[id(value)] = f"%c{k}"
+        names |= {id(value): "%i" for value in self.program.order if value.kind == "position"}
         elements = element_lines(sources, order, sinks, names)
         for value, c in columns:
             parameters.append(f"ptr noalias nocapture %k{c}")

@@ -20,7 +20,7 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.written_code import defined
 from ..pointwise import PointwiseCall
-from ..reductions import View, results_of, specs_of, views_of
+from ..reductions import RowCall, View, results_of, specs_of, views_of
 from ..schedule import FusedKernel, RowsKernel
 from . import pointwise
 from .cut_kernels import cut_kernel
@@ -50,7 +50,7 @@ def host_rows_kernel(kernel: RowsKernel) -> Kernel:
     if (
         math.prod(kernel.space.sizes) <= pointwise.WHOLE_UP_TO
         or len(kernel.computed) == 1
-        or kernel.column_sums
+        or any(isinstance(call, RowCall) and call.takes_all_rows for call in kernel.calls)
         or _adds_by_size(kernel)
     ):
         return quietly(_whole(kernel))

@@ -23,6 +23,7 @@ from .dead_code import eliminate_dead_code
 from .in_place import write_in_place
 from .kept_dimensions import keep_dimensions
 from .pointwise_compositions import compose_pointwise_steps
+from .scattered_zeros import scatter_into_a_number
 from .unread_statistics import leave_out_running_statistics
 from .vector_norms import reduce_to_norms
 from .viewed_reductions import reduce_what_is_viewed
@@ -33,6 +34,7 @@ PASSES: tuple[Callable[[Graph], bool], ...] = (
     read_after_waits,
     reduce_to_norms,
     compose_pointwise_steps,
+    scatter_into_a_number,
     take_views_first,
     share_common_subexpressions,
     reduce_what_is_viewed,

@@ -130,6 +130,12 @@ def all_classes(target: Any, classes: int) -> bool:
     return bool(np.maximum.reduce(unsigned, axis=None) < classes)
 
 
+def check_classes(target: Any, classes: int, ignore_index: int) -> None:
+    """Raise IndexError for a target that is no class, and is not ignored."""
+    if not all_classes(target, classes):
+        _chosen(target, None, classes, ignore_index, np.dtype(np.float32))
+
+
 def nll_loss_backward(call: StructuredCall) -> PlannedKernel:
     """-weight[target] * grad at the target's class, zero elsewhere."""
     spec = call.args["self"]
