@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ...cpu_fallback.blocks import Block, block_indices
-from ...cpu_fallback.normalization import row_norm, softmax
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ...runtime.memory_format import contiguous_strides
@@ -33,8 +32,8 @@ BLOCK_BYTES = 1 << 19
 """Bytes of the widest array of a block: reductions come back to Python more often than pointwise steps do, and threads
 wait for each other there."""
 
-BY_SIZE = (("softmax", 2 * softmax.BLOCK), ("layer_norm", row_norm.SMALL))
-"""Operators that add short rows otherwise where there are more elements."""
+BY_SIZE = ("softmax", "layer_norm")
+"""Operators that add short rows by products of all of them, or otherwise where there are more elements."""
 
 
 def host_rows_kernel(kernel: RowsKernel) -> Kernel:
@@ -59,9 +58,8 @@ def host_rows_kernel(kernel: RowsKernel) -> Kernel:
 
 def _adds_by_size(kernel: RowsKernel) -> bool:
     """Whether an eager kernel of a block would add in another order than that of all rows."""
-    numel = math.prod(kernel.space.sizes)
-    limits = [most for c in kernel.computed for name, most in BY_SIZE if name in c.node.target._opname]
-    return any(numel > most for most in limits) and adds_by_size(kernel.space.n)
+    names = [call.node.target._opname for call in kernel.computed]
+    return any(own in name for name in names for own in BY_SIZE) and adds_by_size(kernel.space.n)
 
 
 def _host_part(kernel: FusedKernel | RowsKernel) -> Kernel:

@@ -46,7 +46,7 @@ def test_softmax_computes_in_its_output(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_reduction_does_not_write_over_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = program_of(lambda x: (x * 2).softmax(-1), drawn(9, 24), monkeypatch=monkeypatch)
+    text = program_of(lambda x: (x * 2).softmax(-1), drawn(9, 48), monkeypatch=monkeypatch)
     assert text.count("empty(") == 1
 
 
