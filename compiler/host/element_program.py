@@ -86,8 +86,10 @@ class ElementProgram:
         converts_half: whether the processor converts float16.
         truncates: whether the processor makes the least integer of floats that do not fit, as x86 does.
         has_function: whether instructions have the bits of a ufunc of NumPy's, by its name.
+        has_ranges: whether there may be instructions that hold for numbers of a range.
 
     Attributes:
+        outside: for each function that was written so, whether its number is outside of its range.
         one_hots: by the `id` of a value that is zero but at one element of a row: that element's position and number.
 
     Example:
@@ -102,9 +104,12 @@ class ElementProgram:
         converts_half: bool,
         truncates: bool,
         has_function: Callable[[str], bool] = lambda name: False,
+        has_ranges: bool = False,
     ) -> None:
         self.converts_half, self.truncates, self.has_function = converts_half, truncates, has_function
         self._known: dict[Any, Value] = {}
+        self.has_ranges = has_ranges
+        self.outside: list[Value] = []
         self.one_hots: dict[int, tuple[Value, Value]] = {}
 
     def value(

@@ -45,6 +45,13 @@ LN2 = 0.693147180559945309417
 ROOT_HALF = 0.7071068286895752
 """The float32 above sqrt(1/2): mantissas below it count as twice as much, with an exponent less by one."""
 
+TWO_BY_PI = 0.6366197466850281
+QUARTER_TURN = (1.570796012878418, 3.1391647326017846e-07, 5.390302529957765e-15)
+"""pi/2 in three parts, of which the first ones have few bits (Cody and Waite)."""
+COSINE = (1.0, -0.5, 0.04166661947965622, -0.001388652017340064, 2.4372266125283204e-05)
+SINE = (0.0, -0.1666666716337204, 0.008333397097885609, -0.00019856491417158395, 2.8404097065504175e-06)
+"""On a quarter of a turn around zero, in the square of the number; sine times the number, less the number."""
+
 
 def number(p: ElementProgram, value: float) -> Value:
     """A number, rounded to float32."""
@@ -104,11 +111,50 @@ def log(p: ElementProgram, a: Value) -> Value:
     return p.select(p.compare("eq", a, number(p, 0)), number(p, float("-inf")), found)
 
 
+def _sine(is_cosine: bool) -> Callable[[ElementProgram, Value], Value]:
+    """sin, or cos, which is a quarter of a turn ahead: of the number less a whole number of quarter turns."""
+
+    def write(p: ElementProgram, a: Value) -> Value:
+        magic = number(p, TO_WHOLE)
+        word = p.fused(a, number(p, TWO_BY_PI), magic)
+        quarters = p.arithmetic("sub", word, magic)
+        rest = a
+        for part in QUARTER_TURN:
+            rest = p.fused(quarters, number(p, -part), rest)
+        square = p.arithmetic("mul", rest, rest)
+        cosine = polynomial(p, COSINE, square)
+        sine = p.fused(polynomial(p, SINE, square), rest, rest)
+        count = p.arithmetic("sub", p.reinterpreted(word, I32), p.reinterpreted(magic, I32))
+        if is_cosine:
+            count = p.arithmetic("add", count, p.number(1, I32))
+        is_even, is_first_half = (
+            p.compare("eq", p.bitwise("and", count, p.number(bit, I32)), p.number(0, I32)) for bit in (1, 2)
+        )
+        found = p.select(is_even, sine, cosine)
+        return p.select(is_first_half, found, p.arithmetic("sub", number(p, 0), found))
+
+    return write
+
+
 FUNCTIONS: dict[str, Callable[[ElementProgram, Value], Value]] = {"exp": exp, "log": log}
 """By the ufunc's name."""
+RANGED: dict[str, tuple[Callable[[ElementProgram, Value], Value], float]] = {
+    "sin": (_sine(False), 117435.992),
+    "cos": (_sine(True), 71476.0625),
+}
+"""Those that hold for numbers up to one, which NumPy computes in vectors: larger ones are the C library's."""
 
 
 def instructions_of(p: ElementProgram, name: str, a: Value) -> Value | None:
     """A ufunc of a number as instructions; None where there are none, or they have other bits here."""
-    write = FUNCTIONS.get(name)
-    return write(p, a) if write is not None and a.dtype == F32 and p.has_function(name) else None
+    if (
+        a.dtype != F32
+        or not (name in FUNCTIONS or (name in RANGED and p.has_ranges))
+        or not p.has_function(name)
+    ):
+        return None
+    if name in FUNCTIONS:
+        return FUNCTIONS[name](p, a)
+    write, most = RANGED[name]
+    p.outside.append(p.compare("gt", p.intrinsic("fabs", a), number(p, most)))
+    return write(p, a)

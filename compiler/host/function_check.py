@@ -20,7 +20,7 @@ from ...runtime.device import device as Device
 from ...runtime.scalar_type import float32, float64
 from ...runtime.tensor_spec import TensorSpec
 from .element_program import ElementProgram
-from .elementary_functions import FUNCTIONS
+from .elementary_functions import FUNCTIONS, RANGED
 from .lane_sums import LANES, PIECE, VECTORS
 from .llvm_source import write_loop
 from .object_code import loop_function, shared_function, target
@@ -41,7 +41,8 @@ def function_loop(name: str) -> Loop:
     """A function as a loop from one array of float32 to another."""
     program = ElementProgram(True, True)
     x = program.value("input", "float32", detail=0)
-    return Loop((x,), ((FUNCTIONS[name](program, x), "o0"),))
+    write = FUNCTIONS[name] if name in FUNCTIONS else RANGED[name][0]
+    return Loop((x,), ((write(program, x), "o0"),))
 
 
 def computed(name: str, given: Array) -> Array:
@@ -78,9 +79,11 @@ def has_bits_of_eager(name: str) -> bool:
         return True
     if name in REDUCTIONS:
         return _reduces_alike(name, dot_width())
-    if name not in FUNCTIONS:
+    if name not in FUNCTIONS and name not in RANGED:
         return False
     given = _numbers()
+    if name in RANGED:
+        given = given[~(np.abs(given) > np.float32(RANGED[name][1]))]
     with np.errstate(all="ignore"):
         wanted = getattr(np, name)(given)
     return same_bits(computed(name, given), wanted)

@@ -54,9 +54,25 @@ def host_kernel(kernel: FusedKernel) -> Kernel:
 
 def unquiet_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
     """The same, to be called with floating-point errors ignored, and whether that matters: loops have none."""
-    is_small = kernel.domain.numel <= WHOLE_UP_TO
     if kernel.draws or kernel.joins or kernel.picks:
         return _irregular_kernel(kernel)
+    if is_possible():
+        from .ranged_loops import loop_in_ranges, ranged_loop
+
+        loop = loop_in_ranges(kernel)
+        if loop is not None:
+
+            def make_other() -> Kernel:
+                made, may_err = _without_ranges(kernel)
+                return quietly(made) if may_err else made
+
+            return ranged_loop(kernel, loop, make_other), False
+    return _without_ranges(kernel)
+
+
+def _without_ranges(kernel: FusedKernel) -> tuple[Kernel, bool]:
+    """`unquiet_kernel` of one whose functions hold for all numbers."""
+    is_small = kernel.domain.numel <= WHOLE_UP_TO
     if is_possible():
         from .loops import block_program as block_of_loops
         from .loops import one_loop, stages_of
@@ -118,8 +134,11 @@ def execution_on_host(kernel: FusedKernel) -> str:
         return _execution_of_irregular(kernel)
     if is_possible():
         from .loops import stages_of
+        from .ranged_loops import loop_in_ranges
         from .tiled_loops import tiled_program
 
+        if loop_in_ranges(kernel) is not None:
+            return "one compiled loop, or NumPy's functions where numbers are large"
         stages = stages_of(kernel)
         if stages is not None:
             tiled = tiled_program(kernel) if len(stages.steps) > 1 else None

@@ -9,7 +9,7 @@ import pytest
 
 import triten as tt
 from triten.compiler.host import function_check, object_code, row_program
-from triten.compiler.host.elementary_functions import FUNCTIONS
+from triten.compiler.host.elementary_functions import FUNCTIONS, RANGED
 from triten.compiler.host.reduction_source import REDUCTIONS, rows_of
 from triten.tests.compiler.beside_eager import agree, drawn, same
 from triten.tests.compiler.test_loops import SPECIAL, needs_llvm, pairs
@@ -52,6 +52,19 @@ def stratified() -> Any:
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_have_the_bits_of_numpy(name: str) -> None:
     given = stratified()
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, name)(given)
+    assert function_check.same_bits(function_check.computed(name, given), wanted)
+
+
+@pytest.mark.parametrize("name", RANGED)
+def test_functions_of_a_range_have_the_bits_of_numpy(name: str) -> None:
+    if not function_check.has_bits_of_eager(name):
+        pytest.skip("NumPy computes in another way here")
+    given = stratified()
+    given = given[~(np.abs(given) > np.float32(RANGED[name][1]))]
+    turns = np.arange(0, 70_000, dtype=np.float64) * (np.pi / 4)
+    given = np.concatenate([given, turns.astype(np.float32), -turns.astype(np.float32)])
     with np.errstate(all="ignore"):
         wanted = getattr(np, name)(given)
     assert function_check.same_bits(function_check.computed(name, given), wanted)
@@ -285,6 +298,43 @@ def test_a_processor_without_fused_steps(monkeypatch: pytest.MonkeyPatch) -> Non
         agree(lambda x: (x * 2).exp() + 1, operands(1, (60, N)), calls=1)
     finally:
         function_check.has_bits_of_eager.cache_clear()
+
+
+def turned(x: tt.Tensor, y: tt.Tensor) -> Any:
+    return x * y.cos() - (x * 0.5).sin(), y.sin() > x, ((y * 3).sin() * x).cos()
+
+
+RANGES = "one compiled loop, or NumPy's functions where numbers are large"
+
+
+@pytest.mark.parametrize("dtype", [tt.float16, tt.bfloat16, tt.float32, tt.float64], ids=str)
+@pytest.mark.parametrize("shape", [(3, 5), (64, 200), (70, 1), (20, 3000)], ids=str)
+def test_sines_and_cosines(shape: tuple[int, ...], dtype: Any) -> None:
+    agree(turned, operands(2, shape, dtype), calls=1)
+    agree(lambda x, y: turned(x.t(), y.t()), operands(2, shape, dtype), calls=1)
+    if all(map(function_check.has_bits_of_eager, RANGED)):
+        assert (RANGES in runs_as(turned, *operands(2, shape, dtype)())) == (dtype is not tt.float64)
+
+
+@pytest.mark.parametrize("number", [*SPECIAL, 71476.0625, 71476.07, 117435.99, 117436.0, -2e5, 1e30])
+def test_numbers_outside_of_a_range(number: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triten.compiler.host import loops
+
+    monkeypatch.setattr(loops, "SHARED_FROM", 0)
+    monkeypatch.setattr(loops, "PART", 900)
+    compiled = tt.compile(turned, fullgraph=True)
+    for place in (0, 3001, -1):
+        x, y = operands(2, (61, N))()
+        same(compiled(x, y), turned(x, y))
+        x.view(-1)[place] = number
+        y.view(-1)[place - 1] = -number
+        for threads in (1, 2, 5):
+            before = tt.get_num_threads()
+            try:
+                tt.set_num_threads(threads)
+                same(compiled(x, y), turned(x, y))
+            finally:
+                tt.set_num_threads(before)
 
 
 def test_a_ufunc_that_has_no_loop_known(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,84 @@
+"""A fused kernel on the CPU as one loop with functions whose instructions hold for numbers of a range: sine and cosine.
+
+NumPy's vectors compute large numbers one by one, by the C library. A loop with instructions notes whether it met any:
+then the kernel is computed once more, with NumPy's own function (`tiled_loops`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from ...dispatch.structured.allocation import allocator_of
+from ...triton_kernels.geometry import broadcast_strides
+from ..schedule import FusedKernel
+from .element_program import CannotLower, ElementProgram
+from .function_check import has_bits_of_eager
+from .llvm_source import write_loop
+from .loops import Geometry, Kernel, part_limit, parts_of, sharing_of, strides_of_read, work_of
+from .lowering import Lowered
+from .object_code import loop_function, target
+from .stages import Loop, made_of
+from .task_pool import shared_loop
+
+
+def loop_in_ranges(kernel: FusedKernel) -> Loop | None:
+    """The loop, whose last output says whether a number was outside of a range; None where no function has one."""
+    found = target()
+    if found is None:
+        return None
+    program = ElementProgram(found.converts_half, found.truncates, has_bits_of_eager, has_ranges=True)
+    try:
+        outputs = Lowered(kernel, program).outputs
+    except CannotLower:
+        return None
+    order = made_of(outputs)
+    if not program.outside or any(value.by_numpy for value in order):
+        return None
+    met = program.value("accumulator", "uint8", detail=len(outputs))
+    outside = reduce(lambda a, b: program.bitwise("or", a, b), program.outside)
+    met = program.bitwise("or", met, program.convert(outside, "uint8"))
+    writes = tuple([(value, f"o{i}") for i, value in enumerate((*outputs, met))])
+    order = made_of([value for value, _ in writes])
+    return Loop(tuple([value for value in order if value.kind == "input"]), writes)
+
+
+def ranged_loop(kernel: FusedKernel, loop: Loop, make_other: Callable[[], Kernel]) -> Kernel:
+    """A function from the arrays of a kernel's inputs to those of its outputs.
+
+    Args:
+        kernel: the kernel.
+        loop: its loop.
+        make_other: gives the function that computes it where a number is outside of a range.
+    """
+    sizes, numel = kernel.domain.sizes, kernel.domain.numel
+    specs = [node.val for node in kernel.outputs]
+    places = [value.detail for value in loop.reads]
+    count = len(specs)
+    strides = [broadcast_strides(spec, sizes) for spec in specs]
+    strides += [(0,) * len(sizes), *(strides_of_read(kernel, value) for value in loop.reads)]
+    itemsizes = [spec.itemsize for spec in specs]
+    itemsizes += [1, *(kernel.inputs[place].val.itemsize for place in places)]
+    work = work_of(kernel, places, len(loop.instructions))
+    geometry, parts = parts_of(Geometry.merged(sizes, strides, itemsizes), numel, part_limit(work, numel))
+    rank = len(geometry.sizes)
+    for i, part in enumerate(parts):
+        part[rank + count * (rank + 1)] += i  # Each part has a flag of its own.
+    run = shared_loop(loop_function(write_loop(loop, geometry.steps, rank)), parts, sharing_of(work))
+    allocators = [allocator_of(spec) for spec in specs]
+    others: list[Kernel] = []
+
+    def compute(*inputs: Any) -> tuple[Any, ...]:
+        outs = tuple([new() for new in allocators])
+        flags = np.zeros(len(parts), np.uint8)
+        run(*outs, flags, *[inputs[place] for place in places])
+        if not flags.any():
+            return outs
+        if not others:
+            others.append(make_other())
+        return others[0](*inputs)
+
+    return compute
