@@ -7,8 +7,10 @@ it. Sizes are the whole tensors': where eager kernels of many elements differ fr
 
 from __future__ import annotations
 
+from ...cpu_fallback.elementwise.constants import RangedConstants
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
+from ...dispatch.structured.stub import StructuredCall
 from ...runtime.tensor_spec import TensorSpec
 from ..draws import DropoutCall
 from ..picks import PickCall
@@ -73,10 +75,29 @@ def lowered_step(
         return program.convert(values[call.operands[0]], out)
     if not isinstance(call.kernel, StructuredKernel):
         raise CannotLower(call.node.target.name())
+    structured, _ = call.planned(specs)
+    if call.kernel.stub == "masked_fill_stub":
+        return _filled(program, structured, call, values)
     row = ROWS.get(call.kernel.stub.removesuffix("_stub"))
     if row is None:
         raise CannotLower(call.kernel.stub)
-    structured, _ = call.planned(specs)
     if structured.iterator is None and "common_dtype" not in structured.extra:
         raise CannotLower(structured.name)
     return program.convert(row(Step(program, structured, call.operands, values)), out)
+
+
+def _filled(
+    program: ElementProgram, structured: StructuredCall, call: PointwiseCall, values: dict[Node, Value]
+) -> Value:
+    """A number where a mask holds; it is of the dtype, which has no common one to be found."""
+    given = dict(zip(structured.runtime, call.operands, strict=True))
+    number = given["value"] if "value" in given else structured.args["value"]
+    spec = structured.outputs[0]
+    if isinstance(number, Node):
+        raise CannotLower("masked_fill")
+    try:
+        filled = RangedConstants(spec.np_dtype, float, spec.dtype)[number]
+    except RuntimeError as error:  # The eager kernel refuses it.
+        raise CannotLower("masked_fill") from error
+    mask, data = values[given["mask"]], values[given["self"]]
+    return program.select(mask, program.number(filled[()], spec.dtype.name), data)

@@ -356,6 +356,41 @@ def test_rows_without_llvm(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert all("passes of NumPy" in how for how in runs_as(function, *operands(count, (60, N))()))
 
 
+FILLS = (0, 1.5, -1, True, 300, 1e30, -0.0, math.inf, -math.inf, math.nan)
+
+
+@pytest.mark.parametrize(
+    "dtype", [tt.float16, tt.bfloat16, tt.float32, tt.float64, tt.int64, tt.uint8, tt.bool], ids=str
+)
+def test_masked_fills(dtype: Any) -> None:
+    x = drawn(60, N) > 0 if dtype is tt.bool else drawn(60, N).abs().to(dtype)
+    masks = [drawn(*shape, seed=2) > 0 for shape in ((60, N), (N,), (60, 1))]
+    for number in FILLS:
+
+        def f(x: tt.Tensor, *masks: tt.Tensor, number: Any = number) -> Any:
+            return [(x + x).masked_fill(mask, number) + x for mask in masks]
+
+        try:
+            expected = f(x, *masks)
+        except RuntimeError as error:  # of a number that the dtype does not hold
+            with pytest.raises(RuntimeError) as found:
+                tt.compile(f)(x, *masks)
+            assert str(found.value) == str(error)
+            continue
+        same(tt.compile(f)(x, *masks), expected)
+        assert all("one compiled loop" in how for how in runs_as(f, x, *masks))
+
+
+@needs_all_bits
+def test_masked_scores_are_one_loop() -> None:
+    def scores(x: tt.Tensor, mask: tt.Tensor) -> tt.Tensor:
+        return F.softmax((x * 0.125).masked_fill(mask, -math.inf), -1)
+
+    x, mask = drawn(2, 4, 90, 90), tt.ones(90, 90).triu(1) > 0
+    agree(scores, lambda: (x, mask), calls=1)
+    assert runs_as(scores, x, mask) == ("one compiled loop over rows",)
+
+
 @needs_all_bits
 def test_explanations_say_how_rows_run() -> None:
     x = drawn(60, N)
