@@ -4,14 +4,15 @@ In this folder `capture` runs a function on fake tensors and gives its graph, wi
 `splitting` takes a function apart at a statement that no graph holds; `training` splits a graph with its derivative
 into forward and backward, between which `partition` keeps as few bytes as can be; `liveness` counts the bytes that live
 at once; `passes` make graphs better, one by an `attention_pattern`, and `element_order` follows elements through views;
-`schedule` says which steps are one kernel, of the kinds in `pointwise`, `reductions`, `block_reductions`, `gathers`,
-`picks`, `concatenations` and `draws`, `epilogues` and `prologues` which are in that of a product, `norm_kernels` which
-norms have what is beside them, and `scheduling` puts them together; `host` and `triton` write code for the CPU and for
-CUDA, whose kernels `parallel` compiles in processes. `compilation` makes a recording ready to run; `optimized` finds
-one by the look of a call (`call_key`), or runs the function in parts, or as it is. `minifier` finds the operators at
-fault where a compiled program fails. `cuda_graphs` captures what runs on CUDA, and `dynamic_shapes` makes a recording
-serve many sizes. `options` is what modes ask for, `frontend` is `tt.compile`, `marks`, `size_marks` and `stances` what
-programs say to a compiler, `backends` who may take its place. `export` captures modules ahead of time, and saves them.
+`schedule` says which steps are one kernel, of the kinds in `pointwise`, `reductions`, `norm_gradients`,
+`loss_gradients`, `one_hots`, `block_reductions`, `gathers`, `picks`, `concatenations` and `draws`, `epilogues` and
+`prologues` which are in that of a product, `norm_kernels` which norms have what is beside them, and `scheduling` puts
+them together; `host` and `triton` write code for the CPU and for CUDA, whose kernels `parallel` compiles in processes.
+`compilation` makes a recording ready to run; `optimized` finds one by the look of a call (`call_key`), or runs the
+function in parts, or as it is. `minifier` finds the operators at fault where a compiled program fails. `cuda_graphs`
+captures what runs on CUDA, and `dynamic_shapes` makes a recording serve many sizes. `options` is what modes ask for,
+`frontend` is `tt.compile`, `marks`, `size_marks` and `stances` what programs say to a compiler, `backends` who may take
+its place. `export` captures modules ahead of time, and saves them.
 
 `import triten` imports `frontend`, `marks` and `stances`; all else comes with the first call of `tt.compile`.
 """
