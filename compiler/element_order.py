@@ -124,6 +124,18 @@ def meta_of(
     return getattr(found, "_spec", None)
 
 
+def gives_the_same(node: Node, specs: Mapping[Node, TensorSpec]) -> bool:
+    """Whether a step gives a tensor of the same sizes, strides and dtype for operands of these specs."""
+    if not isinstance(node.target, OpOverload) or not isinstance(node.val, TensorSpec):
+        return False
+    found = meta_of(node.target, node.args, node.kwargs, specs)
+    return found is not None and (found.sizes, found.strides, found.dtype) == (
+        node.val.sizes,
+        node.val.strides,
+        node.val.dtype,
+    )
+
+
 def called(graph: Graph, target: OpOverload, *args: Any, **kwargs: Any) -> Node:
     """A new step at the graph's insertion point, with the specs that its Meta kernel gives. Raises RuntimeError where
     that refuses the operands."""
@@ -193,7 +205,7 @@ class Relocation:
             if name in VIEWS:
                 if meta_of(user.target, user.args, user.kwargs, {old: new.val}) is not None:
                     self._read_from(user, self._after(new, user.target, *user.args[1:], **user.kwargs))
-            elif _gives_the_same(user, old, new):
+            elif not user.is_impure and gives_the_same(user, {old: new.val}):
                 user.replace_input_with(old, new)
                 if name == COPY and new.val.is_contiguous and (self.is_free or not self.is_given(user)):
                     user.replace_all_uses_with(new)
@@ -221,16 +233,3 @@ def _order(elements: Elements, sizes: Sequence[int]) -> tuple[int, ...] | None:
         order.append(found[0])
         left.remove(found[0])
     return None if left else tuple(order)
-
-
-def _gives_the_same(user: Node, old: Node, new: Node) -> bool:
-    """Whether a step gives the same of an operand in another order in memory."""
-    if not isinstance(user.target, OpOverload) or user.is_impure or not isinstance(user.val, TensorSpec):
-        return False
-    found = meta_of(user.target, user.args, user.kwargs, {old: new.val})
-    wanted = user.val
-    return found is not None and (found.sizes, found.strides, found.dtype) == (
-        wanted.sizes,
-        wanted.strides,
-        wanted.dtype,
-    )

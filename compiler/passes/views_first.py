@@ -34,9 +34,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...dispatch.core.op_overload import OpOverload, find_overload
-from ...dispatch.generated import functions as ops
 from ...dispatch.layers.graph.graph import Graph, Node, map_nodes
 from ...runtime.tensor_spec import TensorSpec
+from ..element_order import gives_the_same, meta_of
 from ..host.object_code import is_possible
 from ..pointwise import COPIES, FILLS
 
@@ -201,7 +201,7 @@ def _moved(view: Node, step: Node) -> _Moved | None:
     if made is None or made.dtype is not step.val.dtype or made.sizes != view.val.sizes:
         return None
     spec = step.val.replace(sizes=made.sizes, strides=made.strides)
-    if not spec.is_contiguous or not all(_gives_the_same(user, view, spec) for user in view.users):
+    if not spec.is_contiguous or not all(gives_the_same(user, {view: spec}) for user in view.users):
         return None
     return _Moved(view, step, specs, spec, dim)
 
@@ -234,29 +234,6 @@ def _joined_dim(view: Node, step: Node) -> int | None:
 
 
 def _meta(node: Node, specs: dict[Node, TensorSpec], dim: int | None = None) -> Any:
-    """The spec of a step's result for operands of these specs, as its Meta kernel has it; None where it raises."""
-
-    def meta(operand: Node) -> Any:
-        spec = specs.get(operand, operand.val)
-        return ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device="meta")
-
-    args, kwargs = map_nodes((node.args, dict(node.kwargs)), meta)
-    if dim is not None:
-        args, kwargs = (args[0], dim), {}
-    kwargs.pop("device", None)
-    try:
-        found = node.target(*args, **kwargs)
-    except (RuntimeError, IndexError):
-        return None
-    return getattr(found, "_spec", None)
-
-
-def _gives_the_same(user: Node, view: Node, spec: TensorSpec) -> bool:
-    """Whether a step gives the same of a result of another layout."""
-    found = _meta(user, {view: spec})
-    wanted = user.val
-    return found is not None and (found.sizes, found.strides, found.dtype) == (
-        wanted.sizes,
-        wanted.strides,
-        wanted.dtype,
-    )
+    """The spec of a step's result for operands of these specs; None where its Meta kernel raises."""
+    args, kwargs = (node.args, node.kwargs) if dim is None else ((node.args[0], dim), {})
+    return meta_of(node.target, args, kwargs, specs)
