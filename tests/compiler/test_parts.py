@@ -89,13 +89,15 @@ def test_modules_that_break_two_levels_down(kind: type[Outer]) -> None:
     for call in range(4):
         given, mine = (drawn(3, 4, seed=call, grad=True) for _ in range(2))
         expected, found = eager(given), compiled(mine)
-        same(found, expected, f"call {call}")
+        # Products of a few rows may differ by where these lie in memory.
+        tt.testing.assert_close(found, expected, msg=lambda text, call=call: f"call {call}: {text}")
         expected.sum().backward()
         found.sum().backward()
-        same(mine.grad, given.grad)
-        same([p.grad for p in own.parameters()], [p.grad for p in eager.parameters()])
+        tt.testing.assert_close(mine.grad, given.grad)
+        tt.testing.assert_close([p.grad for p in own.parameters()], [p.grad for p in eager.parameters()])
         assert own.blocks[1].inner.calls == eager.blocks[1].inner.calls
-        same((own.seen, own.last), (eager.seen, eager.last))
+        same(own.seen, eager.seen)
+        assert own.last == pytest.approx(eager.last, rel=1e-5)
     assert graphs(compiled) >= 8
     names = {each.name for each in tree_of(compiled)}
     assert {"Middle", "Inner"} <= names, "modules that break are compiled themselves"
