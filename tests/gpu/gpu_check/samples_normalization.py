@@ -33,6 +33,8 @@ SAMPLES: list[Sample] = [
           roundings=4),
     *rows("_native_batch_norm_legit _native_batch_norm_legit_functional", IMAGE, CHANNEL, CHANNEL, MEAN, POSITIVE, True,
           0.1, 0.1, terms="n h w", dtypes="f", roundings=4),
+    *rows("_batch_norm_statistics", IMAGE, MEAN, POSITIVE, 0.1, 0.1, terms="n h w", dtypes="f", roundings=4,
+          backward=False),
     *rows("_native_batch_norm_legit_no_training", IMAGE, CHANNEL, CHANNEL, MEAN, POSITIVE, 0.1, 0.1, dtypes="f",
           roundings=4),
     *rows("_batch_norm_with_update _batch_norm_with_update_functional", IMAGE, CHANNEL, CHANNEL, MEAN, POSITIVE, 0.1,
