@@ -18,7 +18,21 @@ from ..programs.writer import WITH_BLOCKS, WITHOUT_GRADIENTS, draw_program
 from .programs import ProgramCampaign
 from .programs_on_cuda import on_cuda
 
-LOOPS = [f"triten.compiler.host.{name}" for name in ("pointwise", "rows", "block_reductions", "single_steps")]
+LOOPS = [
+    f"triten.compiler.{name}"
+    for name in (
+        *(
+            "concatenations",
+            "draws",
+            "loss_gradients",
+            "norm_gradients",
+            "one_hots",
+            "passes.views_first",
+            "picks",
+        ),
+        *("host.block_reductions", "host.pointwise", "host.rows", "host.single_steps"),
+    )
+]
 """Modules that ask whether kernels can have loops in machine code."""
 
 
