@@ -17,37 +17,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from ...dispatch.layers.functionalization.layer import FunctionalTensor, Layer, layers
 from ...dispatch.layers.graph.make_graph import TracedTensor
 from ...dispatch.tensor import Tensor
-from ...nn.modules.parameter import Parameter
+from ...runtime.data_of_tensors import data_of_tensors
 
 
 @contextmanager
 def handles_of_data(layer: Layer) -> Iterator[None]:
-    """Have `data` of a tensor from outside be a handle of this layer while a thread's operators run in it."""
-    before = [(cls, vars(cls).get("data")) for cls in (Tensor, Parameter)]
-    made = [(cls, _property(layer, cls.data)) for cls in (Tensor, Parameter)]  # type: ignore[arg-type]
-    try:
-        for cls, own in made:
-            cls.data = own  # type: ignore[assignment,method-assign]
-        yield
-    finally:
-        for cls, kept in before:
-            if kept is not None:
-                cls.data = kept  # type: ignore[method-assign]
-            elif "data" in vars(cls):
-                del cls.data
+    """Have `data` of a tensor from outside be a handle of this layer while the thread's operators run in it."""
 
-
-def _property(layer: Layer, original: property) -> property:
-    def data(tensor: Any) -> Any:
+    def handle(tensor: Tensor) -> FunctionalTensor | None:
         active = layers.active
         if not active or active[-1] is not layer or isinstance(tensor, TracedTensor | FunctionalTensor):
-            return original.__get__(tensor)
-        handle = layer.handle_of(tensor)
-        return FunctionalTensor.from_data(handle._data, handle._spec.detached)
+            return None
+        made = layer.handle_of(tensor)
+        return FunctionalTensor.from_data(made._data, made._spec.detached)
 
-    return property(data, original.__set__)
+    before = data_of_tensors.followed
+    try:
+        data_of_tensors.followed = handle
+        yield
+    finally:
+        data_of_tensors.followed = before

@@ -60,6 +60,8 @@ def test_functions_have_the_bits_of_numpy(name: str) -> None:
 @pytest.mark.parametrize("name", RANGED)
 def test_functions_of_a_range_have_the_bits_of_numpy(name: str) -> None:
     if not function_check.has_bits_of_eager(name):
+        # Of x86-64's vectors with fused products it is known how NumPy computes: there a fault is ours.
+        assert not np._core._multiarray_umath.__cpu_features__.get("FMA3")
         pytest.skip("NumPy computes in another way here")
     given = stratified()
     given = given[~(np.abs(given) > np.float32(RANGED[name][1]))]
