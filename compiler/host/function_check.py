@@ -21,7 +21,8 @@ from ...runtime.scalar_type import float32, float64
 from ...runtime.tensor_spec import TensorSpec
 from .element_program import ElementProgram
 from .elementary_functions import FUNCTIONS, RANGED
-from .lane_sums import LANES, PIECE, VECTORS
+from .function_text import VECTORS
+from .lane_sums import LANES, PIECE
 from .llvm_source import write_loop
 from .object_code import loop_function, shared_function, target
 from .reduction_source import BLAS, OWN, REDUCTIONS, reduction_text, rows_of, symbol_of

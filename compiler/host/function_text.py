@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+VECTORS = 4
+"""Vectors that are added side by side."""
 
 
 class FunctionText:
@@ -66,3 +69,29 @@ class FunctionText:
         pairs = self.added("<2 x float>", even, odd)
         first, second = (self.let(f"extractelement <2 x float> {pairs}, i64 {i}") for i in (0, 1))
         return self.added("float", first, second)
+
+    def vectors_added(
+        self, kind: str, lanes: int, places: tuple[str, str, str], term: Callable[[str, str], str]
+    ) -> str:
+        """The sum of what four vectors at a time give, from label ``vectors`` to ``enough``, as one vector.
+
+        Args:
+            kind: the vectors' type, of so many `lanes`.
+            places: the first element, the label before the loop, and the end.
+            term: a type and a place to what is added.
+        """
+        start, before, end = places
+        self.label("vectors")
+        i = self.let(f"phi i64 [{start}, %{before}], [%i_next, %vectors]")
+        sums = self._lane_sums(kind, before)
+        for j, total in enumerate(sums):
+            self.added(kind, total, term(kind, self.let(f"add i64 {i}, {lanes * j}")), f"%v{j}")
+        self.step(i, "%i_next", lanes * VECTORS, end, "vectors", "enough")
+        self.label("enough")
+        sums = self._lane_sums(kind, before)
+        return self.added(kind, self.added(kind, *sums[:2]), self.added(kind, *sums[2:]))
+
+    def _lane_sums(self, kind: str, before: str) -> list[str]:
+        return [
+            self.let(f"phi {kind} [zeroinitializer, %{before}], [%v{j}, %vectors]") for j in range(VECTORS)
+        ]

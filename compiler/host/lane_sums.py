@@ -6,12 +6,12 @@ and BLAS this one is the same on every processor; loops of eager calls (`row_gra
 
 from __future__ import annotations
 
-from .function_text import FunctionText
+from .function_text import VECTORS, FunctionText
 
 PIECE = 2048
 """Elements of a row that are added in the dtype itself."""
-LANES, VECTORS = 8, 4
-"""Into so many lanes of so many vectors; what is left over is added one by one."""
+LANES = 8
+"""Into so many lanes of `VECTORS`; what is left over is added one by one."""
 
 
 def lane_sum(name: str) -> str:
@@ -33,15 +33,7 @@ def lane_sum(name: str) -> str:
     whole = f.let(f"add i64 {start}, {f.let(f'and i64 {length}, -{LANES * VECTORS}')}")
     end = f.let(f"add i64 {start}, {length}")
     f.go(f"i1 {f.let(f'icmp ult i64 {start}, {whole}')}, label %vectors, label %enough")
-    f.label("vectors")
-    i = f.let(f"phi i64 [{start}, %piece], [%i_next, %vectors]")
-    sums = [f.let(f"phi {kind} [zeroinitializer, %piece], [%v{j}, %vectors]") for j in range(VECTORS)]
-    for j, each in enumerate(sums):
-        f.added(kind, each, term(kind, f.let(f"add i64 {i}, {LANES * j}")), f"%v{j}")
-    f.step(i, "%i_next", LANES * VECTORS, whole, "vectors", "enough")
-    f.label("enough")
-    sums = [f.let(f"phi {kind} [zeroinitializer, %piece], [%v{j}, %vectors]") for j in range(VECTORS)]
-    both = f.added(kind, f.added(kind, *sums[:2]), f.added(kind, *sums[2:]))
+    both = f.vectors_added(kind, LANES, (start, "piece", whole), term)
     made = f.let(f"call float @llvm.vector.reduce.fadd.v{LANES}f32(float 0.0, {kind} {both})")
     f.go(f"i1 {f.let(f'icmp ult i64 {whole}, {end}')}, label %rest, label %done")
     f.label("rest")

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .code import FloatCode
-from .lane_sums import LANES, PIECE, VECTORS
+from .function_text import VECTORS
+from .lane_sums import LANES, PIECE
 from .object_code import loop_function
 
 ROWS = 32

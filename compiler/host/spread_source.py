@@ -7,13 +7,12 @@ what the rounded mean left over, and float64 for a row whose squares overflow. `
 
 from __future__ import annotations
 
-from .function_text import FunctionText
+from .function_text import VECTORS, FunctionText
 
 SPREAD_LINES = ("line_sum", "line_deviations", "line_squares")
 """What `spread` calls."""
 LANES = 8
-VECTORS = 4
-"""Sums in float64 are made in so many vectors of so many lanes."""
+"""Sums in float64 are made in so many lanes of `VECTORS`."""
 
 
 def spread() -> str:
@@ -61,15 +60,7 @@ def _wide_total(name: str) -> str:
 
     whole = f.let(f"and i64 %n, -{LANES * VECTORS}")
     f.go(f"i1 {f.let(f'icmp ne i64 {whole}, 0')}, label %vectors, label %enough")
-    f.label("vectors")
-    i = f.let("phi i64 [0, %entry], [%i_next, %vectors]")
-    sums = [f.let(f"phi {kind} [zeroinitializer, %entry], [%v{j}, %vectors]") for j in range(VECTORS)]
-    for j, total in enumerate(sums):
-        f.added(kind, total, term(kind, f.let(f"add i64 {i}, {LANES * j}")), f"%v{j}")
-    f.step(i, "%i_next", LANES * VECTORS, whole, "vectors", "enough")
-    f.label("enough")
-    sums = [f.let(f"phi {kind} [zeroinitializer, %entry], [%v{j}, %vectors]") for j in range(VECTORS)]
-    both = f.added(kind, f.added(kind, *sums[:2]), f.added(kind, *sums[2:]))
+    both = f.vectors_added(kind, LANES, ("0", "entry", whole), term)
     made = f.let(f"call double @llvm.vector.reduce.fadd.v{LANES}f64(double 0.0, {kind} {both})")
     f.go(f"i1 {f.let(f'icmp ult i64 {whole}, %n')}, label %rest, label %done")
     f.label("rest")

@@ -19,6 +19,7 @@ from triten.perf.suite.measurement import Effort, Measurement
 from triten.perf.suite.results import OURS, Bar, Limits, Result, Row, read_results
 from triten.perf.suite.workload import Operand, Phrase, Scale, Workload, normal
 from triten.perf.suite.workloads import MEAN_BARS, SUITES, all_workloads
+from triten.perf.suite.workloads.chains import CHAINS, NUMBERS, Chain
 from triten.perf.suite.workloads.overhead import most_rounds
 from triten.perf.suite.workloads.small_calls import NEW_SHAPE_CALLS, SMALL_CALLS
 
@@ -113,6 +114,17 @@ def test_libraries_with_words_of_their_own_run_nothing_else(name: str) -> None:
     assert row.phrase_for(library) == Phrase("add(a, b)", "add = ready()")
     assert row.phrase_for(Library("numpy", "cpu")) == Phrase("a + b", "c = 1")
     assert an_add(arrays="a + b").phrase_for(library).statement == ""
+
+
+@pytest.mark.parametrize("chain", [c for c in CHAINS if c.arrays or c.expression], ids=lambda c: c.name)
+def test_chains_say_the_same_in_other_words(chain: Chain) -> None:
+    a, b, c = (normal(6, 8, scale=0.5 + i / 4)() for i in range(3))
+    wanted = eval(f"lambda a, b, c: {chain.body}", {"tt": tt})(*map(tt.from_numpy, (a, b, c))).numpy()
+    names = {"a": a, "b": b, "c": c, **{name: np.float32(number) for name, number in NUMBERS.items()}}
+    functions = {"where": np.where, "exp": np.exp, "tanh": np.tanh}
+    for text in (chain.arrays, chain.expression):
+        found = eval(text, {"np": np, **functions, **names})
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["numexpr", "numba"])
