@@ -156,6 +156,31 @@ def test_gradients_of_some(wanted: str, device: str) -> None:
         )
 
 
+BROADCAST: dict[str, tuple[Function, bool]] = {
+    "one head of keys": (lambda q, k, v: (q @ k[:, :1].mT / 4).softmax(-1) @ v[:, :1], True),
+    "queries are keys": (lambda q, k, v: (k @ k.mT / 4).softmax(-1) @ v, True),
+    "all are one": (lambda q, k, v: (k @ k.mT / 4).softmax(-1) @ k, True),
+    "padding": (
+        lambda q, k, v: (q @ k.mT / 4).masked_fill((v[..., 0] > 1)[:, :1, None], -math.inf).softmax(-1) @ v,
+        True,
+    ),
+    "hidden queries": (
+        lambda q, k, v: (q @ k.mT / 4).masked_fill((q[:1, :1, :, :1] > 1), -math.inf).softmax(-1) @ v,
+        True,
+    ),
+    "an infinite scale": (lambda q, k, v: (q @ k.mT * math.inf).softmax(-1) @ v, False),
+    "nothing": (lambda q, k, v: (q[:0] @ k[:0].mT / 4).softmax(-1) @ v[:0], False),
+}
+
+
+@pytest.mark.parametrize("name", BROADCAST)
+def test_operands_that_broadcast_or_are_the_same(name: str) -> None:
+    function, fuses = BROADCAST[name]
+    given = inputs("cpu", grad=True)[:3]
+    assert is_fused(function, given) is fuses
+    near(with_gradients(tt.compile(function), given), with_gradients(function, given))
+
+
 def test_a_causal_mask_is_not_read() -> None:
     found = tt.compiler.explain(FUSED["a causal mask"], *inputs("cpu"))
     assert "attn_mask" not in str(found.schedules[0]) and "0.0, True" in str(found.schedules[0])
