@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from ...dispatch.layers.functionalization.layer import FunctionalTensor, Layer, layers
 from ...dispatch.layers.graph.make_graph import TracedTensor
 from ...dispatch.tensor import Tensor
-from ...runtime.data_of_tensors import data_of_tensors
+from ...runtime.data_of_tensors import followers
 
 
 @contextmanager
@@ -35,9 +35,8 @@ def handles_of_data(layer: Layer) -> Iterator[None]:
         made = layer.handle_of(tensor)
         return FunctionalTensor.from_data(made._data, made._spec.detached)
 
-    before = data_of_tensors.followed
+    followers.append(handle)
     try:
-        data_of_tensors.followed = handle
         yield
     finally:
-        data_of_tensors.followed = before
+        followers.remove(handle)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from ...runtime.data_of_tensors import data_of_tensors
+from ...runtime.data_of_tensors import followed, followers
 from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import hide_inner_frames
@@ -291,8 +291,7 @@ class AutogradMethods(_Base):
     @property
     def data(self) -> Tensor:
         """The tensor without its history, over the same bytes, with a version counter of its own."""
-        followed = data_of_tensors.followed
-        found: Tensor | None = None if followed is None else followed(self)
+        found: Tensor | None = followed(self) if followers else None
         if found is not None:
             return found
         return type(self).from_data(self._data, self._spec.detached)  # type: ignore[return-value]

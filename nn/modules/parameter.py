@@ -8,7 +8,7 @@ from ...dispatch.core.tensor_function import disabled_tensor_function, plain_cla
 from ...dispatch.generated import functions as _ops
 from ...dispatch.tensor import Tensor
 from ...dispatch.tensor_meta import TensorMeta
-from ...runtime.data_of_tensors import data_of_tensors
+from ...runtime.data_of_tensors import followed, followers
 
 __all__ = ["Buffer", "Parameter"]
 
@@ -61,8 +61,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     @property
     def data(self) -> Tensor:
         """The plain tensor over the same bytes, without history; setting it exchanges them."""
-        followed = data_of_tensors.followed
-        found: Tensor | None = None if followed is None else followed(self)
+        found: Tensor | None = followed(self) if followers else None
         if found is not None:
             return found
         return Tensor.from_data(self._data, self._spec.detached)
