@@ -20,6 +20,7 @@ from .host.pointwise import host_kernel
 from .host.replay import replay
 from .host.rows import host_rows_kernel
 from .passes import run_last_passes, run_passes
+from .passes.donations import donate_dead_operands
 from .product_kernel import ProductKernel
 from .schedule import Kernel, ReductionKernel, RowsKernel, Schedule, plain_schedule
 from .scheduling import schedule_of
@@ -140,6 +141,7 @@ def compile_graph(
         return boxed(backend(graph, examples), is_boxed), None
     run_passes(graph)
     if backend == "graph":
+        donate_dead_operands(graph)
         return boxed(interpreted(graph), is_boxed), plain_schedule(graph)
     run_last_passes(graph)
     schedule = schedule_of(graph)

@@ -20,6 +20,7 @@ from .common_subexpressions import share_common_subexpressions
 from .constant_folding import fold_constants
 from .cross_entropy import fuse_cross_entropy
 from .dead_code import eliminate_dead_code
+from .donations import donate_dead_operands
 from .in_place import write_in_place
 from .kept_dimensions import keep_dimensions
 from .pointwise_compositions import compose_pointwise_steps
@@ -77,5 +78,6 @@ def run_last_passes(graph: Graph) -> Graph:
     """Run the passes on a graph that will run, after all others. Raises RuntimeError if it is not well formed then."""
     fold_constants(graph)
     choose_channels_last(graph)
+    donate_dead_operands(graph)
     graph.lint()
     return graph

@@ -15,8 +15,8 @@ After::
         %add : float32[3, 2] = aten.add.Tensor(%t, %t)
         return [%add]
 
-Steps that write or draw random numbers are left as they are, and so are results of the program, and what makes the
-memory in which they lie: each has memory of its own.
+Steps that write, draw random numbers or allocate memory that somebody else fills are left as they are, and so are
+results of the program, and what makes the memory in which they lie: each has memory of its own.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Any
 
 from ...dispatch.layers.graph.graph import Graph, Node
 from ..partition import is_view
+from .donations import is_uninitialized
 
 
 def share_common_subexpressions(graph: Graph) -> bool:
@@ -35,7 +36,7 @@ def share_common_subexpressions(graph: Graph) -> bool:
     known: dict[Any, Node] = {}
     changed = False
     for node in graph.nodes:
-        if node.op != "call_function" or node.is_impure:
+        if node.op != "call_function" or node.is_impure or is_uninitialized(node):
             continue
         key = (node.target, _key(node.args), _key(dict(node.kwargs)))
         try:

@@ -108,7 +108,7 @@ def _rewrite(graph: Graph, node: Node, target: OpOverload, copies: dict[Node, No
             return False
         if graph.output_node in result.users:
             return False  # of memory of its own
-        if source.val is not result.val or _reads(node, source) != 1:
+        if source.val is not result.val or times_read(node, source) != 1:
             return False
     if "pointwise" in node.target._entry.tags and not _is_alone(node, copies):
         return False
@@ -121,7 +121,7 @@ def _rewrite(graph: Graph, node: Node, target: OpOverload, copies: dict[Node, No
     for result in results[:kept]:
         if result is not None:
             result.args = (made, result.args[1])
-    if results[0] is node:
+    if results[0] is node and schema.returns:
         node.replace_all_uses_with(made)  # which is the input, after the write
     _erase(graph, node, made)
     return True
@@ -165,7 +165,7 @@ def _takes(node: Node) -> bool:
     return node.target is operator.getitem
 
 
-def _reads(node: Node, source: Node) -> int:
+def times_read(node: Node, source: Node) -> int:
     """How often a step has another one among its arguments."""
     counts = 0
     pending: list[Any] = [*node.args, *node.kwargs.values()]

@@ -12,6 +12,7 @@ from typing import Any
 from ...core.dispatcher import Dispatcher
 from ...core.operator_entry import OperatorEntry
 from ...schema import FunctionSchema
+from .derived_form import derived_form
 
 _SPECIAL = {
     "aten::normal_": "aten::normal_functional",
@@ -43,7 +44,9 @@ Dispatcher.singleton().on_change.append(_names.clear)
 def _functional_name(name: str) -> str | None:
     """The operator that gives as a result what another one writes; None if there is none."""
     if name not in _names:
-        _names[name] = _find_functional(name)
+        _names[name] = _find_functional(name) or derived_form(
+            Dispatcher.singleton().find_schema_or_throw(name)
+        )
     return _names[name]
 
 

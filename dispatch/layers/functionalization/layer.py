@@ -79,6 +79,9 @@ class FunctionalTensor(Tensor):
             "take the array outside"
         )
 
+    def data_ptr(self) -> int:
+        raise RuntimeError("data_ptr() inside functionalize: a functional tensor has no memory")
+
     def untyped_storage(self) -> Any:
         raise RuntimeError("untyped_storage() inside functionalize: a functional tensor has no memory")
 
@@ -493,7 +496,7 @@ class Layer:
                 outs = (results,)  # a list in the place of a tensor is the one result too
             # Results of its own come before what it writes.
             own = len(outs) - len(targets) if schema.returns and schema.returns[0].alias_info is None else 0
-            outs, plain = outs[own:], outs[:own]
+            outs, plain = [out for out in outs[own:] if out is not None], outs[:own]
             for each, out in zip(targets, outs, strict=True):
                 for target, new in zip(each, (out,) if isinstance(out, TensorImpl) else out, strict=True):
                     spec, old = metas.get(id(target), new)._spec, before[id(target)]
@@ -501,7 +504,8 @@ class Layer:
                         self._resized(op, target, spec)
                     self._assign(target, new)
         if plain:
-            return tuple(self._wrapped(each, each) for each in plain)
+            wrapped = tuple(self._wrapped(each, each) for each in plain)
+            return wrapped[0] if len(wrapped) == 1 else wrapped
         return returned(schema, values, outs)
 
     def _target(self, op: OperatorEntry, tensor: Any) -> Any:
