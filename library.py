@@ -142,23 +142,40 @@ def launch(kernel: Any, grid: Grid, *args: Any, **kwargs: Any) -> None:
     from .runtime.cuda.driver import driver
 
     driver()  # chooses between a GPU and the interpreter, before Triton is imported
-    from .triton_kernels.user_kernel import launch as enqueue
+    from .dispatch.custom_ops.triton_launch import launch_or_dispatch
 
-    enqueue(kernel, grid, *args, **kwargs)
+    launch_or_dispatch(kernel, grid, args, kwargs, _enqueue)
+
+
+def _enqueue(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    from .triton_kernels.user_kernel import launch
+
+    launch(kernel, grid, *args, **kwargs)
 
 
 class wrap_triton:
-    """A Triton kernel in Triton's own notation, ``wrap_triton(kernel)[grid](*args)`` (`torch.library.wrap_triton`).
+    """A Triton kernel whose launches graphs and modes can see (`torch.library.wrap_triton`).
 
-    The same as `launch`.
+    ``wrap_triton(kernel)[grid](*args)`` launches like `launch`. While a function is traced, and under a dispatch mode,
+    it calls ``higher_order::triton_kernel_wrapper_mutation``, an operator whose arguments are the launch's tensors and
+    integers. `tt.compile` captures ``kernel[grid](*args)`` without this wrapper, too.
+
+    Args:
+        kernel: A `@triton.jit` function, or one under `@triton.autotune` or `@triton.heuristics`.
     """
 
     def __init__(self, kernel: Any) -> None:
         self.kernel = kernel
 
     def __getitem__(self, grid: Grid) -> Callable[..., None]:
+        kernel = self.kernel
+
         def enqueue(*args: Any, **kwargs: Any) -> None:
-            launch(self.kernel, grid, *args, **kwargs)
+            if not hasattr(getattr(kernel, "fn", None), "fn"):
+                return launch(kernel, grid, *args, **kwargs)
+            from .dispatch.custom_ops.triton_launch import launch_kernel, launch_or_dispatch
+
+            launch_or_dispatch(kernel, grid, args, kwargs, launch_kernel)
 
         return enqueue
 

@@ -221,7 +221,10 @@ class Walk:
 
     def _open_object(self, value: Any, path: str) -> None:
         kind = type(value)
-        if kind.__module__.partition(".")[0] == "triten" and not kind.__module__.startswith(OBSERVED_MODULES):
+        top = kind.__module__.partition(".")[0]
+        if top == "triten" and not kind.__module__.startswith(OBSERVED_MODULES):
+            return
+        if top == "triton":  # a kernel, whose caches change with each launch; a graph holds it as it is
             return
         if isinstance(value, RANDOM):
             if not self.is_first:

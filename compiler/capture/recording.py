@@ -14,10 +14,12 @@ import numpy as np
 
 from ...dispatch.autograd.creation import Creation
 from ...dispatch.core.op_overload import OpOverload
+from ...dispatch.custom_ops.triton_launch import call_launch_operator
 from ...dispatch.layers.graph.graph import Graph, Node, map_nodes
 from ...dispatch.layers.graph.make_graph import make_graph
 from ...dispatch.layers.pytree import TreeSpec
 from ...dispatch.tensor import Tensor
+from ...runtime.cuda.triton.launch_observer import observing_launches
 from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import set_grad_enabled
 from ...runtime.storage import root_of
@@ -173,6 +175,7 @@ def _recorded(
             with (
                 refusing_effects() as refusals,
                 refusing_reads(reads_of(refusals, there)),
+                observing_launches(call_launch_operator),
                 frames.observed(watch),
             ):
                 if watch is not None:

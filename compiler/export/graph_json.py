@@ -15,6 +15,7 @@ from ...dispatch.core.op_overload import OpOverload, find_overload
 from ...dispatch.layers.graph.fake_tensor import FakeTracer, phantom
 from ...dispatch.layers.graph.graph import Graph, Node, map_nodes
 from ...dispatch.layers.graph.make_graph import described
+from ...dispatch.layers.graph.pickling import PROCESS_NAMESPACE, refuse_process_objects
 from ...dispatch.tensor import blank_tensor
 from ...runtime import layout as layouts
 from ...runtime import memory_format as memory_formats
@@ -99,7 +100,8 @@ def spec_from_json(value: Any) -> TensorSpec:
 
 
 def graph_to_json(graph: Graph) -> list[dict[str, Any]]:
-    """The steps of a graph as JSON."""
+    """Return the steps of a graph as JSON. Raises NotImplementedError for a launch of a Triton kernel."""
+    refuse_process_objects(graph)
     rows = []
     for node in graph.nodes:
         row: dict[str, Any] = {"op": node.op, "name": node.name}
@@ -172,6 +174,8 @@ def _node(graph: Graph, row: Mapping[str, Any], nodes: Mapping[str, Node]) -> No
 
 
 def _operator(name: str) -> OpOverload:
+    if name.startswith(f"{PROCESS_NAMESPACE}::"):
+        raise RuntimeError(f"the program uses {name}, which refers to an object of the process that saved it")
     try:
         return find_overload(name)
     except (AttributeError, LookupError, RuntimeError, ValueError) as error:

@@ -24,6 +24,7 @@ from ..core.registration import RegistrationHandle
 from ..layers.autocast.state import backend_of, is_autocast_available
 from ..schema import FunctionSchema, base_type, infer_schema, is_tensor_like, parse_schema
 from .fake_context import run_fake
+from .triton_launch import without_launches
 from .user_function import call_function, check_results
 
 DeviceTypes = str | Sequence[str] | None
@@ -174,8 +175,9 @@ def triton_op(
 ) -> Callable[[Function], CustomOpDef] | CustomOpDef:
     """Make a function that launches Triton kernels an operator (`torch.library.triton_op`).
 
-    The function launches by `tt.library.wrap_triton`, or by `tt.library.launch`. A graph holds the operator as one
-    node, as it does any other of `custom_op`, whose arguments these are.
+    The function launches by `tt.library.wrap_triton`, or in Triton's own notation. Its fake kernel is derived: the
+    function on Meta tensors, without the launches; `register_fake` replaces it. A graph holds the operator as one node,
+    as it does any other of `custom_op`, whose arguments these are.
 
     Example::
 
@@ -185,9 +187,13 @@ def triton_op(
             wrap_triton(add_kernel)[(tt.cdiv(x.numel(), 16),)](x, y, out, x.numel(), BLOCK=16)
             return out
     """
-    if fn is None:
-        return custom_op(name, mutates_args=mutates_args, schema=schema)
-    return custom_op(name, fn, mutates_args=mutates_args, schema=schema)
+
+    def define(function: Function) -> CustomOpDef:
+        made = custom_op(name, function, mutates_args=mutates_args, schema=schema)
+        made.register_fake(without_launches(function))
+        return made
+
+    return define if fn is None else define(fn)
 
 
 def _check_schema(schema: FunctionSchema, device_types: DeviceTypes) -> None:

@@ -26,6 +26,11 @@ def run_fake(name: str, function: Callable[[], Any]) -> Any:
         _running.names.pop()
 
 
+def is_running_fake() -> bool:
+    """Return whether this thread runs a fake kernel."""
+    return bool(_running.names)
+
+
 def get_ctx() -> None:
     """None outside a fake kernel, as `torch.library.get_ctx` gives it.
 

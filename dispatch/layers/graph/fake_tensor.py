@@ -52,6 +52,9 @@ class FakeTensor(TracedTensor):
     def numpy(self, *, force: bool = False) -> Any:
         raise _no_elements("its memory by numpy()", self)
 
+    def data_ptr(self) -> int:
+        raise _no_elements("its address by data_ptr()", self)
+
     def __repr__(self) -> str:
         spec = self._spec
         return f"FakeTensor({spec.dtype.name}{list(spec.sizes)}, device='{spec.device}')"

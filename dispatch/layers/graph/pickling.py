@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.generator import Generator
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
+from ...core.op_overload import OpOverload
 from .graph import Graph, Node, map_nodes
 
 if TYPE_CHECKING:
@@ -16,8 +17,23 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+PROCESS_NAMESPACE = "higher_order"
+"""The namespace of operators whose arguments refer to objects of this process."""
+
+
+def refuse_process_objects(graph: Graph) -> None:
+    """Raise NotImplementedError for a step that refers to an object of this process, such as a Triton kernel."""
+    for node in graph.find_nodes(op="call_function"):
+        if isinstance(node.target, OpOverload) and node.target.namespace == PROCESS_NAMESPACE:
+            raise NotImplementedError(
+                f"%{node.name} launches a Triton kernel of this process ({node.target.name()}), which cannot be saved; "
+                "make the launch an operator with triten.library.triton_op, and define that where the file is loaded"
+            )
+
+
 def packed_graph(graph: Graph) -> tuple[Any, ...]:
     """What `pickle` makes a graph of."""
+    refuse_process_objects(graph)
     numbers = {node: _Reference(i) for i, node in enumerate(graph.nodes)}
     rows = [
         (

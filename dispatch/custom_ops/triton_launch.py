@@ -1,0 +1,264 @@
+"""A launch of a user's Triton kernel as an operator (torch/_higher_order_ops/triton_kernel_wrap.py).
+
+``kernel[grid](x, out, n, BLOCK=64)`` becomes one call of ``higher_order::triton_kernel_wrapper_mutation``, which a
+graph can hold: tensors and integers are its arguments, everything else is a row of a table of this process. Its derived
+form ``triton_kernel_wrapper_mutation_functional`` clones what the kernel writes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from ...runtime.cuda.triton.launch_observer import observing_launches
+from ...runtime.cuda.triton.written_pointers import written_parameters
+from ...runtime.local_dispatch_key_set import local
+from ...runtime.size import SymInt
+from ...runtime.tensor_impl import TensorImpl
+from ..core.dispatcher import Dispatcher
+from ..core.kernel_function import KernelFunction
+from ..core.op_overload import OpOverload
+from .fake_context import is_running_fake
+
+NAME = "higher_order::triton_kernel_wrapper_mutation"
+SCHEMA = f"{NAME}(int kernel_idx, SymInt[] grid, SymInt[] numbers, Tensor(a!)[] written, Tensor[] read) -> ()"
+GRID_RANK = 3
+
+Launcher = Callable[[Any, Any, Sequence[Any], Mapping[str, Any]], None]
+
+
+class _Leaf(NamedTuple):
+    """An argument that the operator gets: the element `place` of its list `kind`."""
+
+    kind: str
+    place: int
+
+
+class _Descriptor(NamedTuple):
+    """A `TensorDescriptor`, by its class and its fields as they come from the operator's arguments."""
+
+    made_of: Callable[..., Any]
+    fields: tuple[Any, ...]
+
+
+class Row(NamedTuple):
+    """What a launch is but for its tensors and integers.
+
+    Attributes:
+        kernel: the `@triton.jit` function, autotuner or heuristics.
+        launcher: what makes the launch.
+        args, kwargs: the arguments, with a `_Leaf` for each that the operator gets.
+        configurations: for each configuration of an autotuner, what it sets; `grid` has three sizes for each.
+    """
+
+    kernel: Any
+    launcher: Launcher
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    configurations: tuple[tuple[tuple[str, Any], ...], ...]
+
+
+_rows: list[Row] = []
+_places: dict[Row, int] = {}
+
+
+def launch_kernel(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Make a launch in Triton's own notation."""
+    with observing_launches(None):
+        kernel[grid](*args, **kwargs)
+
+
+def call_launch_operator(
+    kernel: Any,
+    grid: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    launcher: Launcher = launch_kernel,
+) -> None:
+    """Call the operator that a launch is.
+
+    Raises:
+        RuntimeError: for a nested autotuner, whose grids have no order.
+        TypeError: for a grid that is not one to three integers.
+    """
+    names, written = _parameters(kernel)
+    lists = _Arguments(written)
+    given = [lists.replaced(names[i] if i < len(names) else "", value) for i, value in enumerate(args)]
+    named = tuple([(name, lists.replaced(name, value)) for name, value in kwargs.items()])
+    bound = {**dict(zip(names, args, strict=False)), **kwargs}
+    configurations, sizes = [], []
+    for configuration, meta in _metas(kernel, bound):
+        configurations.append(tuple(configuration.items()))
+        sizes += _sizes(grid(meta) if callable(grid) else grid)
+    row = Row(kernel, launcher, tuple(given), named, tuple(configurations))
+    _operator()(_place_of(row), sizes, lists.numbers, lists.written, lists.read)
+
+
+def launch_or_dispatch(
+    kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any], launcher: Launcher
+) -> None:
+    """Make a launch, or call the operator that it is where a layer, a mode or a fake kernel takes part in it."""
+    if (
+        local.included
+        or is_running_fake()
+        or any(
+            isinstance(value, TensorImpl) and value._spec.keys
+            for value in itertools.chain(args, kwargs.values())
+        )
+    ):
+        call_launch_operator(kernel, grid, args, kwargs, launcher)
+    else:
+        launcher(kernel, grid, args, kwargs)
+
+
+def without_launches(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a fake kernel for a function of launches: on Meta tensors it makes none."""
+
+    def fake(*args: Any, **kwargs: Any) -> Any:
+        with observing_launches(call_launch_operator):
+            return function(*args, **kwargs)
+
+    return fake
+
+
+@cache
+def _operator() -> OpOverload:
+    """Define the operator at its first use."""
+    dispatcher = Dispatcher.singleton()
+    dispatcher.register_def(SCHEMA, __name__)
+    dispatcher.register_impl(NAME, "CompositeExplicitAutograd", _run)
+    dispatcher.register_impl(NAME, "Meta", lambda *_: None)
+    # As in PyTorch, a launch records no history: its tensors get gradients from the function around it, or none.
+    dispatcher.register_impl(NAME, "Autograd", KernelFunction.fallthrough(__name__))
+    return OpOverload(dispatcher.find_schema_or_throw(NAME))
+
+
+def _place_of(row: Row) -> int:
+    """Return the place of a row in the table, where equal rows are one."""
+    try:
+        known = _places.get(row)
+        if known is None:
+            known = _places[row] = len(_rows)
+            _rows.append(row)
+        return known
+    except TypeError:  # an argument that cannot be hashed
+        _rows.append(row)
+        return len(_rows) - 1
+
+
+def _run(
+    place: int, grid: Sequence[int], numbers: Sequence[int], written: Sequence[Any], read: Sequence[Any]
+) -> None:
+    """Make the launch that a row describes."""
+    if not 0 <= place < len(_rows):
+        raise RuntimeError(
+            f"triton_kernel_wrapper_mutation: this process knows no Triton launch {place}; a graph that launches a "
+            "Triton kernel runs in the process that captured it: capture the function here"
+        )
+    row = _rows[place]
+    lists = {"numbers": numbers, "written": written, "read": read}
+    sizes = [tuple(grid[i : i + GRID_RANK]) for i in range(0, len(grid), GRID_RANK)]
+
+    def chosen(meta: Mapping[str, Any]) -> tuple[int, ...]:
+        for configuration, each in zip(row.configurations, sizes, strict=True):
+            if all(meta.get(name, value) == value for name, value in configuration):
+                return each
+        raise RuntimeError(f"kernel '{_name(row.kernel)}': no grid was captured for the configuration {meta}")
+
+    whole: Any = sizes[0] if len(sizes) == 1 else chosen
+    row.launcher(
+        row.kernel,
+        whole,
+        [_restored(value, lists) for value in row.args],
+        {name: _restored(value, lists) for name, value in row.kwargs},
+    )
+
+
+def _restored(value: Any, lists: Mapping[str, Sequence[Any]]) -> Any:
+    if isinstance(value, _Leaf):
+        return lists[value.kind][value.place]
+    if isinstance(value, _Descriptor):
+        return value.made_of(*_restored(value.fields, lists))
+    if value.__class__ is tuple:
+        return tuple([_restored(each, lists) for each in value])
+    return value
+
+
+class _Arguments:
+    """The tensors and integers of a launch, in the operator's lists."""
+
+    def __init__(self, names_written: frozenset[str]) -> None:
+        self.names_written = names_written
+        self.numbers: list[Any] = []
+        self.written: list[Any] = []
+        self.read: list[Any] = []
+
+    def replaced(self, name: str, value: Any) -> Any:
+        """Return an argument with a `_Leaf` for each tensor and integer."""
+        if isinstance(value, TensorImpl):
+            kind = "written" if name in self.names_written else "read"
+            return self._leaf(kind, getattr(self, kind), value)
+        if value.__class__ is int or isinstance(value, SymInt):
+            return self._leaf("numbers", self.numbers, value)
+        if type(value).__name__ == "TensorDescriptor":
+            fields = (value.base, tuple(value.shape), tuple(value.strides))
+            kept = (list(value.block_shape), value.padding)
+            made_of = type(value)
+
+            def descriptor(base: Any, shape: Any, strides: Any) -> Any:
+                return made_of(base, list(shape), list(strides), *kept)
+
+            return _Descriptor(descriptor, tuple([self.replaced(name, each) for each in fields]))
+        if value.__class__ is tuple:
+            return tuple([self.replaced(name, each) for each in value])
+        return value
+
+    def _leaf(self, kind: str, among: list[Any], value: Any) -> _Leaf:
+        among.append(value)
+        return _Leaf(kind, len(among) - 1)
+
+
+def _parameters(kernel: Any) -> tuple[Sequence[str], frozenset[str]]:
+    """Return the names of a kernel's parameters, and of those that it or its autotuner writes."""
+    written: set[str] = set()
+    while not _is_function(kernel):
+        written |= {*getattr(kernel, "reset_to_zero", ()), *getattr(kernel, "restore_value", ())}
+        kernel = kernel.fn
+    return kernel.arg_names, written_parameters(kernel) | written
+
+
+def _is_function(kernel: Any) -> bool:
+    return not hasattr(kernel.fn, "fn")
+
+
+def _name(kernel: Any) -> str:
+    while not _is_function(kernel):
+        kernel = kernel.fn
+    return str(kernel.fn.__name__)
+
+
+def _metas(kernel: Any, given: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield what each configuration sets, with all that a grid may ask for under it."""
+    if _is_function(kernel):
+        yield {}, given
+    elif hasattr(kernel, "configs"):
+        for config in kernel.configs:
+            own = config.all_kwargs()
+            for inner, meta in _metas(kernel.fn, {**given, **own}):
+                if inner:
+                    raise RuntimeError(f"kernel '{_name(kernel)}' is autotuned twice, which no graph holds")
+                yield own, meta
+    else:
+        for name, heuristic in kernel.values.items():
+            given = {**given, name: heuristic(given)}
+        yield from _metas(kernel.fn, given)
+
+
+def _sizes(grid: Any) -> list[Any]:
+    """Return a grid as three sizes. Raises TypeError for what is no grid."""
+    if not isinstance(grid, tuple | list) or not 1 <= len(grid) <= GRID_RANK:
+        raise TypeError(f"expected a grid of one to three ints, got {grid!r}")
+    sizes = [size if isinstance(size, SymInt) else int(size) for size in grid]
+    return sizes + [1] * (GRID_RANK - len(sizes))
