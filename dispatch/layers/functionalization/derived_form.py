@@ -102,9 +102,10 @@ def _call_on_clones(op: OperatorEntry, args: Sequence[Any], donated: Sequence[in
     )
 
     def apart(value: Any) -> Any:
-        if isinstance(value, TensorImpl):
-            return value.clone() if roots[id(root_of(value._data))] > 1 else value
-        return type(value)([apart(v) for v in value]) if isinstance(value, list | tuple) else value
+        if isinstance(value, list | tuple):
+            return type(value)([apart(v) for v in value])
+        shares = isinstance(value, TensorImpl) and roots[id(root_of(value._data))] > 1
+        return value.clone() if shares else value
 
     returned = (*own, *(apart(given[i]) for i in places))
     return returned[0] if len(returned) == 1 else returned
