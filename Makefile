@@ -16,6 +16,7 @@
 #   make aot          every kernel compiled for sm_80, sm_90 and sm_100 (cards by name) and held to its budget; needs no GPU
 #   make conformance  every operator of PyTorch's database against PyTorch; CONFORMANCE_ARGS="errors --ops add" picks some
 #   make programs     other people's programs for PyTorch, under both; docs/programs.md. PROGRAMS_ARGS="--only timm" picks some
+#   make clients      third-party Triton and PyTorch packages, without PyTorch; docs/clients.md. CLIENTS_ARGS="--only liger" picks some
 #   make matrix       the oldest and newest versions of Python and of what is needed; MATRIX_ARGS="--rows 3.12 --check base" picks some
 #   make oldest       a choice of tests at the oldest versions that pyproject.toml allows, without Triton and CuPy
 #   make fuzz         campaigns that look for faults with drawn cases; SECONDS=600 SEED=2 CAMPAIGNS=samples; docs/fuzzing.md
@@ -47,6 +48,8 @@ CAMPAIGNS ?=
 FUZZ_ARGS ?=
 PROGRAMS ?= .programs
 PROGRAMS_ARGS ?=
+CLIENTS ?= .clients
+CLIENTS_ARGS ?=
 MATRIX_ARGS ?=
 GPU_PYTHON ?= python3
 GPU_ARGS ?=
@@ -77,7 +80,7 @@ DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
 .PHONY: demo environment test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
-	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs matrix oldest clean
+	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs clients matrix oldest clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -211,6 +214,10 @@ fuzz: $(TEST_READY)
 programs: $(DEMO_READY) $(ORACLE)/.installed $(PROGRAMS)/.installed
 	$(RUN) -m triten.perf programs --pytorch $(ORACLE)/bin/python --packages $(PROGRAMS)/packages $(PROGRAMS_ARGS)
 
+# Each other version that the catalogue names is a folder of its own; a quick run needs none.
+clients: $(TEST_READY) $(CLIENTS)/.installed $(if $(findstring --quick,$(CLIENTS_ARGS)),,$(CLIENTS)/.versions)
+	$(RUN) -m triten.perf clients --packages $(CLIENTS) $(CLIENTS_ARGS)
+
 matrix: $(BIN)/python
 	$(RUN) tests/compatibility/matrix.py $(MATRIX_ARGS)
 
@@ -218,7 +225,7 @@ oldest: $(BIN)/python
 	$(RUN) tests/compatibility/matrix.py --running --rows base-oldest --folder $(VENV)/matrix --workers 1
 
 clean:
-	rm -rf $(VENV) $(ORACLE) $(PROGRAMS) .matrix build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) $(PROGRAMS) $(CLIENTS) .matrix build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -251,6 +258,17 @@ $(ORACLE)/.installed: pyproject.toml
 	"$(PYTHON)" -m venv $(ORACLE)
 	$(ORACLE)/bin/python -m pip install --quiet --disable-pip-version-check \
 		'torch == 2.13.0' expecttest -e '.[test]'
+	@touch $@
+
+$(CLIENTS)/.installed: perf/clients/requirements.txt | $(BIN)/python
+	rm -rf $(CLIENTS)
+	$(INSTALL) --no-deps --target $(CLIENTS)/packages -r $<
+	@touch $@
+
+$(CLIENTS)/.versions: perf/clients/catalogue.py $(CLIENTS)/.installed
+	for each in $$($(RUN) -c 'from triten.perf.clients.catalogue import CLIENTS; \
+		print(*{version for client in CLIENTS for version in client.versions})'); do \
+		$(INSTALL) --no-deps --upgrade --target $(CLIENTS)/$$each $$each || exit 1; done
 	@touch $@
 
 $(PROGRAMS)/.installed: perf/programs/requirements.txt | $(BIN)/python

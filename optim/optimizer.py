@@ -271,6 +271,7 @@ HOOKS = (
     "load_state_dict_pre",
     "load_state_dict_post",
 )
+NO_HOOKS: dict[str, dict[int, Callable[..., Any]]] = {name: {} for name in HOOKS}
 
 
 def _stepping(step: Step) -> Step:
@@ -279,7 +280,8 @@ def _stepping(step: Step) -> Step:
     @functools.wraps(step)
     def stepped(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         try:
-            hooks = self._hooks
+            # A wrapper of an optimizer may be a subclass that never calls `Optimizer.__init__`.
+            hooks = vars(self).get("_hooks", NO_HOOKS)
             args = (self, *args)
             for hook in [*hooks["step_pre"].values()]:
                 replaced = hook(self, args, kwargs)

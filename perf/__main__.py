@@ -23,6 +23,7 @@ MEASUREMENTS = {
     "gpu": (".gpu.command", "times on a GPU beside PyTorch, held to targets"),
     "expect": (".gpu.expected", "what those times are by a model of the kernels' code; needs no GPU"),
     "programs": (".programs.command", "programs of other people, written for PyTorch: which run, how fast"),
+    "clients": (".clients.command", "third-party Triton and PyTorch packages, without PyTorch: which run"),
     "interconnect": (".interconnect", "what joins ranks of this machine, measured; predictions beside times"),
     "tune": (".gpu.tune", "measure the configurations of kernels on a GPU"),
 }

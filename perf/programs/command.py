@@ -92,9 +92,9 @@ def chosen(only: str) -> list[Program]:
     return found
 
 
-def pinned_versions() -> dict[str, str]:
-    """The version of each package in `requirements.txt`."""
-    lines = (line.partition("#")[0].strip() for line in REQUIREMENTS.read_text().splitlines())
+def pinned_versions(requirements: Path = REQUIREMENTS) -> dict[str, str]:
+    """Return the version of each package that a requirements file pins."""
+    lines = (line.partition("#")[0].strip() for line in requirements.read_text().splitlines())
     parted = (line.partition("==") for line in lines if line)
     return {name.strip(): version.strip() for name, _, version in parted}
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..report.markdown import escaped
+from ..report.markdown import escaped, table
 from .comparison import AMPLIFIED
 from .contest import MOVES, PYTORCH, TRITEN
 from .program import FORWARD_TOLERANCE, GRADIENT_TOLERANCE, LOSS_TOLERANCE
@@ -85,7 +85,7 @@ A step is forward pass, backward pass and optimizer; its time is the median of r
 The peak is that of the whole process, Python and the libraries included."""
     starred = any(row["amplifies"] for row in rows)
     note = "\n\n\\* amplifies rounding: as close as PyTorch is to itself, see below" if starred else ""
-    return f"{text}\n\n{_table(heads, body, 2)}{note}" if body else ""
+    return f"{text}\n\n{table(heads, body, 2)}{note}" if body else ""
 
 
 def _stopped(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -108,9 +108,9 @@ def _stopped(rows: Sequence[Mapping[str, Any]]) -> str:
 
 The first gap of each, by how many programs it stops:
 
-{_table(["programs", "gap"], by_count, 2)}
+{table(["programs", "gap"], by_count, 2)}
 
-{_table(["program", "package", "result", "at", "first gap"], body, 5)}"""
+{table(["program", "package", "result", "at", "first gap"], body, 5)}"""
 
 
 def _not_comparable(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -121,7 +121,7 @@ def _not_comparable(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     if not body:
         return ""
-    return f"## Those that PyTorch stops\n\n{_table(['program', 'package', 'because'], body, 3)}"
+    return f"## Those that PyTorch stops\n\n{table(['program', 'package', 'because'], body, 3)}"
 
 
 HOW = f"""\
@@ -144,9 +144,3 @@ results agree if they lie within {AMPLIFIED:.0f} times as much.
 torchvision's library in C++ is not loaded, under neither: its models and transforms are Python.
 
 `make programs PROGRAMS_ARGS="--only unet --traceback"` runs some of them and shows what stops them."""
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> str:
-    """The first `texts` columns are left-aligned, the others right."""
-    rules = [":--" if index < texts else "--:" for index in range(len(heads))]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))

@@ -32,8 +32,8 @@ def escaped(value: object) -> str:
     return _MARKUP.sub(r"\\\g<0>", text)
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
-    """The first `texts` columns are left-aligned, the others right."""
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]], texts: int = 1) -> str:
+    """Return a table of markdown; the first `texts` columns are left-aligned, the others right."""
     rules = [":--" if index < texts else "--:" for index in range(len(heads))]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (heads, rules, *rows))
 
@@ -77,7 +77,7 @@ def _suites(data: dict[str, Any]) -> str:
         "suite", "device", "timed", "met", "missed", "failed", *(f"mean / {escaped(peer)}" for peer in peers),
         "mean's bar",
     ]  # fmt: skip
-    return "## Suites\n\nGeometric means of the ratios, of how many rows.\n\n" + _table(heads, rows, 2)
+    return "## Suites\n\nGeometric means of the ratios, of how many rows.\n\n" + table(heads, rows, 2)
 
 
 def _changes(data: dict[str, Any]) -> str:
@@ -101,7 +101,7 @@ def _changes(data: dict[str, Any]) -> str:
     if not rows:
         return head + said
     more = f"\n\nand {len(slower) - CHANGES} more" if len(slower) > CHANGES else ""
-    return f"{head}{said}\n\n{_table(['row', 'before, us', 'after, us', 'ratio', 'interval'], rows)}{more}"
+    return f"{head}{said}\n\n{table(['row', 'before, us', 'after, us', 'ratio', 'interval'], rows)}{more}"
 
 
 def _worst(data: dict[str, Any]) -> str:
@@ -123,4 +123,4 @@ def _worst(data: dict[str, Any]) -> str:
             ]
         )
     heads = ["row", "us", "ratio", "accepted", "times accepted", "verdict"]
-    return f"## The worst {len(rows)}\n\n{_table(heads, rows)}" if rows else ""
+    return f"## The worst {len(rows)}\n\n{table(heads, rows)}" if rows else ""

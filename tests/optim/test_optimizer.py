@@ -211,3 +211,17 @@ def test_shares_of_adam_may_be_tensors():
     ):
         optim.Adam([parameter()], lr=tt.tensor(0.1), foreach=True)
     optim.SGD([parameter()], lr=tt.tensor(0.1), foreach=True)
+
+
+def test_a_wrapper_that_is_an_optimizer_without_its_init_steps():
+    class Wrapper(tt.optim.Optimizer):
+        def __init__(self, optimizer):
+            self.optimizer = optimizer
+
+        def step(self, closure=None):
+            self.optimizer.step(closure)
+
+    parameter = tt.ones(2, requires_grad=True)
+    parameter.grad = tt.ones(2)
+    Wrapper(tt.optim.SGD([parameter], lr=0.5)).step()
+    assert parameter.tolist() == [0.5, 0.5]

@@ -1,0 +1,47 @@
+"""The clients: a package, the program that uses it, and what the program needs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Client(NamedTuple):
+    """A third-party package that runs on triten.
+
+    Attributes:
+        package: its name on PyPI, pinned in `requirements.txt`.
+        script: the program's name in `scripts/`.
+        does: what the program runs, for the table.
+        cuda: ``TRITEN_CUDA`` of the process.
+        quick: whether `.ci/run` runs it.
+        versions: other pinned packages that come first on the path, as ``name==version``.
+    """
+
+    package: str
+    script: str
+    does: str
+    cuda: str = "interpret"
+    quick: bool = True
+    versions: tuple[str, ...] = ()
+
+
+CLIENTS = (
+    Client("liger-kernel", "liger_kernel", "norms, activations, losses: forward and backward, Triton interpreted"),
+    Client("flag_gems", "flag_gems", "operators through Library.impl: forward, Triton emulated", "emulate", False,
+           ("triton==3.7.1",)),
+    Client("flash-linear-attention", "flash_linear_attention", "recurrent attention: forward and backward, interpreted",
+           quick=False, versions=("triton==3.8.0",)),
+    Client("bitsandbytes", "bitsandbytes", "4-bit Triton kernels: quantize and dequantize, interpreted"),
+    Client("torchao", "torchao", "int8 weight-only linear layers: forward, CPU"),
+    Client("gemlite", "gemlite", "4-bit weight matmul: forward, interpreted", quick=False),
+    Client("unsloth", "unsloth", "RMS norm and SwiGLU kernels: forward and backward, interpreted", quick=False),
+    Client("transformers", "transformers", "Llama, BERT and T5 from a config: loss, gradients, generate, CPU"),
+    Client("transformers", "transformers", "the same, with version 4", quick=False,
+           versions=("transformers==4.57.6",)),
+    Client("sentence-transformers", "sentence_transformers", "a model of modules: encode and train, CPU", quick=False),
+    Client("accelerate", "accelerate", "a training loop, CPU"),
+    Client("peft", "peft", "LoRA of a Llama: loss and gradients, CPU"),
+    Client("diffusers", "diffusers", "UNet2DModel and a scheduler: loss, gradients, denoising, CPU", quick=False),
+    Client("timm", "timm", "resnet10t: loss and gradients, CPU", quick=False, versions=("torchvision==0.29.2",)),
+    Client("lightning", "lightning", "Trainer.fit, CPU", quick=False),
+)  # fmt: skip
