@@ -36,6 +36,7 @@ from .kernel_names import joined_name
 from .loss_gradients import loss_gradient_call
 from .norm_gradients import norm_gradient_call
 from .one_hots import one_hot_call
+from .operand_limit import MOST_OPERANDS, bounded_runs
 from .picks import PickCall, pick_call
 from .pointwise import PointwiseCall, pointwise_call
 from .product_kernel import ProductKernel
@@ -557,17 +558,20 @@ def _steps(
     results: set[Node],
     space: RowSpace | ReductionSpace | None,
 ) -> list[Step]:
-    """A group as one kernel, or as calls where there is nothing to put together."""
+    """Make a group one kernel, several where it has too many operands, or calls where nothing can be fused."""
     if sum(not isinstance(calls.get(node), ResultOf) for node in members) < 2:
         return [OperatorCall(node) for node in members]
-    if space is not None and not _is_worth(members, calls, space):
+    inside = set(members)
+    inputs = tuple(dict.fromkeys(n for node in members for n in node.all_input_nodes if n not in inside))
+    outputs = tuple([n for n in members if n in results or any(user not in inside for user in n.users)])
+    is_within = len(inputs) + len(outputs) <= MOST_OPERANDS
+    if not is_within and all(_is_over(node, members[0].val, calls) for node in members):
+        return [step for run in bounded_runs(members) for step in _steps(run, calls, results, None)]
+    if not is_within or (space is not None and not _is_worth(members, calls, space)):
         runs = itertools.groupby(
             members, lambda node: isinstance(calls[node], PointwiseCall) and node.val.sizes
         )
         return [step for key, run in runs for step in _run(list(run), calls, results, bool(key))]
-    inside = set(members)
-    inputs = tuple(dict.fromkeys(n for node in members for n in node.all_input_nodes if n not in inside))
-    outputs = tuple([n for n in members if n in results or any(user not in inside for user in n.users)])
     if isinstance(space, ReductionSpace):
         blocks = [
             call for n in members if isinstance(call := calls[n], PointwiseCall | ReductionCall | ResultOf)
@@ -578,6 +582,11 @@ def _steps(
         return [RowsKernel(tuple(rows), inputs, outputs, space)]
     pointwise = [call for n in members if not isinstance(call := calls[n], RowCall | ReductionCall)]
     return [FusedKernel(tuple(pointwise), inputs, outputs)]
+
+
+def _is_over(node: Node, spec: TensorSpec, calls: dict[Node, FusedStep]) -> bool:
+    """Return True for a pointwise step over the index space of a tensor."""
+    return isinstance(calls[node], PointwiseCall) and node.val.sizes == spec.sizes
 
 
 def _is_worth(

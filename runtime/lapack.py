@@ -97,6 +97,7 @@ def getrs(lu: Any, pivots: Any, b: Any, transpose: str) -> None:
     """The solution of op(A) X = B in the place of B, from `getrf`; `transpose` is N, T or C."""
     if 0 in b.shape:
         return
+    pivots = np.array(pivots)  # LAPACK reads what is checked here, not what another thread writes later.
     if pivots.min() < 1 or pivots.max() > lu.shape[-1]:
         raise RuntimeError(
             f"linalg.lu_solve: expected pivots from 1 to {lu.shape[-1]}, but got {pivots.min()} to {pivots.max()}"
@@ -346,6 +347,7 @@ def sytrs(ld: Any, pivots: Any, b: Any, hermitian: bool) -> None:
     """The solution of A X = B in the place of B, from `sytrf`."""
     if 0 in b.shape:
         return
+    pivots = np.array(pivots)
     check_block_pivots(pivots, ld.shape[-1])
     is_hermitian = hermitian and ld.dtype.kind == "c"
     solve = _routine(ld, "sytrs", "hetrs" if is_hermitian else "sytrs")

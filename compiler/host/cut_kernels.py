@@ -14,6 +14,7 @@ from ...dispatch.layers.graph.graph import Node
 from ...dispatch.structured.allocation import allocator_of
 from ..concatenations import CatCall, Padding
 from ..draws import DropoutCall
+from ..operand_limit import bounded_runs
 from ..picks import PickCall
 from ..reductions import ResultOf
 from ..schedule import FusedKernel, RowsKernel
@@ -108,9 +109,19 @@ def _parts(kernel: FusedKernel | RowsKernel) -> list[FusedKernel | RowsKernel | 
             group.append(call)
     found: list[FusedKernel | RowsKernel | Eager] = []
     for level in range(max(levels.values()) + 1):
-        found += [_part(kernel, calls) for (at, _), calls in inside.items() if at == level and calls]
+        for (at, _), calls in inside.items():
+            if at == level and calls:
+                found += [_part(kernel, run) for run in _bounded(kernel, calls)]
         found += eager.get(level, [])
     return found
+
+
+def _bounded(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> list[list[Any]]:
+    """Steps of a part in runs of bounded operands; kernels over rows have a bound of steps already."""
+    if isinstance(kernel, RowsKernel):
+        return [list(calls)]
+    by_node = {call.node: call for call in calls}
+    return [[by_node[node] for node in run] for run in bounded_runs(list(by_node))]
 
 
 def _part(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> FusedKernel | RowsKernel:

@@ -106,11 +106,12 @@ def _arrays_have_pointers_at(offset: int) -> bool:
 
 def _symbols() -> dict[str, int]:
     """Addresses of what code calls in Python."""
-    functions = ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef")
+    functions = ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "PyErr_SetString")
     found = {
         name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in functions
     }
-    return {**found, "_Py_NoneStruct": id(None)}
+    error = ctypes.addressof(ctypes.c_void_p.in_dll(ctypes.pythonapi, "PyExc_RuntimeError"))
+    return {**found, "_Py_NoneStruct": id(None), "PyExc_RuntimeError": error}
 
 
 class _MethodDef(ctypes.Structure):

@@ -1,6 +1,7 @@
 """Elements that are picked by numbers, in loops on the CPU: loads at addresses that are computed.
 
-Numbers are looked at before the loop, by the checks of eager kernels, so that a loop reads nothing out of bounds.
+The checks of eager kernels refuse numbers out of bounds before the loop. The loop reads the numbers anew, which another
+thread may have written to since, and clamps each, so that it never loads from outside of the source.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ Kernel = Callable[..., tuple[Any, ...]]
 
 
 def number_of(program: ElementProgram, call: PickCall, given: Value) -> Value:
-    """The number of an element from its start, an integer."""
-    number = program.convert(given, "int64")
-    if not call.wraps:
-        return number
-    size = program.number(call.source.val.sizes[call.dim], "int64")
-    is_from_end = program.compare("lt", number, program.number(0, "int64"))
-    return program.select(is_from_end, program.arithmetic("add", number, size), number)
+    """Return the number of an element from its start, an integer within the dimension."""
+    number, size = program.convert(given, "int64"), call.source.val.sizes[call.dim]
+    if call.wraps:
+        is_from_end = program.compare("lt", number, program.number(0, "int64"))
+        from_start = program.arithmetic("add", number, program.number(size, "int64"))
+        number = program.select(is_from_end, from_start, number)
+    # As an unsigned number a negative one is large, too.
+    last = program.number(size - 1, "int64")
+    return program.instruction("int64", "call i64 @llvm.umin.i64(i64 {0}, i64 {1})", number, last)
 
 
 def picked(program: ElementProgram, call: PickCall, given: Value, place: int, number: int) -> Value:

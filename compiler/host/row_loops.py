@@ -24,6 +24,7 @@ from .picks import checked
 from .reduction_source import BLAS
 from .row_program import LoweredRows, RowProgram, strides_of
 from .row_source import WORKSPACE_ITEM, RowLoop, write_rows
+from .task_pool_source import MOST_POINTERS
 
 
 class RowKernel:
@@ -68,6 +69,8 @@ class RowKernel:
             tuple(s * size for s in (*reversed(a), *b))
             for a, b, size in zip(lead.strides, line.strides, itemsizes, strict=True)
         ]
+        if len(strides) >= MOST_POINTERS:  # The workspace is a pointer, too.
+            raise CannotLower("too many operands")
         self.geometry = Geometry((*lead.sizes[::-1], *line.sizes), strides, itemsizes)
         width = dot_width() if set(BLAS) & set(program.reductions) else 0
         self.loop: RowLoop = write_rows(program, self.geometry.steps, len(self.geometry.sizes), width or 16)

@@ -29,7 +29,8 @@ SPINS = 4000
 CLOCKS = {"x86_64": ("@llvm.readcyclecounter", 150_000), "aarch64": ("@llvm.readsteadycounter", 3_000)}
 """By machine LLVM's function for the time, and what it counts in some 60 us."""
 MOST_POINTERS = 64
-"""Arrays of a loop."""
+"""Arrays of a loop at most, a workspace among them: `share` refuses more. Schedules keep kernels below it."""
+TOO_MANY = f"a loop that threads share has at most {MOST_POINTERS} arrays"
 FUTEX = {"x86_64": 202, "aarch64": 98}
 """The number of the system call, by machine."""
 PAUSES = {"x86_64": ("@llvm.x86.sse2.pause", ""), "aarch64": ("@llvm.aarch64.hint", "i32 1")}
@@ -118,6 +119,9 @@ declare i64 @syscall(i64, ...)
 declare void {pause}({argument.partition(" ")[0]})
 declare i32 @sched_yield()
 declare i64 {clock}()
+declare void @PyErr_SetString(ptr, ptr)
+@PyExc_RuntimeError = external global ptr
+@too_many = private constant [{len(TOO_MANY) + 1} x i8] c"{TOO_MANY}\\00"
 
 define internal void @run(ptr %pool, ptr %f, ptr %c, i64 %n, i64 %wakes) {{
 entry:
@@ -229,7 +233,12 @@ entry:
 {_array("parts", 2)}
   %pointers = alloca [{MOST_POINTERS} x ptr]
   %arrays = sub i64 %count, 3
-  br label %load
+  %is_bounded = icmp ule i64 %arrays, {MOST_POINTERS}
+  br i1 %is_bounded, label %load, label %refuse
+refuse:
+  %kind = load ptr, ptr @PyExc_RuntimeError
+  call void @PyErr_SetString(ptr %kind, ptr @too_many)
+  ret ptr null
 load:
   %j = phi i64 [0, %entry], [%j_next, %load]
   %place = add i64 %j, 3

@@ -71,7 +71,7 @@ def embedding_dense_backward(call: StructuredCall) -> PlannedKernel:
             kept = rows != padding
             rows, values = rows[kept], values[kept]
         if by_frequency and rows.size:
-            times = np.bincount(rows, minlength=count)[rows]
+            times = np.bincount(rows.copy(), minlength=count)[rows]  # `bincount` reads its argument twice.
             scale = FLOAT32 if narrow else values.dtype
             values = values.astype(scale) / times[:, None].astype(scale)
         add_rows(work, rows, values, narrow)

@@ -126,7 +126,7 @@ def divide_by_counts(sums: Any, rows: Any, includes: bool, axis: int = 0) -> Non
 
     Rows are counted along `axis`, the first dimension or the second.
     """
-    counts = np.bincount(rows, minlength=sums.shape[axis])
+    counts = np.bincount(rows.copy(), minlength=sums.shape[axis])  # `bincount` reads its argument twice.
     if includes:
         counts += 1
     else:

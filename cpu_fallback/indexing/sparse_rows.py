@@ -2,7 +2,8 @@
 
 ``np.add.at`` takes some 9 ns for every element, and ``np.add.reduceat`` goes down the columns; these loops of compiled
 code add whole rows, and leave what is in the target as the first term, which the public products do not. All arrays are
-contiguous, and numbers of rows within bounds: nothing is checked here.
+contiguous. The loops check nothing and read the numbers of rows again, which another thread may have written to since a
+kernel checked them: both functions check a copy, and give the loops that copy.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import functools
 from typing import Any
 
 from ..plain_numpy import np
+from .index_bounds import check_rows
 
 Array = np.ndarray[Any, Any]
 
@@ -51,6 +53,8 @@ def add_at(target: Array, numbers: Array, values: Array) -> None:
         >>> target.tolist()
         [[0.0, 0.0, 0.0], [2.0, 2.0, 2.0]]
     """
+    own = numbers.astype(np.int64)
+    check_rows(own, len(target))
     target, values = _as_reals(target), _as_reals(values)
     count, width = values.shape
     _sparsetools().csc_matvecs(
@@ -58,7 +62,7 @@ def add_at(target: Array, numbers: Array, values: Array) -> None:
         count,
         width,
         np.arange(count + 1),
-        numbers.astype(np.int64, copy=False),
+        own,
         np.ones(count, values.dtype),
         values.reshape(-1),
         target.reshape(-1, copy=False),
@@ -68,15 +72,21 @@ def add_at(target: Array, numbers: Array, values: Array) -> None:
 def add_bags(target: Array, bounds: Array, numbers: Array, table: Array, scale: Array | None) -> None:
     """Add to row i of `target` the rows of `table` with the numbers from place ``bounds[i]`` to ``bounds[i + 1]``.
 
-    They are added in order, each multiplied by its number in `scale` first if that is given.
+    They are added in order, each multiplied by its number in `scale` first if that is given. No other thread has
+    `bounds`, which rise from 0. Raises IndexError for bounds that reach beyond the numbers or the scales.
     """
+    own = numbers.astype(np.int64)
+    check_rows(own, len(table))
+    given = len(own) if scale is None else min(len(own), len(scale))
+    if bounds[-1] > given:
+        raise IndexError(f"bags of {bounds[-1]} rows were given {given} numbers and scales")
     _sparsetools().csr_matvecs(
         len(target),
         len(table),
         table.shape[1],
         bounds.astype(np.int64, copy=False),
-        numbers.astype(np.int64, copy=False),
-        np.ones(len(numbers), table.dtype) if scale is None else scale,
+        own,
+        np.ones(len(own), table.dtype) if scale is None else scale,
         table.reshape(-1),
         target.reshape(-1, copy=False),
     )

@@ -1,7 +1,7 @@
 """Products with compressed rows on the CPU: SciPy's compiled loops over ranges of rows, a range for each thread.
 
-Those loops look at no index, so that they are looked at here, at each call: whoever holds a part of a sparse tensor may
-have written to it. A row is summed in the order of its values by one thread: results do not depend on how many there
+Those loops check no index, so that kernels check copies of all indices at each call, and give the loops these copies: a
+thread that holds a part of a sparse tensor may write to it at any time. A row is summed in the order of its values by one thread: results do not depend on how many there
 are. Narrow floats are computed in float32 and rounded once, all others in their own type, as in PyTorch.
 """
 
@@ -29,6 +29,11 @@ def loops() -> Any:
     from scipy.sparse import _sparsetools
 
     return _sparsetools
+
+
+def own_indices(*parts: Array) -> tuple[Array, ...]:
+    """Return contiguous copies of arrays of indices, which no other thread writes to between a check and a loop."""
+    return tuple([np.array(part, order="C") for part in parts])
 
 
 def check_rows(name: str, crow: Array, nnz: int) -> None:
@@ -69,7 +74,7 @@ def csr_mm(call: StructuredCall) -> PlannedKernel:
 
     @quietly
     def into(out: Array, crow: Array, col: Array, values: Array, dense: Array) -> None:
-        crow, col = np.ascontiguousarray(crow), np.ascontiguousarray(col)
+        crow, col = own_indices(crow, col)
         check_rows("_csr_mm", crow, len(col))
         check_columns("_csr_mm", col, len(dense))
         rows, width = out.shape
@@ -101,7 +106,7 @@ def bsr_mm(call: StructuredCall) -> PlannedKernel:
 
     @quietly
     def into(out: Array, crow: Array, col: Array, values: Array, dense: Array) -> None:
-        crow, col = np.ascontiguousarray(crow), np.ascontiguousarray(col)
+        crow, col = own_indices(crow, col)
         _, high, across = values.shape
         columns = len(dense) // across
         check_rows("_bsr_mm", crow, len(col))
@@ -144,7 +149,7 @@ def sampled_mm(call: StructuredCall) -> PlannedKernel:
             for begin in range(first, last, PAIRS):
                 part = slice(begin, min(begin + PAIRS, last))
                 count = part.stop - begin
-                # Indices are known to be in bounds: NumPy writes to its target at once if it need not look.
+                # Indices were in bounds, and are clipped: NumPy writes to its target at once if it need not refuse.
                 one = left.take(rows[part], 0, out=above[:count], mode="clip")
                 other = right.take(columns[part], 0, out=below[:count], mode="clip")
                 out[part] = np.einsum("ek,ek->e", one, other)
@@ -173,7 +178,7 @@ def sparse_product(call: StructuredCall) -> PlannedKernel:
     def into(
         crow: Array, col: Array, values: Array, begins: Array, columns: Array, others: Array, width: int
     ) -> tuple[Array, Array, Array]:
-        crow, col, begins, columns = (np.ascontiguousarray(part) for part in (crow, col, begins, columns))
+        crow, col, begins, columns = own_indices(crow, col, begins, columns)
         check_rows("_sparse_mm", crow, len(col))
         check_rows("_sparse_mm", begins, len(columns))
         check_columns("_sparse_mm", col, len(begins) - 1)

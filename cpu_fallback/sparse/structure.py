@@ -6,7 +6,7 @@ from typing import Any
 
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ..plain_numpy import np
-from .products import check_columns, check_rows, loops
+from .products import check_columns, check_rows, loops, own_indices
 
 Array = np.ndarray[Any, Any]
 
@@ -30,7 +30,7 @@ def other_lines(call: StructuredCall) -> PlannedKernel:
     """Of compressed lines, each `length` long: where the other lines begin, which lines they hold, and the order."""
 
     def into(compressed: Array, plain: Array, length: int) -> tuple[Array, Array, Array]:
-        compressed, plain = np.ascontiguousarray(compressed), np.ascontiguousarray(plain)
+        compressed, plain = own_indices(compressed, plain)
         count = len(plain)
         check_rows("to_sparse", compressed, count)
         check_columns("to_sparse", plain, length)

@@ -11,7 +11,7 @@ from typing import Any
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ..plain_numpy import np
-from .products import check_columns, check_rows
+from .products import check_columns, check_rows, own_indices
 
 Array = np.ndarray[Any, Any]
 
@@ -27,10 +27,11 @@ def triangular_solve(call: StructuredCall) -> PlannedKernel:
         from scipy.sparse.linalg import spsolve_triangular
 
         rows = len(crow) - 1
+        crow, col = own_indices(crow, col)
         check_rows("triangular_solve", crow, len(col))
         check_columns("triangular_solve", col, rows)
         # SciPy sorts and scales what it is given.
-        whole = csr_array((values.copy(), col.copy(), crow.copy()), shape=(rows, rows))
+        whole = csr_array((values.copy(), col, crow), shape=(rows, rows))
         triangle = triu if upper else tril
         if unitriangular:
             matrix = (triangle(whole, 1 if upper else -1) + eye_array(rows, dtype=values.dtype)).tocsr()

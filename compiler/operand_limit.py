@@ -1,0 +1,46 @@
+"""Bound on the operands of a fused kernel.
+
+Each input and output is a pointer that a kernel is called with: parameters of a CUDA kernel take 4 KiB at most, and
+threads that share a loop on the CPU have a table of `MOST_POINTERS` pointers each (`host/task_pool_source.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..dispatch.layers.graph.graph import Node
+
+MOST_OPERANDS = 60
+"""Inputs and outputs of a kernel at most; a loop may have a workspace, the seeds of draws and sums beside them."""
+
+
+def bounded_runs(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Cut steps into runs, each of which has at most `MOST_OPERANDS` inputs and outputs as a kernel.
+
+    Args:
+        nodes: steps with one result each, every step after those that it reads.
+
+    Returns:
+        The runs, in the order in which they are computed. A step that exceeds the bound by itself is a run of its own.
+    """
+    runs: list[list[Node]] = []
+    inside: dict[Node, int] = {}  # each step of the run, and how many of its users are not in the run
+    inputs: set[Node] = set()
+    outputs = 0
+    for node in nodes:
+        given = node.all_input_nodes
+        fresh = {each for each in given if each not in inside}
+        closed = sum(inside[each] == 1 for each in given if each in inside)
+        users = len(node.users)
+        operands = len(inputs | fresh) + outputs - closed + bool(users)
+        if not runs or operands > MOST_OPERANDS:
+            runs.append([])
+            inside, inputs, fresh, outputs, closed = {}, set(), set(given), 0, 0
+        for each in given:
+            if each in inside:
+                inside[each] -= 1
+        runs[-1].append(node)
+        inside[node] = users
+        inputs |= fresh
+        outputs += bool(users) - closed
+    return runs

@@ -1,0 +1,194 @@
+"""Indices that another thread changes between their check and their use: native loops stay within their arrays.
+
+A check is replaced by one that changes the indices after it has looked at them; what a loop would then read or write
+lies in a larger array, whose margin shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.compiler.host import picks
+from triten.cpu_fallback.indexing import index_bounds, sparse_rows
+from triten.cpu_fallback.sparse import products, structure, triangular
+from triten.runtime import lapack
+from triten.tests.compiled_code import needs_llvm
+
+Array = np.ndarray[Any, Any]
+ROWS, WIDTH, MARGIN, COUNT = 8, 8, 8, 256
+WRONG = ROWS + 3
+"""A row within the margin."""
+
+
+def within_margin(fill: float) -> tuple[Array, Array]:
+    """A table of `ROWS`, and the larger one that it lies in, whose other rows are of one number."""
+    whole = np.full((ROWS + 2 * MARGIN, WIDTH), fill)
+    table = whole[MARGIN : MARGIN + ROWS]
+    table[...] = 1.0
+    return table, whole
+
+
+@pytest.fixture
+def changing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Array], Array]:
+    """A function that registers indices, which every check of bounds changes once it has seen them."""
+    registered: list[Array] = []
+    greatest = index_bounds.greatest
+
+    def seen(*given: Any) -> Any:
+        found = greatest(*given)
+        for each in registered:
+            each[::2], each[1::2] = WRONG, -2
+        return found
+
+    monkeypatch.setattr(index_bounds, "greatest", seen)
+
+    def register(indices: Array) -> Array:
+        registered.append(indices)
+        return indices
+
+    return register
+
+
+def test_rows_are_added_where_they_were_checked(changing: Callable[[Array], Array]) -> None:
+    target, whole = within_margin(5.0)
+    numbers = changing(np.arange(COUNT) % ROWS)
+    sparse_rows.add_at(target, numbers, np.ones((COUNT, WIDTH)))
+    assert (target == 1 + COUNT // ROWS).all()
+    assert (whole[:MARGIN] == 5).all() and (whole[MARGIN + ROWS :] == 5).all()
+    with pytest.raises(IndexError, match="out of range"):
+        sparse_rows.add_at(target, numbers, np.ones((COUNT, WIDTH)))
+
+
+def test_bags_are_of_rows_that_were_checked(changing: Callable[[Array], Array]) -> None:
+    table, _ = within_margin(np.nan)
+    numbers, target = changing(np.arange(COUNT) % ROWS), np.zeros((2, WIDTH))
+    sparse_rows.add_bags(target, np.array([0, 100, COUNT]), numbers, table, None)
+    assert (target[0] == 100).all() and (target[1] == COUNT - 100).all()
+    with pytest.raises(IndexError, match="bags of 300 rows were given 256 numbers"):
+        sparse_rows.add_bags(target, np.array([0, 100, 300]), np.zeros(COUNT, np.int64), table, None)
+
+
+OPERATORS: dict[str, Callable[[tt.Tensor, tt.Tensor], Any]] = {
+    "index_add": lambda x, i: tt.zeros(ROWS, WIDTH, dtype=tt.float64).index_add(
+        0, i, tt.ones(COUNT, WIDTH).double()
+    ),
+    "index_reduce": lambda x, i: x.index_reduce(0, i, tt.ones(COUNT, WIDTH, dtype=tt.float64), "mean"),
+    "index_put": lambda x, i: x.index_put((i,), tt.ones(COUNT, WIDTH, dtype=tt.float64), accumulate=True),
+    "embedding_bag": lambda x, i: tt.nn.functional.embedding_bag(i, x, tt.tensor([0, 100]), mode="sum"),
+    "embedding_backward": lambda x, i: tt.ops.aten.embedding_dense_backward(x[i % ROWS], i, ROWS, -1, True),
+    "bincount": lambda x, i: tt.bincount(i),
+    "take": lambda x, i: x[i],
+    "gather": lambda x, i: x.gather(0, i.reshape(-1, WIDTH)),
+    "scatter_add": lambda x, i: x.scatter_add(0, i.reshape(-1, WIDTH)[:ROWS], x),
+}
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_operators(operator: str, changing: Callable[[Array], Array]) -> None:
+    """Operators give a result, or refuse what the index has become."""
+    table, whole = within_margin(np.nan)
+    numbers = changing(np.arange(COUNT) % ROWS)
+    try:
+        found = OPERATORS[operator](tt.from_numpy(table), tt.from_numpy(numbers))
+    except (IndexError, RuntimeError, ValueError) as error:
+        assert type(error) is not RuntimeError or "index" in str(error)
+    else:
+        assert not found.double().isnan().any()
+    assert np.isnan(whole[:MARGIN]).all() and np.isnan(whole[MARGIN + ROWS :]).all()
+
+
+@pytest.mark.parametrize("operator", ["csr_mm", "csr_mv", "csr_csr", "to_csc", "triangular"])
+def test_sparse_operators(operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    crow, col = np.arange(ROWS + 1), np.arange(ROWS)
+    dense, _ = within_margin(np.nan)
+    sparse = tt.sparse_csr_tensor(
+        tt.from_numpy(crow), tt.from_numpy(col), tt.ones(ROWS, dtype=tt.float64), (ROWS, ROWS)
+    )
+    check = products.check_columns
+
+    def seen(*given: Any) -> None:
+        check(*given)
+        col[...], crow[1:] = WRONG, ROWS + 2
+
+    for module in (products, structure, triangular):
+        monkeypatch.setattr(module, "check_columns", seen)
+    x = tt.from_numpy(dense)
+    if operator == "to_csc":
+        found = sparse.to_sparse_csc().values()
+    elif operator == "csr_csr":
+        found = (sparse @ sparse).values()
+    elif operator == "triangular":
+        found = tt.triangular_solve(x, sparse, upper=False).solution
+    else:
+        found = sparse @ (x if operator == "csr_mm" else x[:, 0])
+    assert (found == 1).all()
+
+
+@pytest.mark.parametrize("routine", ["getrs", "sytrs"])
+def test_pivots(routine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LAPACK is given the pivots that were checked."""
+
+    class Pivots(np.ndarray[Any, Any]):
+        """Pivots that change as they are looked at."""
+
+        def max(self, *given: Any, **options: Any) -> Any:
+            found = super().max(*given, **options)
+            self[...] = WRONG
+            return found
+
+        def astype(self, *given: Any, **options: Any) -> Any:
+            found = super().astype(*given, **options).view(np.ndarray)
+            self[...] = WRONG
+            return found
+
+    received: list[Array] = []
+
+    def solve(lu: Array, pivots: Array, b: Array, **options: Any) -> tuple[Array, int]:
+        received.append(np.array(pivots))
+        return b, 0
+
+    monkeypatch.setattr(lapack, "_routine", lambda *names: solve)
+    pivots = np.arange(1, 4, dtype=np.int32).view(Pivots)
+    option = {"getrs": "N", "sytrs": False}[routine]
+    getattr(lapack, routine)(np.eye(3), pivots, np.ones((3, 1)), option)
+    assert received and all((each <= 3).all() for each in received)
+
+
+def picked(x: tt.Tensor, numbers: tt.Tensor) -> tt.Tensor:
+    return x.gather(1, numbers) * 2
+
+
+def selected(x: tt.Tensor, numbers: tt.Tensor) -> tt.Tensor:
+    return x.index_select(-1, numbers[0]) * 2
+
+
+def indexed(x: tt.Tensor, numbers: tt.Tensor) -> tt.Tensor:
+    return x[..., numbers[0]] * 2
+
+
+def of_rows(x: tt.Tensor, numbers: tt.Tensor) -> tt.Tensor:
+    return (x * 2).amax(-1, keepdim=True) - (x * 2).gather(1, numbers)
+
+
+@needs_llvm
+@pytest.mark.parametrize("function", [picked, selected, indexed, of_rows])
+@pytest.mark.parametrize("wrong", [WRONG, -1 - ROWS, -(1 << 63), (1 << 63) - 1])
+def test_compiled_loops_read_no_element_outside(
+    function: Callable[..., tt.Tensor], wrong: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Loops that are given numbers which no check has seen."""
+    monkeypatch.setattr(picks, "check_of", lambda call: lambda numbers: None)
+    whole = np.full(ROWS * WIDTH + 2 * 64, np.nan, np.float32)
+    table = whole[64:-64].reshape(ROWS, WIDTH)
+    table[...] = np.arange(1, WIDTH + 1)
+    numbers = np.full((ROWS, 1 if function is of_rows else 4), wrong)
+    found = tt.compile(function, fullgraph=True)(tt.from_numpy(table), tt.from_numpy(numbers))
+    assert not found.isnan().any()
+    numbers[...] = WIDTH - 1
+    expected = function(tt.from_numpy(table), tt.from_numpy(numbers))
+    assert (found == expected).all() or wrong == -1 - ROWS
