@@ -103,11 +103,13 @@ class _Pool:
 
         with self.lock:
             if self.jobs is None:
-                self.jobs, self.running = SimpleQueue(), self.num_threads - 1
+                jobs: SimpleQueue[tuple[contextvars.Context, _Job] | None] = SimpleQueue()
                 for number in range(1, self.num_threads):
                     threading.Thread(
-                        target=_serve, args=(self.jobs, number), name=f"triten-parallel_{number}", daemon=True
+                        target=_serve, args=(jobs, number), name=f"triten-parallel_{number}", daemon=True
                     ).start()
+                # In the end: after an interrupt the next call starts all of them.
+                self.jobs, self.running = jobs, self.num_threads - 1
             return self.jobs
 
 
