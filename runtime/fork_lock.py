@@ -97,7 +97,7 @@ def _free() -> None:
 
 def _abandon_imports() -> None:
     """Discard the modules that other threads were importing, and the locks that CPython has for them."""
-    bootstrap: Any = importlib._bootstrap  # type: ignore[attr-defined]
+    bootstrap: Any = importlib._bootstrap
     locks, own = bootstrap._module_locks, threading.get_ident()
     for name, reference in list(locks.items()):
         owner = getattr(reference(), "owner", None)

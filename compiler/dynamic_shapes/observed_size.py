@@ -230,9 +230,13 @@ def observed_sizes() -> AbstractContextManager[Observations]:
         "nbytes": property(nbytes),
     }  # fmt: skip
     for name, hook in instead.items():
-        stand_ins.replace(TensorImpl, name, lambda original, hook=hook: hook)
-    stand_ins.replace(owner, "__len__", lambda original: __len__)
+        stand_ins.replace(TensorImpl, name, _always(hook))
+    stand_ins.replace(owner, "__len__", _always(__len__))
     return stand_ins
+
+
+def _always(hook: Any) -> Callable[[Any], Any]:
+    return lambda original: hook
 
 
 class ObservedShape(Size):

@@ -224,8 +224,9 @@ def parallel_for(begin: int, end: int, grain_size: int, fn: Callable[[int, int],
         return
     job = _Job(fn, chunk_ranges(begin, end, grain_size, CHUNKS_OF_THREAD * threads))
     jobs = _pool.get()
-    of_blas = blas_threads.hold()
+    of_blas = blas_threads.numpy_threads()
     try:
+        blas_threads.hold(of_blas)
         for _ in range(min(threads, len(job.chunks)) - 1):
             jobs.put((contextvars.copy_context(), job))
         job.work(0)
