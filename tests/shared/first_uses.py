@@ -72,6 +72,7 @@ USES: dict[str, Callable[[], Any]] = {
     "random": lambda: tt.randn(3, generator=tt.Generator().manual_seed(1)),
     "distributions": lambda: tt.distributions.Normal(0.0, 1.0).log_prob(tt.ones(2)),
     "compiled": lambda: tt.compile(lambda x: (x.sin() * 2 + x).sum(-1))(tt.arange(6.0).view(2, 3)),
+    "native": lambda: tt.compile(lambda x: (x.sin() * 2 + x).sum(-1))(tt.arange(60000.0).view(-1, 30)),
     "exported": lambda: tt.export.export(tt.nn.ReLU(), (tt.ones(2),)).module()(tt.ones(2)),
     "lazy": lambda: (tt.signal.windows.hann(4), tt.types.Number is not None, tt.fx.Graph is not None),
 }
