@@ -57,16 +57,22 @@ def follow() -> bool:
     return bool(found)
 
 
-def hold() -> int:
-    """Give NumPy's BLAS one thread; returns what `restore` is to be called with.
+def numpy_threads() -> int:
+    """Return how many threads NumPy's BLAS has, for `hold` and `restore`; 1 if it is not an OpenBLAS.
 
-    Whoever finds it with several restores them, so that of holds that overlap in several threads none is the last one.
+    The caller asks before the ``try`` whose ``finally`` restores them, so that an interrupt in `hold` loses nothing.
     """
     calls = _numpys if _is_found else _find()
-    if calls is None or (threads := calls.get()) == 1:
-        return 1
-    calls.set(1)
-    return threads
+    return 1 if calls is None else calls.get()
+
+
+def hold(threads: int) -> None:
+    """Give NumPy's BLAS, which has so many threads, a single one.
+
+    Each caller that finds several restores them, so that of holds that overlap in several threads none is the last one.
+    """
+    if threads != 1 and _numpys is not None:
+        _numpys.set(1)
 
 
 def restore(threads: int) -> None:

@@ -1,13 +1,19 @@
 """Locks that a forked child finds free, and attributes that are computed once without a lock.
 
-At a fork another thread may hold any lock, and it is not there in the child to give it back. What the locks guard is
-changed by single steps of Python's dictionaries and lists, so that the child may go on from wherever that thread was.
+At a fork another thread may hold any lock, and it is not there in the child to give it back. There are three remedies:
+
+- `forkable`: the child gets the lock anew. What the lock guards is changed by single steps of Python's dictionaries and
+  lists, so that the child may go on from wherever that thread was.
+- `hold_across_fork`: a fork waits for the lock. The lock guards native code, whose state a child cannot repair.
+- CPython's locks of modules: a module that another thread was importing is imported anew in the child.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,6 +56,38 @@ def forkable(lock: LockType) -> LockType:
     return lock
 
 
+_awaited: list[Any] = []
+_held: list[Any] = []
+
+
+def hold_across_fork(lock: Any) -> None:
+    """Have every later fork take a lock before, and give it back in both processes.
+
+    Locks are taken in the order of these calls. A thread that holds one may take a later one, and never an earlier one.
+
+    Args:
+        lock: a reentrant lock, or another context manager that is one.
+
+    Example:
+        >>> import threading
+        >>> from triten.runtime.fork_lock import hold_across_fork
+        >>> hold_across_fork(threading.RLock())
+    """
+    if not any(each is lock for each in _awaited):
+        _awaited.append(lock)
+
+
+def _take() -> None:
+    for lock in _awaited:
+        lock.__enter__()
+        _held.append(lock)
+
+
+def _give_back() -> None:
+    while _held:
+        _held.pop().__exit__(None, None, None)
+
+
 def _free() -> None:
     for lock in list(_locks):
         is_owned = getattr(lock, "_is_owned", None)
@@ -57,5 +95,21 @@ def _free() -> None:
             lock._at_fork_reinit()  # as the standard library does with its own
 
 
+def _abandon_imports() -> None:
+    """Discard the modules that other threads were importing, and the locks that CPython has for them."""
+    bootstrap: Any = importlib._bootstrap
+    locks, own = bootstrap._module_locks, threading.get_ident()
+    for name, reference in list(locks.items()):
+        owner = getattr(reference(), "owner", None)
+        if owner is None or owner == own:
+            continue
+        locks.pop(name, None)
+        spec = getattr(sys.modules.get(name), "__spec__", None)
+        if getattr(spec, "_initializing", False):
+            del sys.modules[name]
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free)
+    os.register_at_fork(before=_take, after_in_parent=_give_back)
+    for _after in (_give_back, _free, _abandon_imports):
+        os.register_at_fork(after_in_child=_after)

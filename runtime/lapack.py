@@ -27,19 +27,17 @@ TRANSPOSES = {"N": 0, "T": 1, "C": 2}
 
 
 @functools.cache
-def _scipy() -> Any:
-    """SciPy with its BLAS and LAPACK, whose OpenBLAS is another than NumPy's."""
-    import scipy.linalg.blas
-    import scipy.linalg.lapack
+def _scipy() -> dict[str, Any]:
+    """Return SciPy's modules for BLAS and LAPACK by name; their OpenBLAS is another than NumPy's."""
+    from scipy.linalg import blas, lapack
 
     blas_threads.follow()
-    return scipy
+    return {"blas": blas, "lapack": lapack}
 
 
 @functools.cache
 def _found(module: str, name: str) -> Callable[..., Any]:
-    scipy = _scipy()
-    function: Callable[..., Any] = getattr(getattr(scipy.linalg, module), name)
+    function: Callable[..., Any] = getattr(_scipy()[module], name)
     return function
 
 

@@ -8,6 +8,7 @@ makes a package of a folder without ``__init__.py``. `when_imported` waits for m
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.machinery import ModuleSpec
@@ -47,6 +48,75 @@ def lazy_names(
 
     # A module may add names of its own to its `__all__`.
     return find, lambda: sorted(sys.modules[module].__all__), sorted({*place_of, *modules})
+
+
+def executing_body() -> dict[str, Any] | None:
+    """Return the namespace of the module whose body this thread executes, the innermost one; None without one."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_name != "<module>":
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return frame.f_globals
+
+
+def is_executed_again(first: dict[str, Any] | None, body: dict[str, Any] | None) -> bool:
+    """Return whether a body is a second execution of the module that `first` is the namespace of.
+
+    Python discards a module whose import raises, and executes it again in a new namespace with the next import.
+
+    Args:
+        first: what `executing_body` gave then.
+        body: what it gives now.
+
+    Example:
+        >>> from triten.runtime.lazy_import import is_executed_again
+        >>> is_executed_again({"__name__": "plugin"}, {"__name__": "plugin"})
+        True
+    """
+    if first is None or body is None or first is body:
+        return False
+    return bool(first.get("__name__") == body.get("__name__"))
+
+
+def import_shielded(name: str) -> ModuleType:
+    """Import a module that does not survive an interrupted import.
+
+    Another thread imports it, and the main thread waits: Python runs the handlers of signals in the main thread alone.
+    Triton needs this. An interrupt in its native code aborts the process, and after another its next import fails.
+    Other packages are imported with ``from package import module``, which can be repeated. After an interrupt
+    ``import package.module`` may leave the package without that attribute.
+
+    Args:
+        name: the module's full name.
+
+    Raises:
+        ImportError: the module cannot be imported.
+
+    Example:
+        >>> from triten.runtime.lazy_import import import_shielded
+        >>> import_shielded("json.tool").__name__
+        'json.tool'
+    """
+    # A thread that is beneath the import already must not wait for another one to import the same module.
+    if name not in sys.modules and threading.current_thread() is threading.main_thread():
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                import_module(name)
+            except BaseException as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=run, name=f"triten-import {name}")
+        try:
+            thread.start()
+        except RuntimeError:  # at the interpreter's end, or where the system has no more threads
+            return import_module(name)
+        thread.join()
+        for error in errors:
+            raise error
+    return import_module(name)
 
 
 class LazyModule(ModuleType):
@@ -123,10 +193,9 @@ class _NamespacePackage(ModuleType):
 
 def _filled(package: ModuleType) -> ModuleType:
     content = import_module(f"{package.__name__}.namespace")
-    package.__class__ = ModuleType
-    package.__doc__ = content.__doc__
-    names = ("__all__", "__getattr__", "__dir__", *content.__all__)
+    names = ("__doc__", "__all__", "__getattr__", "__dir__", *content.__all__)
     vars(package).update({each: vars(content)[each] for each in names if each in vars(content)})
+    package.__class__ = ModuleType  # in the end: until then an interrupted call is made again
     return package
 
 
@@ -195,8 +264,8 @@ class _Awaited:
 
     def _imported(self) -> None:
         if self in sys.meta_path:
+            self.callback()  # again with the next import if it is interrupted
             sys.meta_path.remove(self)
-            self.callback()
 
 
 class _TellingLoader:

@@ -240,11 +240,11 @@ def _install_hooks() -> None:
     global _hooks_installed
     if _hooks_installed:
         return
-    _hooks_installed = True
     if sys.excepthook is sys.__excepthook__:
         sys.excepthook = _print_uncaught
     if threading.excepthook is threading.__excepthook__:
         threading.excepthook = _print_uncaught_in_thread
+    _hooks_installed = True
 
 
 def _print_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

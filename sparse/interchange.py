@@ -44,9 +44,9 @@ def from_scipy(array: Any) -> Tensor:
         tensor([[1., 0.],
                 [0., 1.]], dtype=triten.float64)
     """
-    import scipy.sparse
+    from scipy import sparse
 
-    if not scipy.sparse.issparse(array):
+    if not sparse.issparse(array):
         raise TypeError(f"from_scipy: expected a sparse array of SciPy's, got {type(array).__name__}")
     if array.format not in _LAYOUTS:
         import numpy as np
@@ -86,7 +86,7 @@ def to_scipy(input: Tensor) -> Any:
         array([[1., 0.],
                [0., 1.]], dtype=float32)
     """
-    import scipy.sparse
+    from scipy import sparse
 
     if input.requires_grad:
         raise RuntimeError("to_scipy: the tensor requires grad. Use tensor.detach() first.")
@@ -96,8 +96,8 @@ def to_scipy(input: Tensor) -> Any:
         if input.dense_dim():
             raise TypeError(f"to_scipy: the tensor has {input.dense_dim()} dense dimensions")
         coordinates = tuple(input._indices().numpy())
-        return scipy.sparse.coo_array((input._values().numpy(), coordinates), shape=tuple(input.shape))
-    return _compressed_to(scipy.sparse, "to_scipy", input, lambda part: part.numpy(), "_array")
+        return sparse.coo_array((input._values().numpy(), coordinates), shape=tuple(input.shape))
+    return _compressed_to(sparse, "to_scipy", input, lambda part: part.numpy(), "_array")
 
 
 def _compressed_to(module: Any, name: str, input: Any, convert: Any, suffix: str) -> Any:
@@ -167,36 +167,32 @@ def to_cupy(input: Tensor) -> Any:
     if input.device.type != "cuda":
         raise TypeError(f"to_cupy: expected a CUDA tensor, got one on {input.device}")
     import cupy
-    import cupyx.scipy.sparse
+    from cupyx.scipy import sparse
 
     if input.layout is sparse_coo and input.ndim == 2 and not input.dense_dim():
         rows, columns = (cupy.asarray(part.to(int32)) for part in input._indices().unbind(0))
-        return cupyx.scipy.sparse.coo_matrix(
-            (cupy.asarray(input._values()), (rows, columns)), shape=tuple(input.shape)
-        )
+        return sparse.coo_matrix((cupy.asarray(input._values()), (rows, columns)), shape=tuple(input.shape))
     if input.layout is sparse_bsr:
         raise TypeError("to_cupy: CuPy has no matrices of blocks")
 
     def convert(part: Any) -> Any:
         return cupy.asarray(part.to(int32) if part.dtype is int64 else part)
 
-    return _compressed_to(cupyx.scipy.sparse, "to_cupy", input, convert, "_matrix")
+    return _compressed_to(sparse, "to_cupy", input, convert, "_matrix")
 
 
 def solved(matrix: Tensor, right: Tensor) -> Tensor:
     """The solution of equations with a matrix of compressed rows; see `functions.spsolve`."""
     if matrix.device.type == "cuda":
         import cupy
-        import cupyx.scipy.sparse.linalg
+        from cupyx.scipy.sparse.linalg import spsolve
 
-        return as_tensor(
-            cupyx.scipy.sparse.linalg.spsolve(to_cupy(matrix.detach()), cupy.asarray(right.detach()))
-        )
-    import scipy.sparse.linalg
+        return as_tensor(spsolve(to_cupy(matrix.detach()), cupy.asarray(right.detach())))
+    from scipy.sparse.linalg import splu
 
     array = to_scipy(matrix.detach()).tocsc()
     try:
-        factors = scipy.sparse.linalg.splu(array)
+        factors = splu(array)
     except RuntimeError as error:
         raise RuntimeError(f"spsolve: the matrix is singular ({error})") from None
     return from_numpy(factors.solve(right.detach().numpy())).to(right.dtype)

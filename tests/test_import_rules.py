@@ -2,10 +2,14 @@
 
 runtime < dispatch < cpu_fallback, triton_kernels < the root's modules and nn < perf
 
+Modules of other packages are imported by ``from package import module``. After an interrupt ``import package.module``
+may leave the package without that attribute for good.
+
 Inside `dispatch` and `runtime` the order is that of `ROOMS`, lowest first; `UPWARDS` lists what climbs all the same.
 """
 
 import ast
+import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -195,6 +199,11 @@ def violations(source: str, module: str) -> list[str]:
                 pair = (module.removeprefix("triten."), target.removeprefix("triten."))
                 if pair not in UPWARDS:
                     found.append(f"line {line}: {module} imports {target}, which lies in a layer above")
+    for node in import_statements(source):
+        for alias in node.names if isinstance(node, ast.Import) else ():
+            package, _, inner = alias.name.partition(".")
+            if inner and alias.asname is None and package not in {*sys.stdlib_module_names, "triten"}:
+                found.append(f"line {node.lineno}: import {alias.name} does not repeat after an interrupt")
     return found
 
 
@@ -239,6 +248,7 @@ def test_the_list_of_imports_that_climb_is_short_and_has_no_row_too_many() -> No
         ("triten.triton_kernels.sums", "from ..cpu_fallback.sums import total"),
         ("triten.nn.functional", "from ..perf import overhead"),
         ("triten.func", "from triten.runtime.device import Device"),
+        ("triten.runtime.lapack", "def late():\n    import scipy.linalg.lapack"),
     ],
 )
 def test_a_forbidden_import_is_found(module: str, source: str) -> None:
@@ -260,6 +270,11 @@ def test_a_forbidden_import_is_found(module: str, source: str) -> None:
         ("triten.__init__", "from . import nn\nfrom .dispatch.generated import functions"),
         ("triten.nn.functional", "from .. import func\nfrom ..runtime.device import Device"),
         ("triten.perf.overhead", "from ..nn import functional"),
+        (
+            "triten.runtime.lapack",
+            "def late():\n    from scipy.linalg import lapack\n    import scipy.special as s",
+        ),
+        ("triten.runtime.lapack", "import importlib.util"),
     ],
 )
 def test_an_allowed_import_is_not_found(module: str, source: str) -> None:

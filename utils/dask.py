@@ -155,10 +155,10 @@ class TritenBackend(ArrayBackendEntrypoint):  # type: ignore[misc]
     @staticmethod
     def _made(name: str, meta: Any, *args: Any, **kwargs: Any) -> Any:
         """An array that Dask makes for NumPy, as one of tensors."""
-        import dask.array
+        from dask import array, config
 
-        with dask.config.set({"array.backend": "numpy"}):
-            return TritenBackend.to_backend(getattr(dask.array, name)(*args, **kwargs))
+        with config.set({"array.backend": "numpy"}):
+            return TritenBackend.to_backend(getattr(array, name)(*args, **kwargs))
 
     @staticmethod
     def ones(shape: Any, *, dtype: Any = None, meta: Any = None, **kwargs: Any) -> Any:

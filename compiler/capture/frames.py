@@ -18,6 +18,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
+from .stand_ins import StandIns
 from .unsupported import PACKAGE, is_own
 
 OBSERVED_ROOMS = ("nn", "optim")
@@ -100,8 +101,14 @@ class Frames:
                 self.variables[id(value)] = value
 
     @contextmanager
-    def observed(self, watch: Watch | None = None) -> Iterator[Frames]:
-        """See what runs in this thread while the block does; with a watch, line by line in its function."""
+    def observed(self, stand_ins: StandIns, watch: Watch | None = None) -> Iterator[Frames]:
+        """See what runs in this thread while the block does.
+
+        Args:
+            stand_ins: they surround the block. A trace function that an interrupt leaves in place asks them whether the
+                block still runs, and ends.
+            watch: sees its function line by line.
+        """
 
         def at_return(frame: FrameType, event: str, _: object) -> Any:
             if event == "return":
@@ -125,6 +132,9 @@ class Frames:
                 return None
             if event != "call" or collector.is_running or not is_observed(frame.f_code):
                 return None
+            if not stand_ins.is_active():
+                sys.settrace(before)
+                return None
             self._enter(frame)
             if watch is not None and frame.f_code is watch.code:
                 return at_line
@@ -135,8 +145,8 @@ class Frames:
         if before is not None and threading.current_thread() is not threading.main_thread():
             before = None
         with collector.watched():
-            sys.settrace(at_call)
             try:
+                sys.settrace(at_call)
                 yield self
             finally:
                 sys.settrace(before)
@@ -152,13 +162,13 @@ class _Collector:
     @contextmanager
     def watched(self) -> Iterator[None]:
         """Know of it while the block runs."""
-        gc.callbacks.insert(0, self._begin)
-        gc.callbacks.append(self._end)
+        own = (self._begin, self._end)
         try:
+            gc.callbacks.insert(0, self._begin)
+            gc.callbacks.append(self._end)
             yield
         finally:
-            gc.callbacks.remove(self._begin)
-            gc.callbacks.remove(self._end)
+            gc.callbacks[:] = [each for each in gc.callbacks if each not in own]
 
     def _begin(self, phase: str, _: dict[str, int]) -> None:
         if phase == "start" and threading.get_ident() == self._thread:

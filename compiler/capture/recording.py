@@ -34,12 +34,14 @@ from .side_effects import (
     Refusals,
     changed_places,
     gradient_of,
+    refuse_effects,
     refuse_side_effects,
-    refusing_effects,
+    refusing_draws,
 )
+from .stand_ins import StandIns
 from .traced_function import TracedFunction, modes_of_thread
 from .unsupported import Unsupported, place_of, trail_of
-from .values_read import refusing_reads
+from .values_read import refuse_reads
 
 
 class _Capturing(threading.local):
@@ -140,15 +142,15 @@ def _without_collections() -> Iterator[None]:
     if not gc.isenabled():
         yield
         return
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
         gc.enable()
 
 
 _one_at_a_time = forkable(threading.RLock())
-"""What a capture puts in the place of `print` and its kin is taken away by it, and not by another thread's."""
+"""Stand-ins for `print` and its kin are those of one capture."""
 
 
 class UnknownTensor(Unsupported):
@@ -168,15 +170,18 @@ def _recorded(
     frames = Frames()
     body = TracedFunction(function, leaves, spec, before, adds_bases=not capturing.exports)
     tensors: list[Any] = [leaf for leaf in leaves if isinstance(leaf, TensorImpl)]
+    refusals, stand_ins = Refusals(), StandIns()
+    refuse_effects(stand_ins, refusals)
+    refuse_reads(stand_ins, reads_of(refusals, there))
     modes_before = modes_of_thread()
     capturing.depth += 1
     try:
         try:
             with (
-                refusing_effects() as refusals,
-                refusing_reads(reads_of(refusals, there)),
+                refusing_draws(),
+                stand_ins,
                 observing_launches(call_launch_operator),
-                frames.observed(watch),
+                frames.observed(stand_ins, watch),
             ):
                 if watch is not None:
                     watch.is_there = lambda: (

@@ -11,7 +11,6 @@ import builtins
 import logging
 import random
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from .frames import is_observed_file
 from .guards import same
 from .locations import Location
 from .reachable import Walk
+from .stand_ins import StandIns
 from .unsupported import Unsupported, is_own, trail_from
 
 OUTPUT = "would be done once, when the function is captured"
@@ -118,24 +118,13 @@ class Refusals:
         raise error
 
 
-@contextmanager
-def refusing_effects() -> Iterator[Refusals]:
-    """Raise Unsupported where the user's code, in this thread, does what no graph does.
+def refuse_effects(stand_ins: StandIns, refusals: Refusals) -> None:
+    """Have the user's code raise Unsupported where it does what no graph does: output, a look at a clock, a seed.
 
-    That is output, a look at a clock, and a seed; at the end of the block, a draw from the random numbers of Python's
-    or NumPy's own generators.
+    Args:
+        stand_ins: begins and ends it.
+        refusals: remembers the first one.
     """
-    thread, refusals = threading.get_ident(), Refusals()
-    state, numpy_state = random.getstate(), np.random.get_state(legacy=False)
-
-    def refusing(name: str, reason: str, original: Callable[..., Any]) -> Callable[..., Any]:
-        def refused(*args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() == thread and is_users(sys._getframe(1).f_code.co_filename):
-                refusals.refuse(f"{name} {reason}")
-            return original(*args, **kwargs)
-
-        return refused
-
     places: list[tuple[Any, str, str]] = [
         (builtins, "print", OUTPUT),
         (builtins, "input", OUTPUT),
@@ -146,38 +135,43 @@ def refusing_effects() -> Iterator[Refusals]:
             for name in ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic")
         ),
     ]
-    before = [(holder, name, getattr(holder, name)) for holder, name, _ in places]
-    handle, streams = logging.Logger.handle, (sys.stdout, sys.stderr)
-    seed, restore = Generator.manual_seed, Generator.set_state_bytes
 
-    def handled(logger: Any, record: Any) -> Any:
-        if threading.get_ident() == thread and is_users(record.pathname):
-            refusals.refuse(f"logging {OUTPUT}")
-        return handle(logger, record)
+    def refusing(name: str, reason: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def make(original: Callable[..., Any]) -> Callable[..., Any]:
+            def refused(*args: Any, **kwargs: Any) -> Any:
+                if is_users(sys._getframe(2).f_code.co_filename):
+                    refusals.refuse(f"{name} {reason}")
+                return original(*args, **kwargs)
 
-    def seeded(generator: Any, value: int) -> Any:
-        if threading.get_ident() == thread:
-            refusals.refuse(f"a seed {OUTPUT}")
-        return seed(generator, value)
+            return refused
 
-    def restored(generator: Any, value: bytes) -> None:
-        if threading.get_ident() == thread:
-            refusals.refuse(f"the state of a generator {OUTPUT}")
-        restore(generator, value)
+        return make
 
-    for (holder, name, original), (_, _, reason) in zip(before, places, strict=True):
-        setattr(holder, name, refusing(f"{name}()", reason, original))
-    logging.Logger.handle = handled  # type: ignore[method-assign,assignment]
-    Generator.manual_seed, Generator.set_state_bytes = seeded, restored  # type: ignore[method-assign,assignment]
-    sys.stdout, sys.stderr = (_Stream(stream, thread, refusals) for stream in streams)
-    try:
-        yield refusals
-    finally:
-        sys.stdout, sys.stderr = streams
-        logging.Logger.handle = handle  # type: ignore[method-assign]
-        Generator.manual_seed, Generator.set_state_bytes = seed, restore  # type: ignore[method-assign]
-        for holder, name, original in before:
-            setattr(holder, name, original)
+    def handling(handle: Callable[..., Any]) -> Callable[..., Any]:
+        def handled(logger: Any, record: Any) -> Any:
+            if is_users(record.pathname):
+                refusals.refuse(f"logging {OUTPUT}")
+            return handle(logger, record)
+
+        return handled
+
+    def always_refusing(reason: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        return lambda original: lambda *args, **kwargs: refusals.refuse(f"{reason} {OUTPUT}")
+
+    for holder, name, reason in places:
+        stand_ins.replace_function(holder, name, refusing(f"{name}()", reason))
+    stand_ins.replace_function(logging.Logger, "handle", handling)
+    stand_ins.replace_function(Generator, "manual_seed", always_refusing("a seed"))
+    stand_ins.replace_function(Generator, "set_state_bytes", always_refusing("the state of a generator"))
+    for name in ("stdout", "stderr"):
+        stand_ins.replace(sys, name, lambda stream: _Stream(stream, stand_ins, refusals))
+
+
+@contextmanager
+def refusing_draws() -> Iterator[None]:
+    """Raise Unsupported at the end of a block that drew random numbers of Python's or NumPy's own generators."""
+    state, numpy_state = random.getstate(), np.random.get_state(legacy=False)
+    yield
     if random.getstate() != state:
         random.setstate(state)
         raise Unsupported("the function draws from Python's random numbers; draw from tt.rand and its kin")
@@ -187,14 +181,14 @@ def refusing_effects() -> Iterator[Refusals]:
 
 
 class _Stream:
-    """A stream that refuses what the user's code writes in one thread."""
+    """A stream that refuses what the user's code writes beneath a capture."""
 
-    def __init__(self, stream: Any, thread: int, refusals: Refusals) -> None:
-        self._own = (stream, thread, refusals)
+    def __init__(self, stream: Any, stand_ins: StandIns, refusals: Refusals) -> None:
+        self._own = (stream, stand_ins, refusals)
 
     def write(self, text: str) -> Any:
-        stream, thread, refusals = self._own
-        if threading.get_ident() == thread and is_users(sys._getframe(1).f_code.co_filename):
+        stream, stand_ins, refusals = self._own
+        if stand_ins.is_active() and is_users(sys._getframe(1).f_code.co_filename):
             refusals.refuse(f"output {OUTPUT}")
         return stream.write(text)
 

@@ -58,8 +58,8 @@ class _CaptureLayer(Layer):
         if not op.name.startswith("aten::") or active_modes()[-1].handle_bound is None:
             return super().run(op, values)
         trace = sys.gettrace()
-        sys.settrace(None)
         try:
+            sys.settrace(None)
             return super().run(op, values)
         finally:
             sys.settrace(trace)

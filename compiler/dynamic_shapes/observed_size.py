@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import operator
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ...dispatch.tensor import Tensor
 from ...runtime.size import Size, SymInt
 from ...runtime.tensor_impl import TensorImpl
 from ..capture.frames import is_observed_file
+from ..capture.stand_ins import StandIns
 from ..capture.unsupported import is_own
 
 Expression = int | tuple[Any, ...]
@@ -173,19 +173,30 @@ for _name in COMPARISONS:
     setattr(ObservedSize, f"__{_name}__", _comparison(_name))
 
 
-@contextmanager
-def observed_sizes() -> Iterator[Observations]:
+class _ObservedSizes(StandIns):
+    """The block of `observed_sizes`."""
+
+    def __init__(self, seen: Observations) -> None:
+        super().__init__()
+        self._seen = seen
+
+    def __enter__(self) -> Observations:  # type: ignore[override]
+        self.begin(sys._getframe(1))
+        return self._seen
+
+
+def observed_sizes() -> AbstractContextManager[Observations]:
     """Have the program's code see the sizes of tensors as `ObservedSize`s while the block runs, in this thread."""
     seen = Observations()
+    stand_ins = _ObservedSizes(seen)
     before = {
         name: vars(TensorImpl)[name] for name in ("shape", "size", "numel", "nelement", "stride", "nbytes")
     }
     owner: Any = next(each for each in Tensor.__mro__ if "__len__" in vars(each))
     length = owner.__len__
-    thread = threading.get_ident()
 
     def is_asked() -> bool:
-        return threading.get_ident() == thread and is_observed_file(sys._getframe(2).f_code.co_filename)
+        return is_observed_file(sys._getframe(2).f_code.co_filename) and stand_ins.is_active()
 
     def shape(self: TensorImpl) -> Any:
         return _size(seen, self._spec.shape) if is_asked() else self._spec.shape
@@ -219,14 +230,13 @@ def observed_sizes() -> Iterator[Observations]:
         "nbytes": property(nbytes),
     }  # fmt: skip
     for name, hook in instead.items():
-        setattr(TensorImpl, name, hook)
-    owner.__len__ = __len__
-    try:
-        yield seen
-    finally:
-        for name, original in before.items():
-            setattr(TensorImpl, name, original)
-        owner.__len__ = length
+        stand_ins.replace(TensorImpl, name, _always(hook))
+    stand_ins.replace(owner, "__len__", _always(__len__))
+    return stand_ins
+
+
+def _always(hook: Any) -> Callable[[Any], Any]:
+    return lambda original: hook
 
 
 class ObservedShape(Size):

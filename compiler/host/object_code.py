@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.cache_files import read_own_file, write_own_file
-from ...runtime.fork_lock import forkable
+from ...runtime.fork_lock import forkable, hold_across_fork
 from ..triton.source_files import directory as sources
 from .calling_convention import DATA
 
@@ -78,6 +78,8 @@ def target() -> Target | None:
         import llvmlite.binding as binding
     except (ImportError, OSError):
         return None
+    # Every call of LLVM's holds it: a child that began within such a call could make none.
+    hold_across_fork(binding.ffi.lib._lock)
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     for name, address in _symbols().items():

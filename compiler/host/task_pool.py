@@ -87,6 +87,7 @@ class _Pools:
         with self.lock:
             pool = self.pool
             if pool is None or pool.threads != threads:
+                self.pool = None  # an interrupt must not leave one that is stopped
                 if pool is not None:
                     pool.stop()
                 pool = self.pool = TaskPool(threads)

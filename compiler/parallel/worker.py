@@ -21,7 +21,7 @@ READY = "ready\n"
 def import_triton() -> None:
     """Import what compiles, which takes longer than most kernels do."""
     with contextlib.suppress(ImportError):  # the first kernel says it
-        import triton.compiler  # noqa: F401
+        from triton import compiler  # noqa: F401
 
 
 def request_of(asked: dict[str, Any]) -> KernelRequest:

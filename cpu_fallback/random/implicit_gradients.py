@@ -27,9 +27,9 @@ Array = Any
 
 @cache
 def _digamma() -> Any:
-    import scipy.special
+    from scipy.special import psi
 
-    return scipy.special.psi
+    return psi
 
 
 def _nodes() -> list[tuple[float, float]]:

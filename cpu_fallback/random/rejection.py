@@ -39,9 +39,9 @@ Sampler = Callable[..., Array]
 
 @cache
 def _log_gamma() -> Any:
-    import scipy.special
+    from scipy.special import gammaln
 
-    return scipy.special.gammaln
+    return gammaln
 
 
 def words(seed: int, counter: Array, number: int) -> tuple[Array, Array, Array, Array]:

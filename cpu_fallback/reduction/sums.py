@@ -97,8 +97,9 @@ def row_sums(rows: Any) -> Any:
     count, length = rows.shape[-2:]
     if min(count, BLOCK) * length <= SMALL_MATRIX:
         return _row_sums(rows)
-    threads = blas_threads.hold()
+    threads = blas_threads.numpy_threads()
     try:
+        blas_threads.hold(threads)
         return _row_sums(rows)
     finally:
         blas_threads.restore(threads)

@@ -299,7 +299,7 @@ def for_many(stub: str) -> Callable[[Array], Array]:
 
 @cache
 def _scipy(name: str) -> Callable[[Array], Array]:
-    import scipy.special
+    from scipy import special
 
-    found: Callable[[Array], Array] = getattr(scipy.special, name)
+    found: Callable[[Array], Array] = getattr(special, name)
     return found

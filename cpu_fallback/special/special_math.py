@@ -19,9 +19,9 @@ Array = np.ndarray[Any, Any]
 
 @cache
 def _special() -> Any:
-    import scipy.special
+    from scipy import special
 
-    return scipy.special
+    return special
 
 
 def lgamma(a: Array) -> Array:

@@ -36,14 +36,18 @@ class ObservedNodes:
         self._undo = ExitStack()
         self._covered: set[type[Node]] = set()
         self._known = 0
-        self.cover()
         accumulate = engine.accumulate
 
         def accumulated(node: AccumulateGrad, grad: Tensor) -> None:
             observe(node, accumulate, (grad,))
 
-        setattr(engine, "accumulate", accumulated)  # noqa: B010 - mypy takes an assignment for a mistake
-        self._undo.callback(setattr, engine, "accumulate", accumulate)
+        try:
+            self.cover()
+            self._undo.callback(setattr, engine, "accumulate", accumulate)
+            setattr(engine, "accumulate", accumulated)  # noqa: B010 - mypy takes an assignment for a mistake
+        except BaseException:  # an interrupt: no one has what closes it
+            self.close()
+            raise
 
     def cover(self) -> None:
         """Observe the node classes that are new since the last time."""

@@ -343,9 +343,10 @@ class Dispatcher:
                 self._staged = outer
             if prepare not in self._deferred.values():
                 return  # a signal's handler came between, asked for the family itself, and its entries are in use
+            # An interrupt between these two steps leaves a family both loaded and deferred: what it has stays.
+            loaded = {name: entry for name, entry in loaded.items() if name not in self._operators}
             self._operators.update(loaded)
-            for name in loaded:
-                del self._deferred[name]
+            self._deferred = {name: each for name, each in self._deferred.items() if each is not prepare}
             for (listener,) in self._listeners:
                 for entry in loaded.values():
                     listener.on_operator_registered(entry)

@@ -103,11 +103,13 @@ class _Pool:
 
         with self.lock:
             if self.jobs is None:
-                self.jobs, self.running = SimpleQueue(), self.num_threads - 1
+                jobs: SimpleQueue[tuple[contextvars.Context, _Job] | None] = SimpleQueue()
                 for number in range(1, self.num_threads):
                     threading.Thread(
-                        target=_serve, args=(self.jobs, number), name=f"triten-parallel_{number}", daemon=True
+                        target=_serve, args=(jobs, number), name=f"triten-parallel_{number}", daemon=True
                     ).start()
+                # In the end: after an interrupt the next call starts all of them.
+                self.jobs, self.running = jobs, self.num_threads - 1
             return self.jobs
 
 
@@ -222,8 +224,9 @@ def parallel_for(begin: int, end: int, grain_size: int, fn: Callable[[int, int],
         return
     job = _Job(fn, chunk_ranges(begin, end, grain_size, CHUNKS_OF_THREAD * threads))
     jobs = _pool.get()
-    of_blas = blas_threads.hold()
+    of_blas = blas_threads.numpy_threads()
     try:
+        blas_threads.hold(of_blas)
         for _ in range(min(threads, len(job.chunks)) - 1):
             jobs.put((contextvars.copy_context(), job))
         job.work(0)

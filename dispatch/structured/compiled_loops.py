@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...runtime.float_errors import unwrapped
+from ...runtime.fork_lock import hold_across_fork
 from ...runtime.scalar_type import bfloat16, float16, float32, float64
 from ...runtime.tensor_spec import TensorSpec
 from .stub import KernelFactory, PlannedKernel, StructuredCall, loopers
@@ -133,12 +134,12 @@ class _Background:
     """Makes loops one by one, in a thread that ends when there is no more to make."""
 
     def __init__(self) -> None:
+        self.busy = threading.RLock()  # what makes a loop may plan a kernel that makes one at once
         self.forget()
 
     def forget(self) -> None:
         """Start anew: what a fork's child must do."""
         self.lock = threading.Lock()
-        self.busy = threading.RLock()  # what makes a loop may plan a kernel that makes one at once
         self.requests: list[Callable[[], None]] = []
         self.is_warm = False
         self.thread: threading.Thread | None = None
@@ -149,12 +150,13 @@ class _Background:
             self.requests.append(request)
             if self.thread is None:
                 # No daemon: the interpreter's end waits for LLVM, which must not be stopped in the middle.
-                self.thread = threading.Thread(target=self._work, name="triten-loops", daemon=False)
+                thread = threading.Thread(target=self._work, name="triten-loops", daemon=False)
                 try:
-                    self.thread.start()
+                    thread.start()
                 except RuntimeError:  # at the interpreter's end, or where the system has no more threads
-                    self.thread = None
                     self.requests.clear()
+                else:
+                    self.thread = thread  # one that has started, so that others may join it
 
     def _work(self) -> None:
         while True:
@@ -175,7 +177,8 @@ class _Background:
 
     def wait(self) -> None:
         """Wait until all that was asked for is made."""
-        thread = self.thread
+        with self.lock:  # who asks for the first loop holds it until the thread has started
+            thread = self.thread
         if thread is not None:
             thread.join()
 
@@ -183,11 +186,8 @@ class _Background:
 background = _Background()
 if hasattr(os, "register_at_fork"):
     # A child has none of the other threads: it must not begin in the middle of what one of them compiles.
-    os.register_at_fork(
-        before=lambda: background.busy.acquire(),
-        after_in_parent=lambda: background.busy.release(),
-        after_in_child=background.forget,
-    )
+    hold_across_fork(background.busy)
+    os.register_at_fork(after_in_child=background.forget)
 
 
 class NamedLoop:

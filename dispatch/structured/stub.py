@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...runtime.device import check_device_type, on_rename
 from ...runtime.device import device as Device
 from ...runtime.device_guard import DeviceGuard
+from ...runtime.lazy_import import executing_body, is_executed_again
 from ...runtime.scalar_type import (
     EXPONENTS,
     PACKED,
@@ -215,6 +216,8 @@ loopers: dict[str, Callable[[str, KernelFactory], KernelFactory]] = {}
 """By stub: what gives the CPU's kernels compiled loops later on (`compiled_loops.py`)."""
 
 _stubs: dict[str, dict[str, Callable[[StructuredCall], Any]]] = {}
+_bodies: dict[tuple[str, str], dict[str, Any] | None] = {}
+"""The namespace of the module whose body registered each kernel."""
 _loaders: dict[str, Loader] = {}
 _preparations: dict[str, Callable[[], object]] = {}
 
@@ -224,7 +227,8 @@ def register_stub(name: str, device_type: str, factory: KernelFactory | HostKern
 
     The meta functions of this package check the arguments and decide shapes, dtypes and strides; the factory gets the
     `StructuredCall` once for a plan and returns a `PlannedKernel`. A kernel that is registered for an operator's
-    dispatch key comes before the stub's.
+    dispatch key comes before the stub's. A module whose import was interrupted is executed again when it is imported
+    again, and then registers in the place of its own first execution.
 
     Args:
         name: ``<operator>_stub``, as in ``dispatch/native_functions/``.
@@ -251,9 +255,11 @@ def register_stub(name: str, device_type: str, factory: KernelFactory | HostKern
         load_kernels(device_type, name)
     else:
         device_type = check_device_type(device_type)
-    kernels = _stubs.setdefault(name, {})
-    if device_type in kernels:
+    kernels, body = _stubs.setdefault(name, {}), executing_body()
+    if device_type in kernels and not is_executed_again(_bodies[name, device_type], body):
         raise RuntimeError(f"stub {name} has a {device_type} kernel already: {kernels[device_type]}")
+    # In this order: after an interrupt between them the next execution may register still.
+    _bodies[name, device_type] = body
     kernels[device_type] = factory
     if device_type not in OWN:
         for registered in on_register:
@@ -274,13 +280,16 @@ def load_kernels(device_type: str, name: str | None = None) -> None:
 
 
 def _factory_of(name: str, device_type: str) -> Callable[[StructuredCall], Any] | None:
-    """The factory that is registered, its module imported first if it has to be."""
+    """Return the registered factory, whose module is imported first.
+
+    A factory that is there may come from an import that was interrupted, and lack what stands below it in its module.
+    """
     for wanted in (name, None):
+        load_kernels(device_type, wanted)
         factory = _stubs.get(name, {}).get(device_type)
         if factory is not None or device_type not in _loaders:
             return factory
-        load_kernels(device_type, wanted)
-    return _stubs.get(name, {}).get(device_type)
+    return None
 
 
 def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
@@ -354,8 +363,9 @@ def foreign_device_types(name: str) -> list[str]:
 
 
 def _follow_rename(old: str, new: str) -> None:
-    for kernels in _stubs.values():
+    for name, kernels in _stubs.items():
         if old in kernels:
+            _bodies[name, new] = _bodies[name, old]
             kernels[new] = kernels.pop(old)
 
 

@@ -10,6 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from ..lazy_import import import_shielded
 from . import provider
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def _interpreter() -> Driver:
                 "Set TRITON_INTERPRET=1 in the environment, or use a CUDA device of triten before importing "
                 "triton."
             )
+    import_shielded("triton")
     from .interpreter import (  # noqa: F401  takes over Triton's own way of running a kernel
         launch as interpreter_launch,
     )

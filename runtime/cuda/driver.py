@@ -527,8 +527,9 @@ def _choose() -> Driver:
     global _driver
     with _driver_lock:
         if _driver is None:
-            _driver = provider.choose()
-            provider.announce(_driver)
+            chosen = provider.choose()
+            provider.announce(chosen)
+            _driver = chosen
         return _driver
 
 

@@ -8,7 +8,7 @@ import pytest
 import triten as tt
 from triten.dispatch.iterator.parallel import parallel_for
 from triten.runtime import blas_threads
-from triten.runtime.blas_threads import hold, restore, set_blas_threads
+from triten.runtime.blas_threads import hold, numpy_threads, restore, set_blas_threads
 
 
 class Blas:
@@ -35,7 +35,10 @@ def blas(monkeypatch: pytest.MonkeyPatch) -> Blas:
 
 
 def test_holds_that_overlap_restore_what_was_there(blas: Blas) -> None:
-    first, second = hold(), hold()
+    first = numpy_threads()
+    hold(first)
+    second = numpy_threads()
+    hold(second)
     assert (first, second, blas.threads) == (3, 1, 1)
     restore(first)
     assert blas.threads == 3
@@ -43,9 +46,28 @@ def test_holds_that_overlap_restore_what_was_there(blas: Blas) -> None:
     assert blas.threads == 3
 
 
+def test_an_interrupt_while_it_is_told_loses_no_threads(blas: Blas, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = tt.get_num_threads()
+    tt.set_num_threads(2)
+    blas.threads = 3
+    told = blas.set
+
+    def interrupted(threads: int) -> None:
+        told(threads)
+        if threads == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(blas, "set", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        parallel_for(0, 4, 1, lambda first, last: None)
+    assert blas.threads == 3
+    tt.set_num_threads(before)
+
+
 def test_one_thread_is_not_told_again(blas: Blas) -> None:
     blas.threads = 1
-    restore(hold())
+    hold(numpy_threads())
+    restore(numpy_threads())
     assert blas.told == []
 
 
@@ -64,7 +86,8 @@ def test_another_blas_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blas_threads, "loaded", list)
     monkeypatch.setattr(blas_threads, "_is_found", False)
     monkeypatch.setattr(blas_threads, "_numpys", None)
-    assert hold() == 1 and not set_blas_threads(2)
+    assert numpy_threads() == 1 and not set_blas_threads(2)
+    hold(1)
     restore(1)
 
 

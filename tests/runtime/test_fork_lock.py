@@ -1,14 +1,21 @@
 """A forked child finds every lock free that another thread of its parent held, and computes."""
 
+import importlib
 import os
 import signal
+import sys
 import threading
+import types
 import warnings
 
 import pytest
 
 import triten as tt
-from triten.runtime.fork_lock import _locks, cached_property, forkable
+from triten.compiler.host import object_code
+from triten.dispatch.structured.compiled_loops import background
+from triten.runtime import fork_lock
+from triten.runtime.fork_lock import _locks, cached_property, forkable, hold_across_fork
+from triten.tests.compiled_code import needs_llvm
 from triten.tests.shared.threads import PATIENCE, in_thread, together
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -112,3 +119,78 @@ def test_an_attribute_is_computed_beside_another_thread_that_computes_it():
     together(lambda: slow.value, other)
     assert (slow.value, quick.value) == ([1], [1, 2])
     assert Thing.value.__doc__ == "A number."
+
+
+class Noticing:
+    """A reentrant lock that tells when someone is about to take it."""
+
+    def __init__(self):
+        self.lock, self.wanted = threading.RLock(), threading.Event()
+
+    def __enter__(self):
+        self.wanted.set()
+        assert self.lock.acquire(timeout=PATIENCE)
+
+    def __exit__(self, *error):
+        self.lock.release()
+
+
+def test_a_fork_waits_for_a_lock_and_gives_it_back_in_both_processes(monkeypatch):
+    lock, state = Noticing(), []
+    monkeypatch.setattr(fork_lock, "_awaited", [])
+    hold_across_fork(lock)
+    hold_across_fork(lock)
+    held = threading.Event()
+
+    def hold():
+        with lock.lock:
+            held.set()
+            state.append("half")
+            assert lock.wanted.wait(PATIENCE)
+            state.append("whole")
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert held.wait(PATIENCE)
+
+    def child():
+        assert state == ["half", "whole"]
+        assert in_thread(lambda: lock.lock.acquire(timeout=0)) is True
+
+    assert status_of_child(child) == 0
+    thread.join()
+    assert in_thread(lambda: lock.lock.acquire(timeout=0)) is True
+
+
+@needs_llvm
+def test_forks_wait_for_calls_of_llvm():
+    """A child that began within one found llvmlite's lock taken for ever."""
+    found = object_code.target()
+    places = [each for each, lock in enumerate(fork_lock._awaited) if lock is found.binding.ffi.lib._lock]
+    loops = [each for each, lock in enumerate(fork_lock._awaited) if lock is background.busy]
+    assert len(places) == 1 and loops < places, "what makes a loop calls LLVM"
+
+
+def test_a_child_imports_what_another_thread_was_importing(tmp_path, monkeypatch):
+    events = types.SimpleNamespace(begun=threading.Event(), go_on=threading.Event())
+    monkeypatch.setattr(threading, "late_events", events, raising=False)
+    (tmp_path / "late_fork.py").write_text(
+        "import threading\n"
+        "threading.late_events.begun.set()\n"
+        f"assert threading.late_events.go_on.wait({PATIENCE})\n"
+        "value = 1\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    thread = threading.Thread(target=lambda: importlib.import_module("late_fork"))
+    thread.start()
+    assert events.begun.wait(PATIENCE)
+
+    def child():
+        events.go_on.set()
+        assert importlib.import_module("late_fork").value == 1
+
+    status = status_of_child(child)
+    events.go_on.set()
+    thread.join()
+    assert status == 0
+    assert sys.modules.pop("late_fork").value == 1

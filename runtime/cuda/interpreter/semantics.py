@@ -18,8 +18,8 @@ from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import numpy as np
-import scipy.special
 import triton.language as tl
+from scipy import special
 from triton._C.libtriton import interpreter as memory_access
 from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
@@ -184,7 +184,7 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         return TensorHandle(np.minimum(np.maximum(arg.data, lo.data), hi.data), arg.dtype.scalar)
 
     def create_erf(self, arg: Any) -> Any:
-        return TensorHandle(scipy.special.erf(arg.data), arg.dtype.scalar)
+        return TensorHandle(special.erf(arg.data), arg.dtype.scalar)
 
     def create_inline_asm(
         self, inlineAsm: str, constraints: str, values: list[Any], type: list[Any], isPure: bool, pack: int

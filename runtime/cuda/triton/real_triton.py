@@ -15,10 +15,12 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from ...fork_lock import forkable
+from ...lazy_import import import_shielded
 from .lazy_kernel import LazyKernel, attributes_of
 from .lazy_triton import StandIn, constexpr, dtype
 
-_lock = threading.RLock()
+_lock = forkable(threading.RLock())
 
 
 class TritonMissingError(RuntimeError):
@@ -54,6 +56,7 @@ def _is_lazy(value: Any) -> bool:
 
 def _import(name: str) -> Any:
     try:
+        import_shielded("triton")
         return importlib.import_module(name)
     except ImportError as error:
         raise TritonMissingError(

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-import triton.testing
+from triton import testing
 from triton.backends.compiler import BaseBackend, GPUTarget
 from triton.backends.driver import DriverBase
 from triton.runtime import driver as config
@@ -150,7 +150,7 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
 
     def get_benchmarker(self) -> Callable[..., Any]:
         """How `@triton.autotune` times a configuration: by events, the L2 cache flushed before each run."""
-        benchmark: Callable[..., Any] = triton.testing.do_bench
+        benchmark: Callable[..., Any] = testing.do_bench
         return benchmark
 
     def get_empty_cache_for_benchmark(self) -> DataPtr:

@@ -20,6 +20,7 @@ CAMPAIGNS = {
     "allocator": "allocator:Allocators",
     "threads": "threads:Threads",
     "endurance": "endurance:Endurance",
+    "process_state": "process_state:ProcessState",
     "planted": "planted:Planted",
 }
 """Where each campaign is: ``module:class``, beneath this folder."""
