@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..errors import DistBackendError
@@ -69,6 +70,12 @@ def call_of(
     return name, kind, count, None if op is None else name_of(op), root
 
 
+def sized(kind: dtype, count: int) -> str:
+    """Return a dtype and a number of elements as text, such as ``float32, 20 elements``."""
+    return f"{str(kind).rpartition('.')[2]}, {count} elements"
+
+
+@lru_cache(MOST_WORDS)
 def described(call: Call) -> str:
     """Return a call as text, such as ``all_reduce(float32, 20 elements, sum)``."""
     name, kind, count, op, root = call
