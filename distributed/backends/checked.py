@@ -12,8 +12,9 @@ from typing import Any
 from ...dispatch.tensor import Tensor
 from ..errors import DistBackendError
 from ..process_group import GroupSpec
-from ..reduce_op import PremultipliedSum, Reduction
+from ..reduce_op import Reduction
 from ..work import Work
+from .agreement import name_of
 from .communicator import Communicator, WrappingCommunicator
 
 __all__ = ["CheckedCommunicator"]
@@ -79,11 +80,11 @@ class CheckedCommunicator(WrappingCommunicator):
         return f"{self._place}/{count}/{rank}"
 
     def all_reduce(self, tensor: Tensor, op: Reduction, waits: bool = True) -> Work:
-        self._compare("all_reduce", tensor, op=_name(op))
+        self._compare("all_reduce", tensor, op=name_of(op))
         return self.inner.all_reduce(tensor, op, waits)
 
     def reduce(self, tensor: Tensor, op: Reduction, root: int, waits: bool = True) -> Work:
-        self._compare("reduce", tensor, op=_name(op), root=root)
+        self._compare("reduce", tensor, op=name_of(op), root=root)
         return self.inner.reduce(tensor, op, root, waits)
 
     def broadcast(self, tensor: Tensor, root: int, waits: bool = True) -> Work:
@@ -95,7 +96,7 @@ class CheckedCommunicator(WrappingCommunicator):
         return self.inner.all_gather(output, input, waits)
 
     def reduce_scatter(self, output: Tensor, input: Tensor, op: Reduction, waits: bool = True) -> Work:
-        self._compare("reduce_scatter", output, op=_name(op))
+        self._compare("reduce_scatter", output, op=name_of(op))
         return self.inner.reduce_scatter(output, input, op, waits)
 
     def all_to_all(
@@ -130,7 +131,3 @@ class CheckedCommunicator(WrappingCommunicator):
 
     def close(self) -> None:
         self.inner.close()
-
-
-def _name(op: Reduction) -> str:
-    return "PREMUL_SUM" if isinstance(op, PremultipliedSum) else op.name

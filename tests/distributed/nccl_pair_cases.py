@@ -7,6 +7,7 @@ a file and write down what became of the cases: those of `nccl_cases`, and where
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -259,7 +260,11 @@ def what_needs_to_wait_for_nobody_is_sent_before_an_abort(c: NCCLCommunicator) -
 @case
 @simulated
 def ranks_whose_calls_differ_are_told(c: NCCLCommunicator) -> None:
-    other = Another()
+    os.environ["TRITEN_DISTRIBUTED_CHECK"] = "0"  # the stand-in itself notices
+    try:
+        other = Another()
+    finally:
+        del os.environ["TRITEN_DISTRIBUTED_CHECK"]
     x = numbers(c.rank, tt.float32).cuda()
     other.communicator.all_reduce(x[: 2 + c.rank], ReduceOp.SUM).wait()
     with raises(RuntimeError, r"process . called ncclAllReduce\(count=., .* but process . called"):
@@ -267,6 +272,52 @@ def ranks_whose_calls_differ_are_told(c: NCCLCommunicator) -> None:
     other.communicator.abort()
     with raises(DistBackendError, other.who):
         tt.cuda.synchronize()
+
+
+def _mismatches(c: NCCLCommunicator) -> dict[str, Any]:
+    """Return calls of which each rank makes another, by what errors say of both ranks."""
+    rank, peer = c.rank, 1 - c.rank
+    x, y = tt.zeros(4, device="cuda"), tt.zeros(4, device="cuda", dtype=tt.int32)
+    four = "float32, 4 elements"
+    return {
+        rf"rank 0: all_reduce\({four}, sum\); rank 1: all_reduce\(float32, 3 elements, sum\)": (
+            lambda on: on.all_reduce(x[: 4 - rank], ReduceOp.SUM)
+        ),
+        rf"rank 0: all_reduce\({four}, sum\); rank 1: all_reduce\(int32, 4 elements, sum\)": (
+            lambda on: on.all_reduce(y if rank else x, ReduceOp.SUM)
+        ),
+        rf"rank 0: all_reduce\({four}, sum\); rank 1: all_reduce\({four}, max\)": (
+            lambda on: on.all_reduce(x, ReduceOp.MAX if rank else ReduceOp.SUM)
+        ),
+        rf"rank 0: broadcast\({four}, root 0\); rank 1: broadcast\({four}, root 1\)": (
+            lambda on: on.broadcast(x, rank)
+        ),
+        r"rank 0: all_gather\(float32, 1 elements\); rank 1: reduce_scatter\(float32, 2 elements, sum\)": (
+            lambda on: on.reduce_scatter(x[:2], x, ReduceOp.SUM) if rank else on.all_gather(x[:2], x[:1])
+        ),
+        r"rank 0: send\(all_to_all: float32, 3 elements\); rank 1: recv\(all_to_all: float32, 2 elements\)": (
+            lambda on: on.all_to_all(x, x, [2, 1] if rank else [1, 2], [2, 1] if rank else [1, 3])
+        ),
+        rf"rank 0: send\({four}\); rank 1: recv\(int32, 4 elements\)": (
+            lambda on: on.receive(y, peer) if rank else on.send(x, peer)
+        ),
+    }
+
+
+@case
+@simulated
+def calls_that_differ_fail_the_group_of_both_ranks(c: NCCLCommunicator) -> None:
+    for said, call in _mismatches(c).items():
+        other = Another()
+        work = call(other.communicator)
+        while work.exception() is None:  # the device is not waited for: its calls do not end
+            time.sleep(0.01)
+        with raises(DistBackendError, said):
+            work.wait()
+        with raises(DistBackendError, "lost a communication before"):
+            other.communicator.barrier()
+        with raises(DistBackendError, said):
+            tt.cuda.synchronize()
 
 
 def main(rank: int, size: int, path: str) -> None:

@@ -21,11 +21,11 @@ def main() -> None:
         parent.send(rank)
         while True:
             try:
-                module, name = parent.recv()
+                module, name, args = parent.recv()
             except EOFError:
                 break
             try:
-                getattr(import_module(module), name).in_ranks(rank, size)
+                getattr(import_module(module), name).in_ranks(rank, size, *args)
             except BaseException:  # the test is told, whatever it is
                 parent.send(traceback.format_exc())
             else:

@@ -69,14 +69,14 @@ class Ranks:
             found[connection.recv()] = connection
         self._connections = [found[rank] for rank in range(size)]
 
-    def run(self, module: str, name: str) -> None:
-        """Run a test's function in all processes.
+    def run(self, module: str, name: str, *args: Any) -> None:
+        """Run a test's function in all processes, with more arguments if there are any.
 
         Raises:
             AssertionError: one of them failed, or has not answered in time.
         """
         for connection in self._connections:
-            connection.send((module, name))
+            connection.send((module, name, args))
         waiting = dict(zip(self._connections, range(self.size), strict=True))
         failures = []
         # Where one has failed, others may wait for it in vain.

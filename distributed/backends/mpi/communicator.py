@@ -13,11 +13,14 @@ import numpy as np
 
 from ....dispatch.tensor import Tensor
 from ...errors import DistBackendError
-from ...reduce_op import Reduction
+from ...reduce_op import ReduceOp, Reduction
 from ...work import Work
+from ..agreement import Call, call_of, is_enabled
 from ..communicator import Communicator
+from .agreement import Agreement
 from .jobs import Job, Jobs, Requests, meet
 from .library import remove_names_of_shared_memory, start
+from .messages import Message
 from .reductions import plan
 
 if TYPE_CHECKING:
@@ -38,6 +41,7 @@ MiB among 2 processes of one machine, 16 ms in the place of 63."""
 EXCHANGE = 1
 """The tag of the messages that `all_to_all` is made of, on a communicator of their own."""
 
+_BARRIER = call_of("barrier")
 Array = np.ndarray[Any, Any]
 
 
@@ -101,9 +105,11 @@ class MPICommunicator(Communicator):
     def __init__(self, mpi: Any, communicator: Any, spec: GroupSpec) -> None:
         self.mpi, self.comm = mpi, communicator
         self.rank, self.size = spec.rank, len(spec.ranks)
-        self.jobs = Jobs(mpi, spec)
-        self._everybody = range(self.size)
         self._exchange = communicator.Dup()
+        checks = communicator.allreduce(is_enabled(), mpi.LAND)
+        self._agreement = Agreement(mpi, self._exchange, spec) if checks else None
+        self.jobs = Jobs(mpi, spec, self._agreement)
+        self._everybody = range(self.size)
         self._longest_reduction = sys.maxsize if _is_crowded(mpi, communicator) else SHORT_REDUCTION
 
     @property
@@ -117,7 +123,8 @@ class MPICommunicator(Communicator):
 
     def all_reduce(self, tensor: Tensor, op: Reduction, waits: bool = True) -> Work:
         out = _numbers(tensor)
-        how = plan("all_reduce", tensor.dtype, op, self.size)
+        kind, reduction = tensor.dtype, op._name_ if isinstance(op, ReduceOp) else "PREMUL_SUM"
+        how = plan("all_reduce", kind, op, self.size)
         total = how.before(out)
         arguments = self.mpi.IN_PLACE, total, how.operation(self.mpi)
 
@@ -130,25 +137,27 @@ class MPICommunicator(Communicator):
             for begin in range(0, total.size, step):
                 comm.Allreduce(self.mpi.IN_PLACE, total[begin : begin + step], arguments[-1])
 
-        return self._all(
-            "all_reduce", "allreduce", arguments, tensor, waits, lambda: how.after(total, out), block
-        )
+        call = "all_reduce", kind, out.size, reduction, None
+        return self._all(call, "allreduce", arguments, tensor, waits, lambda: how.after(total, out), block)
 
     def reduce(self, tensor: Tensor, op: Reduction, root: int, waits: bool = True) -> Work:
         out = _numbers(tensor)
         how = plan("reduce", tensor.dtype, op, self.size)
         total = how.before(out)
         operation = how.operation(self.mpi)
+        call = call_of("reduce", tensor.dtype, out.size, op, root)
         if self.rank != root:
-            return self._all("reduce", "reduce", (total, None, operation, root), tensor, waits)
+            return self._all(call, "reduce", (total, None, operation, root), tensor, waits)
         arguments = self.mpi.IN_PLACE, total, operation, root
-        return self._all("reduce", "reduce", arguments, tensor, waits, lambda: how.after(total, out))
+        return self._all(call, "reduce", arguments, tensor, waits, lambda: how.after(total, out))
 
     def broadcast(self, tensor: Tensor, root: int, waits: bool = True) -> Work:
-        return self._all("broadcast", "bcast", (_bytes(tensor), root), tensor, waits)
+        call = call_of("broadcast", tensor.dtype, tensor.numel(), root=root)
+        return self._all(call, "bcast", (_bytes(tensor), root), tensor, waits)
 
     def all_gather(self, output: Tensor, input: Tensor, waits: bool = True) -> Work:
-        return self._all("all_gather", "allgather", (_bytes(input), _bytes(output)), output, waits)
+        call = call_of("all_gather", input.dtype, input.numel())
+        return self._all(call, "allgather", (_bytes(input), _bytes(output)), output, waits)
 
     def reduce_scatter(self, output: Tensor, input: Tensor, op: Reduction, waits: bool = True) -> Work:
         out = _numbers(output)
@@ -156,8 +165,9 @@ class MPICommunicator(Communicator):
         given = how.before(_numbers(input))
         total = out if out.dtype == how.computes else np.empty(out.size, how.computes)
         arguments = given, total, how.operation(self.mpi)
+        call = call_of("reduce_scatter", output.dtype, out.size, op)
         return self._all(
-            "reduce_scatter", "reduce_scatter_block", arguments, output, waits, lambda: how.after(total, out)
+            call, "reduce_scatter_block", arguments, output, waits, lambda: how.after(total, out)
         )
 
     def all_to_all(
@@ -200,45 +210,51 @@ class MPICommunicator(Communicator):
             self._everybody,
             is_short,
             (output,),
+            call_of("all_to_all", output.dtype),
+            (*input_counts, *output_counts),
         )
         return self.jobs.do(job, waits)
 
     def gather(self, output: Tensor | None, input: Tensor, root: int, waits: bool = True) -> Work:
         out = None if output is None else _bytes(output)
-        return self._all("gather", "gather", (_bytes(input), out, root), input, waits)
+        call = call_of("gather", input.dtype, input.numel(), root=root)
+        return self._all(call, "gather", (_bytes(input), out, root), input, waits)
 
     def scatter(self, output: Tensor, input: Tensor | None, root: int, waits: bool = True) -> Work:
         given = None if input is None else _bytes(input)
-        return self._all("scatter", "scatter", (given, _bytes(output), root), output, waits)
+        call = call_of("scatter", output.dtype, output.numel(), root=root)
+        return self._all(call, "scatter", (given, _bytes(output), root), output, waits)
 
     def send(self, tensor: Tensor, peer: int, tag: int) -> Work:
         memory = _bytes(tensor)
-        job = Job(
-            "send",
-            lambda: self.comm.Isend(memory, peer, tag),
-            lambda: self.comm.Send(memory, peer, tag),
-            None,
-            f"rank {peer} to receive",
-            (peer,),
-            True,
-            [tensor],
-        )
+        message = None if self._agreement is None else Message(self.mpi, tensor, memory, is_sent=True)
+
+        def begin() -> Any:
+            send = self.comm.Isend
+            return send(memory, peer, tag) if message is None else message.begin(send, peer, tag)
+
+        job = Job("send", begin, begin, None, f"rank {peer} to receive", (peer,), True, [tensor])
         return self.jobs.message(job)
 
     def receive(self, tensor: Tensor, peer: int | None, tag: int) -> Work:
         memory = _bytes(tensor)
         source = self.mpi.ANY_SOURCE if peer is None else peer
-        job = Job(
-            "recv",
-            lambda: self.comm.Irecv(memory, source, tag),
-            lambda: self.comm.Recv(memory, source, tag),
-            None,
-            f"{'any rank' if peer is None else f'rank {peer}'} to send",
-            self._everybody if peer is None else (peer,),
-            True,
-            [tensor],
-        )
-        return self.jobs.message(job, lambda status: int(status.Get_source()))
+        message = None if self._agreement is None else Message(self.mpi, tensor, memory, is_sent=False)
+
+        def begin() -> Any:
+            receive = self.comm.Irecv
+            return receive(memory, source, tag) if message is None else message.begin(receive, source, tag)
+
+        def take(status: Any) -> int:
+            sender = int(status.Get_source())
+            if message is not None:
+                is_too_long = status.Get_error() == self.mpi.ERR_TRUNCATE
+                message.take(self.jobs.spec, sender, is_too_long)
+            return sender
+
+        waits_for = f"{'any rank' if peer is None else f'rank {peer}'} to send"
+        peers = self._everybody if peer is None else (peer,)
+        return self.jobs.message(Job("recv", begin, begin, None, waits_for, peers, True, [tensor]), take)
 
     def _computes_meanwhile(self, waits: bool) -> bool:
         """Whether some process computes while it communicates, as all of them are told."""
@@ -255,17 +271,21 @@ class MPICommunicator(Communicator):
             "all ranks to call it",
             self._everybody,
             True,
+            (),
+            _BARRIER,
         )
         return self.jobs.do(job, waits)
 
     def close(self) -> None:
         if self.jobs.close():
+            if self._agreement is not None:
+                self._agreement.close()
             for each in (self._exchange, self.comm):  # MPI has only some 2,000
                 each.Free()
 
     def _all(
         self,
-        name: str,
+        called: Call,
         call: str,
         arguments: tuple[Any, ...],
         tensor: Tensor,
@@ -276,7 +296,7 @@ class MPICommunicator(Communicator):
         """A collective.
 
         Args:
-            name: ours, for errors.
+            called: ours, which all ranks compare.
             call: MPI's, without the letter I before the name of the one that does not block.
             arguments: what both take.
             tensor: whose size says whether it is short.
@@ -295,7 +315,8 @@ class MPICommunicator(Communicator):
             whole = _waited(begin)
         else:
             whole = block or (lambda: getattr(comm, call.capitalize())(*arguments))
-        job = Job(name, begin, whole, finish, "all ranks to call it", self._everybody, is_short, (tensor,))
+        waits_for = "all ranks to call it"
+        job = Job(called[0], begin, whole, finish, waits_for, self._everybody, is_short, (tensor,), called)
         return self.jobs.do(job, waits)
 
 

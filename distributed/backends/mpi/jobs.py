@@ -24,8 +24,10 @@ from ...work import DoneWork, Work
 if TYPE_CHECKING:
     from ....dispatch.tensor import Tensor
     from ...process_group import GroupSpec
+    from ..agreement import Call
+    from .agreement import Agreement
 
-__all__ = ["Job", "Jobs", "Requests", "meet"]
+__all__ = ["Job", "Jobs", "Requests", "meet", "spin"]
 
 SPINS = 200
 """How often to ask for the end of a communication at once, as fast as can be."""
@@ -47,6 +49,8 @@ class Job(NamedTuple):
         peers: the numbers in the group of those that it waits for.
         is_short: whether it may be waited for at once.
         results: the tensors that it writes.
+        call: what all ranks compare before it begins. Messages are not compared so.
+        parts: for `all_to_all`, the elements sent to each rank, then those received from each.
     """
 
     name: str
@@ -57,6 +61,8 @@ class Job(NamedTuple):
     peers: Sequence[int]
     is_short: bool
     results: Sequence[Tensor] = ()
+    call: Call = ("message", None, None, None, None)
+    parts: Sequence[int] = ()
 
 
 class Requests:
@@ -140,6 +146,7 @@ class _MessageWork(Work):
         super().__init__(job.results)
         self.job, self.jobs, self.request, self.source = job, jobs, request, source
         self.sender = -1
+        self.error: DistBackendError | None = None
 
     def __del__(self) -> None:
         if self.request is not None:
@@ -147,30 +154,38 @@ class _MessageWork(Work):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         if self.request is not None:
-            try:
-                self._end(_spin(self.request, self.jobs, self.job, 0, timeout))
-            except self.jobs.mpi.Exception as error:
-                self.request = None
-                raise self.jobs.failure(self.job, error) from error
+            self._end(lambda status: spin(self.request, self.jobs, self.job, 0, timeout, status))
+        if self.error is not None:
+            raise self.error
         return True
 
     def is_completed(self) -> bool:
-        if self.request is not None:
-            status = self.jobs.mpi.Status()
-            if not self.request.Test(status):
-                return False
-            self._end(status)
-        return True
+        return self.request is None or self._end(self.request.Test)
+
+    def exception(self) -> BaseException | None:
+        return self.error
 
     def source_rank(self) -> int:
         return self.sender
 
-    def _end(self, status: Any) -> None:
+    def _end(self, test: Callable[[Any], Any]) -> bool:
+        """Take what came, if the message has ended, and return whether it has."""
+        mpi = self.jobs.mpi
+        status = mpi.Status()
+        try:
+            if not test(status):
+                return False
+        except mpi.Exception as error:
+            if error.Get_error_class() != mpi.ERR_TRUNCATE:
+                self.error = self.jobs.failure(self.job, error)
+            status.Set_error(error.Get_error_class())
         self.request = None
-        if self.source is not None:
-            self.sender = self.source(status)
-        if self.job.finish is not None:
-            self.job.finish()
+        try:
+            if self.source is not None and self.error is None:
+                self.sender = self.source(status)
+        except DistBackendError as error:
+            self.error = error
+        return True
 
 
 class _Patience:
@@ -210,22 +225,28 @@ class _Patience:
             )
 
 
-def _spin(request: Any, jobs: Jobs, job: Job, sequence: int, timeout: timedelta | None = None) -> Any:
-    """Ask for the end of a communication until it has come, and return MPI's status.
+def spin(
+    request: Any,
+    jobs: Jobs,
+    job: Job,
+    sequence: int,
+    timeout: timedelta | None = None,
+    status: Any = None,
+) -> bool:
+    """Ask for the end of a communication until it has come, and return True.
 
     Raises:
         DistBackendError: it does not come in time, or somebody that it waits for is gone.
     """
-    status = jobs.mpi.Status()
     try:
         if _has_ended(request, status):
-            return status
-        patience = _Patience(jobs, job, sequence, timeout)
+            return True
+        patience, naps = _Patience(jobs, job, sequence, timeout), _naps()
         question = time.monotonic() + patience.next_question()
-        for nap in _naps():
-            time.sleep(nap)
+        while True:
+            time.sleep(next(naps))
             if request.Test(status):
-                return status
+                return True
             if time.monotonic() > question:
                 patience.ask()
                 question = time.monotonic() + patience.next_question()
@@ -271,10 +292,11 @@ class Jobs:
     Args:
         mpi: the module `mpi4py.MPI`.
         spec: the group.
+        agreement: compares calls before they begin; None where they are not compared.
     """
 
-    def __init__(self, mpi: Any, spec: GroupSpec) -> None:
-        self.mpi, self.spec, self.timeout = mpi, spec, spec.timeout
+    def __init__(self, mpi: Any, spec: GroupSpec, agreement: Agreement | None) -> None:
+        self.mpi, self.spec, self.timeout, self.agreement = mpi, spec, spec.timeout, agreement
         self.sequence = 0
         self._waiting: queue.SimpleQueue[_JobWork | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -292,7 +314,8 @@ class Jobs:
             waits: whether the caller waits for its end at once.
 
         Raises:
-            DistBackendError: it failed, or an earlier communication of the group was lost.
+            DistBackendError: it failed, other ranks call something else, or an earlier communication of the group was
+                lost.
         """
         if self._lost is not None:
             raise self._refusal(job)
@@ -300,7 +323,9 @@ class Jobs:
         is_alone = self._last_end is None or self._last_end.is_set()
         if waits and job.is_short and is_alone:
             try:
-                _spin(job.begin(), self, job, self.sequence)
+                if self.agreement is not None:
+                    self.agreement.compare(job, self, True)
+                spin(job.begin(), self, job, self.sequence)
             except self.mpi.Exception as error:
                 raise self.failure(job, error) from error
             if job.finish is not None:
@@ -335,6 +360,11 @@ class Jobs:
         self._lost = DistBackendError(f"{job.name}: {self._who()} {why}")
         return self._lost
 
+    def lose_unless_lost(self, job: Job, why: str) -> None:
+        """Let the group be of no use any more, unless it is already."""
+        if self._lost is None:
+            self.lose(job, why)
+
     def close(self) -> bool:
         """End the thread, after what it has to do, which is waited for as whoever began it would.
 
@@ -366,6 +396,8 @@ class Jobs:
     def _run(self) -> None:
         while (work := self._waiting.get()) is not None:
             try:
+                if self.agreement is not None:
+                    self.agreement.compare(work.job, self, False)
                 work.job.block()
                 if work.job.finish is not None:
                     work.job.finish()

@@ -18,7 +18,10 @@ from ...errors import DistBackendError, DistStoreError
 from ...reduce_op import ReduceOp, Reduction
 from ...stores.prefix_store import PrefixStore
 from ...work import Work
+from ..agreement import Call as ComparedCall
+from ..agreement import call_of, is_enabled, sized
 from ..communicator import Communicator
+from .agreement import CallLog
 from .device_communicator import Call, DeviceCommunicator
 from .health import GroupHealth
 from .library import load
@@ -72,6 +75,7 @@ class NCCLCommunicator(Communicator):
         self.rank, self.size, self.timeout = spec.rank, len(spec.ranks), spec.timeout
         self._store, self._nccl = PrefixStore("nccl", spec.store), load()
         self._health = GroupHealth(spec)
+        self._log = CallLog(self._health) if self.size > 1 and is_enabled() else None
         self._communicators: dict[tuple[str, int], DeviceCommunicator] = {}
         self._made: dict[str, int] = {}
         self._sequence = 0
@@ -85,13 +89,15 @@ class NCCLCommunicator(Communicator):
         how = plan("all_reduce", tensor.dtype, op)
         given = _scaled(tensor, how)
         call = _reduction("allReduce", given, tensor, how, tensor.numel())
-        return self._collective("all_reduce", [call], [given, tensor], [tensor])
+        compared = call_of("all_reduce", tensor.dtype, tensor.numel(), op)
+        return self._collective(compared, [call], [given, tensor], [tensor])
 
     def reduce(self, tensor: Tensor, op: Reduction, root: int, waits: bool = True) -> Work:
         how = plan("reduce", tensor.dtype, op)
         given = _scaled(tensor, how)
         call = _reduction("reduce", given, tensor, how, tensor.numel(), root)
-        return self._collective("reduce", [call], [given, tensor], [tensor])
+        compared = call_of("reduce", tensor.dtype, tensor.numel(), op, root)
+        return self._collective(compared, [call], [given, tensor], [tensor])
 
     def broadcast(self, tensor: Tensor, root: int, waits: bool = True) -> Work:
         address, nbytes = tensor.data_ptr(), tensor.nbytes
@@ -99,7 +105,8 @@ class NCCLCommunicator(Communicator):
         def call(nccl: Any, stream: int) -> None:
             nccl.broadcast(address, address, nbytes, UINT8, root, stream)
 
-        return self._collective("broadcast", [call], [tensor], [tensor])
+        compared = call_of("broadcast", tensor.dtype, tensor.numel(), root=root)
+        return self._collective(compared, [call], [tensor], [tensor])
 
     def all_gather(self, output: Tensor, input: Tensor, waits: bool = True) -> Work:
         given, out, nbytes = input.data_ptr(), output.data_ptr(), input.nbytes
@@ -107,13 +114,15 @@ class NCCLCommunicator(Communicator):
         def call(nccl: Any, stream: int) -> None:
             nccl.allGather(given, out, nbytes, UINT8, stream)
 
-        return self._collective("all_gather", [call], [output, input], [output])
+        compared = call_of("all_gather", input.dtype, input.numel())
+        return self._collective(compared, [call], [output, input], [output])
 
     def reduce_scatter(self, output: Tensor, input: Tensor, op: Reduction, waits: bool = True) -> Work:
         how = plan("reduce_scatter", output.dtype, op)
         given = _scaled(input, how)
         call = _reduction("reduceScatter", given, output, how, output.numel())
-        return self._collective("reduce_scatter", [call], [given, output], [output])
+        compared = call_of("reduce_scatter", output.dtype, output.numel(), op)
+        return self._collective(compared, [call], [given, output], [output])
 
     def all_to_all(
         self,
@@ -127,26 +136,34 @@ class NCCLCommunicator(Communicator):
             *_messages("send", input, input_counts),
             *_messages("recv", output, output_counts),
         ]
-        return self._collective("all_to_all", calls, [output, input], [output])
+        if self._log is not None and not _is_captured(_index(output)):
+            for peer in (each for each in range(self.size) if each != self.rank):
+                self._log.sends(f"all_to_all: {sized(input.dtype, input_counts[peer])}", peer)
+                self._log.receives(f"all_to_all: {sized(output.dtype, output_counts[peer])}", peer)
+        return self._collective(call_of("all_to_all", input.dtype), calls, [output, input], [output])
 
     def gather(self, output: Tensor | None, input: Tensor, root: int, waits: bool = True) -> Work:
         calls, tensors = _message("send", input.data_ptr(), input.nbytes, root), [input]
         if output is not None and self.rank == root:
             calls += _messages("recv", output, [input.numel()] * self.size)
             tensors.append(output)
-        return self._collective("gather", calls, tensors, tensors[1:])
+        compared = call_of("gather", input.dtype, input.numel(), root=root)
+        return self._collective(compared, calls, tensors, tensors[1:])
 
     def scatter(self, output: Tensor, input: Tensor | None, root: int, waits: bool = True) -> Work:
         calls, tensors = _message("recv", output.data_ptr(), output.nbytes, root), [output]
         if input is not None and self.rank == root:
             calls += _messages("send", input, [output.numel()] * self.size)
             tensors.append(input)
-        return self._collective("scatter", calls, tensors, tensors[:1])
+        compared = call_of("scatter", output.dtype, output.numel(), root=root)
+        return self._collective(compared, calls, tensors, tensors[:1])
 
     def send(self, tensor: Tensor, peer: int, tag: int = 0) -> Work:
         """As the base class says. NCCL has no tags: messages come in the order in which they are sent."""
         on, number = self._of_pair(_index(tensor), peer)
         calls = _message("send", tensor.data_ptr(), tensor.nbytes, number)
+        if self._log is not None and not _is_captured(on.device):
+            self._log.sends(sized(tensor.dtype, tensor.numel()), peer)
         return self._issue(on, "send", calls, [tensor], [], waits_for=f"rank {peer} to receive")
 
     def receive(self, tensor: Tensor, peer: int | None, tag: int = 0) -> Work:
@@ -159,6 +176,8 @@ class NCCLCommunicator(Communicator):
             raise ValueError("recv: NCCL needs to be told the rank that sends; it does not receive from any")
         on, number = self._of_pair(_index(tensor), peer)
         calls = _message("recv", tensor.data_ptr(), tensor.nbytes, number)
+        if self._log is not None and not _is_captured(on.device):
+            self._log.receives(sized(tensor.dtype, tensor.numel()), peer)
         waits_for = f"rank {peer} to send"
         return self._issue(on, "recv", calls, [tensor], [tensor], waits_for=waits_for, source=peer)
 
@@ -171,7 +190,7 @@ class NCCLCommunicator(Communicator):
         token = zeros(1, device=Device("cuda", device))
         how = plan("barrier", token.dtype, ReduceOp.SUM)
         call = _reduction("allReduce", token, token, how, 1)
-        return self._collective("barrier", [call], [token], [], blocks=True)
+        return self._collective(call_of("barrier"), [call], [token], [], blocks=True)
 
     @contextmanager
     def coalescing(self) -> Iterator[None]:
@@ -210,19 +229,24 @@ class NCCLCommunicator(Communicator):
 
     def close(self) -> None:
         """End it, once what is under way has ended or its time is over."""
+        if self._log is not None:
+            self._log.close()
         for each in self._communicators.values():
             each.close()
         self._communicators.clear()
 
     def _collective(
         self,
-        name: str,
+        compared: ComparedCall,
         calls: Sequence[Call],
         tensors: Sequence[Tensor],
         results: Sequence[Tensor],
         blocks: bool = False,
     ) -> Work:
-        return self._issue(self._of_all(_index(tensors[0])), name, calls, tensors, results, blocks=blocks)
+        on = self._of_all(_index(tensors[0]))
+        if self._log is not None and not _is_captured(on.device):
+            self._log.collective(compared)
+        return self._issue(on, compared[0], calls, tensors, results, blocks=blocks)
 
     def _issue(
         self,
@@ -297,12 +321,11 @@ class NCCLCommunicator(Communicator):
 
     def _make(self, key: str, device: int, rank: int, size: int) -> DeviceCommunicator:
         """A communicator whose processes find each other by the store."""
-        with device_guard(device) as cuda:
-            if cuda.captures_underway and cuda.is_capturing(cuda.current_stream(device)):
-                raise RuntimeError(
-                    f"NCCL's communicator of {self._health.group} cannot be made in a capture: call a collective of "
-                    "the group once before, or give init_process_group a device_id"
-                )
+        if _is_captured(device):
+            raise RuntimeError(
+                f"NCCL's communicator of {self._health.group} cannot be made in a capture: call a collective of the "
+                "group once before, or give init_process_group a device_id"
+            )
         made = self._made.get(key, 0)
         self._made[key] = made + 1
         place = f"{key or 'all'}/{made}"
@@ -342,6 +365,14 @@ def _index(tensor: Tensor) -> int:
     if device.type != "cuda":
         raise RuntimeError(f"No backend type associated with device type {device.type}")
     return device.resolved_index
+
+
+def _is_captured(device: int) -> bool:
+    """Return whether the current stream's calls become part of a graph. Replays leave nothing to compare."""
+    if not driver().captures_underway:
+        return False
+    with device_guard(device) as cuda:
+        return bool(cuda.is_capturing(cuda.current_stream(device)))
 
 
 def _scaled(tensor: Tensor, how: Plan) -> Tensor:

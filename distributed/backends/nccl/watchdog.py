@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ....runtime.cuda.driver import driver, is_simulated
 from ...failures import ASK_AFTER
 from .device_communicator import Issued
 from .health import GroupHealth
+
+if TYPE_CHECKING:
+    from .agreement import CallLog
 
 __all__ = ["WATCHDOG", "Watchdog", "Watched"]
 
@@ -97,6 +100,7 @@ class Watchdog:
 
     def __init__(self) -> None:
         self._watched: list[_Watch] = []
+        self._followed: list[CallLog] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
@@ -104,25 +108,36 @@ class Watchdog:
         """Look after a communication."""
         with self._changed:
             self._watched.append(_Watch(watched))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="NCCL watchdog", daemon=True)
-                self._thread.start()
-            self._changed.notify()
+            self._wake()
+
+    def follow(self, log: CallLog) -> None:
+        """Compare a group's calls until there have been none for its time limit."""
+        with self._changed:
+            self._followed.append(log)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="NCCL watchdog", daemon=True)
+            self._thread.start()
+        self._changed.notify()
 
     def _run(self) -> None:
         # Its queries of events are no part of anybody's capture.
         driver().exchange_capture_mode("relaxed")
         while True:
             with self._changed:
-                while not self._watched:
+                while not (self._watched or self._followed):
                     self._changed.wait()
-                watched = self._watched
-                self._watched = []
+                watched, followed = self._watched, self._followed
+                self._watched, self._followed = [], []
             left = [each for each in watched if not self._is_over(each)]
             for health, name in {each.watched.health: each.watched.name for each in reversed(left)}.items():
                 health.look(name)
+            still = [log for log in followed if log.look()]
             with self._changed:
                 self._watched = left + self._watched
+                self._followed = still + self._followed
             time.sleep(TICK)
 
     @staticmethod

@@ -19,6 +19,7 @@ CAMPAIGNS = {
     "files": "files:Files",
     "allocator": "allocator:Allocators",
     "threads": "threads:Threads",
+    "distributed_mismatches": "distributed_mismatches:DistributedMismatches",
     "endurance": "endurance:Endurance",
     "process_state": "process_state:ProcessState",
     "planted": "planted:Planted",

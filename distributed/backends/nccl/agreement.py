@@ -1,0 +1,127 @@
+"""The comparison of calls of a group over NCCL, beside the calls: neither the host nor the device waits for it.
+
+A call leaves its description in a log. The watchdog's thread hands the log's new entries, by a queue of the group's
+store, to the next rank, and compares those of the rank before with its own. Messages and the parts of `all_to_all` are
+compared by the receiver. The first difference fails the group in all its ranks. It costs a call about 1 us, and each
+rank a few questions of the store every 100 ms while there are calls, however many they are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ...errors import DistError, QueueEmptyError
+from ...failures import ASK_AFTER
+from ..agreement import Call, described, mismatch
+from .watchdog import WATCHDOG
+
+if TYPE_CHECKING:
+    from .health import GroupHealth
+
+__all__ = ["CallLog"]
+
+MISMATCH = "mismatch"
+
+
+class CallLog:
+    """The calls of a rank that are not compared yet.
+
+    Args:
+        health: the group's, which fails where calls differ.
+    """
+
+    def __init__(self, health: GroupHealth) -> None:
+        self._health, self._spec = health, health.spec
+        self._store = health.spec.store.clone()
+        rank, size = health.spec.rank, len(health.spec.ranks)
+        self._next, self._before = f"calls/{rank}/{(rank + 1) % size}", f"calls/{(rank - 1) % size}/{rank}"
+        self._said: dict[str, deque[str]] = {}
+        self._expected: dict[str, deque[str]] = {}
+        self._heard: dict[str, deque[str]] = {}
+        self._is_followed = self._is_closed = False
+        self._last_call = self._question = -math.inf
+
+    def collective(self, call: Call) -> None:
+        """Note a call that all ranks make."""
+        text = described(call)
+        self._said.setdefault(self._next, deque()).append(text)
+        self._expected.setdefault(self._before, deque()).append(text)
+        self._follow()
+
+    def sends(self, text: str, peer: int) -> None:
+        """Note what is sent to a rank."""
+        self._said.setdefault(f"messages/{self._spec.rank}/{peer}", deque()).append(text)
+        self._follow()
+
+    def receives(self, text: str, peer: int) -> None:
+        """Note what is expected from a rank."""
+        self._expected.setdefault(f"messages/{peer}/{self._spec.rank}", deque()).append(text)
+        self._follow()
+
+    def look(self) -> bool:
+        """Tell and compare what is new, and return whether to look again."""
+        if self._is_closed or self._health.error is not None:
+            return False
+        now = time.monotonic()
+        has_new = self._has_new()
+        if has_new or now > self._question:
+            self._question = now + ASK_AFTER
+            try:
+                self._compare()
+            except (DistError, OSError):
+                return False  # the store is gone, which is the watchdog's to tell
+        if has_new or now < self._last_call + self._spec.timeout.total_seconds():
+            return True
+        self._is_followed = False
+        return self._has_new() and not self._is_followed  # a call came in between
+
+    def close(self) -> None:
+        """Tell what other ranks may still compare, and end it."""
+        try:
+            self._tell()
+        except (DistError, OSError):
+            pass  # nobody is left to compare
+        self._is_closed = True
+
+    def _follow(self) -> None:
+        self._last_call = time.monotonic()
+        if not self._is_followed:
+            self._is_followed = True
+            WATCHDOG.follow(self)
+
+    def _has_new(self) -> bool:
+        return any(list(self._said.values())) or any(list(self._expected.values()))
+
+    def _tell(self) -> None:
+        for key, said in list(self._said.items()):
+            if said:
+                self._store.queue_push(key, json.dumps([said.popleft() for _ in range(len(said))]))
+
+    def _compare(self) -> None:
+        self._tell()
+        for key, expected in list(self._expected.items()):
+            heard = self._heard.setdefault(key, deque())
+            while expected:
+                if not heard:
+                    try:
+                        heard.extend(json.loads(self._store.queue_pop(key, block=False)))
+                    except QueueEmptyError:
+                        break
+                theirs, own = heard.popleft(), expected.popleft()
+                if theirs != own:
+                    self._tell_difference(key, theirs, own)
+                    break
+        if self._store.check([MISMATCH]):
+            self._health.fail(self._store.get(MISMATCH).decode())
+
+    def _tell_difference(self, key: str, theirs: str, own: str) -> None:
+        kind, source, rank = key.split("/")
+        name = own.partition("(")[0]
+        if kind == "messages":
+            name, theirs, own = "recv", f"send({theirs})", f"recv({own})"
+        error = mismatch(name, self._spec, {int(source): theirs, int(rank): own})
+        self._store.compare_set(MISMATCH, "", str(error))  # all ranks tell of the first one
