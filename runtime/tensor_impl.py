@@ -4,7 +4,8 @@
 first element elsewhere. `_spec` is the interned rest. `_version_cell` is a one-element list shared by a tensor
 and its views, made at the first view or write. `_autograd` is None until autograd has something to keep;
 `_view_base` the tensor of which this one is a differentiable view, `_creation`, of views alone, what autograd
-must know of how it was made. The dict holds attributes that a program gives a tensor; Python makes it at the first.
+must know of how it was made. `_made_at`, of views alone, is the version of the bytes at that time, unless 0. The dict
+holds attributes that a program gives a tensor; Python makes it at the first.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class TensorImpl(GenericBase):
         "_autograd",
         "_creation",
         "_data",
+        "_made_at",
         "_spec",
         "_version_cell",
         "_view_base",
@@ -72,6 +74,7 @@ class TensorImpl(GenericBase):
     _autograd: Any
     _view_base: TensorImpl | None
     _creation: Any
+    _made_at: int
 
     @classmethod
     def _blank(cls) -> Self:

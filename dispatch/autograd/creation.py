@@ -55,6 +55,11 @@ def creation_of(view: TensorImpl) -> Creation | None:
     return getattr(view, "_creation", None)
 
 
+def version_at_creation(view: TensorImpl) -> int:
+    """Return the version that the bytes had when a view of them was made."""
+    return getattr(view, "_made_at", 0)
+
+
 def mark_unrecorded(view: Any) -> None:
     """Mark a view that was just made, if this thread records nothing; it requires grad as its base does."""
     if state.grad_enabled:

@@ -6,7 +6,7 @@ import gc
 import sys
 
 from ...runtime.tensor_impl import TensorImpl
-from .creation import refuse_marked
+from .creation import refuse_marked, version_at_creation
 from .node import AccumulateGrad, Edge, Node, edge_of, leaf_meta
 from .view_history import CopySlices, ViewGeometry, check_view, refresh
 
@@ -85,8 +85,8 @@ def tell_views(base: TensorImpl, cell: list[int]) -> None:
 def follow_leaf(base: TensorImpl) -> None:
     """Views made before a leaf began to require grad do so from now on, and no more when it stops.
 
-    They are leaves, without a history that leads to their base until the bytes are written. They are found as what
-    refers to the base, so the caller has made sure that somebody may.
+    A view is a leaf unless the bytes were written after the view was made; then its history leads to the base. Views
+    are found among the objects that refer to the base, so the caller has made sure that there may be one.
     """
     cell = base._version_cell
     # Every view holds the version counter. To look for referrers is to look through all objects of the process.
@@ -101,7 +101,7 @@ def follow_leaf(base: TensorImpl) -> None:
                 continue
             if meta is None:
                 meta = holder._autograd = leaf_meta()
-            meta.follows, meta.version = True, cell[0]
+            meta.follows, meta.version = True, version_at_creation(holder)
         elif (
             spec.requires_grad
             and getattr(meta, "follows", False)

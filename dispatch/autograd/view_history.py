@@ -98,8 +98,8 @@ class AsStridedBackward0(Node):
 
     __slots__ = ("base", "geometry")
 
-    def __init__(self, base: TensorImpl, geometry: ViewGeometry) -> None:
-        self.next_edges = (edge_of(base),)
+    def __init__(self, base: TensorImpl, base_edge: Edge | None, geometry: ViewGeometry) -> None:
+        self.next_edges = (base_edge,)
         self.sequence = next_sequence()
         self.base = BaseGeometry(base)
         self.geometry = geometry
@@ -177,22 +177,15 @@ def refresh(view: Any) -> None:
     if meta is None:
         meta = view._autograd = leaf_meta()
     cell = view._version_cell
-    if not base._spec.requires_grad:
-        if meta.edge is not None and meta.edge[0].__class__ is not AccumulateGrad:
-            refuse_marked(view, "its base or another view of its base has been")
-        meta.version = 0 if cell is None else cell[0]
+    is_recorded = meta.edge is not None and meta.edge[0].__class__ is not AccumulateGrad
+    if not base._spec.requires_grad and not is_recorded:
         return
     refuse_marked(view, "its base or another view of its base has been")
     meta.version = 0 if cell is None else cell[0]
-    base_edge = edge_of(base)
-    if (
-        base_edge is not None
-        and base_edge[0].__class__ is AccumulateGrad
-        and meta.edge is not None
-        and meta.edge[0].__class__ is not AccumulateGrad
-    ):
+    base_edge = edge_of(base) if base._spec.requires_grad else None
+    if base_edge is not None and base_edge[0].__class__ is AccumulateGrad and is_recorded:
         return
-    node = AsStridedBackward0(base, ViewGeometry.of(view, base))
+    node = AsStridedBackward0(base, base_edge, ViewGeometry.of(view, base))
     node.specs = (view._spec.detached,)
     meta.edge = (node, 0)
     if not view._spec.requires_grad:

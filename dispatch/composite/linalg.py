@@ -102,6 +102,7 @@ def outer(self: Tensor, vec2: Tensor) -> Tensor:
 
 def outer_out(self: Tensor, vec2: Tensor, out: Tensor) -> Tensor:
     """``outer(out=)``."""
+    check_overlap((self, vec2), (out,))
     return write_out("outer", out, outer(self, vec2))
 
 

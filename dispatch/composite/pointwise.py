@@ -61,7 +61,7 @@ from ..generated.functions import (
 from ..plans.delegated import plan_of_part
 from ..plans.host_kernel import host_kernel
 from ..plans.register import planned_by
-from .forms import named, outermost_first, restored, write_out
+from .forms import check_overlap, named, outermost_first, restored, write_out
 from .indexing import nonzero_numpy
 
 if TYPE_CHECKING:
@@ -238,6 +238,7 @@ def frexp_out(self: Tensor, mantissa: Tensor, exponent: Tensor) -> tuple[Tensor,
         )
     if exponent._spec.dtype is not int32:
         raise RuntimeError(f"torch.frexp() expects exponent to have int dtype but got {exponent._spec.dtype}")
+    check_overlap((self,), (mantissa, exponent))
     fraction, power = frexp(self)
     results: tuple[Tensor, Tensor] = named(
         "frexp",

@@ -15,6 +15,7 @@ from ...runtime.grad_mode import is_inference_mode_enabled
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import hide_inner_frames
 from ..autograd import gradients as functional
+from ..autograd.creation import version_at_creation
 from ..autograd.engine import own_copy
 from ..autograd.inplace import follow_leaf
 from ..autograd.node import AccumulateGrad, Node, NodeHooks, RemovableHandle, edge_of, leaf_meta, root_edge
@@ -140,6 +141,8 @@ class AutogradMethods(_Base):
                 self._autograd = leaf_meta()
             elif base is not None:
                 self._autograd.follows = False
+            if base is not None and not spec.requires_grad:
+                self._autograd.version = version_at_creation(self)
         return self
 
     @property

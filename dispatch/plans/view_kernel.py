@@ -116,6 +116,8 @@ def make(result, {given}):
         cell = self._version_cell
         if cell is None:
             cell = self._version_cell = [0]
+        elif cell[0]:
+            out._made_at = cell[0]
         out._version_cell = cell
         out._autograd = None
         base = self._view_base

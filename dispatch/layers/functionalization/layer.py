@@ -384,11 +384,12 @@ class Layer:
         """The operator's Meta kernel on stand-ins of its arguments; those too, by the ids of what they stand for."""
         op.find_runtime_arguments()
         metas: dict[int, Any] = {}
+        roots: dict[int, DataPtr] = {}
 
         def stand_in(tensor: Tensor) -> Tensor:
             made = metas.get(id(tensor))
             if made is None:
-                made = metas[id(tensor)] = _stand_in(tensor)
+                made = metas[id(tensor)] = _stand_in(tensor, roots)
             return made
 
         replaced: list[Any] = []
@@ -678,14 +679,19 @@ def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
     return value
 
 
-def _stand_in(tensor: Tensor) -> Tensor:
-    """A meta tensor where a tensor would lie."""
+def _stand_in(tensor: Tensor, roots: dict[int, DataPtr]) -> Tensor:
+    """Return a meta tensor at the place of `tensor`; its memory is in `roots`, by the id of the real one.
+
+    Tensors that share memory have stand-ins that share it, so that the Meta kernel refuses writes that overlap.
+    """
     spec = tensor._spec
     meta = blank_tensor()
     meta._spec = spec.replace(device=META, keys=0, requires_grad=False)
     data = tensor._data
     root = root_of(data)
-    base = DataPtr(address_of(root), root.nbytes, META)
+    base = roots.get(id(root))
+    if base is None:
+        base = roots[id(root)] = DataPtr(address_of(root), root.nbytes, META)
     address = address_of(data)
     meta._data = DataPtr(address, base.address + base.nbytes - address, META, base)
     meta._version_cell = None if spec.is_inference else tensor.version_cell()

@@ -192,3 +192,80 @@ def test_overlapping_views_have_gradients_after_a_write_to_their_base():
     y.add_(1)
     (windows * weight).sum().backward()
     assert x.grad.tolist() == [0.0, 6.0, 14.0, 10.0]
+
+
+def written(base):
+    """Return a view of each kind that was made before its base was written to and began to require grad."""
+    views = [base[0], base.T, base.unsqueeze(0), base.as_strided((2,), (2,)), base[0][1:]]
+    base.mul_(2)
+    base.requires_grad_()
+    return views
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_view_from_before_a_write_leads_to_its_base(number):
+    base = tt.zeros(2, 3)
+    view = written(base)[number]
+    assert view.requires_grad and not view.is_leaf and view.grad_fn is not None
+    (view * 2).sum().backward()
+    reached = tt.zeros(2, 3)
+    [reached[0], reached, reached, reached.as_strided((2,), (2,)), reached[0, 1:]][number].fill_(2)
+    assert base.grad.tolist() == reached.tolist()
+
+
+WRITES = {
+    "in place": lambda base: base.mul_(2),
+    "through a view": lambda base: base[1].add_(1),
+    "by index": lambda base: base.__setitem__(1, 5),
+    "out": lambda base: tt.ones(2, 3, out=base),
+    "init": tt.nn.init.normal_,
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_every_write_after_a_view_was_made_counts(write):
+    base = tt.zeros(2, 3)
+    before = base[0]
+    WRITES[write](base)
+    after, of_before = base[0], before[1:]
+    base.requires_grad_()
+    assert not before.is_leaf and after.is_leaf and of_before.is_leaf
+
+
+def test_a_view_that_asked_before_its_base_follows_the_base_after_a_write():
+    base = tt.zeros(2, 3)
+    before = base[0]
+    base.mul_(2)
+    after = base[0]
+    before.requires_grad_(), after.requires_grad_()
+    assert before.is_leaf and after.is_leaf
+    base.requires_grad_()
+    assert not before.is_leaf and after.is_leaf
+
+
+@pytest.mark.parametrize("several", ["unbind", "split", "chunk"])
+@pytest.mark.parametrize("write_first", [False, True])
+def test_one_of_several_views_from_before_a_write_has_no_history(several, write_first):
+    base = tt.zeros(2, 3)
+    if write_first:
+        base.mul_(2)
+    part = {"unbind": base.unbind, "split": lambda: base.split(1), "chunk": lambda: base.chunk(2)}[several]()[
+        0
+    ]
+    if not write_first:
+        base.mul_(2)
+    base.requires_grad_()
+    if write_first:
+        assert part.is_leaf
+    else:
+        with pytest.raises(RuntimeError, match="its base or another view of its base has been modified"):
+            part.is_leaf  # noqa: B018
+
+
+def test_a_base_that_stops_gets_no_gradient_through_a_view_after_a_write():
+    base = tt.zeros(2, 3, requires_grad=True)
+    view = base[0]
+    base.requires_grad_(False)
+    base.mul_(2)
+    (view * 2).sum().backward()
+    assert base.grad is None and not view.is_leaf
