@@ -1,8 +1,8 @@
-"""Triton's interpreter, mended and made strict: the one place where it differs from Triton's own.
+"""Triton's interpreter, fixed and made strict: the one place where it differs from Triton's own.
 
-* Every load and store is checked against live memory; lanes masked off without `other` are poisoned.
+* Every load and store is checked against live memory. Lanes masked off without `other` are poisoned.
 * bfloat16 and float8 compute and convert as on the GPU; `tl.dot` adds up in float32 and rounds TF32 inputs.
-* `and`, `or` and `not` mean on blocks what the compiler makes of them.
+* Python's statements and builtins mean what the compiler makes of them (`syntax`).
 * libdevice works, with the signatures that a compiled kernel has.
 * Arguments get the signature's exact types, and no memory is copied for a launch.
 * Values of one shape share it (`shapes`).
@@ -12,6 +12,7 @@ Importing this module patches Triton for the rest of the process, which is one t
 
 from __future__ import annotations
 
+import ast
 import operator
 from collections.abc import Mapping
 from types import SimpleNamespace, TracebackType
@@ -39,13 +40,15 @@ from .formats import (
     FLOAT64,
     Array,
     convert,
+    extremum,
+    flush_subnormals,
     numpy_type,
     poison,
     round_to_tf32,
     storage_type,
 )
 from .libdevice import function_of, instruction
-from .syntax import NAMESPACE, BooleanTransformer
+from .syntax import KernelTransformer, namespace, refuse_truth, static_assert
 
 CAPABILITY = 90
 
@@ -178,10 +181,36 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         wide = [handle.data.astype(np.float64) for handle in (x, y, z)]
         return TensorHandle(convert(wide[0] * wide[1] + wide[2], z.data.dtype), z.dtype.scalar)
 
+    def _extremum(self, ufunc: np.ufunc, left: Any, right: Any) -> Any:
+        return TensorHandle(extremum(ufunc, left.data, right.data), left.dtype.scalar)
+
+    def create_minimumf(self, lhs: Any, rhs: Any) -> Any:
+        return self._extremum(np.minimum, lhs, rhs)
+
+    def create_maximumf(self, lhs: Any, rhs: Any) -> Any:
+        return self._extremum(np.maximum, lhs, rhs)
+
+    def create_minnumf(self, lhs: Any, rhs: Any) -> Any:
+        return self._extremum(np.fmin, lhs, rhs)
+
+    def create_maxnumf(self, lhs: Any, rhs: Any) -> Any:
+        return self._extremum(np.fmax, lhs, rhs)
+
     def create_clampf(self, arg: Any, lo: Any, hi: Any, propagate_nans: Any) -> Any:
-        if propagate_nans == ir.PROPAGATE_NAN.NONE:
-            return super().create_clampf(arg, lo, hi, propagate_nans)
-        return TensorHandle(np.minimum(np.maximum(arg.data, lo.data), hi.data), arg.dtype.scalar)
+        quiet = propagate_nans == ir.PROPAGATE_NAN.NONE
+        bounded = self._extremum(np.fmax if quiet else np.maximum, arg, lo)
+        return self._extremum(np.fmin if quiet else np.minimum, bounded, hi)
+
+    def create_floor(self, arg: Any) -> Any:
+        return self._rounded(np.floor, arg)
+
+    def create_ceil(self, arg: Any) -> Any:
+        return self._rounded(np.ceil, arg)
+
+    def _rounded(self, ufunc: np.ufunc, arg: Any) -> Any:
+        """Round to an integer; float32's subnormals count as zeros (``cvt.rmi.ftz.f32.f32``)."""
+        data = flush_subnormals(arg.data) if arg.data.dtype == FLOAT32 else arg.data
+        return TensorHandle(ufunc(data), arg.dtype.scalar)
 
     def create_erf(self, arg: Any) -> Any:
         return TensorHandle(scipy.special.erf(arg.data), arg.dtype.scalar)
@@ -284,12 +313,6 @@ class ProgramRunner:
                         function(**arguments)
 
 
-_COMPARISON = {
-    name: vars(interpreter)[name] for name in ("_InterpreterComparison",) if hasattr(interpreter, name)
-}
-"""What a chain of comparisons is rewritten to, from Triton 3.9; before, no compiled kernel can have one either."""
-
-
 def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
     # Triton's own patches the language again at each call, which costs more than the call.
     return self.rewrite()(*args, **kwargs)
@@ -297,13 +320,16 @@ def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _compile_rewritten(self: Any, transformed: Any) -> Any:
     # Triton's own pours the interpreter's whole namespace into the kernel's module, where it hides mistakes.
-    namespace = self.fn.__globals__
-    namespace["interpreter_semantic"] = _semantic
-    namespace.update(_COMPARISON)
-    namespace.update(NAMESPACE)
+    self.fn.__globals__.update(_NAMESPACE)
     local: dict[str, Any] = dict(self.kwargs)
-    exec(compile(transformed, filename=self.filename, mode="exec"), namespace, local)
+    exec(compile(transformed, filename=self.filename, mode="exec"), self.fn.__globals__, local)
     return local[self.fn.__name__]
+
+
+def _transform(self: Any, source: str) -> ast.AST:
+    tree = KernelTransformer(self.fn, frozenset(self.kwargs)).visit(ast.parse(source))
+    ast.fix_missing_locations(tree)
+    return ast.increment_lineno(tree, self.def_file_lineno - 1)
 
 
 def _install_libdevice(semantic: Any) -> None:
@@ -331,10 +357,11 @@ def _install_libdevice(semantic: Any) -> None:
             setattr(libdevice, name, bound.get(name) or refuse(name))
 
 
-def _install() -> tuple[StrictBuilder, Any]:
+def _install() -> tuple[StrictBuilder, Any, dict[str, Any]]:
     builder = StrictBuilder()
     shapes.install()
     semantic = shapes.Semantic(builder)
+    names = namespace(semantic)
     interpreter._get_np_dtype = numpy_type
     interpreter.interpreter_builder = builder
     interpreter.interpreter_semantic = semantic
@@ -342,13 +369,15 @@ def _install() -> tuple[StrictBuilder, Any]:
     for module in (tl, tl.core):
         module.reduce = reductions.reduce
         module.associative_scan = reductions.associative_scan
-    # Triton's own code asks `if other` to see whether there is one; a zero must not count as none.
-    del tl.tensor.__bool__
-    interpreter.FunctionRewriter.ast_transformer = BooleanTransformer()
+        module.range = names["_triten_range"]
+        module.static_assert = static_assert
+    tl.tensor.__bool__ = refuse_truth
+    del tl.tensor.__index__  # a compiled kernel has no number of a tensor either
+    interpreter.FunctionRewriter._transform_ast = _transform
     interpreter.InterpretedFunction.__call__ = _call_device_function
     interpreter.FunctionRewriter._compile_and_exec = _compile_rewritten
     _install_libdevice(semantic)
-    return builder, semantic
+    return builder, semantic, names
 
 
-_builder, _semantic = _install()
+_builder, _semantic, _NAMESPACE = _install()
