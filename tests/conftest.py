@@ -29,6 +29,7 @@ from hypothesis import settings
 # another value the same tests run on a GPU, where the interpreter must be off.
 if os.environ.setdefault("TRITEN_CUDA", "interpret") == "interpret":
     os.environ["TRITON_INTERPRET"] = "1"
+    os.environ.setdefault("TRITEN_INTERPRET_POISON", "1")  # our kernels rely on no lane that a mask excludes
 else:
     os.environ.pop("TRITON_INTERPRET", None)
 

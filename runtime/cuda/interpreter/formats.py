@@ -77,6 +77,25 @@ def poison(dtype: np.dtype[Any]) -> Array:
     return np.frombuffer(bytes([_POISON_BYTE]) * dtype.itemsize, dtype)[0]  # type: ignore[no-any-return]
 
 
+def extremum(ufunc: np.ufunc, left: Array, right: Array) -> Array:
+    """Return the minimum or maximum of two arrays, where -0.0 is less than 0.0 (`min` and `max` in the PTX ISA)."""
+    result: Array = ufunc(left, right)
+    if not is_float(result.dtype):
+        return result
+    zeros = result == 0
+    if not zeros.any():
+        return result
+    negative = ufunc in (np.minimum, np.fmin)
+    decisive = (left == 0) & (np.signbit(left) == negative) | (right == 0) & (np.signbit(right) == negative)
+    signed = np.array([0.0, -0.0], result.dtype)[(decisive == negative).astype(np.intp)]
+    return np.where(zeros, signed, result)
+
+
+def flush_subnormals(data: Array) -> Array:
+    """Return float32 with zeros of the same sign for subnormal numbers (`.ftz` in the PTX ISA)."""
+    return np.where(np.abs(data) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), data), data)
+
+
 def convert(data: Array, target: np.dtype[Any], toward_zero: bool = False) -> Array:
     """Convert as the GPU does.
 

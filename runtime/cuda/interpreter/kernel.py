@@ -23,7 +23,16 @@ _runner = ProgramRunner()
 class InterpretedKernel(CompiledKernel):
     """A kernel bound to its constants; its arguments are given the signature's exact types."""
 
-    __slots__ = ("_constexprs", "_descriptors", "_divisible", "_driver", "_kernel", "_names", "_types")
+    __slots__ = (
+        "_constexprs",
+        "_descriptors",
+        "_divisible",
+        "_driver",
+        "_is_users",
+        "_kernel",
+        "_names",
+        "_types",
+    )
 
     def __init__(
         self,
@@ -32,7 +41,9 @@ class InterpretedKernel(CompiledKernel):
         signature: Mapping[str, str],
         constexprs: Mapping[str, object],
         divisible: frozenset[str],
+        is_users: bool = False,
     ) -> None:
+        """Bind a kernel. If `is_users`, uses of undefined lanes are reported; triten's own tests poison them."""
         self.name = kernel_name(kernel)
         self._driver = driver
         self._kernel = kernel
@@ -45,6 +56,7 @@ class InterpretedKernel(CompiledKernel):
         ]
         self._constexprs = dict(constexprs)
         self._divisible = divisible
+        self._is_users = is_users
 
     def launch(self, grid: Grid, stream: int, *values: int | float) -> None:
         self._launch({}, grid, stream, *values)
@@ -80,7 +92,7 @@ class InterpretedKernel(CompiledKernel):
             self.name,
             grid,
             stream,
-            lambda blocks: _runner.run(self._kernel, self.name, arguments, grid, blocks),
+            lambda blocks: _runner.run(self._kernel, self.name, arguments, grid, blocks, self._is_users),
         )
 
     def _described(self, name: str, base: Any, address: int, tensors: Mapping[str, DescribedTensor]) -> Any:

@@ -74,7 +74,8 @@ def run(kernel: Any, *args: Any, grid: UserGrid, warmup: bool, **kwargs: Any) ->
     sizes = grid(bound.arguments) if callable(grid) else grid
     x, y, z = (*sizes, 1, 1)[:3]
     stream = owner.current_stream(owner.current_device())
-    InterpretedKernel(owner, kernel, {}, values, frozenset()).launch((int(x), int(y), int(z)), stream)
+    interpreted = InterpretedKernel(owner, kernel, {}, values, frozenset(), is_users=True)
+    interpreted.launch((int(x), int(y), int(z)), stream)
 
 
 class _Arguments:

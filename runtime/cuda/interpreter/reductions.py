@@ -40,7 +40,10 @@ def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_: 
 def _reduce_last(arrays: list[Array], types: list[Any], combine_fn: Any) -> list[Array]:
     ufunc = _ufunc_of(combine_fn, arrays[0])
     if ufunc is not None:
-        return [ufunc.reduce(arrays[0], axis=-1).astype(arrays[0].dtype)]
+        result = ufunc.reduce(arrays[0], axis=-1).astype(arrays[0].dtype)
+        # NumPy keeps either zero of an extremum; the fold below decides by the sign.
+        if ufunc is np.add or not is_float(result.dtype) or result.all():
+            return [result]
     while arrays[0].shape[-1] > 1:
         left, right = [array[..., 0::2] for array in arrays], [array[..., 1::2] for array in arrays]
         arrays = _combine(combine_fn, left, right, types)

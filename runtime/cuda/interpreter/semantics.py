@@ -1,8 +1,9 @@
-"""Triton's interpreter, mended and made strict: the one place where it differs from Triton's own.
+"""Triton's interpreter, fixed and made strict: the one place where it differs from Triton's own.
 
-* Every load and store is checked against live memory; lanes masked off without `other` are poisoned.
+* Every load and store is checked against live memory. Lanes masked off without `other` are 0, and reported
+  where they are used (`undefined`), or poison under ``TRITEN_INTERPRET_POISON=1``.
 * bfloat16 and float8 compute and convert as on the GPU; `tl.dot` adds up in float32 and rounds TF32 inputs.
-* `and`, `or` and `not` mean on blocks what the compiler makes of them.
+* Python's statements and builtins mean what the compiler makes of them (`syntax`).
 * libdevice works, with the signatures that a compiled kernel has.
 * Arguments get the signature's exact types, and no memory is copied for a launch.
 * Values of one shape share it (`shapes`).
@@ -12,7 +13,9 @@ Importing this module patches Triton for the rest of the process, which is one t
 
 from __future__ import annotations
 
+import ast
 import operator
+import os
 from collections.abc import Mapping
 from types import SimpleNamespace, TracebackType
 from typing import Any
@@ -32,20 +35,22 @@ from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, T
 from ..driver import Grid
 from ..simulated.memory import LiveBlocks
 from ..triton.compile import WARP_SIZE, format_of
-from . import block_scales, reductions, shapes
+from . import block_scales, reductions, shapes, undefined
 from .formats import (
     BFLOAT16,
     FLOAT32,
     FLOAT64,
     Array,
     convert,
+    extremum,
+    flush_subnormals,
     numpy_type,
     poison,
     round_to_tf32,
     storage_type,
 )
 from .libdevice import function_of, instruction
-from .syntax import NAMESPACE, BooleanTransformer
+from .syntax import KernelTransformer, namespace, refuse_truth, static_assert
 
 CAPABILITY = 90
 
@@ -63,6 +68,8 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         )
         self.codegen_fns["min_dot_size"] = min_dot_size(GPUTarget("cuda", CAPABILITY, WARP_SIZE))
         self.kernel = ""
+        self.poisons = os.environ.get("TRITEN_INTERPRET_POISON") == "1"
+        self.reports_undefined = False
         self.blocks = LiveBlocks()
         self.grid_idx: Grid = (0, 0, 0)
 
@@ -97,11 +104,16 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         active = np.broadcast_to(mask.data, pointers.shape)
         self._check("load", pointers, None if active.all() else active, dtype)
         storage = storage_type(dtype)
-        if other is None:
+        if other is not None:
+            rest = np.broadcast_to(other.data, pointers.shape).view(storage)
+        elif self.poisons:
             rest = np.full(pointers.shape, poison(dtype).view(storage), storage)
         else:
-            rest = np.broadcast_to(other.data, pointers.shape).view(storage)
-        return TensorHandle(memory_access.load(pointers, active, rest, storage).view(dtype), type_)
+            rest = np.zeros(pointers.shape, storage)
+        loaded = TensorHandle(memory_access.load(pointers, active, rest, storage).view(dtype), type_)
+        if other is None and self.reports_undefined and not active.all():
+            return undefined.mark(loaded, ~active)
+        return loaded
 
     def create_splat(self, ret_ty: Any, arg: Any) -> Any:
         # Triton's goes by the handle's type, which for a comparison is that of its operands.
@@ -114,6 +126,8 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         self._check("store", pointers, None if active.all() else active, dtype)
         if value.data.dtype.itemsize != dtype.itemsize:
             raise TypeError(f"{self._where()}: a store of {value.data.dtype} through a pointer to {dtype}")
+        if value.attr:
+            undefined.report(self.kernel, "a store", value, active=active)
         bits = np.broadcast_to(value.data, pointers.shape).view(storage_type(value.data.dtype))
         return memory_access.store(pointers, bits, active)
 
@@ -134,14 +148,25 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         self._check("atomic", ptr.data, None, numpy_type(ptr.get_element_ty()))
         return super().create_atomic_cas(ptr, cmp, val, sem, scope)
 
+    def unary_op(self, arg: Any, op: Any) -> Any:
+        return undefined.spread(super().unary_op(arg, op), arg)
+
+    def binary_op(self, lhs: Any, rhs: Any, op: Any) -> Any:
+        return undefined.spread(super().binary_op(lhs, rhs, op), lhs, rhs)
+
+    def create_select(self, condition: Any, lhs: Any, rhs: Any) -> Any:
+        return undefined.select(self.ternary_op(condition, lhs, rhs, np.where), condition, lhs, rhs)
+
     def cast_impl(self, src: Any, dst_type: Any) -> Any:
-        return TensorHandle(convert(src.data, numpy_type(dst_type)), dst_type.scalar)
+        return undefined.spread(TensorHandle(convert(src.data, numpy_type(dst_type)), dst_type.scalar), src)
 
     def create_fp_to_fp(self, src: Any, dst_type: Any, rounding_mode: Any) -> Any:
         toward_zero = rounding_mode == ir.ROUNDING_MODE.RTZ
-        return TensorHandle(convert(src.data, numpy_type(dst_type), toward_zero), dst_type.scalar)
+        result = TensorHandle(convert(src.data, numpy_type(dst_type), toward_zero), dst_type.scalar)
+        return undefined.spread(result, src)
 
     def create_dot(self, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
+        undefined.report(self.kernel, "tl.dot", a, b)
         left, right, accumulator = a.data, b.data, d.data
         if accumulator.dtype.kind == "i":
             # Sums of products of 8-bit integers are exact in float64, which BLAS multiplies.
@@ -178,10 +203,37 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         wide = [handle.data.astype(np.float64) for handle in (x, y, z)]
         return TensorHandle(convert(wide[0] * wide[1] + wide[2], z.data.dtype), z.dtype.scalar)
 
+    def _extremum(self, ufunc: np.ufunc, left: Any, right: Any) -> Any:
+        result = TensorHandle(extremum(ufunc, left.data, right.data), left.dtype.scalar)
+        return undefined.spread(result, left, right)
+
+    def create_minimumf(self, lhs: Any, rhs: Any) -> Any:
+        return self._extremum(np.minimum, lhs, rhs)
+
+    def create_maximumf(self, lhs: Any, rhs: Any) -> Any:
+        return self._extremum(np.maximum, lhs, rhs)
+
+    def create_minnumf(self, lhs: Any, rhs: Any) -> Any:
+        return self._extremum(np.fmin, lhs, rhs)
+
+    def create_maxnumf(self, lhs: Any, rhs: Any) -> Any:
+        return self._extremum(np.fmax, lhs, rhs)
+
     def create_clampf(self, arg: Any, lo: Any, hi: Any, propagate_nans: Any) -> Any:
-        if propagate_nans == ir.PROPAGATE_NAN.NONE:
-            return super().create_clampf(arg, lo, hi, propagate_nans)
-        return TensorHandle(np.minimum(np.maximum(arg.data, lo.data), hi.data), arg.dtype.scalar)
+        quiet = propagate_nans == ir.PROPAGATE_NAN.NONE
+        bounded = self._extremum(np.fmax if quiet else np.maximum, arg, lo)
+        return self._extremum(np.fmin if quiet else np.minimum, bounded, hi)
+
+    def create_floor(self, arg: Any) -> Any:
+        return self._rounded(np.floor, arg)
+
+    def create_ceil(self, arg: Any) -> Any:
+        return self._rounded(np.ceil, arg)
+
+    def _rounded(self, ufunc: np.ufunc, arg: Any) -> Any:
+        """Round to an integer; float32's subnormals count as zeros (``cvt.rmi.ftz.f32.f32``)."""
+        data = flush_subnormals(arg.data) if arg.data.dtype == FLOAT32 else arg.data
+        return TensorHandle(ufunc(data), arg.dtype.scalar)
 
     def create_erf(self, arg: Any) -> Any:
         return TensorHandle(special.erf(arg.data), arg.dtype.scalar)
@@ -268,11 +320,18 @@ class ProgramRunner:
         self._located = _Located(_builder)
 
     def run(
-        self, kernel: Any, name: str, arguments: Mapping[str, object], grid: Grid, blocks: LiveBlocks
+        self,
+        kernel: Any,
+        name: str,
+        arguments: Mapping[str, object],
+        grid: Grid,
+        blocks: LiveBlocks,
+        reports_undefined: bool,
     ) -> None:
         """Run a kernel over a grid on the memory of one device."""
         builder = self._builder
         builder.kernel, builder.blocks = name, blocks
+        builder.reports_undefined = reports_undefined and not builder.poisons
         function = kernel.rewrite()
         builder.set_grid_dim(*grid)
         nx, ny, nz = grid
@@ -284,12 +343,6 @@ class ProgramRunner:
                         function(**arguments)
 
 
-_COMPARISON = {
-    name: vars(interpreter)[name] for name in ("_InterpreterComparison",) if hasattr(interpreter, name)
-}
-"""What a chain of comparisons is rewritten to, from Triton 3.9; before, no compiled kernel can have one either."""
-
-
 def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
     # Triton's own patches the language again at each call, which costs more than the call.
     return self.rewrite()(*args, **kwargs)
@@ -297,13 +350,16 @@ def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _compile_rewritten(self: Any, transformed: Any) -> Any:
     # Triton's own pours the interpreter's whole namespace into the kernel's module, where it hides mistakes.
-    namespace = self.fn.__globals__
-    namespace["interpreter_semantic"] = _semantic
-    namespace.update(_COMPARISON)
-    namespace.update(NAMESPACE)
+    self.fn.__globals__.update(_NAMESPACE)
     local: dict[str, Any] = dict(self.kwargs)
-    exec(compile(transformed, filename=self.filename, mode="exec"), namespace, local)
+    exec(compile(transformed, filename=self.filename, mode="exec"), self.fn.__globals__, local)
     return local[self.fn.__name__]
+
+
+def _transform(self: Any, source: str) -> ast.AST:
+    tree = KernelTransformer(self.fn, frozenset(self.kwargs)).visit(ast.parse(source))
+    ast.fix_missing_locations(tree)
+    return ast.increment_lineno(tree, self.def_file_lineno - 1)
 
 
 def _install_libdevice(semantic: Any) -> None:
@@ -331,24 +387,37 @@ def _install_libdevice(semantic: Any) -> None:
             setattr(libdevice, name, bound.get(name) or refuse(name))
 
 
-def _install() -> tuple[StrictBuilder, Any]:
+def _install() -> tuple[StrictBuilder, Any, dict[str, Any]]:
     builder = StrictBuilder()
     shapes.install()
     semantic = shapes.Semantic(builder)
+    names = namespace(semantic)
+
+    def checked(function: Any, use: str) -> Any:
+        def call(input: Any, *args: Any, **kwargs: Any) -> Any:
+            if builder.reports_undefined:
+                tensors = input if isinstance(input, tuple | tl.tuple) else (input,)
+                undefined.report(builder.kernel, use, *(tensor.handle for tensor in tensors))
+            return function(input, *args, **kwargs)
+
+        return call
+
     interpreter._get_np_dtype = numpy_type
     interpreter.interpreter_builder = builder
     interpreter.interpreter_semantic = semantic
     interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
     for module in (tl, tl.core):
-        module.reduce = reductions.reduce
-        module.associative_scan = reductions.associative_scan
-    # Triton's own code asks `if other` to see whether there is one; a zero must not count as none.
-    del tl.tensor.__bool__
-    interpreter.FunctionRewriter.ast_transformer = BooleanTransformer()
+        module.reduce = checked(reductions.reduce, "a reduction")
+        module.associative_scan = checked(reductions.associative_scan, "a scan")
+        module.range = names["_triten_range"]
+        module.static_assert = static_assert
+    tl.tensor.__bool__ = refuse_truth
+    del tl.tensor.__index__  # a compiled kernel has no number of a tensor either
+    interpreter.FunctionRewriter._transform_ast = _transform
     interpreter.InterpretedFunction.__call__ = _call_device_function
     interpreter.FunctionRewriter._compile_and_exec = _compile_rewritten
     _install_libdevice(semantic)
-    return builder, semantic
+    return builder, semantic, names
 
 
-_builder, _semantic = _install()
+_builder, _semantic, _NAMESPACE = _install()

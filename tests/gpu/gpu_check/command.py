@@ -146,6 +146,7 @@ def run(
     started = time.monotonic()
     if given.interpret:
         os.environ["TRITEN_CUDA"], os.environ["TRITON_INTERPRET"] = "interpret", "1"
+        os.environ.setdefault("TRITEN_INTERPRET_POISON", "1")
     if given.emulate:
         os.environ["TRITEN_CUDA"] = "emulate"
     if given.standin:

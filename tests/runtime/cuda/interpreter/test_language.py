@@ -453,6 +453,54 @@ def test_a_condition_on_a_block_is_refused_as_it_does_not_compile(cuda):
         cuda.map(ambiguous_kernel, np.zeros(4, np.int32), dtype=np.int32, BLOCK=4)
 
 
+def ask_python(value):
+    return 1 if value else 0
+
+
+@triton.jit
+def refused_kernel(x, out, CASE: tl.constexpr):
+    i, n = tl.arange(0, 4), tl.load(x)
+    if CASE == "helper":
+        tl.store(out + i, ask_python(n > 0))
+    elif CASE == "abs":
+        tl.store(out + i, abs(n))
+    elif CASE == "in":
+        tl.store(out + i, n in (1, 2))
+    elif CASE == "int":
+        tl.store(out + i, int(n))
+    elif CASE == "float":
+        tl.store(out + i, float(n))
+    elif CASE == "static_range":
+        for _ in tl.static_range(n):
+            tl.store(out + i, 1)
+    elif CASE == "static_assert":
+        tl.static_assert(n > 0)
+    elif CASE == "string":
+        tl.store(out + i, 1 if CASE else 2)
+    elif CASE == "block":
+        tl.store(out + i, min(i, n) if i > 2 else i)
+
+
+@pytest.mark.interpreter
+@pytest.mark.parametrize(
+    ("case", "error", "message"),
+    [
+        ("helper", TypeError, r"test_language\.py:\d+: a tensor of type int1 has no truth value"),
+        ("abs", NameError, "abs is not defined"),
+        ("in", SyntaxError, "'In' is not"),
+        ("int", TypeError, "not 'tensor'"),
+        ("float", TypeError, "not 'tensor'"),
+        ("static_range", TypeError, "cannot be interpreted as an integer"),
+        ("static_assert", NotImplementedError, "could not be determined"),
+        ("string", TypeError, "only accept values of type .* not objects of type str"),
+        ("block", ValueError, "ambiguous"),
+    ],
+)
+def test_what_the_compiler_refuses_is_refused(cuda, case, error, message):
+    with pytest.raises(error, match=message):
+        cuda.map(refused_kernel, np.full(1, 3, np.int32), dtype=np.int32, size=4, CASE=case)
+
+
 def test_philox_is_random123s(cuda):
     # Random123's known answer for key 0 and counter 0.
     out = cuda.empty(16 * 4)
