@@ -21,7 +21,45 @@ from .runtime.lazy_import import LazyModule, when_imported
 _PLACEMENTS = "Partial Placement Replicate Shard"
 _STRIDED = f"{_PLACEMENTS} _StridedShard=StridedShard"
 
+_CODEGEN = "!graphs are compiled by tt.compile, which has no passes or templates of Inductor's"
+_DYNAMO = "!functions are captured by tt.compile, which does not translate bytecode"
+_FSDP = "!FullyShardedDataParallel has no place here; use torch.distributed.fsdp.fully_shard"
+_SCRIPT = "!programs of torch.jit run as Python, without TorchScript's graphs"
+_TRITON_OPS = "triton_op wrap_triton capture_triton=wrap_triton"
+
 MODULES: Mapping[str, Mapping[str, str]] = {
+    "_dynamo.convert_frame": {_DYNAMO: "register_bytecode_hook"},
+    "_dynamo.exc": {"compiler": "Unsupported"},
+    "_dynamo.types": {_DYNAMO: "FrameAction FrameExecStrategy"},
+    "_dynamo.variables": {_DYNAMO: "VariableTracker"},
+    "_guards": {_DYNAMO: "detect_fake_mode CompileContext TracingContext"},
+    "_higher_order_ops.inline_asm_elementwise": {
+        "!operators are written in Triton, not in PTX": "inline_asm_elementwise"
+    },
+    "_higher_order_ops.out_dtype": {"!use the operator's own out_dtype": "out_dtype"},
+    "_higher_order_ops.triton_kernel_wrap": {
+        _DYNAMO: "TraceableTritonKernelWrapper triton_kernel_wrapper_functional triton_kernel_wrapper_mutation"
+    },
+    "_inductor.custom_graph_pass": {
+        _CODEGEN: "CustomGraphPass CustomInferenceAwareGraphPass get_hash_for_files"
+    },
+    "_inductor.lowering": {_CODEGEN: "register_lowering"},
+    "_inductor.pattern_matcher": {
+        _CODEGEN: "Arg CallFunction KeywordArg Match PatternMatcherPass register_lowering_pattern"
+    },
+    "_inductor.select_algorithm": {_CODEGEN: "ExternKernelChoice autotune_select_algorithm"},
+    "_library": {"library": _TRITON_OPS},
+    "_library.custom_ops": {"library": "CustomOpDef custom_op"},
+    "_library.infer_schema": {"library": "infer_schema"},
+    "_library.triton": {"library": _TRITON_OPS},
+    "_ops": {
+        "dispatch.core.op_overload": "OpOverload OpOverloadPacket=OpOverloadGroup",
+        "!operators that take functions are Python functions": "HigherOrderOperator",
+    },
+    "_prims_common.wrappers": {
+        "!type promotion is part of each operator": "elementwise_type_promotion_wrapper"
+    },
+    "_tensor": {"": "Tensor"},
     "distributed._tensor": {
         "distributed.tensor": f"DTensor DeviceMesh {_PLACEMENTS} distribute_module distribute_tensor empty full "
         "init_device_mesh ones rand randn zeros"
@@ -29,16 +67,30 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "distributed._tensor._utils": {"distributed.tensor.shards": "compute_local_shape_and_global_offset"},
     "distributed._tensor.experimental": {"distributed.tensor.experimental": "implicit_replication"},
     "distributed._tensor.placement_types": {"distributed.tensor.placements": _STRIDED},
+    "distributed.algorithms._checkpoint": {},
+    "distributed.algorithms._checkpoint.checkpoint_wrapper": {
+        _FSDP: "CheckpointImpl CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper"
+    },
     "distributed.checkpoint._consolidate_hf_safetensors": {
         "distributed.checkpoint.hf_consolidation": "consolidate_safetensors_files "
         "consolidate_safetensors_files_on_every_rank"
     },
+    "distributed.checkpoint.optimizer": {_FSDP: "load_sharded_optimizer_state_dict"},
+    "distributed.fsdp._fully_shard": {"distributed.fsdp": "FSDPModule MixedPrecisionPolicy fully_shard"},
+    "distributed.fsdp.sharded_grad_scaler": {_FSDP: "ShardedGradScaler"},
     "distributed.tensor._utils": {"distributed.tensor.shards": "compute_local_shape_and_global_offset"},
     "distributed.tensor.placement_types": {"distributed.tensor.placements": _STRIDED},
 }
+"""Rows of modules that are made."""
 
 NAMES: Mapping[str, Mapping[str, str]] = {
-    "_C": {"!programs of torch.jit run as Python, without TorchScript's graphs": "Graph Node Value"},
+    "_C": {"": "Tag TensorBase=Tensor dtype", _SCRIPT: "Graph Node ScriptObject Value"},
+    "distributed.fsdp.fully_sharded_data_parallel": {
+        "distributed.fsdp.api": "BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig "
+        "LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision OptimStateDictConfig OptimStateKeyType "
+        "ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings "
+        "StateDictType"
+    },
 }
 """Rows of names that modules of this package get in addition."""
 
