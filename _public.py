@@ -169,7 +169,9 @@ from .runtime.scalar_type import dtype as dtype
 from .runtime.scalar_type import finfo as finfo
 from .runtime.scalar_type import float4_e2m1fn_x2 as float4_e2m1fn_x2
 from .runtime.scalar_type import float8_e4m3fn as float8_e4m3fn
+from .runtime.scalar_type import float8_e4m3fnuz as float8_e4m3fnuz
 from .runtime.scalar_type import float8_e5m2 as float8_e5m2
+from .runtime.scalar_type import float8_e5m2fnuz as float8_e5m2fnuz
 from .runtime.scalar_type import float8_e8m0fnu as float8_e8m0fnu
 from .runtime.scalar_type import float16 as float16
 from .runtime.scalar_type import float32 as float32

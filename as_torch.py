@@ -159,11 +159,12 @@ def _install() -> None:
             f"imports torch, or run the program with `python -m {_OURS}.as_torch`",
             name=_THEIRS,
         )
-    from . import _torch_names
+    from . import _torch_modules, _torch_names
     from .torch_version import TorchVersion
 
     own_version = root.__version__
     _torch_names.add()
+    _torch_modules.install()
     root.__version__ = root.version.__version__ = TorchVersion(f"{TORCH_VERSION}+{_OURS}.{own_version}")
     sys.modules[_THEIRS] = vars(root)[_THEIRS] = root  # PyTorch's package has itself as an attribute
     _share_loaded()

@@ -8,12 +8,13 @@ Example:
 
 from __future__ import annotations
 
-__all__ = ["__version__", "cuda", "debug", "hip"]
+__all__ = ["__version__", "cuda", "debug", "hip", "xpu"]
 
 __version__ = "0.1.0"
 
 debug = False
 hip: str | None = None
+xpu: str | None = None
 cuda: str | None
 """The CUDA version of CuPy's wheel, such as "13.0"; None without CuPy. Asked for with its first use."""
 

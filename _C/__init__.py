@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __getattr__ = _lazy_names(__name__, {}, ["_functorch", "_nn"])[0]
 
 __all__ = [
+    "_GLIBCXX_USE_CXX11_ABI",
     "DisableTensorFunction",
     "DisableTensorFunctionSubclass",
     "DispatchKey",
@@ -37,9 +38,14 @@ __all__ = [
     "_IncludeDispatchKeyGuard",
     "_TensorMeta",
     "_are_functorch_transforms_active",
+    "_cuda_getCurrentRawStream",
+    "_cuda_getDevice",
     "_disabled_tensor_function_impl",
+    "_dispatch_has_kernel_for_dispatch_key",
     "_get_accelerator",
+    "_get_privateuse1_backend_name",
     "_get_tracing_state",
+    "_has_xpu",
     "_is_alias_of",
     "_log_api_usage_once",
 ]
@@ -47,6 +53,54 @@ __all__ = [
 
 def _log_api_usage_once(event: str) -> None:
     """Nobody listens: PyTorch tells the organisation that runs it which parts are used (`torch._C`)."""
+
+
+_has_xpu = False
+_GLIBCXX_USE_CXX11_ABI = True
+
+
+def _cuda_getCurrentRawStream(device_index: int) -> int:
+    """Return the address of the current CUDA stream of a device, for drivers and launchers (`torch._C`).
+
+    Args:
+        device_index: Number of the device.
+
+    Raises:
+        RuntimeError: There is no CUDA device.
+    """
+    from ..cuda import current_stream
+
+    return int(current_stream(device_index).cuda_stream)
+
+
+def _cuda_getDevice() -> int:
+    """Return the number of the current CUDA device."""
+    from ..cuda import current_device
+
+    return current_device()
+
+
+def _get_privateuse1_backend_name() -> str:
+    """Return the device type of the backend of another package: ``privateuseone`` until it has a name."""
+    return _device("privateuseone").type
+
+
+def _dispatch_has_kernel_for_dispatch_key(name: str, dispatch_key: str) -> bool:
+    """Return whether an operator has a kernel of its own for a key.
+
+    Args:
+        name: Name with namespace and overload, as ``aten::add.Tensor``.
+        dispatch_key: Name of the key.
+
+    Raises:
+        RuntimeError: There is no such operator.
+    """
+    from ..dispatch.core.dispatcher import Dispatcher
+
+    entry = Dispatcher.singleton().find_schema(name)
+    if entry is None:
+        raise RuntimeError(f"operator {name} does not exist")
+    return any(key.name == dispatch_key for key in entry.kernels)
 
 
 def _are_functorch_transforms_active() -> bool:

@@ -1,7 +1,11 @@
-"""What PyTorch's modules read their arguments with (`torch._C._nn`)."""
+"""Operators of neural networks, and how modules read their arguments (`torch._C._nn`).
+
+Each operator of `tt.ops.aten` is a name here, whose overload its arguments choose.
+"""
 
 from typing import Any
 
+from ..dispatch.core.op_overload import Ops
 from ..nn.modules.conversion import destination_of
 from ..runtime.device import device as Device
 from ..runtime.memory_format import memory_format as MemoryFormat
@@ -24,3 +28,11 @@ def _parse_to(
         (device(type='cpu'), triten.float64)
     """
     return destination_of(*args, **kwargs)
+
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith("__"):
+        found = getattr(Ops().aten, name, None)
+        if found is not None:
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

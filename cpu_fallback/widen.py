@@ -14,7 +14,9 @@ from ..runtime.scalar_type import (
     complex64,
     dtype,
     float8_e4m3fn,
+    float8_e4m3fnuz,
     float8_e5m2,
+    float8_e5m2fnuz,
     float16,
     float32,
     float64,
@@ -24,7 +26,7 @@ from ..runtime.scalar_type import (
 )
 from .plain_numpy import np
 
-NARROW = {float16, bfloat16, float8_e4m3fn, float8_e5m2}
+NARROW = {float16, bfloat16, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz}
 """With them the dtypes that users register to be computed in float32."""
 FLOAT32 = np.dtype(np.float32)
 COMPLEX64 = np.dtype(np.complex64)

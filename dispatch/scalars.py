@@ -37,7 +37,9 @@ _C_NAMES = {
     "complex64": "c10::complex<float>",
     "complex128": "c10::complex<double>",
     "float8_e4m3fn": "c10::Float8_e4m3fn",
+    "float8_e4m3fnuz": "c10::Float8_e4m3fnuz",
     "float8_e5m2": "c10::Float8_e5m2",
+    "float8_e5m2fnuz": "c10::Float8_e5m2fnuz",
     "float8_e8m0fnu": "c10::Float8_e8m0fnu",
 }
 

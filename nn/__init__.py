@@ -63,11 +63,12 @@ _MODULES = {
 }
 """The names of each module."""
 
-_SUBMODULES = ("attention", "functional", "init", "modules", "parallel", "parameter", "utils")
+_SUBMODULES = ("attention", "functional", "grad", "init", "modules", "parallel", "parameter", "utils")
 
 if TYPE_CHECKING:
     from . import attention as attention
     from . import functional as functional
+    from . import grad as grad
     from . import init as init
     from . import modules as modules
     from . import parallel as parallel

@@ -116,6 +116,8 @@ bfloat16 = dtype(15, "bfloat16", "BFloat16", ml_dtypes.bfloat16, "f", "bf16")
 quint4x2 = dtype(16, "quint4x2", "QUInt4x2", np.uint8, "q", None)
 float8_e5m2 = dtype(23, "float8_e5m2", "Float8_e5m2", ml_dtypes.float8_e5m2, "f", "fp8e5")
 float8_e4m3fn = dtype(24, "float8_e4m3fn", "Float8_e4m3fn", ml_dtypes.float8_e4m3fn, "f", "fp8e4nv")
+float8_e5m2fnuz = dtype(25, "float8_e5m2fnuz", "Float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz, "f", None)
+float8_e4m3fnuz = dtype(26, "float8_e4m3fnuz", "Float8_e4m3fnuz", ml_dtypes.float8_e4m3fnuz, "f", None)
 uint16 = dtype(27, "uint16", "UInt16", np.uint16, "u", "u16")
 uint32 = dtype(28, "uint32", "UInt32", np.uint32, "u", "u32")
 uint64 = dtype(29, "uint64", "UInt64", np.uint64, "u", "u64")
@@ -138,6 +140,8 @@ ALL: tuple[dtype, ...] = (
     bfloat16,
     float8_e5m2,
     float8_e4m3fn,
+    float8_e5m2fnuz,
+    float8_e4m3fnuz,
     uint16,
     uint32,
     uint64,

@@ -54,7 +54,9 @@ DTYPES = {
         dtype.name: dtype
         for dtype in (
             scalar_type.float8_e4m3fn,
+            scalar_type.float8_e4m3fnuz,
             scalar_type.float8_e5m2,
+            scalar_type.float8_e5m2fnuz,
             scalar_type.float8_e8m0fnu,
             scalar_type.float4_e2m1fn_x2,
             scalar_type.complex32,

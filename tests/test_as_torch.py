@@ -80,6 +80,34 @@ def test_a_module_that_is_not_here_is_named_by_both_names(tmp_path: Path) -> Non
     assert "'triten.nothing'" in printed
 
 
+def test_modules_whose_names_lie_elsewhere_are_found(tmp_path: Path) -> None:
+    as_torch(
+        """
+import importlib.util
+import torch
+assert torch._dynamo.is_compiling() is False
+assert torch.distributed.tensor.placement_types.Shard is torch.distributed.tensor.Shard
+from torch.distributed.tensor.placement_types import *
+from torch.distributed._tensor.placement_types import _StridedShard, Placement
+assert issubclass(_StridedShard, Placement) and Shard is torch.distributed.tensor.Shard
+import torch.distributed.checkpoint._consolidate_hf_safetensors as consolidation
+import triten.distributed.checkpoint._consolidate_hf_safetensors
+assert triten.distributed.checkpoint._consolidate_hf_safetensors is consolidation
+assert importlib.util.find_spec("torch.distributed.tensor._nothing") is None
+def symbolic(g: torch._C.Graph) -> torch._C.Value: ...
+try:
+    torch._C.Graph()
+except NotImplementedError as error:
+    assert str(error).startswith("torch._C.Graph is not supported: programs of torch.jit run as Python")
+try:
+    torch._C.nothing
+except AttributeError as error:
+    assert "has no attribute 'nothing'" in str(error)
+""",
+        tmp_path,
+    )
+
+
 def test_a_script_sees_its_arguments_its_folder_and_itself_as_main(tmp_path: Path) -> None:
     (tmp_path / "beside.py").write_text("value = 3")
     printed = as_torch(

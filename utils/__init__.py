@@ -48,9 +48,11 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from . import _config_module as _config_module
     from . import _foreach_utils as _foreach_utils
     from . import _python_dispatch as _python_dispatch
     from . import _pytree as _pytree
+    from . import _triton as _triton
     from . import benchmark, checkpoint, data, dlpack, hooks, model_zoo, weak
     from .swapping import swap_tensors
 else:
@@ -58,10 +60,12 @@ else:
         __name__,
         {".swapping": "swap_tensors"},
         (
+            "_config_module",
             "_foreach_utils",
-            "_pytree",
-            "weak",
             "_python_dispatch",
+            "_pytree",
+            "_triton",
+            "weak",
             "benchmark",
             "checkpoint",
             "data",

@@ -22,7 +22,9 @@ from ...runtime.scalar_type import (
     complex32,
     dtype,
     float8_e4m3fn,
+    float8_e4m3fnuz,
     float8_e5m2,
+    float8_e5m2fnuz,
     float8_e8m0fnu,
     float16,
     float32,
@@ -34,7 +36,7 @@ from ..blocks import BLOCK, SHARED_BLOCK, SHARED_BYTES, SHARED_FROM, TURNED_FROM
 from ..plain_numpy import copyto, np
 from ..widen import HALVES_FROM, cast_by, compute_np, widened_halves
 
-FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2, float8_e8m0fnu})
+FOREIGN = frozenset({bfloat16, float8_e4m3fn, float8_e5m2, float8_e4m3fnuz, float8_e5m2fnuz, float8_e8m0fnu})
 """Dtypes of ml_dtypes, whose own casts are exact to and from float32 only."""
 CAST_FROM = 1 << 19
 """Elements from which a cast that takes longer to compute than to read is shared among threads."""

@@ -33,7 +33,7 @@ class Dispatcher:
         self._operators: dict[str, OperatorEntry] = {}
         self._deferred: dict[str, Callable[[], Callable[[], None]]] = {}
         self._staged: dict[str, OperatorEntry] = {}
-        self._libraries: dict[str, str] = {}
+        self._libraries = {"aten": "triten.dispatch"}
         self._fallbacks: dict[DispatchKey, tuple[KernelFunction, ...]] = {}
         self._listeners: tuple[list[OpRegistrationListener], ...] = ()
         self._has_warned_of_override = False
@@ -61,8 +61,7 @@ class Dispatcher:
         found before that refuses calls, whatever takes its name later.
 
         Raises:
-            RuntimeError: for a second definition, naming both places, and for a schema that a waiting kernel does
-                not fit.
+            RuntimeError: for a second definition, naming both places.
             TypeError: for an unknown tag.
         """
         if name is None:
@@ -76,10 +75,6 @@ class Dispatcher:
                     f"Tried to register an operator ({schema}) with the same name and overload name multiple times. "
                     f"First registered at {waiting.source}, again at {source}."
                 )
-            if waiting is not None and isinstance(schema, FunctionSchema):
-                for kernels in waiting.kernels.values():
-                    for kernel in kernels:
-                        kernel.check_fits(schema)
             entry = self._find_or_create(name)
             entry.define(schema, source, frozenset(tags))
             if self._listeners:
@@ -123,9 +118,6 @@ class Dispatcher:
         The last of several for one key serves. The first time in a process that one takes another's place a
         UserWarning names both. One that is registered `beneath` stands before those that there are, and so in no
         one's place.
-
-        Raises:
-            RuntimeError: for a kernel that cannot take the arguments of the operator's schema.
         """
         key = parse(key)
         if not isinstance(kernel, KernelFunction):
@@ -133,8 +125,6 @@ class Dispatcher:
         with self.lock:
             entry = self._find(name)
             if entry is not None:
-                if kernel.written is not None and entry.has_schema:
-                    kernel.check_fits(entry.schema)
                 earlier = entry.kernels.get(key, ())
                 if earlier and not beneath:
                     self._warn_of_override(entry, key, earlier[-1], kernel)

@@ -11,10 +11,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .kernel_signature import check_fits, named_arguments, taking_by_name
+from .kernel_signature import python_call
 
 if TYPE_CHECKING:
-    from ..schema import FunctionSchema
     from .operator_entry import OperatorEntry
 
 Plan = Callable[..., Any]
@@ -74,7 +73,7 @@ class KernelFunction:
     def from_function(
         function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, source: str = ""
     ) -> KernelFunction:
-        """The kernel that a user's function is, held against the schema where kernel and definition meet.
+        """Return the kernel that a user's function is. Its signature is not checked, as PyTorch checks none.
 
         With `with_keyset` it takes a `DispatchKeySet` first; boxed kernels always take one.
         """
@@ -90,13 +89,6 @@ class KernelFunction:
         made.written = function
         return made
 
-    def check_fits(self, schema: FunctionSchema) -> None:
-        """Raise RuntimeError if this is a user's function that cannot take the schema's arguments."""
-        if self.written is not None:
-            check_fits(
-                self.written, schema, boxed=self.boxed, with_keyset=self.takes_key_set, source=self.source
-            )
-
     def plan(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         """A callable of the runtime arguments of `args` (see `OperatorEntry.runtime_positions`)."""
         plan = None if self.planner is None else self.planner(op, key_set, args)
@@ -109,8 +101,9 @@ class KernelFunction:
         if self.boxed:
             return lambda *args: unbox(op, function, key_set, args)
         bound = functools.partial(function, key_set) if self.takes_key_set else function
-        names = () if self.written is None else named_arguments(self.written, op.schema)
-        return taking_by_name(bound, op.schema, names) if names else bound
+        if self.written is None:
+            return bound
+        return python_call(bound, self.written, op.schema, takes_key_set=self.takes_key_set)
 
 
 def unbox(op: OperatorEntry, function: Callable[..., Any], key_set: int, args: Sequence[Any]) -> Any:

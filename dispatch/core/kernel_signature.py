@@ -1,43 +1,14 @@
-"""Whether a Python function can be the kernel of a schema, and how it takes the schema's arguments."""
+"""Calls of Python kernels with a schema's arguments, as PyTorch makes them."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from inspect import Parameter
+from collections.abc import Callable
 from typing import Any
 
-from ..schema import FunctionSchema
-
-
-def check_fits(
-    function: Callable[..., Any], schema: FunctionSchema, *, boxed: bool, with_keyset: bool, source: str
-) -> None:
-    """Refuse a kernel that cannot be called with a schema's arguments.
-
-    Boxed kernels take the operator, the key set and the stack; others the schema's arguments by position, the
-    keyword-only ones by name where the function asks for that. A function of which Python knows no signature
-    (`max`) passes.
-
-    Raises:
-        RuntimeError: naming where the kernel and the operator were registered.
-    """
-    if boxed:
-        check_is_boxed(function, f"kernel of '{schema}'", source)
-        return
-    signature = _signature_of(function)
-    if signature is None or schema.is_vararg:
-        return
-    named = named_arguments(function, schema)
-    count = len(schema.arguments) - len(named) + with_keyset
-    try:
-        signature.bind(*[None] * count, **dict.fromkeys(named))
-    except TypeError as error:
-        by_name = f" and {', '.join(named)} by name" if named else ""
-        raise RuntimeError(
-            f"the kernel at {source} cannot take the arguments of '{schema}', defined at {schema.source}: expected "
-            f"a function of {count} by position{by_name}, given one of {signature} ({error})"
-        ) from None
+from ...runtime.tensor_impl import TensorImpl
+from ..schema import NO_DEFAULT, FunctionSchema
+from ..schema.type_check import default_value
 
 
 def place_of(function: Callable[..., Any]) -> str:
@@ -60,36 +31,57 @@ def check_is_boxed(function: Callable[..., Any], what: str, source: str) -> None
         ) from None
 
 
-def named_arguments(function: Callable[..., Any], schema: FunctionSchema) -> tuple[str, ...]:
-    """The keyword-only arguments of a schema that a kernel takes by name alone."""
-    if not schema.kwarg_only_arguments:
-        return ()
-    signature = _signature_of(function)
-    if signature is None:
-        return ()
-    parameters = signature.parameters
-    kinds = {p.kind for p in parameters.values()}
-    takes_any = Parameter.VAR_KEYWORD in kinds and Parameter.VAR_POSITIONAL not in kinds
-    return tuple(
-        a.name
-        for a in schema.kwarg_only_arguments
-        if (a.name in parameters and parameters[a.name].kind is Parameter.KEYWORD_ONLY)
-        or (a.name not in parameters and takes_any)
-    )
-
-
-def taking_by_name(
-    function: Callable[..., Any], schema: FunctionSchema, names: Sequence[str]
+def python_call(
+    bound: Callable[..., Any], written: Callable[..., Any], schema: FunctionSchema, *, takes_key_set: bool
 ) -> Callable[..., Any]:
-    """`function` as one of all arguments in schema order, of which it takes `names` by name."""
-    order = [a.name for a in schema.arguments]
-    placed = [i for i, name in enumerate(order) if name not in names]
-    named = [(name, order.index(name)) for name in names]
+    """Return a function of all arguments in schema order that calls a Python kernel as PyTorch calls one.
+
+    Trailing positional arguments that equal their defaults are left out. Keyword-only arguments are passed by name,
+    and left out if they equal their defaults. An argument is never left out if the kernel has a parameter without a
+    default for it.
+
+    Args:
+        bound: The kernel, with its `DispatchKeySet` if it takes one.
+        written: The kernel as its author wrote it, whose signature counts.
+        schema: The operator's schema.
+        takes_key_set: If True, `written` takes a `DispatchKeySet` before the arguments.
+
+    Source: torch/csrc/jit/python/pybind_utils, parseIValuesToPyArgsKwargs.
+    """
+    signature = _signature_of(written)
+    parameters = list(signature.parameters.values()) if signature is not None else []
+    needed = {p.name for p in parameters if p.default is p.empty and p.kind is not p.POSITIONAL_ONLY}
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    least = sum(p.default is p.empty for p in placed) - takes_key_set
+    arguments = schema.arguments
+    positional = sum(not a.kwarg_only for a in arguments)
+    defaults = [default_value(a) if a.has_default else NO_DEFAULT for a in arguments]
+    named = [
+        (at, a.name, NO_DEFAULT if a.name in needed else defaults[at])
+        for at, a in enumerate(arguments)
+        if a.kwarg_only
+    ]
+    optional = [(at, defaults[at]) for at in reversed(range(max(least, 0), positional))]
+    if schema.is_vararg or not (named or any(default is not NO_DEFAULT for _, default in optional)):
+        return bound
 
     def call(*args: Any) -> Any:
-        return function(*[args[i] for i in placed], **{name: args[i] for name, i in named})
+        stop = positional
+        for at, default in optional:
+            if not _is_default(args[at], default):
+                break
+            stop = at
+        chosen = {name: args[at] for at, name, default in named if not _is_default(args[at], default)}
+        return bound(*args[:stop], **chosen)
 
     return call
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Return whether an argument equals its default. No tensor does."""
+    if value is default or default is NO_DEFAULT or default is None or isinstance(value, TensorImpl):
+        return value is default
+    return bool(value == default)
 
 
 def _signature_of(function: Callable[..., Any]) -> inspect.Signature | None:

@@ -6,6 +6,7 @@ A ``DEF`` library owns a namespace, a ``FRAGMENT`` adds to one, an ``IMPL`` regi
 from __future__ import annotations
 
 import inspect
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from copy import copy
@@ -17,12 +18,19 @@ from ..schema import parse_name, parse_schema
 from .dispatcher import Dispatcher
 from .kernel_function import KernelFunction
 from .kernel_signature import check_is_boxed
+from .operator_entry import registering
 from .registration import RegistrationHandle
+from .tags import check_tagged, parse_tags
 
 if TYPE_CHECKING:
     from .op_overload import OpOverload
 
 _KINDS = ("DEF", "IMPL", "FRAGMENT")
+_RESERVED = ("prim", "_")
+_ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
+
+_abandoned: list[ExitStack] = []
+"""Registrations of libraries that were collected while a registration was under way: the next one takes them back."""
 
 fallthrough_kernel = KernelFunction.fallthrough("fallthrough")
 
@@ -35,8 +43,32 @@ def caller(depth: int = 2) -> str:
     return "unknown" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
+def _take_back(registrations: ExitStack) -> None:
+    """Take the registrations of a library back that no program can reach any more.
+
+    Garbage collection may run in a thread that holds the registry's lock, or holds another lock for which the lock's
+    holder waits. The registrations are left to the next registration then.
+    """
+    _abandoned.append(registrations)
+    if not registering._is_owned() and registering.acquire(blocking=False):  # type: ignore[attr-defined]
+        try:
+            _take_abandoned_back()
+        finally:
+            registering.release()
+
+
+def _take_abandoned_back() -> None:
+    while _abandoned:
+        _abandoned.pop().close()
+
+
+def _check_callable(fn: object) -> None:
+    if not callable(fn):
+        raise TypeError(f"Input function is required to be a callable but found type {type(fn)}")
+
+
 class Library:
-    """A namespace's registrations, all undone by `close()` or at the end of a ``with`` block.
+    """A namespace's registrations, undone by `close()`, at the end of a ``with`` block, and with the object's end.
 
     Args:
         ns: the namespace; ``_`` for fallbacks of every operator (IMPL only).
@@ -47,8 +79,9 @@ class Library:
             passed over.
 
     Raises:
-        ValueError: for an unknown kind, and for the namespace ``_`` in a library that is not of kind IMPL.
-        RuntimeError: for a namespace that another DEF library owns.
+        ValueError: for an unknown kind, and for the namespaces ``prim`` and ``_`` in a library that is not of kind
+            IMPL.
+        RuntimeError: for a namespace that another DEF library owns, and for an unknown key.
 
     Example:
         >>> import triten as tt
@@ -69,17 +102,20 @@ class Library:
     ) -> None:
         if kind not in _KINDS:
             raise ValueError(f"Unsupported kind: {kind}; expected one of {', '.join(_KINDS)}")
-        if ns == "_" and kind != "IMPL":
-            raise ValueError(f"{ns} is a reserved namespace, please use IMPL to register fallbacks.")
+        if ns in _RESERVED and kind != "IMPL":
+            raise ValueError(
+                f"{ns} is a reserved namespace. Please try creating a library with another name, or use IMPL to "
+                "register kernels and fallbacks."
+            )
         self.ns = ns
         self.kind = kind
         self.dispatch_key = parse(dispatch_key) if dispatch_key else None
         self._allowlist = None if allowlist is None else tuple(a.removeprefix(f"{ns}::") for a in allowlist)
         self._place = caller()
         self._dispatcher = Dispatcher.singleton()
-        self._kernels: dict[tuple[str, DispatchKey], str] = {}
         self._is_closed = False
         self._registrations = ExitStack()
+        weakref.finalize(self, _take_back, self._registrations).atexit = False
         if kind == "DEF":
             self._keep(self._dispatcher.register_library(ns, self._place))
 
@@ -87,29 +123,48 @@ class Library:
         self._registrations.enter_context(handle)
 
     def define(
-        self, schema: str, fn: Callable[..., Any] | None = None, *, tags: str | Iterable[str] = ()
+        self,
+        schema: str,
+        fn: Callable[..., Any] | str | None = None,
+        *,
+        alias_analysis: str = "",
+        tags: str | Iterable[str] = (),
     ) -> str:
         """Define an operator by its schema; `fn` becomes its CompositeImplicitAutograd kernel. Returns its name.
 
         Args:
             schema: in ATen's schema language, with or without the library's namespace.
-            fn: the kernel, if the operator is a composite of others.
+            fn: the kernel, if the operator is a composite of others. A str is PyTorch's `alias_analysis`, which has
+                this place there.
+            alias_analysis: ``""``, ``"FROM_SCHEMA"`` or ``"CONSERVATIVE"``. The schema says what aliases in any case.
             tags: a `tt.Tag`, or several.
 
         Raises:
-            ValueError: in an IMPL library, and for a schema of another namespace.
-            RuntimeError: for a malformed schema (`SchemaError`), a second definition, and a kernel, given here or
-                registered before, that cannot take the schema's arguments. Nothing is registered then.
-            TypeError: for an unknown tag.
+            ValueError: for a schema that has not the form of its tags ``out`` and ``inplace``.
+            RuntimeError: in an IMPL library, for a schema of another namespace, a malformed schema (`SchemaError`), a
+                second definition, and an unknown `alias_analysis`. Nothing is registered then.
+            TypeError: for an unknown tag, and for a kernel that cannot be called.
         """
-        if self.kind == "IMPL":
-            raise ValueError("an IMPL library cannot define operators; use DEF or FRAGMENT")
+        if isinstance(fn, str):
+            fn, alias_analysis = None, fn
+        if alias_analysis not in _ALIAS_ANALYSES:
+            raise RuntimeError(
+                f"Invalid alias_analysis type {alias_analysis}; expected one of {', '.join(map(repr, _ALIAS_ANALYSES))}"
+            )
+        self._check_open()
         place = caller()
         parsed = parse_schema(schema, place)
+        if self.kind == "IMPL":
+            raise RuntimeError(
+                f'def("{parsed.operator_name}"): an IMPL library cannot define operators; use DEF or FRAGMENT'
+            )
         given = parsed.operator_name.namespace
         if given and given != self.ns:
-            raise ValueError(f"the schema names namespace {given}, the library is of {self.ns}: {schema}")
+            raise RuntimeError(f"the schema names namespace {given}, the library is of {self.ns}: {schema}")
         parsed = parsed.with_namespace(self.ns)
+        check_tagged(parsed, parse_tags(tags, str(parsed.operator_name)))
+        if fn is not None:
+            _check_callable(fn)
         name = str(parsed.operator_name)
         short = name.partition("::")[2]
         with self._dispatcher.lock:
@@ -138,25 +193,27 @@ class Library:
         *,
         with_keyset: bool = False,
         boxed: bool = False,
-        allow_override: bool = False,
+        allow_override: bool = True,
     ) -> None:
         """Register a kernel; it may come before the operator's definition.
 
-        It is called with the arguments in schema order; those that are keyword-only come by name where the
-        function asks for that. Where another library has a kernel for the key, the new one takes its place
-        until it is taken back (and the first time in a process a UserWarning says so).
+        The kernel is called as PyTorch calls Python kernels. Keyword-only arguments come by name; trailing arguments
+        that equal their defaults are left out, unless the function has a parameter without a default for them. Its
+        signature is not checked before. A second kernel for the key takes the place of the first until it is taken
+        back; the first time in a process a UserWarning says so.
 
         Args:
             op_name: the operator's name, with or without namespace, or a `tt.ops` overload.
             fn: the kernel; `fallthrough_kernel` hands every call to the next key.
-            dispatch_key: a runtime or alias key, if not the library's.
+            dispatch_key: a runtime or alias key, if not the library's. Default: CompositeImplicitAutograd.
             with_keyset: whether the kernel takes the call's `DispatchKeySet` first.
             boxed: whether it is called as ``fn(op, key_set, stack)``.
-            allow_override: whether it may take the place of a kernel of this library.
+            allow_override: If False, refuse to take the place of a Python kernel. Default: True.
 
         Raises:
-            RuntimeError: where no key is named, for a function that cannot take the schema's arguments, and for a
-                second kernel of this library for the same operator and key.
+            TypeError: for a kernel that cannot be called.
+            RuntimeError: for what is no operator's name, another namespace, an unknown key, a Meta kernel of an
+                operator that decomposes, and without `allow_override` for a second Python kernel.
 
         Example:
             >>> import triten as tt
@@ -166,34 +223,53 @@ class Library:
             ...     tt.ops.docs.scaled(tt.ones(2), by=3.0)
             tensor([3., 3.])
         """
-        key = parse(dispatch_key) if dispatch_key else self.dispatch_key
-        if key is None:
-            raise RuntimeError(f"impl of {op_name}: no dispatch key is given, by the library or the call")
-        parsed = parse_name(getattr(op_name, "_name", None) or str(op_name))
-        name = str(parsed if parsed.namespace else parsed.with_namespace(self.ns))
+        if not isinstance(fn, KernelFunction):
+            _check_callable(fn)
+        if not isinstance(op_name, str) and not hasattr(op_name, "_overloadname"):
+            raise RuntimeError(
+                "impl should be passed either a name or an OpOverload object as the first argument, got "
+                f"{type(op_name)}"
+            )
+        key = parse(dispatch_key) if dispatch_key else self.dispatch_key or parse("CompositeImplicitAutograd")
+        parsed = parse_name(op_name if isinstance(op_name, str) else op_name._name)
+        if parsed.namespace not in ("", self.ns):
+            raise RuntimeError(
+                f'impl("{parsed}", ...): Explicitly provided namespace ({parsed.namespace}) in operator name does not '
+                f"match namespace of the library ({self.ns})"
+            )
+        name = str(parsed.with_namespace(self.ns))
         place = caller()
         if isinstance(fn, KernelFunction):
             kernel = copy(fn)
             if fn is fallthrough_kernel or not fn.source:
                 kernel.source = place
         else:
+            if boxed:
+                check_is_boxed(fn, f"kernel of {name}", place)
             kernel = KernelFunction.from_function(fn, with_keyset=with_keyset, boxed=boxed, source=place)
         with self._dispatcher.lock:
             self._check_open()
             if self._skips(name.partition("::")[2]):
                 return
-            earlier = self._kernels.get((name, key))
-            if earlier is not None and not allow_override:
+            entry = self._dispatcher.find_op(name)
+            kernels = {} if entry is None else entry.kernels
+            if key.name == "Meta" and any(k.name == "CompositeImplicitAutograd" for k in kernels):
+                raise RuntimeError(
+                    f"We should not register a meta kernel directly to the operator '{name}', because it has a "
+                    "CompositeImplicitAutograd kernel. Let the operator decompose, and register meta kernels for the "
+                    "operators that it decomposes into."
+                )
+            earlier = [each for each in kernels.get(key, ()) if each.written is not None]
+            if earlier and not allow_override:
                 raise RuntimeError(
                     f"This is not allowed since there's already a kernel registered from python overriding {name}'s "
-                    f"behavior for {key} dispatch key and {self.ns} namespace: first registered at {earlier}, again "
-                    f"at {place}."
+                    f"behavior for {key} dispatch key and {self.ns} namespace: first registered at "
+                    f"{earlier[-1].source}, again at {place}."
                 )
             self._impl(name, key, kernel)
 
     def _impl(self, name: str, key: DispatchKey, kernel: KernelFunction) -> None:
         self._keep(self._dispatcher.register_impl(name, key, kernel))
-        self._kernels[name, key] = kernel.source
 
     def fallback(
         self,
@@ -232,14 +308,28 @@ class Library:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise RuntimeError(f"the library of {self.ns} made at {self._place} is closed")
+            raise AssertionError(
+                f"Library object has been destroyed: the library of {self.ns} made at {self._place} is closed"
+            )
+        with registering:
+            _take_abandoned_back()
 
     def close(self) -> None:
         """Take every registration back, the last one first; the library registers nothing afterwards."""
         with self._dispatcher.lock:
             self._is_closed = True
-            self._kernels.clear()
             self._registrations.close()
+
+    _destroy = close
+
+    @property
+    def m(self) -> Library | None:
+        """The library while it is open, None afterwards, by PyTorch's name of its C++ object."""
+        return None if self._is_closed else self
+
+    def __repr__(self) -> str:
+        key = "" if self.dispatch_key is None else self.dispatch_key
+        return f"Library(kind={self.kind}, ns={self.ns}, dispatch_key={key})"
 
     def __enter__(self) -> Library:
         return self

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable
 
+from ..schema import FunctionSchema
+
 
 class Tag(enum.StrEnum):
     """A property of an operator, as `tt.ops.<namespace>.<operator>.<overload>.tags` lists them.
@@ -54,3 +56,56 @@ def parse_tags(tags: str | Iterable[str], operator: str) -> frozenset[Tag]:
             expected = ", ".join(Tag)
             raise TypeError(f"{operator}: {tag!r} is no tag; expected one of {expected}") from None
     return frozenset(found)
+
+
+def check_tagged(schema: FunctionSchema, tags: Iterable[Tag]) -> None:
+    """Refuse a schema that has not the form which the tags ``out`` and ``inplace`` promise.
+
+    Raises:
+        ValueError: naming the argument or result that differs.
+
+    Source: torch/library.py, _validate_out_schema and _validate_inplace_schema.
+    """
+    mutable = [a for a in schema.arguments if a.is_write]
+    if Tag.out in tags:
+        _check(bool(mutable), Tag.out, "must have at least one mutable argument", schema)
+        placed = [a.name for a in mutable if not a.kwarg_only]
+        _check(
+            not placed,
+            Tag.out,
+            f"requires all mutable arguments to be keyword-only, and {placed} are not",
+            schema,
+        )
+        others = [a.name for a in mutable if str(a.type) != "Tensor"]
+        _check(not others, Tag.out, f"only supports Tensor mutable arguments, and {others} are not", schema)
+        _check(
+            [r.alias_info for r in schema.returns] == [a.alias_info for a in mutable],
+            Tag.out,
+            "must return all mutable arguments, in their order and with their alias sets",
+            schema,
+        )
+    if Tag.inplace in tags:
+        first = schema.arguments[0] if schema.arguments and not schema.arguments[0].kwarg_only else None
+        _check(
+            first is not None and first.is_write and str(first.type) == "Tensor",
+            Tag.inplace,
+            "requires the first positional argument to be a mutable Tensor",
+            schema,
+        )
+        _check(
+            [r.alias_info for r in schema.returns] == [a.alias_info for a in mutable[:1]],
+            Tag.inplace,
+            "must return the first argument alone, with its alias set",
+            schema,
+        )
+        _check(
+            len(mutable) == 1,
+            Tag.inplace,
+            f"must only mutate the first argument, and also mutates {[a.name for a in mutable[1:]]}",
+            schema,
+        )
+
+
+def _check(holds: bool, tag: Tag, rule: str, schema: FunctionSchema) -> None:
+    if not holds:
+        raise ValueError(f"Schema tagged with tt.Tag.{tag} {rule}. Got: {schema}")

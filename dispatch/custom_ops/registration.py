@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, overload
 
+from ...runtime.dispatch_key import BY_NAME
 from ...runtime.scalar_type import dtype as ScalarType
 from ..autograd.registered_formula import Formula, formula_kernel
 from ..core.dispatcher import Dispatcher
@@ -70,11 +71,26 @@ def _entry_of(name: str) -> OperatorEntry:
     return entry
 
 
-def define(qualname: str, schema: str, *, lib: Library | None = None, tags: str | Sequence[str] = ()) -> None:
+@overload
+def define(
+    qualname: Library, schema: str, *, alias_analysis: str = ""
+) -> Callable[[Registered], Registered]: ...
+@overload
+def define(
+    qualname: str, schema: str, *, lib: Library | None = None, tags: str | Sequence[str] = ()
+) -> None: ...
+def define(
+    qualname: str | Library,
+    schema: str,
+    *,
+    lib: Library | None = None,
+    tags: str | Sequence[str] = (),
+    alias_analysis: str = "",
+) -> Callable[[Registered], Registered] | None:
     """Define an operator without kernels (`torch.library.define`).
 
     Args:
-        qualname: ``namespace::name``.
+        qualname: ``namespace::name``. Given a `Library`, `schema` has the name, and the result decorates the kernel.
         schema: ``(arguments) -> returns``.
         lib: the library whose end takes the definition back.
 
@@ -89,6 +105,14 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: str 
         >>> tt.ops.docs.halve(tt.ones(2))
         tensor([0.5000, 0.5000])
     """
+    if isinstance(qualname, Library):
+        library = qualname
+
+        def decorate(function: Registered) -> Registered:
+            library.impl(library.define(schema, alias_analysis=alias_analysis, tags=tags), function)
+            return function
+
+        return decorate
     if not isinstance(qualname, str):
         raise ValueError(f"define(qualname, schema): expected qualname to be str, got {type(qualname)}")
     namespace, name = parse_qualname(qualname)
@@ -97,9 +121,12 @@ def define(qualname: str, schema: str, *, lib: Library | None = None, tags: str 
             "define(qualname, schema, ...): expected schema to look like e.g. "
             f'"(Tensor x) -> Tensor" but got "{schema}"'
         )
-    fragment_of(namespace, lib).define(name + schema, tags=(tags,) if isinstance(tags, str) else tags)
+    fragment_of(namespace, lib).define(name + schema, alias_analysis=alias_analysis, tags=tags)
+    return None
 
 
+@overload
+def impl(qualname: Library, types: str, func: str = "") -> Callable[[Registered], Registered]: ...
 @overload
 def impl(
     qualname: str, types: str | Sequence[str], func: None = None, *, lib: Library | None = None
@@ -109,24 +136,73 @@ def impl(
     qualname: str, types: str | Sequence[str], func: Function, *, lib: Library | None = None
 ) -> None: ...
 def impl(
-    qualname: str, types: str | Sequence[str], func: Function | None = None, *, lib: Library | None = None
-) -> Callable[[Function], None] | None:
+    qualname: str | Library,
+    types: str | Sequence[str],
+    func: Function | str | None = None,
+    *,
+    lib: Library | None = None,
+) -> Callable[[Any], Any] | None:
     """Register a kernel for device types, or for ``"default"``: every device without one (`torch.library.impl`).
 
-    A decorator if `func` is left out. Raises RuntimeError for an unknown device type and for a function that cannot
-    take the operator's arguments.
+    ``impl(library, name, dispatch_key)`` decorates a kernel of a library's operator.
+
+    Args:
+        qualname: ``namespace::name``, or a `Library`.
+        types: device types, or dispatch keys; the operator's name after a `Library`.
+        func: the kernel; without it the result is a decorator. After a `Library` the dispatch key.
+        lib: the library whose end takes the kernel back.
+
+    Raises:
+        RuntimeError: for an unknown device type, and as `Library.impl`.
+        ValueError: for a name of another form.
+
+    Example:
+        >>> import triten as tt
+        >>> with tt.library.Library("docs", "DEF") as lib:
+        ...     name = lib.define("thrice(Tensor x) -> Tensor")
+        ...     @tt.library.impl(lib, "thrice", "CPU")
+        ...     def thrice(x):
+        ...         return x * 3
+        ...     tt.ops.docs.thrice(tt.ones(1))
+        tensor([3.])
     """
-    namespace, _ = parse_qualname(qualname)
+    if isinstance(qualname, Library):
+        library, key = qualname, func or ""
+        if not isinstance(types, str) or not isinstance(key, str):
+            raise TypeError(
+                f"impl(library, name, dispatch_key): expected two strings, got {types!r} and {key!r}; the result "
+                "decorates the kernel"
+            )
+
+        def decorate(function: Registered) -> Registered:
+            library.impl(types, function, key)
+            return function
+
+        return decorate
+    if not isinstance(qualname, str):
+        raise ValueError(
+            f"impl(qualname, types, func): expected a str or a Library, got {type(qualname).__name__}"
+        )
+    parse_qualname(qualname)
     names = [types] if isinstance(types, str) else [*types]
-    keys = ["CompositeExplicitAutograd" if name == "default" else key_for_device(name).name for name in names]
+    keys = [
+        "CompositeExplicitAutograd"
+        if name == "default"
+        else name
+        if name in BY_NAME
+        else key_for_device(name).name
+        for name in names
+    ]
 
     def register(function: Function) -> None:
-        library = fragment_of(namespace, lib)
+        library = fragment_of(qualname.partition("::")[0], lib)
         for key in keys:
             library.impl(qualname, function, key)
 
     if func is None:
         return register
+    if isinstance(func, str):
+        raise TypeError(f"impl: expected a kernel, got the str {func!r}")
     register(func)
     return None
 

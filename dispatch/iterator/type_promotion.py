@@ -19,7 +19,16 @@ from ..core.tensor_function import handle_tensor_function, has_tensor_function
 PromotedOperand: TypeAlias = TensorSpec | type
 """What takes part in promotion: a spec, or the class of a Python number (``bool``, ``int``, ``float``, ``complex``)."""
 
-_FLOAT8 = frozenset({st.float8_e5m2, st.float8_e4m3fn, st.float8_e8m0fnu, st.float4_e2m1fn_x2})
+_FLOAT8 = frozenset(
+    {
+        st.float8_e5m2,
+        st.float8_e4m3fn,
+        st.float8_e5m2fnuz,
+        st.float8_e4m3fnuz,
+        st.float8_e8m0fnu,
+        st.float4_e2m1fn_x2,
+    }
+)
 _BAREBONES_UNSIGNED = frozenset({st.uint16, st.uint32, st.uint64})
 _SIGNED_ABOVE = {1: st.int16, 2: st.int32, 4: st.int64}
 

@@ -5,7 +5,7 @@
 of a state, flattened by `nested_dict`, with `save_plans` and `read_items`; `coordination` runs their steps in all
 processes, and has an error of one raised in each. `storage` is what they write to: `filesystem_writer`,
 `filesystem_reader`, whose files are those of `shard_file` and `metadata_file`; `pytorch_metadata` reads PyTorch's, and
-`metadata_checks` says what must hold of either.
+`metadata_checks` says what must hold of either. `hf_storage` has safetensors files of Hugging Face's libraries.
 `state_dict` gives states of models and optimizers by names that do not depend on how they are distributed.
 """
 
@@ -18,6 +18,7 @@ _NAMES = {
     ".default_planner": "DefaultLoadPlanner DefaultSavePlanner",
     ".filesystem_reader": "FileSystemReader",
     ".filesystem_writer": "FileSystemWriter",
+    ".hf_storage": "HuggingFaceStorageReader HuggingFaceStorageWriter",
     ".metadata": "BytesStorageMetadata ChunkStorageMetadata Metadata MetadataIndex StorageMeta TensorProperties "
     "TensorStorageMetadata",
     ".planner": "LoadPlan LoadPlanner ReadItem SavePlan SavePlanner WriteItem",
@@ -26,7 +27,10 @@ _NAMES = {
     ".stateful": "Stateful",
     ".storage": "StorageReader StorageWriter",
 }
-_MODULES = "api default_planner filesystem format_utils metadata planner state_dict state_dict_loader state_dict_saver"
+_MODULES = (
+    "api default_planner filesystem format_utils hf_storage metadata planner state_dict state_dict_loader "
+    "state_dict_saver"
+)
 
 if TYPE_CHECKING:
     from .api import CheckpointException as CheckpointException
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from .default_planner import DefaultSavePlanner as DefaultSavePlanner
     from .filesystem_reader import FileSystemReader as FileSystemReader
     from .filesystem_writer import FileSystemWriter as FileSystemWriter
+    from .hf_storage import HuggingFaceStorageReader as HuggingFaceStorageReader
+    from .hf_storage import HuggingFaceStorageWriter as HuggingFaceStorageWriter
     from .metadata import BytesStorageMetadata as BytesStorageMetadata
     from .metadata import ChunkStorageMetadata as ChunkStorageMetadata
     from .metadata import Metadata as Metadata

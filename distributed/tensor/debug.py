@@ -8,7 +8,6 @@ from typing import Any
 
 from .dtensor import DTensor
 from .placements import Shard
-from .shards import shard_range
 from .transitions import counters
 
 __all__ = ["CommDebugMode", "visualize_sharding"]
@@ -101,7 +100,9 @@ def visualize_sharding(dtensor: DTensor, header: str = "", use_rich: bool = Fals
         for place, placement in enumerate(dtensor.placements):
             if isinstance(placement, Shard):
                 dim = placement.dim
-                sizes[dim], begin = shard_range(sizes[dim], mesh.size(place), coordinate[place])
+                sizes[dim], begin = Shard.local_shard_size_and_offset(
+                    sizes[dim], mesh.size(place), coordinate[place]
+                )
                 begins[dim] += begin
         if all(sizes):
             part = tuple((begin, begin + size - 1) for begin, size in zip(begins, sizes, strict=True))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..reduce_op import ReduceOp
 
-__all__ = ["NormPartial", "Partial", "Placement", "Replicate", "Shard"]
+__all__ = ["NormPartial", "Partial", "Placement", "Replicate", "Shard", "StridedShard"]
 
 REDUCTIONS = {
     "sum": ReduceOp.SUM,
@@ -74,11 +75,80 @@ class Shard(Placement):
     def is_shard(self, dim: int | None = None) -> bool:
         return dim is None or dim == self.dim
 
+    @staticmethod
+    def local_shard_size_and_offset(curr_local_size: int, num_chunks: int, rank: int) -> tuple[int, int]:
+        """Return the size and the begin of a rank's part of a dimension.
+
+        Args:
+            curr_local_size: Size of the dimension before it is sharded.
+            num_chunks: Number of parts.
+            rank: Number of the part.
+
+        Example:
+            >>> from triten.distributed.tensor import Shard
+            >>> [Shard.local_shard_size_and_offset(5, 4, rank) for rank in range(4)]
+            [(2, 0), (2, 2), (1, 4), (0, 5)]
+        """
+        full = -(-curr_local_size // num_chunks)
+        begin = min(rank * full, curr_local_size)
+        return min(full, curr_local_size - begin), begin
+
     def __repr__(self) -> str:
         return f"Shard(dim={self.dim})"
 
     def __str__(self) -> str:
         return f"S({self.dim})"
+
+
+class StridedShard(Placement):
+    """One part of each of `split_factor` groups along a dimension (`torch.distributed.tensor._StridedShard`).
+
+    `compute_local_shape_and_global_offset` knows this placement. No DTensor has it.
+
+    Args:
+        dim: Dimension of the tensor.
+        split_factor: Number of groups. Default: 1.
+        sf: Short name of `split_factor`.
+
+    Raises:
+        TypeError: `split_factor` and `sf` are both given.
+
+    Example:
+        >>> from triten.distributed.tensor.placements import StridedShard
+        >>> StridedShard(0, split_factor=2), StridedShard(0, split_factor=2).local_indices(8, 2, 1)
+        (_StridedShard(dim=0, sf=2), [2, 3, 6, 7])
+    """
+
+    __slots__ = ("dim", "split_factor")
+
+    def __init__(self, dim: int, *, split_factor: int = 1, sf: int | None = None) -> None:
+        if sf is not None:
+            if split_factor != 1:
+                raise TypeError("_StridedShard received both split_factor and sf")
+            split_factor = sf
+        super().__init__(dim, split_factor)
+        self.dim = dim
+        self.split_factor = split_factor
+
+    def local_indices(self, curr_local_size: int, num_chunks: int, rank: int) -> list[int]:
+        """Return the indices of a rank's part of a dimension."""
+        found: list[int] = []
+        for group in range(self.split_factor):
+            group_size, group_begin = Shard.local_shard_size_and_offset(
+                curr_local_size, self.split_factor, group
+            )
+            size, begin = Shard.local_shard_size_and_offset(group_size, num_chunks, rank)
+            found += range(group_begin + begin, group_begin + begin + size)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), self.dim, split_factor=self.split_factor), ()
+
+    def __repr__(self) -> str:
+        return f"_StridedShard(dim={self.dim}, sf={self.split_factor})"
+
+    def __str__(self) -> str:
+        return f"_S({self.dim}, {self.split_factor})"
 
 
 class Replicate(Placement):

@@ -5,28 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..mesh import DeviceMesh
-from .placements import Placement, Shard
+from .placements import Placement, Shard, StridedShard
 
-__all__ = ["compute_local_shape", "compute_local_shape_and_global_offset", "shard_range"]
-
-
-def shard_range(size: int, count: int, number: int) -> tuple[int, int]:
-    """The size and begin of one of so many parts, as `tt.chunk` makes them.
-
-    Example:
-        >>> from triten.distributed.tensor.shards import shard_range
-        >>> [shard_range(5, 4, rank) for rank in range(4)]
-        [(2, 0), (2, 2), (1, 4), (0, 5)]
-    """
-    full = -(-size // count)
-    begin = min(number * full, size)
-    return min(full, size - begin), begin
+__all__ = ["compute_local_shape", "compute_local_shape_and_global_offset"]
 
 
 def compute_local_shape_and_global_offset(
     global_shape: Sequence[int], mesh: DeviceMesh, placements: Sequence[Placement]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape of this process's part, and where in the tensor it begins; of no elements outside of the mesh.
+    """Return the shape of this process's part, and its begin in the tensor.
+
+    The part of a process outside of the mesh has no elements. Parts of a strided shard are not contiguous: the begin
+    is the index of the first element. The begin of an empty part is the size of the dimension.
 
     Source: torch.distributed.tensor._utils.compute_local_shape_and_global_offset.
     """
@@ -34,11 +24,19 @@ def compute_local_shape_and_global_offset(
     if coordinate is None:
         return (0,), ()
     shape, offset = list(global_shape), [0] * len(global_shape)
+    indices: dict[int, Sequence[int]] = {}
     for place, placement in enumerate(placements):
-        if isinstance(placement, Shard):
-            dim = placement.dim
-            shape[dim], begin = shard_range(shape[dim], mesh.size(place), coordinate[place])
-            offset[dim] += begin
+        if isinstance(placement, Shard | StridedShard):
+            dim, count, rank = placement.dim, mesh.size(place), coordinate[place]
+            before = indices.get(dim, range(shape[dim]))
+            if isinstance(placement, Shard):
+                size, begin = placement.local_shard_size_and_offset(len(before), count, rank)
+                indices[dim] = before[begin : begin + size]
+            else:
+                indices[dim] = [before[at] for at in placement.local_indices(len(before), count, rank)]
+    for dim, kept in indices.items():
+        offset[dim] = kept[0] if kept else shape[dim]
+        shape[dim] = len(kept)
     return tuple(shape), tuple(offset)
 
 

@@ -12,7 +12,7 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_spec import TensorSpec
 from ..mesh import DeviceMesh
-from .placements import Partial, Placement, Replicate, Shard
+from .placements import Partial, Placement, Replicate, Shard, StridedShard
 from .shards import compute_local_shape
 
 __all__ = ["DTensorSpec", "TensorMeta", "normalized_placements"]
@@ -123,12 +123,13 @@ class DTensorSpec:
 def normalized_placements(
     placements: Sequence[Placement] | None, mesh: DeviceMesh, ndim: int, name: str
 ) -> tuple[Placement, ...]:
-    """A placement for each dimension of a mesh, with dimensions counted from the beginning; replicated if none is said.
+    """Return a placement for each mesh dimension, whose tensor dimension is not negative. Default: Replicate.
 
     Raises:
         ValueError: there are not as many as mesh dimensions, or reductions differ.
         IndexError: the tensor has no such dimension.
         TypeError: something else stands among them.
+        NotImplementedError: A placement is a `StridedShard`.
     """
     if placements is None:
         return (Replicate(),) * mesh.ndim
@@ -146,6 +147,10 @@ def normalized_placements(
                     f"of {ndim} dimensions"
                 )
             made.append(Shard(each.dim % ndim))
+        elif isinstance(each, StridedShard):
+            raise NotImplementedError(
+                f"{name}: a DTensor cannot have the placement {each!r}; expected Shard, Replicate or Partial"
+            )
         elif isinstance(each, Placement):
             made.append(each)
         else:

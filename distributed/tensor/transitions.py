@@ -16,7 +16,6 @@ from ...dispatch.tensor import Tensor
 from .. import collectives
 from ..mesh import DeviceMesh
 from .placements import Partial, Placement, Replicate, Shard
-from .shards import shard_range
 
 __all__ = ["change", "counters"]
 
@@ -53,7 +52,7 @@ def change(
             return _exchanged(local, mesh, place, source.dim, target.dim, sizes)
     elif isinstance(source, Replicate):
         if isinstance(target, Shard):
-            size, begin = shard_range(sizes[target.dim], count, number)
+            size, begin = Shard.local_shard_size_and_offset(sizes[target.dim], count, number)
             return local.narrow(target.dim, begin, size).clone(memory_format=_contiguous())
         if isinstance(target, Partial):
             return _one_of_many(local, target, number)
@@ -123,7 +122,7 @@ def _reduced_part(
     shape[dim] = full
     output = given.new_empty(shape)
     collectives.reduce_scatter_tensor(output, given, partial.reduction, group=mesh.get_group(place))
-    size, _ = shard_range(sizes[dim], count, number)
+    size, _ = Shard.local_shard_size_and_offset(sizes[dim], count, number)
     result: Tensor = partial.after(output)
     return result if size == full else result.narrow(dim, 0, size).contiguous()
 
@@ -133,14 +132,17 @@ def _exchanged(
 ) -> Tensor:
     count, number = mesh.size(place), (mesh.get_coordinate() or ())[place]
     _counted("all_to_all_single")
-    own_target, _ = shard_range(sizes[target], count, number)
-    ranges = [shard_range(sizes[target], count, rank) for rank in range(count)]
+    own_target, _ = Shard.local_shard_size_and_offset(sizes[target], count, number)
+    ranges = [Shard.local_shard_size_and_offset(sizes[target], count, rank) for rank in range(count)]
     pieces = [local.narrow(target, begin, size).reshape(-1) for size, begin in ranges]
     given = ops.cat(pieces)
     shapes = []
     for rank in range(count):
         shape = [int(size) for size in local.shape]
-        shape[source], shape[target] = shard_range(sizes[source], count, rank)[0], own_target
+        shape[source], shape[target] = (
+            Shard.local_shard_size_and_offset(sizes[source], count, rank)[0],
+            own_target,
+        )
         shapes.append(shape)
     counts = [prod(shape) for shape in shapes]
     output = local.new_empty(sum(counts))

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from ...runtime.lazy_import import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names(__name__, {}, ("optimization", "proxy_tensor"))
+__getattr__, __dir__, __all__ = lazy_names(__name__, {}, ("optimization", "proxy_tensor", "symbolic_shapes"))

@@ -32,7 +32,7 @@ class _InstanceNorm(_NormBase):
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, *), or (C, *) without a batch."""
-        self._check_rank(input)
+        self._check_input_dim(input)
         alone = input.dim() == self.ranks[0]
         batch = input.unsqueeze(0) if alone else input
         out = F.instance_norm(

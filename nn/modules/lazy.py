@@ -182,7 +182,7 @@ class _LazyNorm(LazyModuleMixin):
 
     def initialize_parameters(self, input: Tensor) -> None:
         """Take the number of channels from the input."""
-        self._check_rank(input)
+        self._check_input_dim(input)
         waiting = self.has_uninitialized_params()
         self.num_features = input.shape[1]
         if waiting:

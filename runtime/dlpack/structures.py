@@ -65,7 +65,14 @@ class DLManagedTensorVersioned(ctypes.Structure):
 MANAGED: Final = {NAME: DLManagedTensor, VERSIONED_NAME: DLManagedTensorVersioned}
 
 INT, UINT, FLOAT, BFLOAT, COMPLEX, BOOL = 0, 1, 2, 4, 5, 6
-FLOAT8_E4M3FN, FLOAT8_E5M2, FLOAT8_E8M0FNU, FLOAT4_E2M1FN = 10, 12, 14, 17
+FLOAT8_E4M3FN, FLOAT8_E4M3FNUZ, FLOAT8_E5M2, FLOAT8_E5M2FNUZ, FLOAT8_E8M0FNU, FLOAT4_E2M1FN = (
+    10,
+    11,
+    12,
+    13,
+    14,
+    17,
+)
 
 
 def _by_kind() -> dict[ScalarType, tuple[int, int, int]]:
@@ -75,7 +82,9 @@ def _by_kind() -> dict[ScalarType, tuple[int, int, int]]:
         types.complex32: (COMPLEX, 32, 1),
         types.bfloat16: (BFLOAT, 16, 1),
         types.float8_e4m3fn: (FLOAT8_E4M3FN, 8, 1),
+        types.float8_e4m3fnuz: (FLOAT8_E4M3FNUZ, 8, 1),
         types.float8_e5m2: (FLOAT8_E5M2, 8, 1),
+        types.float8_e5m2fnuz: (FLOAT8_E5M2FNUZ, 8, 1),
         types.float8_e8m0fnu: (FLOAT8_E8M0FNU, 8, 1),
         types.float4_e2m1fn_x2: (FLOAT4_E2M1FN, 4, 2),
     }

@@ -33,7 +33,8 @@ def audited(op, keys, stack):
     tt.dispatch.Dispatcher.singleton().redispatch_boxed(op, keys - audit, stack)
 
 
-tt.library.Library("_", "IMPL").fallback(audited, "Audit")
+fallbacks = tt.library.Library("_", "IMPL")
+fallbacks.fallback(audited, "Audit")
 with tt.dispatch.IncludeDispatchKeyGuard(audit):
     tt.ones(2).neg()
 assert seen == ["aten::ones", "aten::neg"], seen

@@ -104,7 +104,7 @@ def test_what_is_passed_over_is_checked_all_the_same() -> None:
     with Library(NS, "DEF", allowlist=[]) as library:
         with pytest.raises(RuntimeError, match="expected"):
             library.define("f(Tensor x -> Tensor")
-        with pytest.raises(ValueError, match="the schema names namespace other"):
+        with pytest.raises(RuntimeError, match="the schema names namespace other"):
             library.define("other::f(Tensor x) -> Tensor")
         with pytest.raises(RuntimeError, match="could not parse dispatch key: GPU"):
             library.impl("f", lambda x: x, "GPU")

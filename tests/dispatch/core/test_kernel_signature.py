@@ -1,4 +1,4 @@
-"""Kernels are held against the schema, whichever comes first; a refused one leaves nothing behind."""
+"""Python kernels are called as PyTorch calls them; only boxed kernels are checked when they are registered."""
 
 from typing import Any
 
@@ -6,56 +6,61 @@ import pytest
 
 import triten as tt
 from triten.dispatch.core import operator_entry
-from triten.dispatch.core.dispatcher import Dispatcher
 from triten.library import Library
 
-DISPATCHER = Dispatcher.singleton()
-
-
-def state() -> dict[str, Any]:
-    """The definitions and kernels of this file's namespace, and the fallbacks."""
-    operators = {n: op for n, op in DISPATCHER._operators.items() if n.startswith("t_signature::")}
-    return {
-        "kernels": {name: dict(op.kernels) for name, op in operators.items()},
-        "defined": {name for name, op in operators.items() if op.has_schema},
-        "fallbacks": dict(operator_entry.fallbacks),
-    }
-
-
-def test_a_definition_with_a_kernel_that_does_not_fit_defines_nothing() -> None:
-    with Library("t_signature", "DEF") as library:
-        before = state()
-        with pytest.raises(RuntimeError, match=rf"kernel at {__file__}:\d+ .* defined at {__file__}:\d+"):
-            library.define("f(Tensor x) -> Tensor", lambda x, y: x)
-        assert state() == before
-        library.define("f(Tensor x) -> Tensor", lambda x: x)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "options"),
-    [
-        (lambda x, y: x, {}),
-        (lambda x: x, {"with_keyset": True}),
-        (lambda x: x, {"boxed": True}),
-        (lambda x, *, y: x, {}),
-    ],
-    ids=["unboxed", "with key set", "boxed", "by name"],
+SCHEMA = (
+    "f(Tensor x, int y=3, int[2] z=0, *, int n=4, float? w=None, ScalarType d=float, Scalar s=1, "
+    "MemoryFormat f=contiguous_format, Device v=cpu) -> Tensor"
 )
-@pytest.mark.parametrize("definition_first", [True, False])
-def test_a_kernel_that_does_not_fit(wrong: Any, options: dict[str, bool], definition_first: bool) -> None:
-    refused = pytest.raises(RuntimeError, match="cannot take")
+CALLS: list[tuple[tuple[Any, ...], dict[str, Any], tuple[Any, ...], dict[str, Any]]] = [
+    ((), {}, (), {}),
+    ((3, (0, 0)), {"n": 4, "w": None, "d": tt.float32, "s": 1.0}, (), {}),
+    ((4,), {}, (4,), {}),
+    ((3, 1), {}, (3, (1, 1)), {}),
+    ((), {"w": 2.0, "d": tt.int32}, (), {"w": 2.0, "d": tt.int32}),
+    (
+        (),
+        {"s": 2, "f": tt.channels_last, "v": "meta"},
+        (),
+        {"s": 2, "f": tt.channels_last, "v": tt.device("meta")},
+    ),
+]
+
+
+@pytest.mark.parametrize(("args", "kwargs", "placed", "named"), CALLS)
+def test_arguments_that_equal_their_defaults_are_left_out(
+    args: tuple[Any, ...], kwargs: dict[str, Any], placed: tuple[Any, ...], named: dict[str, Any]
+) -> None:
+    seen: list[Any] = []
+
+    def kernel(x: tt.Tensor, *args: Any, **kwargs: Any) -> tt.Tensor:
+        seen.append((args, kwargs))
+        return x
+
     with Library("t_signature", "DEF") as library:
-        if definition_first:
-            library.define("f(Tensor x) -> Tensor")
-        else:
-            library.impl("f", wrong, "CPU", **options)
-        before = state()
-        with refused:
-            if definition_first:
-                library.impl("f", wrong, "CPU", **options)
-            else:
-                library.define("f(Tensor x) -> Tensor")
-        assert state() == before
+        library.define(SCHEMA)
+        library.impl("f", kernel, "CPU")
+        tt.ops.t_signature.f(tt.ones(1), *args, **kwargs)
+    assert seen == [(placed, named)]
+
+
+def test_a_kernel_whose_parameters_have_other_names_serves_until_they_are_needed() -> None:
+    with Library("aten", "IMPL") as library:
+        library.impl("multinomial", lambda p, n, r=False, *, gen=None: p + n + r, "CPU")
+        assert tt.multinomial(tt.zeros(1), 2).item() == 2.0
+        assert tt.multinomial(tt.zeros(1), 2, True).item() == 3.0
+        with pytest.raises(TypeError, match="generator"):
+            tt.multinomial(tt.zeros(1), 2, generator=tt.Generator())
+
+
+def test_a_boxed_kernel_that_takes_something_else_is_refused() -> None:
+    with Library("t_signature", "DEF") as library:
+        library.define("f(Tensor x) -> Tensor")
+        with pytest.raises(
+            RuntimeError, match=rf"kernel of t_signature::f at {__file__}:\d+ cannot take \(op, key"
+        ):
+            library.impl("f", lambda x: x, "CPU", boxed=True)
+        assert not tt.ops.t_signature.f.default.has_kernel_for_dispatch_key(tt.DispatchKey.CPU)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +69,7 @@ def test_a_kernel_that_does_not_fit(wrong: Any, options: dict[str, bool], defini
         (lambda x, y, z: x + y + z, False),
         (lambda x, *, y, z: x + y + z, False),
         (lambda x, y, *, z: x + y + z, False),
-        (lambda x, **named: x + named["y"] + named["z"], False),
+        (lambda x, **named: x + named.get("y", 1) + named["z"], False),
         (lambda keys, x, y, z: x + y + z, True),
         (lambda keys, x, *, y, z: x + y + z, True),
     ],
@@ -79,10 +84,10 @@ def test_keyword_only_arguments_come_as_the_kernel_asks(function: Any, with_keys
 
 
 def test_a_fallback_that_is_no_boxed_kernel() -> None:
-    before = state()
+    before = dict(operator_entry.fallbacks)
     with (
         Library("_", "IMPL", "VE") as library,
         pytest.raises(RuntimeError, match=rf"fallback at {__file__}:\d+ cannot take \(op, key_set, stack\)"),
     ):
         library.fallback(lambda op: None)
-    assert state() == before
+    assert operator_entry.fallbacks == before

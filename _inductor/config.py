@@ -1,0 +1,63 @@
+"""Settings of PyTorch's code generator (`torch._inductor.config`): any may be set, none has an effect.
+
+`tt.compile` takes its own options; `tt.compiler.list_options` names them.
+"""
+
+import os
+import sys
+from typing import Any
+
+from ..utils._config_module import install_config_module as _install_config_module
+
+allow_buffer_reuse = True
+compile_threads = os.cpu_count() or 1
+coordinate_descent_check_all_directions = False
+coordinate_descent_tuning = False
+cpp_wrapper = False
+debug = False
+emulate_precision_casts = False
+epilogue_fusion = True
+force_disable_caches = False
+force_fuse_int_mm_with_mul = False
+freezing = False
+fx_graph_cache = True
+fx_graph_remote_cache: bool | None = None
+joint_custom_post_pass: Any = None
+joint_custom_pre_pass: Any = None
+max_autotune = False
+max_autotune_gemm = False
+max_autotune_gemm_backends = "ATEN,TRITON,CPP"
+max_autotune_gemm_search_space = "DEFAULT"
+max_autotune_pointwise = False
+post_grad_custom_post_pass: Any = None
+post_grad_custom_pre_pass: Any = None
+pre_grad_custom_pass: Any = None
+shape_padding = True
+
+
+class triton:
+    """Settings of generated Triton kernels."""
+
+    cudagraph_trees = True
+    cudagraphs = False
+    multi_kernel = 0
+    unique_kernel_names = True
+    use_block_ptr = False
+
+
+class cpp:
+    """Settings of generated C++ kernels."""
+
+    enable_concat_linear = False
+    threads = -1
+    weight_prepack = True
+
+
+class trace:
+    """Settings of logs."""
+
+    enabled = False
+    graph_diagram = False
+
+
+_install_config_module(sys.modules[__name__])

@@ -1,0 +1,1 @@
+"""Functions for generated Triton kernels (`torch._inductor.runtime`): `triton_helpers`."""

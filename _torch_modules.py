@@ -1,0 +1,183 @@
+"""PyTorch's modules whose names lie in other modules of this package, for the programs of `as_torch`: one table.
+
+A row of `MODULES` makes a module. It gives, for each module of this package, the names that are taken from there;
+``_StridedShard=StridedShard`` renames one. A place that begins with ``!`` is the reason why names are refused: they can
+be imported, and raise NotImplementedError when they are called. A row whose name another row continues is a package.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, NoReturn
+
+from .runtime.lazy_import import LazyModule, when_imported
+
+_PLACEMENTS = "Partial Placement Replicate Shard"
+_STRIDED = f"{_PLACEMENTS} _StridedShard=StridedShard"
+
+_CODEGEN = "!graphs are compiled by tt.compile, which has no passes or templates of Inductor's"
+_DYNAMO = "!functions are captured by tt.compile, which does not translate bytecode"
+_FSDP = "!FullyShardedDataParallel has no place here; use torch.distributed.fsdp.fully_shard"
+_SCRIPT = "!programs of torch.jit run as Python, without TorchScript's graphs"
+_TRITON_OPS = "triton_op wrap_triton capture_triton=wrap_triton"
+
+MODULES: Mapping[str, Mapping[str, str]] = {
+    "_dynamo.convert_frame": {_DYNAMO: "register_bytecode_hook"},
+    "_dynamo.exc": {"compiler": "Unsupported"},
+    "_dynamo.types": {_DYNAMO: "FrameAction FrameExecStrategy"},
+    "_dynamo.variables": {_DYNAMO: "VariableTracker"},
+    "_guards": {_DYNAMO: "detect_fake_mode CompileContext TracingContext"},
+    "_higher_order_ops.inline_asm_elementwise": {
+        "!operators are written in Triton, not in PTX": "inline_asm_elementwise"
+    },
+    "_higher_order_ops.out_dtype": {"!use the operator's own out_dtype": "out_dtype"},
+    "_higher_order_ops.triton_kernel_wrap": {
+        _DYNAMO: "TraceableTritonKernelWrapper triton_kernel_wrapper_functional triton_kernel_wrapper_mutation"
+    },
+    "_inductor.custom_graph_pass": {
+        _CODEGEN: "CustomGraphPass CustomInferenceAwareGraphPass get_hash_for_files"
+    },
+    "_inductor.lowering": {_CODEGEN: "register_lowering"},
+    "_inductor.pattern_matcher": {
+        _CODEGEN: "Arg CallFunction KeywordArg Match PatternMatcherPass register_lowering_pattern"
+    },
+    "_inductor.select_algorithm": {_CODEGEN: "ExternKernelChoice autotune_select_algorithm"},
+    "_library": {"library": _TRITON_OPS},
+    "_library.custom_ops": {"library": "CustomOpDef custom_op"},
+    "_library.infer_schema": {"library": "infer_schema"},
+    "_library.triton": {"library": _TRITON_OPS},
+    "_ops": {
+        "dispatch.core.op_overload": "OpOverload OpOverloadPacket=OpOverloadGroup",
+        "!operators that take functions are Python functions": "HigherOrderOperator",
+    },
+    "_prims_common.wrappers": {
+        "!type promotion is part of each operator": "elementwise_type_promotion_wrapper"
+    },
+    "_tensor": {"": "Tensor"},
+    "distributed._tensor": {
+        "distributed.tensor": f"DTensor DeviceMesh {_PLACEMENTS} distribute_module distribute_tensor empty full "
+        "init_device_mesh ones rand randn zeros"
+    },
+    "distributed._tensor._utils": {"distributed.tensor.shards": "compute_local_shape_and_global_offset"},
+    "distributed._tensor.experimental": {"distributed.tensor.experimental": "implicit_replication"},
+    "distributed._tensor.placement_types": {"distributed.tensor.placements": _STRIDED},
+    "distributed.algorithms._checkpoint": {},
+    "distributed.algorithms._checkpoint.checkpoint_wrapper": {
+        _FSDP: "CheckpointImpl CheckpointWrapper apply_activation_checkpointing checkpoint_wrapper"
+    },
+    "distributed.checkpoint._consolidate_hf_safetensors": {
+        "distributed.checkpoint.hf_consolidation": "consolidate_safetensors_files "
+        "consolidate_safetensors_files_on_every_rank"
+    },
+    "distributed.checkpoint.optimizer": {_FSDP: "load_sharded_optimizer_state_dict"},
+    "distributed.fsdp._fully_shard": {"distributed.fsdp": "FSDPModule MixedPrecisionPolicy fully_shard"},
+    "distributed.fsdp.sharded_grad_scaler": {_FSDP: "ShardedGradScaler"},
+    "distributed.tensor._utils": {"distributed.tensor.shards": "compute_local_shape_and_global_offset"},
+    "distributed.tensor.placement_types": {"distributed.tensor.placements": _STRIDED},
+}
+"""Rows of modules that are made."""
+
+NAMES: Mapping[str, Mapping[str, str]] = {
+    "_C": {"": "Tag TensorBase=Tensor dtype", _SCRIPT: "Graph Node ScriptObject Value"},
+    "distributed.fsdp.fully_sharded_data_parallel": {
+        "distributed.fsdp.api": "BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig "
+        "LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision OptimStateDictConfig OptimStateKeyType "
+        "ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings "
+        "StateDictType"
+    },
+}
+"""Rows of names that modules of this package get in addition."""
+
+_ROOT = __name__.rpartition(".")[0]
+
+
+class _Refused:
+    """Base of names that exist to be imported, compared and annotated with, and raise when they are called."""
+
+    _reason = ""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"{cls.__module__}.{cls.__name__} is not supported: {cls._reason}")
+
+
+def _find(module: str, row: Mapping[str, str], name: str) -> Any:
+    """Return the object of a name that a row gives to a module. Raise LookupError if the row lacks the name."""
+    for place, words in row.items():
+        for word in words.split():
+            theirs, _, ours = word.partition("=")
+            if theirs == name:
+                if place.startswith("!"):
+                    shown = f"torch{module.removeprefix(_ROOT)}"
+                    return type(name, (_Refused,), {"__module__": shown, "_reason": place[1:]})
+                return getattr(import_module(f"{_ROOT}.{place}" if place else _ROOT), ours or theirs)
+    raise LookupError(name)
+
+
+def _names(row: Mapping[str, str]) -> list[str]:
+    return sorted(word.partition("=")[0] for words in row.values() for word in words.split())
+
+
+def _extend(module: ModuleType, row: Mapping[str, str]) -> None:
+    """Have a module find the names of a row, after its own."""
+    own = vars(module).get("__getattr__")
+
+    def find(name: str) -> Any:
+        try:
+            found = _find(module.__name__, row, name)
+        except LookupError:
+            if own is not None:
+                return own(name)
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}") from None
+        setattr(module, name, found)
+        return found
+
+    vars(module)["__getattr__"] = find
+
+
+class _Loader(importlib.abc.Loader):
+    """Loader of a module of the table."""
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Leave the making of the module to Python."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the module the names of its row."""
+        row = MODULES[module.__name__.removeprefix(f"{_ROOT}.")]
+        vars(module)["__all__"] = _names(row)
+        _extend(module, row)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finder of the modules of the table."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        name = fullname.removeprefix(f"{_ROOT}.")
+        if name not in MODULES or name == fullname:
+            return None
+        is_package = any(each.startswith(f"{name}.") for each in MODULES)
+        return ModuleSpec(fullname, _Loader(), origin=__file__, is_package=is_package)
+
+
+def install() -> None:
+    """Have Python find the modules of the table, and modules have the names that the table adds."""
+    sys.meta_path.append(_Finder())
+    for name, row in NAMES.items():
+        full = f"{_ROOT}.{name}" if name else _ROOT
+        when_imported(full, partial(lambda full, row: _extend(sys.modules[full], row), full, row))
+    for name in MODULES:
+        package, _, last = f"{_ROOT}.{name}".rpartition(".")
+        if package.removeprefix(f"{_ROOT}.") not in MODULES:
+            when_imported(package, partial(_bind, package, last))
+
+
+def _bind(package: str, last: str) -> None:
+    """Have a package have a module of the table as an attribute, before the module is imported."""
+    vars(sys.modules[package]).setdefault(last, LazyModule(f"{package}.{last}"))

@@ -1,0 +1,151 @@
+"""Modules with PyTorch's private names that compute something, as PyTorch does."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+import triten as tt
+from triten import _prims_common as prims
+from triten import _utils as private
+from triten._dynamo import config as dynamo_config
+from triten._dynamo.utils import disable_cache_limit, warn_once
+from triten._inductor import config, list_mode_options
+from triten._inductor.utils import is_big_gpu, is_gpu, parallel_num_threads
+from triten.distributed.fsdp import wrap
+from triten.fx.experimental import symbolic_shapes
+from triten.nn import reductions
+from triten.utils import _triton, cpp_extension
+
+KIND = prims.ELEMENTWISE_TYPE_PROMOTION_KIND
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "expected"),
+    [
+        (KIND.DEFAULT, (tt.ones(2).half(), 3), (tt.float32, tt.float16)),
+        (KIND.NO_OPMATH, (tt.ones(2).bfloat16(), None), (tt.bfloat16, tt.bfloat16)),
+        (KIND.INT_TO_FLOAT, (tt.ones(2, dtype=tt.int8), True), (tt.float32, tt.float32)),
+        (KIND.ALWAYS_BOOL, (tt.ones(2), tt.ones((), dtype=tt.float64)), (tt.float32, tt.bool)),
+        (KIND.COMPLEX_TO_FLOAT, (tt.ones(2), 2j), (tt.complex64, tt.float32)),
+        (KIND.BOOL_TO_LONG, (tt.ones(2, dtype=tt.bool),), (tt.int64, tt.int64)),
+    ],
+)
+def test_dtypes_of_operators_of_elements(
+    kind: KIND, args: tuple[object, ...], expected: tuple[tt.dtype, ...]
+) -> None:
+    assert prims.elementwise_dtypes(*args, type_promotion_kind=kind) == expected
+    with pytest.raises(ValueError, match="Unexpected type"):
+        prims.elementwise_dtypes("text", type_promotion_kind=kind)
+
+
+def test_strides_and_memory_formats() -> None:
+    x = tt.ones(2, 3, 4, 5)
+    last = x.contiguous(memory_format=tt.channels_last)
+    assert prims.make_channels_last_strides_for(x.shape) == last.stride()
+    assert prims.make_channels_last_strides_for((2, 0, 4, 5)) == (0, 1, 0, 0)
+    assert prims.make_contiguous_strides_for((2, 3, 4), row_major=False) == (12, 1, 3)
+    assert [prims.suggest_memory_format(each) for each in (x, last)] == [
+        tt.contiguous_format,
+        tt.channels_last,
+    ]
+    assert prims.is_non_overlapping_and_dense(last) and not prims.is_non_overlapping_and_dense(x[..., ::2])
+    assert prims.canonicalize_dims(3, (-1, 0)) == (2, 0)
+    with pytest.raises(IndexError, match=r"range of \[-3, 2\], but got 3"):
+        prims.canonicalize_dim(3, 3)
+
+
+def test_settings_are_kept_and_the_limit_of_graphs_is_one() -> None:
+    before = dynamo_config.recompile_limit
+    with dynamo_config.patch(cache_size_limit=before + 1):
+        assert dynamo_config.recompile_limit == before + 1 == dynamo_config.to_dict()["cache_size_limit"]
+    with disable_cache_limit():
+        assert dynamo_config.cache_size_limit == 2**31
+    assert dynamo_config.recompile_limit == before
+    with config.patch({"triton.cudagraphs": True}), config.patch("a_new_setting", 3):
+        assert config.get_config_copy()["triton.cudagraphs"] is True and config.a_new_setting == 3
+    assert config.triton.cudagraphs is False and not hasattr(config, "a_new_setting")
+    assert list_mode_options("max-autotune") == {"max_autotune": True, "triton.cudagraphs": True}
+
+
+def test_a_text_warns_once() -> None:
+    with pytest.warns(UserWarning, match="a text of this test"):
+        warn_once("a text of this test")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_once("a text of this test")
+
+
+def test_tensors_as_one_and_apart() -> None:
+    tensors = [tt.arange(4.0).view(2, 2), tt.ones(3)]
+    flat = private._flatten_dense_tensors(tensors)
+    assert flat.tolist() == [0, 1, 2, 3, 1, 1, 1]
+    assert all(map(tt.equal, private._unflatten_dense_tensors(flat, tensors), tensors))
+    taken = private._take_tensors([tt.ones(4), tt.ones(4), tt.ones(4, dtype=tt.int8), tt.ones(2)], 32)
+    assert [len(each) for each in taken] == [2, 1, 1]
+    assert private._get_device_index("cpu", allow_cpu=True) == -1
+    with pytest.raises(ValueError, match="Expected a non cpu device"):
+        private._get_device_index("cpu")
+
+
+def test_reductions_by_name_and_by_flags() -> None:
+    assert [reductions.get_enum(each) for each in ("none", "mean", "sum")] == [0, 1, 2]
+    with pytest.raises(ValueError, match="product is not a valid value for reduction"):
+        reductions.get_enum("product")
+    flags = [(None, None), (False, True), (True, False)]
+    assert [reductions.legacy_get_enum(*each, emit_warning=False) for each in flags] == [1, 2, 0]
+    with pytest.warns(UserWarning, match="reduction='sum'"):
+        assert reductions.legacy_get_string(False, None) == "sum"
+
+
+def test_sizes_are_numbers() -> None:
+    assert symbolic_shapes.guard_or_false(3 > 2) and not symbolic_shapes.guard_or_true(3 < 2)
+    assert symbolic_shapes.statically_known_true(2 == 2) and symbolic_shapes.free_symbols(3) == set()
+    assert not symbolic_shapes.has_free_symbols(3) and symbolic_shapes.sym_eq([2, 3], (2, 3))
+
+
+def test_questions_about_devices() -> None:
+    assert _triton.has_triton_package() and _triton.get_triton_version() >= (3, 0)
+    assert _triton.has_triton() is tt.cuda.is_available()
+    assert is_gpu("cuda") and not is_gpu("cpu") and parallel_num_threads() == tt.get_num_threads()
+    assert isinstance(is_big_gpu(), bool)
+
+
+@pytest.mark.parametrize("name", ["load", "load_inline", "CUDAExtension", "CppExtension", "BuildExtension"])
+def test_extensions_in_cpp_are_refused(name: str) -> None:
+    with pytest.raises(
+        NotImplementedError, match=rf"cpp_extension\.{name}: .*no libtorch; write the kernel in Triton"
+    ):
+        getattr(cpp_extension, name)("kernels", ["kernels.cu"])
+
+
+def test_policies_of_wrapping() -> None:
+    linear, relu = tt.nn.Linear(2, 2), tt.nn.ReLU()
+    assert wrap.transformer_auto_wrap_policy(linear, False, 0, {tt.nn.Linear})
+    assert not wrap.lambda_auto_wrap_policy(relu, False, 0, lambda module: module is linear)
+    assert wrap.size_based_auto_wrap_policy(linear, False, 10, min_num_params=10)
+    assert not wrap.size_based_auto_wrap_policy(tt.nn.ModuleList(), False, 10, min_num_params=10)
+    assert wrap.wrap(linear) is linear
+    with wrap.enable_wrap(wrapper_cls=tt.nn.Sequential):
+        assert isinstance(wrap.wrap(linear), tt.nn.Sequential)
+
+
+@pytest.mark.parametrize("dtype", [tt.float8_e4m3fnuz, tt.float8_e5m2fnuz])
+def test_float8_without_negative_zero(dtype: tt.dtype) -> None:
+    bits = tt.tensor([0.0, -0.0, 1.0, -1.0, float("inf"), float("nan")]).to(dtype).view(tt.uint8)
+    assert bits.tolist() == [0, 0, 64, 192, 128, 128]
+    every = tt.arange(256).to(tt.uint8).view(dtype)
+    assert tt.equal(every.float().to(dtype).view(tt.uint8), every.view(tt.uint8))
+    assert tt.finfo(dtype).max == {tt.float8_e4m3fnuz: 240.0, tt.float8_e5m2fnuz: 57344.0}[dtype]
+    with pytest.raises(RuntimeError, match="Promotion for Float8 Types is not supported"):
+        tt.promote_types(dtype, tt.float32)
+
+
+def test_operators_by_their_private_place() -> None:
+    x = tt.arange(4.0).view(1, 1, 2, 2)
+    assert tt._C._nn.upsample_nearest2d(x, [4, 4]).shape == (1, 1, 4, 4)
+    assert tt._C._dispatch_has_kernel_for_dispatch_key("aten::mm", "CPU")
+    assert not tt._C._dispatch_has_kernel_for_dispatch_key("aten::mm", "VE")
+    with pytest.raises(ValueError, match="expected 4D input"):
+        tt.nn.BatchNorm2d(2)._check_input_dim(tt.ones(2, 2))

@@ -1,0 +1,32 @@
+"""The table of PyTorch's modules and names that lie elsewhere here."""
+
+from __future__ import annotations
+
+from importlib import import_module, util
+
+import pytest
+
+from triten import _torch_modules
+from triten._torch_modules import MODULES, NAMES
+
+ROWS = [(module, place) for table in (MODULES, NAMES) for module, row in table.items() for place in row]
+
+
+@pytest.mark.parametrize(("module", "place"), ROWS)
+def test_every_name_is_where_the_table_says(module: str, place: str) -> None:
+    row = {**MODULES, **NAMES}[module]
+    for word in row[place].split():
+        name = word.partition("=")[0]
+        found = _torch_modules._find(f"triten.{module}", row, name)
+        if place.startswith("!"):
+            with pytest.raises(NotImplementedError, match=rf"torch\.{module}\.{name} is not supported: "):
+                found()
+
+
+def test_the_table_makes_no_module_that_is_there() -> None:
+    def is_file(name: str) -> bool:
+        parent = name.rpartition(".")[0]
+        return parent not in MODULES and util.find_spec(f"triten.{name}") is not None
+
+    assert not [name for name in MODULES if is_file(name)]
+    assert not [name for name in NAMES if import_module(f"triten.{name}".rstrip(".")) is None]
