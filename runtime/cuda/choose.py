@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..lazy_import import import_shielded
 from . import provider
+from .triton.import_hook import answer_triton, offer_to_triton
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -45,26 +46,17 @@ def is_available() -> bool:
 
 def announce(driver: Driver) -> None:
     """Tell Triton of the driver, now or when it is imported."""
-    from .triton.import_hook import offer_to_triton
-
     offer_to_triton(driver)
 
 
 def _interpreter() -> Driver:
     if importlib.util.find_spec("triton") is None:
         raise RuntimeError("TRITEN_CUDA=interpret needs Triton: pip install 'triton >= 3.9'")
-    if "triton" not in sys.modules:
-        os.environ["TRITON_INTERPRET"] = "1"
-    else:
-        from triton.language import standard
-        from triton.runtime.interpreter import InterpretedFunction
+    os.environ["TRITON_INTERPRET"] = "1"
+    if "triton" in sys.modules:
+        from .interpreter.conversion import interpret_compiled_kernels
 
-        if not isinstance(standard.sum, InterpretedFunction):
-            raise RuntimeError(
-                "TRITEN_CUDA=interpret: triton was imported before triten could switch its interpreter on. "
-                "Set TRITON_INTERPRET=1 in the environment, or use a CUDA device of triten before importing "
-                "triton."
-            )
+        interpret_compiled_kernels()
     import_shielded("triton")
     from .interpreter import (  # noqa: F401  takes over Triton's own way of running a kernel
         launch as interpreter_launch,
@@ -94,3 +86,4 @@ def _cupy() -> Driver:
 
 
 provider.register(choose, is_available, announce)
+answer_triton()

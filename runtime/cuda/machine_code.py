@@ -8,7 +8,6 @@ dependent launch, tensor maps.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -53,10 +52,6 @@ class MachineCode(ABC):
     @abstractmethod
     def reaches(self, address: int) -> bool:
         """Whether the current device can access an address."""
-
-    @abstractmethod
-    def attributes(self, device: int) -> Mapping[str, int]:
-        """What Triton and its users ask about a device beside its properties, by Triton's names."""
 
     @abstractmethod
     def library(self) -> Any:

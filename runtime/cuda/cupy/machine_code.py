@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from typing import Any
 
 from cupy.cuda import driver as driver_api
@@ -108,17 +107,6 @@ class CuPyCode(MachineCode):
     def reaches(self, address: int) -> bool:
         found = runtime.pointerGetAttributes(address)
         return bool(found.devicePointer) or found.type in (MEMORY_TYPE_DEVICE, MEMORY_TYPE_MANAGED)
-
-    def attributes(self, device: int) -> Mapping[str, int]:
-        def attribute(number: int) -> int:
-            return int(runtime.deviceGetAttribute(number, device))
-
-        return {
-            "max_num_regs": attribute(runtime.cudaDevAttrMaxRegistersPerBlock),
-            "sm_clock_rate": attribute(runtime.cudaDevAttrClockRate),
-            "mem_clock_rate": attribute(runtime.cudaDevAttrMemoryClockRate),
-            "mem_bus_width": attribute(runtime.cudaDevAttrGlobalMemoryBusWidth),
-        }
 
     def library(self) -> Any:
         return libcuda.library()

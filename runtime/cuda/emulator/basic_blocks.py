@@ -10,6 +10,8 @@ from .ptx import Function, Immediate, Instruction, Operand, Register, Symbol
 
 BRANCHES = ("bra", "ret", "exit", "bar", "barrier", "mbarrier", "setmaxnreg")
 """Where a basic block ends: what follows may be for other threads, or later."""
+_CHANGING = {"volatile", "relaxed", "acquire", "mmio"}
+"""The qualifiers of loads that see what other threads store in the meantime (PTX ISA, ``ld``)."""
 
 
 class UntranslatableError(NotImplementedError):
@@ -23,7 +25,8 @@ class End:
     `kind` is ``next``, ``bra``, ``ret``, ``bar`` or ``wait``; `target` is the index of the block that is branched to,
     `guard` the register of the predicate, with `negated`. `barrier` has the number of a barrier and how many threads it
     is for, None for all; `result` is the register in which a wait says whether it was successful, and `registers` how
-    many a warp waits for.
+    many a warp waits for. `polls` says that a branch leads back to the head of a loop that looks at what other threads
+    change, so that it may spin until they do.
     """
 
     kind: str
@@ -34,6 +37,7 @@ class End:
     barrier: tuple[Any, Any] = (0, None)
     result: int = -1
     registers: int = 0
+    polls: bool = False
 
 
 @dataclass
@@ -133,7 +137,20 @@ def in_order(blocks: list[BasicBlock]) -> list[BasicBlock]:
     found = [blocks[old] for old in order]
     for new, block in enumerate(found):
         block.index = new
+    for block in found:
+        end = block.end
+        if end.kind == "bra" and end.target <= block.index:
+            end.polls = any(_polls(each) for each in found[end.target : block.index + 1])
     return found
+
+
+def _polls(block: BasicBlock) -> bool:
+    """Return whether a basic block reads what other threads may change at any time."""
+    return any(
+        each.opcode == "atom"
+        or (each.opcode == "ld" and not _CHANGING.isdisjoint(m.split("::")[0] for m in each.modifiers))
+        for each in block.instructions
+    )
 
 
 def _ordered(nodes: list[int], head: int, leads: list[list[int]]) -> list[int]:

@@ -41,6 +41,9 @@ AMPERE = DeviceProperties(
     regs_per_multiprocessor=65_536,
     max_threads_per_multi_processor=2048,
     L2_cache_size=40 * 2**20,
+    clock_rate=1_410_000,
+    memory_clock_rate=1_512_000,
+    memory_bus_width=5120,
 )
 """An sm_80 device with few multiprocessors, so that persistent kernels stay small."""
 
@@ -56,6 +59,9 @@ HOPPER = DeviceProperties(
     regs_per_multiprocessor=65_536,
     max_threads_per_multi_processor=2048,
     L2_cache_size=50 * 2**20,
+    clock_rate=1_980_000,
+    memory_clock_rate=2_619_000,
+    memory_bus_width=5120,
 )
 """An sm_90 device, in the same manner."""
 
@@ -71,6 +77,9 @@ BLACKWELL = DeviceProperties(
     regs_per_multiprocessor=65_536,
     max_threads_per_multi_processor=2048,
     L2_cache_size=126 * 2**20,
+    clock_rate=1_965_000,
+    memory_clock_rate=3_996_000,
+    memory_bus_width=8192,
 )
 """An sm_100 device, in the same manner."""
 

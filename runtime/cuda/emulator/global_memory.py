@@ -10,7 +10,7 @@ either.
 from __future__ import annotations
 
 import ctypes
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,10 +51,11 @@ def row_of(addresses: Array, nbytes: int) -> Array:
 class Segment:
     """Notes on a segment: `written` has a byte for each of its own, `owner` the block that wrote a piece last.
 
-    `moment` has the epoch of that block in which it did, and the warp, as shared memory's tags have them.
+    `moment` has the epoch of that block in which it did, and the warp, as shared memory's tags have them; `stored` has
+    the moment of the launch.
     """
 
-    __slots__ = ("end", "moment", "owner", "piece", "start", "written")
+    __slots__ = ("end", "moment", "owner", "piece", "start", "stored", "written")
 
     def __init__(self, start: int, nbytes: int) -> None:
         self.start, self.end = start, start + nbytes
@@ -62,6 +63,7 @@ class Segment:
         self.piece = 0
         self.owner: Array = np.empty(0, np.int64)
         self.moment: Array = np.empty(0, np.int32)
+        self.stored: Array = np.empty(0, np.int64)
 
     def rows(self, nbytes: int) -> Array:
         """`written`, a row for each `nbytes`; a segment begins at a multiple of every access's size."""
@@ -72,6 +74,7 @@ class Segment:
         if self.piece != piece:
             self.owner = np.full(self.written.size // piece + 1, -1, np.int64)
             self.moment = np.full(self.owner.size, -1, np.int32)
+            self.stored = np.zeros(self.owner.size, np.int64)
             self.piece = piece
         return self.owner
 
@@ -191,8 +194,9 @@ class GlobalAccess:
         memory.tags += block_count
         self.reads: list[Read] = []
         self.lowest, self.highest = _END, 0
-        self.acquired: dict[int, int] = {}
-        self.released: dict[int, int] = {}
+        self.acquired: dict[int, list[int]] = {}
+        self.released: dict[int, list[int]] = {}
+        """The moments at which each block acquired and released, in order."""
         self.order: SharedMemory | None = None
         """Whose barriers order the warps of the blocks that run; None where more than those do."""
 
@@ -330,9 +334,10 @@ class GlobalAccess:
         before = owners[pieces]
         others = (before >= self.first_tag) & (before != tags) & ~same[:, None]
         if others.any():
+            stored = segment.stored[pieces]
             for i, j in zip(*np.nonzero(others), strict=True):
                 writer = int(before[i, j]) - self.first_tag
-                if not self._ordered(writer, int(blocks[i]), self.moment):
+                if not self._happens_before(writer, int(stored[i, j]), int(blocks[i]), self.moment):
                     raise Fault(
                         f"{RACE}: blocks {writer} and {int(blocks[i])} store to "
                         f"{segment.start + int(offsets[i]):#x} in no order",
@@ -351,6 +356,7 @@ class GlobalAccess:
                 )
             segment.moment[pieces] = mine
         owners[pieces] = tags
+        segment.stored[pieces] = self.moment
 
     def get_atomically(self, addresses: Array, dtype: Any) -> Array:
         """What lies at addresses that were checked."""
@@ -364,17 +370,22 @@ class GlobalAccess:
         for segment, chosen in self.memory.by_segment(addresses, nbytes):
             self._note(segment, (addresses[chosen] - np.uint64(segment.start)).view(np.int64), nbytes)
 
-    def _ordered(self, writer: int, reader: int, moment: int) -> bool:
-        released, acquired = self.released.get(writer), self.acquired.get(reader)
-        return released is not None and acquired is not None and released <= moment and acquired <= moment
+    def _happens_before(self, first: int, then: int, second: int, now: int) -> bool:
+        """Return whether a release of one block after its access, and an acquire of another before its own, order them.
+
+        An acquire counts for every release that came before it: which location carried the value is not looked at.
+        """
+        released, acquired = self.released.get(first, ()), self.acquired.get(second, ())
+        i, j = bisect_left(released, then), bisect_right(acquired, now) - 1
+        return i < len(released) and j >= 0 and released[i] <= acquired[j]
 
     def synchronised(self, blocks: Array, order: str) -> None:
         """Blocks came to an atomic operation, or to a fence, that orders what they do."""
+        noted = self.acquired if order == "acquire" else self.released
         for block in np.unique(blocks).tolist():
-            if order in ("acquire", "acq_rel"):
-                self.acquired.setdefault(block, self.moment)
-            if order in ("release", "acq_rel"):
-                self.released[block] = self.moment
+            moments = noted.setdefault(block, [])
+            if not moments or moments[-1] < self.moment:
+                moments.append(self.moment)
 
     def finish(self) -> None:
         """The launch is over. Raises Fault if a block read what another one wrote, in no order."""
@@ -391,13 +402,18 @@ class GlobalAccess:
                     continue
                 addresses, blocks = read.addresses[chosen], read.blocks[chosen]
                 offsets = (addresses - np.uint64(segment.start)).view(np.int64)
-                owners = segment.owner[self._pieces(offsets, read.nbytes)]
+                pieces = self._pieces(offsets, read.nbytes)
+                owners, stored = segment.owner[pieces], segment.stored[pieces]
                 others = (owners >= self.first_tag) & (owners - self.first_tag != blocks[:, None])
                 for i, j in zip(*np.nonzero(others), strict=True):
-                    writer = int(owners[i, j]) - self.first_tag
-                    if not self._ordered(writer, int(blocks[i]), read.moment):
+                    reader, writer = int(blocks[i]), int(owners[i, j]) - self.first_tag
+                    when = int(stored[i, j])
+                    accesses = [(writer, when), (reader, read.moment)]
+                    if read.moment < when:
+                        accesses.reverse()
+                    if not self._happens_before(*accesses[0], *accesses[1]):
                         raise Fault(
-                            f"{RACE}: block {int(blocks[i])} reads at {int(addresses[i]):#x} what block {writer} "
+                            f"{RACE}: block {reader} reads at {int(addresses[i]):#x} what block {writer} "
                             "writes, in no order"
                         )
         self.reads.clear()

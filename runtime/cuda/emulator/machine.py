@@ -417,9 +417,9 @@ class Blocks(Schedule):
             rows = np.stack([self.full(value)[chosen] for value in values], 1)
             memory[chosen[:, None], places] = rows.view(np.uint8)
 
-    def fence(self, mask: Mask) -> None:
-        """``membar``, ``fence``: what a thread did comes before what it does."""
-        self.access.synchronised(self.blocks[self.some(mask)], "release")
+    def order_memory(self, order: str, mask: Mask) -> None:
+        """``membar``, ``fence``, ``ld.acquire``, ``st.release``: a release or an acquire of the threads' blocks."""
+        self.access.synchronised(self.blocks[self.some(mask)], order)
 
     def copy_to_shared(self, target: Any, source: Any, size: int, filled: Any, mask: Mask) -> None:
         """``cp.async``: the first `filled` bytes are copied, the rest of `size` is zero."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 from collections import deque
-from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -106,9 +105,6 @@ class EmulatedCode(MachineCode):
         owner = self._owner
         memory = cast(EmulatedMemory, owner.memory(owner.current_device()))
         return memory.segment_at(address) is not None or owner.host_memory.holds(address, 1)
-
-    def attributes(self, device: int) -> Mapping[str, int]:
-        return {"max_num_regs": self._owner.properties(device).regs_per_multiprocessor}
 
     def library(self) -> Any:
         return self._owner.encoder.library()

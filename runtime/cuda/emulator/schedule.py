@@ -4,6 +4,10 @@ Threads that stand at the same instruction go together. Of those that do not, th
 first, so that the sides of a branch meet again where they join. A thread that comes to a barrier waits until all of
 its block have come that have not ended, or as many as the barrier names; where some never do, that is a fault. So is a
 wait for a barrier in shared memory whose phase nobody ends any more.
+
+A loop may spin on an atomic operation, or on a load that sees what other threads store. A warp that goes back to the
+head of such a loop yields: all other warps go on as far as they can before its next turn, among them the holder of a
+lock (NVIDIA, CUDA C++ Programming Guide, "Independent Thread Scheduling").
 """
 
 from __future__ import annotations
@@ -69,11 +73,11 @@ class Wait:
 class Queue:
     """The threads of a call: `waiting` to run, by the basic block that is next, `parked` at barriers, or in `waits`.
 
-    `parked` is by basic block and barrier, `counts` has how many threads a barrier is for, `passed` who came and went
-    on, by barrier and block: how many, and what they knew.
+    `yielded` has those that spin, in the manner of `waiting`. `parked` is by basic block and barrier, `counts` has how
+    many threads a barrier is for, `passed` who came and went on, by barrier and block: how many, and what they knew.
     """
 
-    __slots__ = ("blocks", "counts", "parked", "passed", "polls", "registers", "waiting", "waits")
+    __slots__ = ("blocks", "counts", "parked", "passed", "polls", "registers", "waiting", "waits", "yielded")
 
     def __init__(self, blocks: list[BasicBlock], registers: list[Any], waiting: dict[int, Mask]) -> None:
         self.blocks, self.registers, self.waiting = blocks, registers, waiting
@@ -82,6 +86,7 @@ class Queue:
         self.passed: dict[tuple[int, int], tuple[int, Array]] = {}
         self.waits: list[Wait] = []
         self.polls = 0
+        self.yielded: dict[int, Mask] = {}
 
 
 class Schedule:
@@ -114,7 +119,7 @@ class Schedule:
         blocks, stop = translation.blocks, len(translation.blocks)
         queue = Queue(blocks, registers, {0: mask})
         waiting, units = queue.waiting, self.units
-        while waiting or (queue.waits and self._resume(queue, True)):
+        while waiting or self._take_turns(queue) or (queue.waits and self._resume(queue, True)):
             at = min(waiting)
             active = waiting.pop(at)
             if at >= stop:
@@ -128,7 +133,10 @@ class Schedule:
             elif end.kind == "bra":
                 taken, others = self._split(end, registers, active)
                 if taken is not False:
-                    self._join(waiting, end.target, taken)
+                    if end.polls:
+                        self._yield(queue, end.target, taken)
+                    else:
+                        self._join(waiting, end.target, taken)
                 if others is not False:
                     self._join(waiting, block.next, others)
             elif end.kind == "ret":
@@ -148,6 +156,26 @@ class Schedule:
             if units is not None and queue.waits and units.changed():
                 self._resume(queue, False)
         self._check_all_gone(queue)
+
+    def _yield(self, queue: Queue, at: int, mask: Mask) -> None:
+        """Have whole warps wait for their next turn. Parts of a warp go on: the rest may wait for them."""
+        if mask is None:
+            self._join(queue.waiting, at, mask)
+            return
+        whole = (mask | ~self.live).reshape(-1, WARP).all(1)
+        yielding = mask & np.repeat(whole, WARP)
+        rest = mask & ~yielding
+        if yielding.any():
+            self._join(queue.yielded, at, yielding)
+        if rest.any():
+            self._join(queue.waiting, at, rest)
+
+    def _take_turns(self, queue: Queue) -> bool:
+        """Let the warps that have yielded go on; whether there are any."""
+        for at, mask in queue.yielded.items():
+            self._join(queue.waiting, at, mask)
+        queue.yielded.clear()
+        return bool(queue.waiting)
 
     def _check_all_gone(self, queue: Queue) -> None:
         """Raise Fault for threads that wait for ever."""

@@ -25,6 +25,9 @@ PROPERTIES = DeviceProperties(
     regs_per_multiprocessor=65_536,
     max_threads_per_multi_processor=2048,
     L2_cache_size=50 * 2**20,
+    clock_rate=1_980_000,
+    memory_clock_rate=2_619_000,
+    memory_bus_width=5120,
 )
 """An sm_90 device with few multiprocessors, so that persistent kernels stay small."""
 

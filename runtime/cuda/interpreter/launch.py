@@ -15,7 +15,7 @@ import triton.language as tl
 from triton._utils import canonicalize_dtype
 from triton.backends.nvidia.compiler import CUDAOptions
 from triton.runtime.interpreter import InterpretedFunction
-from triton.runtime.jit import TensorWrapper
+from triton.runtime.jit import KernelInterface, TensorWrapper
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ...tensor_impl import TensorImpl
@@ -96,7 +96,7 @@ class _Arguments:
         return self._read(position, parameter, value)
 
     def _read(self, position: int, parameter: Parameter, value: Any) -> Any:
-        if value is None or isinstance(value, tl.constexpr | InterpretedFunction):
+        if value is None or isinstance(value, tl.constexpr | KernelInterface):
             return value
         if isinstance(value, tuple):
             items = [self._read(position, parameter, item) for item in value]

@@ -17,7 +17,7 @@ import ast
 import operator
 import os
 from collections.abc import Mapping
-from types import SimpleNamespace, TracebackType
+from types import FunctionType, ModuleType, SimpleNamespace, TracebackType
 from typing import Any
 
 import numpy as np
@@ -363,11 +363,7 @@ def _transform(self: Any, source: str) -> ast.AST:
 
 
 def _install_libdevice(semantic: Any) -> None:
-    def bind(function: Any) -> Any:
-        def call(*args: Any, **kwargs: Any) -> Any:
-            return function(*args, **{**kwargs, "_semantic": semantic})
-
-        return call
+    """Have libdevice's functions compute. Each stays the same object: modules may have imported it before."""
 
     def refuse(name: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -375,16 +371,43 @@ def _install_libdevice(semantic: Any) -> None:
 
         return call
 
-    bound = {
-        name: bind(function)
-        for name, function in vars(cuda_libdevice).items()
-        if callable(function) and tl.core.is_builtin(function)
-    }
-    for name, function in bound.items():
-        setattr(cuda_libdevice, name, function)
-    for name, function in list(vars(libdevice).items()):
-        if callable(function):
-            setattr(libdevice, name, bound.get(name) or refuse(name))
+    for name, function in vars(libdevice).items():
+        if isinstance(function, FunctionType) and function.__module__ == libdevice.__name__:
+            _delegate(function, vars(cuda_libdevice).get(name) or refuse(name))
+
+
+def _supply_semantic(module: ModuleType, semantic: Any) -> None:
+    """Have the functions that `core.builtin` made give the interpreter's semantic to what they wrap."""
+    for each in vars(module).values():
+        if (
+            isinstance(each, FunctionType)
+            and tl.core.is_builtin(each)
+            and each.__code__.co_freevars == ("fn",)
+        ):
+            each.__code__ = _WITH_SEMANTIC
+            each.__kwdefaults__ = {"_interpreter": semantic}
+
+
+def _delegate(function: FunctionType, target: Any) -> None:
+    """Have a function without cells call another one."""
+    function.__code__ = _DELEGATING
+    function.__defaults__ = None
+    function.__kwdefaults__ = {"_target": target}
+
+
+def _with_semantic(fn: Any) -> Any:
+    def call(*args: Any, _interpreter: Any, **kwargs: Any) -> Any:
+        return fn(*args, **{**kwargs, "_semantic": _interpreter})
+
+    return call
+
+
+def _delegating(*args: Any, _target: Any, **kwargs: Any) -> Any:
+    return _target(*args, **kwargs)
+
+
+_WITH_SEMANTIC = _with_semantic(None).__code__
+_DELEGATING = _delegating.__code__
 
 
 def _install() -> tuple[StrictBuilder, Any, dict[str, Any]]:
@@ -405,6 +428,8 @@ def _install() -> tuple[StrictBuilder, Any, dict[str, Any]]:
     interpreter._get_np_dtype = numpy_type
     interpreter.interpreter_builder = builder
     interpreter.interpreter_semantic = semantic
+    for module in (tl, tl.core, tl.math, cuda_libdevice):
+        _supply_semantic(module, semantic)
     interpreter._patch_lang(SimpleNamespace(__globals__={"tl": tl, "core": tl.core}))
     for module in (tl, tl.core):
         module.reduce = checked(reductions.reduce, "a reduction")

@@ -15,7 +15,7 @@ import importlib.abc
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -33,6 +33,7 @@ from ..machine_code import LoadedCode, MachineCode
 from ..memory.caching_allocator import CUDA_ALLOCATOR
 from .assembler import fit_assembler
 from .compile import WARP_SIZE
+from .import_hook import torch_has_cuda
 from .launcher import TritonLauncher
 
 L2_FLUSH = 256 * 2**20
@@ -96,7 +97,7 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
         """The index of the thread's current device."""
         if not self._knows_torch and "torch" in sys.modules:
             self._knows_torch = hasattr(sys.modules["torch"], "cuda")
-            if _torch_has_cuda():
+            if torch_has_cuda():
                 return self._give_way()
         return self.owner.current_device()
 
@@ -144,10 +145,6 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
         """What `triton.testing.do_bench` uses of `torch.cuda`."""
         return DeviceInterface(self.owner)
 
-    def device_attributes(self, device: int) -> Mapping[str, int]:
-        """What the driver's library knows of a device, by Triton's names."""
-        return self.code.attributes(device)
-
     def get_benchmarker(self) -> Callable[..., Any]:
         """How `@triton.autotune` times a configuration: by events, the L2 cache flushed before each run."""
         benchmark: Callable[..., Any] = testing.do_bench
@@ -164,13 +161,9 @@ class TritonDriver(DriverBase):  # type: ignore[misc]
 
 
 class SimulatedTritonDriver(TritonDriver):
-    """For devices that are no GPUs: there is little to know of them, and timing tells nothing."""
+    """For devices that are no GPUs, whose timing tells nothing."""
 
     flush_bytes = 2**16
-
-    def device_attributes(self, device: int) -> Mapping[str, int]:
-        """Nothing: there is no such library."""
-        return {}
 
     def get_benchmarker(self) -> Callable[..., Any]:
         """One timed run for each configuration: a simulated device's times say nothing about a GPU's."""
@@ -205,13 +198,18 @@ class Utilities:
         self._driver.code.unload(module)
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        """`max_shared_mem`, `multiprocessor_count`, `warpSize` and more of a device."""
+        """Return a device's properties by Triton's names: memory in bytes, clock rates in kHz, bus width in bits."""
         known = self._driver.owner.properties(device)
         return {
             "max_shared_mem": known.max_shared_memory,
+            # A block may have every register of a multiprocessor (CUDA C++ Programming Guide, "Technical
+            # Specifications per Compute Capability").
+            "max_num_regs": known.regs_per_multiprocessor,
             "multiprocessor_count": known.multi_processor_count,
             "warpSize": known.warp_size,
-            **self._driver.device_attributes(device),
+            "sm_clock_rate": known.clock_rate,
+            "mem_clock_rate": known.memory_clock_rate,
+            "mem_bus_width": known.memory_bus_width,
         }
 
 
@@ -252,7 +250,7 @@ class DeviceInterface:
 
 def install(owner: Driver, *, automatic: bool) -> None:
     """Let Triton launch through `owner`; unasked, only where neither PyTorch nor another driver is in use."""
-    if automatic and (config._active is not None or _torch_has_cuda()):
+    if automatic and (config._active is not None or torch_has_cuda()):
         return
     kind = SimulatedTritonDriver if is_simulated() else TritonDriver
     MockTensor.wrap_dtype = staticmethod(_wrap_dtype)
@@ -267,6 +265,8 @@ def active() -> Any:
 def restore(driver: Any) -> None:
     """Put a driver back that `active` gave; None lets Triton choose at its next launch."""
     config._active = driver
+    if driver is None and isinstance(config._default, TritonDriver):
+        config._default = None
 
 
 _wrap_torch_dtype = MockTensor.wrap_dtype
@@ -275,12 +275,6 @@ _wrap_torch_dtype = MockTensor.wrap_dtype
 def _wrap_dtype(arg: Any) -> Any:
     """A dtype in the place of a tensor, in ``kernel.warmup(tt.float32, ...)``."""
     return MockTensor(arg) if isinstance(arg, ScalarType) else _wrap_torch_dtype(arg)
-
-
-def _torch_has_cuda() -> bool:
-    torch = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)
-    return cuda is not None and bool(cuda.is_available())
 
 
 class _WithoutTorch(importlib.abc.MetaPathFinder):

@@ -35,6 +35,8 @@ def _load(writer: Writer, each: Instruction) -> None:
     for i, target in enumerate(targets):
         text = f"v[{i}]" if np.dtype(kind).kind == "u" else f"v[{i}].view({SHORT[kind]})"
         writer.store(target, text, kind)
+    if "acquire" in each.modifiers:
+        writer.line(f"s.order_memory('acquire', {writer.masked})")
     return None
 
 
@@ -70,6 +72,8 @@ def _store(writer: Writer, each: Instruction) -> None:
             key = f"({address.base.name!r}, {address.offset + i * np.dtype(kind).itemsize})"
             writer.line(f"s.store_parameter(F, {key}, {value}, {writer.masked})")
         return
+    if "release" in each.modifiers:
+        writer.line(f"s.order_memory('release', {writer.masked})")
     address_text = ("F, " if space == "local" else "") + writer.address(each.operands[0])
     size = np.dtype(kind).itemsize
     writer.line(f"s.store_{space}({address_text}, {size}, ({', '.join(values)},), {writer.masked})")
@@ -123,7 +127,7 @@ def _copy(writer: Writer, each: Instruction) -> None:
 def _fence(writer: Writer, each: Instruction) -> None:
     if each.modifiers[0] == "proxy":
         return EMITTERS["fence.proxy"](writer, each)
-    return writer.line(f"s.fence({writer.masked})")
+    return writer.line(f"s.order_memory('release', {writer.masked})")
 
 
 @emits("prefetch", "prefetchu", "discard", "applypriority", "griddepcontrol", "nanosleep")

@@ -245,3 +245,54 @@ def test_a_trap(machine: Any) -> None:
 def test_what_is_not_emulated_is_named(machine: Any) -> None:
     with pytest.raises(NotImplementedError, match=r"PTX line \d+: 'sad.u32' is not emulated"):
         machine.run("sad.u32 %r1, %r2, %r3, %r4;")
+
+
+SPIN_LOCK = """
+    mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; setp.eq.b32 %p1, %r0, 0; mov.b32 %r9, global_smem;
+    mul.wide.u32 %d10, %r0, 4; add.s64 %d11, %d1, %d10; add.s32 %r1, %r1, 1; mov.b32 %r2, 0; mov.b32 %r3, 1;
+    $spin: bar.sync 0;
+    @%p1 atom.global.acq_rel.gpu.cas.b32 %r4, [%d0], %r2, %r3;
+    @%p1 st.shared.b32 [%r9], %r4;
+    bar.sync 0;
+    ld.shared.b32 %r5, [%r9]; setp.eq.b32 %p2, %r5, 1; @%p2 bra $spin;
+    ld.global.b32 %r6, [%d11]; add.s32 %r6, %r6, %r1; st.global.b32 [%d11], %r6;
+    bar.sync 0;
+    @%p1 atom.global.gpu.{0}.exch.b32 %r7, [%d0], %r2;
+    {1}
+"""
+"""Each block adds its number to a sum under one lock."""
+
+
+@pytest.mark.parametrize(("blocks", "threads"), [(2, 32), (40, 64)])
+def test_blocks_take_a_spin_lock_in_turn(machine: Any, blocks: int, threads: int) -> None:
+    lock, out = machine.put(np.zeros(1, np.uint32)), machine.put(np.zeros(threads, np.uint32))
+    body = SPIN_LOCK.format("acq_rel", "")
+    machine.run(body, lock, out, grid=(blocks, 1, 1), threads=threads, shared=16)
+    assert (machine.get(out, threads, np.uint32) == blocks * (blocks + 1) // 2).all()
+    assert machine.get(lock, 1, np.uint32) == [0]
+
+
+@pytest.mark.parametrize(
+    ("order", "after"), [("relaxed", ""), ("acq_rel", "st.global.b32 [%d11], %r1;")], ids=["relaxed", "late"]
+)
+def test_a_lock_that_protects_nothing(machine: Any, order: str, after: str) -> None:
+    lock, out = machine.put(np.zeros(1, np.uint32)), machine.put(np.zeros(64, np.uint32))
+    refused(machine, "race", SPIN_LOCK.format(order, after), lock, out, grid=(9, 1, 1), threads=64, shared=16)
+
+
+@pytest.mark.parametrize("load", ["ld.acquire.gpu.global.b32", "ld.relaxed.gpu.global.b32"])
+def test_a_flag_that_a_later_block_sets(machine: Any, load: str) -> None:
+    """Block 0 polls for what block 1 stores; without an acquire it may read the data too early."""
+    flag, data = machine.put(np.zeros(1, np.uint32)), machine.put(np.zeros(1, np.uint32))
+    body = f"""
+        mov.u32 %r1, %ctaid.x; setp.eq.b32 %p1, %r1, 1; mov.u32 %r0, %tid.x; setp.eq.b32 %p3, %r0, 0; mov.b32 %r2, 1;
+        @%p1 bra $set;
+        $poll: {load} %r4, [%d0]; setp.eq.b32 %p2, %r4, 0; @%p2 bra $poll;
+        ld.global.b32 %r5, [%d1]; bra.uni $end;
+        $set: @%p3 st.global.b32 [%d1], %r2; @%p3 red.release.gpu.global.add.u32 [%d0], %r2;
+        $end: ret;
+    """
+    if "acquire" in load:
+        machine.run(body, flag, data, grid=(2, 1, 1))
+    else:
+        refused(machine, "in no order", body, flag, data, grid=(2, 1, 1))

@@ -78,9 +78,6 @@ class RecordingCode(MachineCode):
         if status:
             raise RuntimeError(f"CUDA error: status {status}: {doing}")
 
-    def attributes(self, device):
-        return {"max_num_regs": 65536}
-
 
 class RecordingDriver(cuda.Driver):
     """Two devices; events take a millisecond for each launch between them."""
@@ -108,7 +105,14 @@ class RecordingDriver(cuda.Driver):
 
     def properties(self, device):
         return cuda.DeviceProperties(
-            "none", self.capability // 10, self.capability % 10, 1 << 36, 132, 32, self.max_shared
+            "none",
+            self.capability // 10,
+            self.capability % 10,
+            1 << 36,
+            132,
+            32,
+            self.max_shared,
+            regs_per_multiprocessor=65_536,
         )
 
     def malloc(self, device, nbytes):
