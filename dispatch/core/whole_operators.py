@@ -41,7 +41,7 @@ ge.Scalar_out ge_.Scalar glu glu.out gt.Scalar gt.Scalar_out gt_.Scalar histc hi
 index_fill.int_Scalar index_fill.int_Tensor index_fill_.int_Scalar index_fill_.int_Tensor
 isin.Scalar_Tensor isin.Scalar_Tensor_out isin.Tensor_Scalar isin.Tensor_Scalar_out isin.Tensor_Tensor
 isin.Tensor_Tensor_out isinf isnan isneginf isneginf.out isposinf isposinf.out ldexp.Tensor ldexp.out
-ldexp_ le.Scalar le.Scalar_out le_.Scalar linalg_cross linalg_cross.out linalg_eigvals.out linalg_lu
+ldexp_ le.Scalar le.Scalar_out le_.Scalar lift_fresh linalg_cross linalg_cross.out linalg_eigvals.out linalg_lu
 linalg_lu.out linspace linspace.Scalar_Tensor linspace.Scalar_Tensor_out linspace.Tensor_Scalar
 linspace.Tensor_Scalar_out linspace.Tensor_Tensor linspace.Tensor_Tensor_out linspace.out
 log_softmax.int_out logspace logspace.Scalar_Tensor logspace.Scalar_Tensor_out logspace.Tensor_Scalar

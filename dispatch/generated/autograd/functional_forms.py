@@ -1166,46 +1166,6 @@ def plan__restride(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
     return record
 
 
-class LiftFreshBackward0(Node):
-    """lift_fresh(Tensor(a) self) -> Tensor(a)"""
-
-    __slots__ = ()
-
-    def backward(self, grad: Any) -> Any:
-        return (grad,)
-
-
-def plan_lift_fresh(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """lift_fresh(Tensor(a) self) -> Tensor(a)"""
-    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
-    needs_self_ = requires_grad(args[0])
-
-    def record(self_: Any) -> Any:
-        if grad_disabled and not is_grad_enabled():
-            return inner(self_)
-        edges = (
-            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
-            if needs_self_
-            else None,
-        )
-        out = inner(self_)
-        node = LiftFreshBackward0()
-        node.next_edges = edges
-        node.sequence = next_sequence()
-        node.hooks = None
-        spec = out._spec
-        node.specs = (spec,)
-        out._spec = spec.twin
-        out._autograd = meta = AutogradMeta()
-        meta.edge = (node, 0)
-        meta.grad = None
-        if out._view_base is not None:
-            meta.version = out._version_cell[0]
-        return out
-
-    return record
-
-
 class LiftFreshCopyBackward0(Node):
     """lift_fresh_copy(Tensor self) -> Tensor"""
 

@@ -267,7 +267,6 @@ FAMILY_OF = {
     "aten::_strided_scatter": "functional_forms",
     "aten::copy": "functional_forms",
     "aten::_restride": "functional_forms",
-    "aten::lift_fresh": "functional_forms",
     "aten::lift_fresh_copy": "functional_forms",
     "aten::zero": "functional_forms",
     "aten::fill.Scalar": "factories",

@@ -271,15 +271,6 @@ def jvp__restride(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
-def jvp_lift_fresh(op: Any, args: Any, tangents: Any, result: Any) -> Any:
-    """lift_fresh(Tensor(a) self) -> Tensor(a)"""
-    self_t = tangents[0]
-    result_t = None
-    if self_t is not None:
-        result_t = op.call(self_t)
-    return (result_t,)
-
-
 def jvp_lift_fresh_copy(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """lift_fresh_copy(Tensor self) -> Tensor"""
     self_t = tangents[0]
@@ -394,7 +385,6 @@ FORMULAS = {
     "aten::_strided_scatter": jvp__strided_scatter,
     "aten::copy": jvp_copy,
     "aten::_restride": jvp__restride,
-    "aten::lift_fresh": jvp_lift_fresh,
     "aten::lift_fresh_copy": jvp_lift_fresh_copy,
     "aten::zero": jvp_zero,
     "aten::uniform": jvp_uniform,

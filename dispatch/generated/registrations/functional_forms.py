@@ -519,8 +519,7 @@ def register() -> None:
         "lift_fresh(Tensor(a) self) -> Tensor(a)",
         "native_functions/functional_forms.yaml: lift_fresh",
     )
-    composite("lift_fresh", "CompositeExplicitAutograd", composition.lift_fresh)
-    autograd("lift_fresh", autograd_functional_forms.plan_lift_fresh)
+    composite("lift_fresh", "CompositeImplicitAutograd", composition.lift_fresh)
     define(
         "lift_fresh_copy",
         "lift_fresh_copy(Tensor self) -> Tensor",
