@@ -393,8 +393,10 @@ def tensor(
                 array = _array_of(data, dtype)
             made = _placed(_over_own(array), dtype, where)
             if modes:
+                from .layers.python_key import sees_whole
+
                 # A graph is to make the tensor at each run, not to keep the one that recording made.
-                made = find_overload("aten::lift_fresh_copy")(made)
+                made = find_overload("aten::lift_fresh" if sees_whole() else "aten::lift_fresh_copy")(made)
         if pin_memory:
             made = made.pin_memory()
         if names is not None:

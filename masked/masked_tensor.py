@@ -44,6 +44,7 @@ class MaskedTensor(Tensor):
         MaskedTensor(  4.0000, True)
     """
 
+    sees_parts = True
     _masked_data: Tensor
     _masked_mask: Tensor
 

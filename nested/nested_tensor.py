@@ -30,6 +30,7 @@ class NestedTensor(Tensor):
         ragged_idx: the ragged dimension of the nested tensor; the batch is dimension 0.
     """
 
+    sees_parts = True
     _packed: Tensor
     _raggedness: Raggedness
     _ragged_idx: int

@@ -26,6 +26,7 @@ class StridedNestedTensor(Tensor):
         components: the tensors, of as many dimensions each; derivatives are those of theirs.
     """
 
+    sees_parts = True
     _components: list[Tensor]
 
     @staticmethod

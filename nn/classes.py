@@ -9,6 +9,7 @@ from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.cuda.value_reading import may_read_values
 from ..runtime.errors import not_a_tensor
+from ..runtime.memory_format import contiguous_format
 from ..runtime.scalar_type import bool_, int64
 
 __all__ = ["gumbel_softmax", "one_hot"]
@@ -102,7 +103,7 @@ def gumbel_softmax(
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=3)
     if not isinstance(logits, Tensor):
         raise not_a_tensor(logits, "gumbel_softmax", "logits")
-    noise = -_ops.empty(logits.shape, dtype=logits.dtype, device=logits.device).exponential_().log()
+    noise = -_ops.empty_like(logits, memory_format=contiguous_format).exponential_().log()
     soft = ((logits + noise) / tau).softmax(dim)
     if not hard:
         return soft

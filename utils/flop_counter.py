@@ -322,6 +322,8 @@ class FlopCounterMode:
 class _Counting(TensorDispatchMode):
     """The mode that hears of every operator."""
 
+    sees_parts = True
+
     def __init__(self, counter: FlopCounterMode) -> None:
         super().__init__()
         self.counter = counter

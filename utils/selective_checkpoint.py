@@ -219,6 +219,8 @@ def create_selective_checkpoint_contexts(
 class RecordedOperators(TensorDispatchMode):
     """Writes down which operators a call makes, for the message of one whose second call differs."""
 
+    sees_parts = True
+
     def __init__(self) -> None:
         super().__init__()
         self.names: list[str] = []

@@ -258,7 +258,7 @@ def cross(self: Tensor, other: Tensor, dim: int | None) -> Tensor:
         dim = next((d for d, n in enumerate(self._spec.sizes) if n == 3), None)
         if dim is None:
             raise RuntimeError("no dimension of size 3 in input")
-    return linalg_cross(self, other, dim)
+    return ops.linalg_cross(self, other, dim=dim)
 
 
 def linalg_cross_out(self: Tensor, other: Tensor, dim: int, out: Tensor) -> Tensor:

@@ -46,8 +46,9 @@ def cdist(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
     if compute_mode is not None and not 0 <= compute_mode <= 2:
         raise RuntimeError(f"possible modes: 0, 1, 2, but was: {compute_mode}")
     batch = infer_size(x1._spec.sizes[:-2], x2._spec.sizes[:-2])
-    first = x1.expand((*batch, *x1._spec.sizes[-2:]))
-    second = x2.expand((*batch, *x2._spec.sizes[-2:]))
+    first, second = (
+        x if x._spec.sizes[:-2] == batch else x.expand((*batch, *x._spec.sizes[-2:])) for x in (x1, x2)
+    )
     result: Tensor = packets["_cdist_forward"].call(first, second, p, compute_mode)
     return result
 

@@ -268,6 +268,11 @@ def _restride(self: Tensor, stride: Sequence[int]) -> Tensor:
     return self.new_empty_strided(self._spec.sizes, stride).copy_(self)
 
 
+def lift_fresh(self: Tensor) -> Tensor:
+    """Return a tensor that a program has just made of Python's data."""
+    return self
+
+
 def lift_fresh_copy(self: Tensor) -> Tensor:
     """A tensor that a program made of Python's data, as one of its own at each run."""
     return self.clone()

@@ -65,15 +65,13 @@ def _batched(self: Tensor, other: Tensor) -> Tensor:
     k, p = right._spec.sizes[-2:]
     batch = infer_size(left._spec.sizes[:-2], right._spec.sizes[:-2])
     tail = (() if self._spec.ndim == 1 else (n,)) + (() if other._spec.ndim == 1 else (p,))
-    if not modes and left._spec.sizes[:-2] == batch == right._spec.sizes[:-2]:
-        # Views that change nothing would each be a node of the graph; a trace has them, as PyTorch's has.
-        if len(batch) == 1 and len(tail) == 2:
-            return bmm(left, right)
-        first, second = left, right
-    else:
-        first, second = left.expand((*batch, n, m)), right.expand((*batch, k, p))
+    # Views that change nothing would each be a node of the graph; a trace has them, as PyTorch's has.
+    expands = bool(modes) or not left._spec.sizes[:-2] == batch == right._spec.sizes[:-2]
+    if not expands and len(batch) == 1 and len(tail) == 2:
+        return bmm(left, right)
     count = _product(batch)
-    first, second = first.reshape((count, n, m)), second.reshape((count, k, p))
+    first = (left.expand((*batch, n, m)) if expands else left).reshape((count, n, m))
+    second = (right.expand((*batch, k, p)) if expands else right).reshape((count, k, p))
     return _unsafe_view(bmm(first, second), (*batch, *tail))
 
 
@@ -97,7 +95,7 @@ def outer(self: Tensor, vec2: Tensor) -> Tensor:
     for name, vector in (("self", self), ("vec2", vec2)):
         if vector._spec.ndim != 1:
             raise RuntimeError(f"outer: Expected 1-D argument {name}, but got {vector._spec.ndim}-D")
-    return self.unsqueeze(1) * vec2
+    return self.reshape((self._spec.sizes[0], 1)) * vec2
 
 
 def outer_out(self: Tensor, vec2: Tensor, out: Tensor) -> Tensor:

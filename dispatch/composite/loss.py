@@ -318,7 +318,8 @@ def kl_div(self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Te
     if log_target:
         loss = ops.mul(ops.exp(target), ops.sub(target, self))
     else:
-        loss = ops.sub(ops.xlogy(target, target), ops.mul(target, self))
+        product = ops.mul(target, self)
+        loss = ops.sub(ops.xlogy(target, target), product)
     return reduced(loss, reduction)
 
 
@@ -370,7 +371,8 @@ def poisson_nll_loss(
 ) -> Tensor:
     """exp(input) - target * input, or of the rate itself; with Stirling's term where the target is above 1."""
     if log_input:
-        loss = ops.sub(ops.exp(input), ops.mul(target, input))
+        product = ops.mul(target, input)
+        loss = ops.sub(ops.exp(input), product)
     else:
         loss = ops.sub(input, ops.mul(target, ops.log(ops.add(input, eps))))
     if full:

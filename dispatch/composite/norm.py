@@ -142,7 +142,7 @@ def linalg_norm(
 ) -> Tensor:
     """`torch.linalg.norm`: a matrix norm of two dimensions with an order, else a vector norm."""
     if ord is None:
-        return ops.linalg_vector_norm(self, 2, dim, keepdim, dtype=dtype)
+        return ops.linalg_vector_norm(self, 2.0, dim, keepdim, dtype=dtype)
     dims = None if dim is None else [dim] if isinstance(dim, int) else list(dim)
     if dims is not None and len(dims) not in (1, 2):
         raise RuntimeError(f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {dims}")

@@ -73,7 +73,7 @@ def max_pool1d_with_indices(
     values, indices = max_pool2d_with_indices(
         self.unsqueeze(-2),
         _row(name, kernel_size, 1),
-        _row(name, stride, 1, True),
+        _row(name, stride or kernel_size, 1),
         _row(name, padding, 0),
         _row(name, dilation, 1),
         ceil_mode,
@@ -101,7 +101,7 @@ def avg_pool1d(
     out = avg_pool2d(
         self.unsqueeze(-2),
         _row(name, kernel_size, 1),
-        _row(name, stride, 1, True),
+        _row(name, stride or kernel_size, 1),
         _row(name, padding, 0),
         ceil_mode,
         count_include_pad,

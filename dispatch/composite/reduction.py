@@ -44,7 +44,7 @@ def count_nonzero(self: Tensor, dim: Sequence[int] | int | None) -> Tensor:
 
 def var_mean(self: Tensor, unbiased: bool) -> tuple[Tensor, Tensor]:
     """Variance and mean of everything."""
-    return ops.var_mean(self, None, correction=int(unbiased), keepdim=False)
+    return ops.var_mean(self, None, correction=None if unbiased else 0, keepdim=False)
 
 
 def var_mean_dim(
@@ -56,7 +56,7 @@ def var_mean_dim(
 
 def std_mean(self: Tensor, unbiased: bool) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean of everything."""
-    return ops.std_mean(self, None, correction=int(unbiased), keepdim=False)
+    return ops.std_mean(self, None, correction=None if unbiased else 0, keepdim=False)
 
 
 def std_mean_dim(

@@ -238,7 +238,7 @@ class OpNamespace:
     def __getattr__(self, operator: str) -> OpOverloadGroup:
         qualified = f"{self._name}::{operator}"
         group = OpOverloadGroup(qualified)
-        if operator.startswith("__") or not group.overloads():
+        if not group.overloads():
             raise AttributeError(self._describe_missing(operator), name=operator, obj=self)
         return group
 

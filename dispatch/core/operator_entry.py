@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...runtime.device import CPU, get_default_device
 from ...runtime.device import device as Device
@@ -27,7 +27,7 @@ from ...runtime.dispatch_key import (
     highest_priority,
 )
 from ...runtime.fork_lock import forkable
-from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
+from ...runtime.grad_mode import inference_enabled, is_grad_enabled, is_inference_mode_enabled
 from ...runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, effective
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.thread_state import inherited
@@ -38,6 +38,10 @@ from .bound_arguments import is_runtime, key_of, static_key_of, tensors_in
 from .inference import as_inference, guarded_write, keys_in_inference_mode
 from .kernel_function import KernelFunction, Plan
 from .version_tracking import tracked
+from .whole_operators import WHOLE
+
+if TYPE_CHECKING:
+    from ...runtime.dispatch_key_set import DispatchKeySet
 
 IMPLICIT = BY_NAME["CompositeImplicitAutograd"]
 EXPLICIT = BY_NAME["CompositeExplicitAutograd"]
@@ -48,6 +52,7 @@ ADINPLACE = BY_NAME["ADInplaceOrView"]
 NAMED = BY_NAME["Named"]
 _DENSE = functionality_bit(Functionality.Dense)
 _NAMED = functionality_bit(Functionality.Named)
+PYTHON_BIT = functionality_bit(Functionality.Python)
 _BACKEND_FUNCTIONALITIES = {
     Functionality.Dense,
     Functionality.Quantized,
@@ -184,6 +189,38 @@ class OperatorEntry:
         # Last, since `has_schema` asks for it: other threads find the operator whole or not at all.
         self._schema_text = str(schema)
 
+    @property
+    def has_user_kernel(self) -> bool:
+        """Whether a kernel that a user wrote is registered, for whatever key."""
+        return any(kernel.written is not None for of in self.kernels.values() for kernel in of)
+
+    def user_kernel_serves(self, args: Sequence[Any]) -> bool:
+        """Whether bound arguments come to a kernel that a user wrote, at whatever key of theirs."""
+        if not self.has_user_kernel:
+            return False
+        bits = effective(self.key_set_of(args))
+        for key, kernels in self.kernels.items():
+            if kernels[-1].written is not None:
+                needed = AUTOGRAD_BITS if key is AUTOGRAD else key.bits
+                if key in (IMPLICIT, EXPLICIT, NON_FUNCTIONAL) or (
+                    bits & needed if key is AUTOGRAD else not needed & ~bits
+                ):
+                    return True
+        return False
+
+    def _kernel_of_this_package(
+        self, kernel: KernelFunction, bits: int, args: Sequence[Any]
+    ) -> KernelFunction:
+        """The kernel beneath a user's, if PyTorch would not have called that: it dispatches a Scalar overload."""
+        from .dispatched_overload import stands_for_numbers
+
+        if not stands_for_numbers(self, args):
+            return kernel
+        kernels = self.kernels
+        origin = self.origin_of(self.served_by(bits)[0], kernels)
+        beneath = [] if origin is None else [each for each in kernels[origin] if each.written is None]
+        return beneath[-1] if beneath else kernel
+
     def retire(self) -> None:
         """Refuse every call from now on. Those under way still have the schema and their kernels."""
         self.is_retired = True
@@ -257,6 +294,8 @@ class OperatorEntry:
                 raise NotImplementedError(self.missing_kernel(bits, key))
             kernel = self.kernel_for(key)
             if key.functionality in _AUTOGRAD_FUNCTIONALITIES and IMPLICIT in self.kernels:
+                if remaining & PYTHON_BIT and self.name in WHOLE:
+                    return key, self.kernels[AUTOGRAD][-1] if AUTOGRAD in self.kernels else _UNRECORDED
                 kernel = self._around_late_kernel(key, remaining, kernel)
             if kernel is None:
                 if (
@@ -309,6 +348,8 @@ class OperatorEntry:
                 if alias in kernels:
                     return alias
         elif key.functionality in _DECOMPOSING:
+            if key.functionality is Functionality.Python and self.name in WHOLE:
+                return None
             if IMPLICIT in kernels and not self._has_backend_kernel(kernels, key):
                 return IMPLICIT
         elif key.functionality in _AUTOGRAD_FUNCTIONALITIES:
@@ -428,7 +469,11 @@ class OperatorEntry:
             if where.__class__ is Device and where in unindexed:
                 return self._plan_on_current_device(bits, args)
         kernel = self._table.get(bits) or self.lookup(bits)
+        if kernel.written is not None and self.numbers_as_tensors:
+            kernel = self._kernel_of_this_package(kernel, bits, args)
         planner, plan = kernel.planner, None
+        if bits & PYTHON_BIT and kernel.function is not None:
+            planner = None  # That of a composite tries its parts, which handlers would see twice.
         if planner is not None:
             trials.depth += 1
             try:
@@ -529,6 +574,22 @@ def _counts(key: DispatchKey, kernels: Mapping[DispatchKey, tuple[KernelFunction
     if key not in kernels:
         return False
     return key.functionality not in late_kernels or kernels[key][-1].written is not None
+
+
+def _decompose_recorded(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
+    """Call a composite without a derivative of its own: its parts where autograd records them, else the whole."""
+    values = list(stack)
+    stack.clear()
+    if is_grad_enabled():
+        composite = op.kernels[IMPLICIT][-1].function
+        assert composite is not None
+        result = composite(*values)
+    else:
+        result = op.call_with_keys(key_set.raw_repr() & BELOW_AUTOGRAD, values)
+    stack.extend((result,) if len(op.schema.returns) == 1 else result or ())
+
+
+_UNRECORDED = KernelFunction(_decompose_recorded, boxed=True, source="composite under grad mode")
 
 
 def is_baked(value: object, default: object) -> bool:

@@ -17,7 +17,7 @@ from ...runtime import allocator, device, device_guard, float32_precision, scala
 from ...runtime.errors import internal_assert
 from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import inference_enabled
-from ...runtime.local_dispatch_key_set import local
+from ...runtime.local_dispatch_key_set import effective, local
 from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
@@ -43,10 +43,11 @@ from .call_arguments import (
 )
 from .call_kind import CallKind, adapted
 from .deprecated_call import call_deprecated
+from .dispatched_overload import reached
 from .dispatcher import Dispatcher
 from .factory_options import OPTIONS, without_options
 from .kernel_function import Plan
-from .operator_entry import MAX_PLANS, OperatorEntry
+from .operator_entry import MAX_PLANS, PYTHON_BIT, OperatorEntry
 from .public_spelling import FUNCTION, METHOD, public_callable
 
 SHORT = frozenset({int, str, scalar_type.dtype, device.device})
@@ -85,6 +86,9 @@ def packet(
 
 
 _COMPARED_ANYWAY = frozenset({"__eq__", "__ne__"})
+
+_OWN_OPERATORS = frozenset({"__lshift__", "__rshift__", "__ilshift__", "__irshift__"})
+"""Special methods that PyTorch dispatches as operators of these names. The packets' operators serve them here."""
 
 
 class OverloadPacket:
@@ -202,7 +206,8 @@ class OverloadPacket:
             plain = [each for each in schemas if not each.signature.takes_names]
             schema, bound = resolve(plain or schemas, tuple(args), kwargs, self.name)
         signature.check_range(bound)
-        return entries[id(schema)], unwrap_numbers(bound)
+        entry, values = reached(entries[id(schema)], unwrap_numbers(bound))
+        return entry, list(values)
 
     def miss(self, *args: Any) -> Plan:
         """The plan for arguments in the parameters' order, stored under the key that the wrapper computes.
@@ -509,6 +514,10 @@ class OverloadPacket:
                 overrides.state.disabled or not overrides.handles(type(args[1]))
             ):
                 return self._compared if special in _COMPARED_ANYWAY else not_implemented
+            if special in _OWN_OPERATORS and (overrides.state.disabled or not overrides.overloaded_in(args)):
+                entry = _own_operator(special, args)
+                if entry is not None:
+                    return _first_run(entry.call, {})
             return self._miss(args, False, special)
         except BaseException:
             hide_inner_frames()
@@ -539,6 +548,9 @@ class OverloadPacket:
             if was_handled:
                 return result
             if not self.is_foreign(args[1]):
+                entry = _own_operator(special, args) if special in _OWN_OPERATORS else None
+                if entry is not None:
+                    return overrides.unmarked(entry.call(args[0], plain_number(args[1])))
                 return self._call_parameters(args)
             return self._compared(*args) if special in _COMPARED_ANYWAY else NotImplemented
         except BaseException:
@@ -799,6 +811,14 @@ class OverloadPacket:
                     elif len(args) == 2 and element is not first and args[1].__class__ in SHORT:
                         self.short[element, args[1]] = plan
         return result
+
+
+def _own_operator(special: str, args: Sequence[Any]) -> OperatorEntry | None:
+    """Return the operator of a special method if user-written code sees it: a mode, a subclass or a kernel."""
+    overload = "Tensor" if isinstance(args[1], TensorImpl) else "Scalar"
+    entry = Dispatcher.singleton().find_schema_or_throw(f"aten::{special}.{overload}")
+    is_seen = effective(entry.key_set_of(args)) & PYTHON_BIT or entry.has_user_kernel
+    return entry if is_seen else None
 
 
 def _first_run(

@@ -29,10 +29,12 @@ from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ...runtime.thread_state import inherited
 from ..autograd.gradients import keep_backward_below
 from ..core.bound_arguments import tensors_in
+from ..core.dispatched_overload import dispatched
 from ..core.dispatcher import Dispatcher
 from ..core.op_overload import OpOverload
-from ..core.operator_entry import OperatorEntry, interceptions, observers
+from ..core.operator_entry import IMPLICIT, OperatorEntry, interceptions, observers
 from ..core.tensor_function import handles
+from ..core.whole_operators import WHOLE
 from ..schema import is_tensor_like
 from ..tensor import Tensor
 
@@ -56,8 +58,8 @@ class TensorDispatchMode:
     """A context in which every operator below autograd goes through `__tensor_dispatch__` (`TorchDispatchMode`).
 
     Modes nest: the innermost one sees a call first, and what it calls goes to the one around it. While it handles a
-    call a mode is not active, so that it may call the operator itself. Composite operators are seen as what they are
-    made of.
+    call a mode is not active, so that it may call the operator itself. A mode sees the overloads that PyTorch
+    dispatches. It sees the parts of the operators that PyTorch decomposes too.
 
     Example:
         >>> import triten as tt
@@ -75,6 +77,9 @@ class TensorDispatchMode:
     _guards: list[IncludeDispatchKeyGuard]
     handle_bound: Callable[[OperatorEntry, Sequence[Any]], Any] | None = None
     """A quicker `__tensor_dispatch__`: of an operator's entry and all its arguments, in the schema's order."""
+
+    sees_parts = False
+    """Whether the handler gets the operators that this package calls: parts of composites, numbers for tensors."""
 
     def __tensor_dispatch__(
         self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
@@ -128,6 +133,11 @@ def active_modes() -> tuple[TensorDispatchMode, ...]:
     return tuple(_stack.modes)
 
 
+def sees_whole() -> bool:
+    """Return whether the innermost mode of this thread gets the operators that PyTorch dispatches."""
+    return bool(_stack.modes) and not _stack.modes[-1].sees_parts
+
+
 def without_modes() -> _Below:
     """This thread in no mode."""
     return _Below(0)
@@ -169,6 +179,8 @@ def bound_handler(
     if op.schema.is_mutable and any(t._spec.is_inference for t in tensors_in(values)):
         return None  # the dispatcher refuses writes to such
     handle = _stack.modes[-1].handle_bound
+    if op.name in WHOLE and IMPLICIT in op.kernels:
+        return None
     if handle is None or (inference_enabled and is_inference_mode_enabled()):
         return None
     if interceptions and any(each.concerns(op) for each in interceptions):
@@ -219,16 +231,24 @@ def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]
             result = handler(op, values)
             stack.extend((result,) if len(op.schema.returns) == 1 else result or ())
             return
+    askers: list[Any] = [_stack.modes[-1]] if _stack.modes else list(types)
+    if any(getattr(asker, "sees_parts", False) for asker in askers):
+        if op.name in WHOLE and IMPLICIT in op.kernels:
+            composite = op.kernels[IMPLICIT][-1].function
+            assert composite is not None
+            result = composite(*values)
+            stack.extend(_owned(op, (result,) if len(op.schema.returns) == 1 else result or ()))
+            return
+    else:
+        op, values = dispatched(op, values)  # type: ignore[assignment]
     func = OpOverload(op)
     args, kwargs = split_arguments(op, values)
     if _stack.modes:
         mode = _stack.modes[-1]
         with below_innermost():
             result = _ask(mode, op, func, tuple(types), args, kwargs)
-        askers: list[Any] = [mode]
     else:
         result = NotImplemented
-        askers = list(types)
         for cls in types:
             result = _ask(cls, op, func, tuple(types), args, kwargs)
             if result is not NotImplemented:
@@ -255,7 +275,19 @@ def _push_checked(op: OperatorEntry, stack: list[Any], result: Any) -> None:
             raise TypeError(
                 f"{op.name}: {HANDLER} must return {expected.type} as the schema has it, got {type(value).__name__}"
             )
-    stack.extend(results)
+    stack.extend(_owned(op, results))
+
+
+def _owned(op: OperatorEntry, results: Sequence[Any]) -> Sequence[Any]:
+    """Return the results of a composite that autograd records whole: none is a view, as its last part may be."""
+    if op.name not in WHOLE or any(each.alias_info is not None for each in op.schema.returns):
+        return results
+    return [
+        type(each).from_data(each._data, each._spec)
+        if type(each) is Tensor and each._view_base is not None
+        else each
+        for each in results
+    ]
 
 
 def keys_of(cls: type) -> int:

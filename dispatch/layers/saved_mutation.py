@@ -72,6 +72,8 @@ def _storage_of(tensor: TensorImpl) -> int:
 
 
 class _KeepBeforeWrites(TensorDispatchMode):
+    sees_parts = True
+
     def __init__(self, saved: SavedTensors) -> None:
         super().__init__()
         self._saved = saved

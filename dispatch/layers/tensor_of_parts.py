@@ -19,6 +19,8 @@ class TensorOfParts(Tensor):
 
     __tensor_function__ = disabled_tensor_function  # type: ignore[assignment]
 
+    sees_parts = True
+
     PARTS: ClassVar[tuple[str, ...]] = ()
     SETTINGS: ClassVar[tuple[str, ...]] = ()
     STATE: ClassVar[tuple[str, ...]] = ()

@@ -277,7 +277,9 @@ class ConversionMethods(_Base):
             except KeyError:
                 return tensor.t()
             return plan(tensor)
-        return tensor.t()
+        from ..layers.python_key import sees_whole
+
+        return tensor.permute((1, 0)) if sees_whole() else tensor.t()
 
     @property
     def mT(self) -> Tensor:

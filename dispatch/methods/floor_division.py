@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime import public_name
 from ...runtime.layout import strided
+from ...runtime.local_dispatch_key_set import modes
 from ...runtime.tensor_impl import TensorImpl
 from ..core.tensor_function import plain_classes
 from ..generated import functions
@@ -56,6 +57,11 @@ class FloorDivision(_Base):
 def _is_plain_float(tensor: Any) -> bool:
     if not isinstance(tensor, TensorImpl) or tensor.__class__ not in plain_classes:
         return False
+    if modes:
+        from ..layers.python_key import sees_whole
+
+        if sees_whole():
+            return False
     spec = tensor._spec
     if tensor.has_names() or public_name.shown == "torch":  # type: ignore[attr-defined]
         return False

@@ -143,6 +143,9 @@ class SubscriptMethods(_Base):
                     return
             if not is_tensor:
                 value = _number(value, tensor)
+                if modes:
+                    value = _seen_whole(value, tensor)
+                    is_tensor = isinstance(value, TensorImpl)
             basic = None
             cls = index.__class__
             if not modes and (cls is int or cls is slice or index is Ellipsis or index is None):
@@ -212,6 +215,27 @@ def _number(value: object, tensor: TensorImpl) -> Any:
     raise TypeError(f"can't assign a {name} to a triten.{tensor.dtype.scalar_name}Tensor")
 
 
+def _seen_whole(value: Any, tensor: TensorImpl) -> Any:
+    """Return a number as the tensor that PyTorch assigns, if the innermost mode sees what PyTorch dispatches."""
+    from ..layers.python_key import sees_whole, without_modes
+
+    if not sees_whole():
+        return value
+    from ..core.op_overload import find_overload
+    from ..generated.functions import scalar_tensor
+
+    with without_modes():
+        made = scalar_tensor(value, dtype=tensor.dtype, device=tensor.device)
+    return find_overload("aten::lift_fresh")(made)
+
+
+def _writes_whole(value: Any) -> bool:
+    """Return whether a write of a tensor is one that PyTorch's operators are to serve."""
+    from ..layers.python_key import sees_whole
+
+    return isinstance(value, TensorImpl) and sees_whole()
+
+
 def _stripped(value: Tensor, rank: int) -> Tensor:
     """The value without the leading dimensions of size 1 that the target has not."""
     while value._spec.ndim > rank and value._spec.sizes[0] == 1:
@@ -226,7 +250,7 @@ def _write(target: Tensor, value: Any, is_tensor: bool) -> None:
         return
     sizes = target._spec.sizes
     if value._spec.sizes != sizes:
-        if not value._spec.ndim and value._spec.device is CPU and not modes:
+        if not value._spec.ndim and value._spec.device is CPU and (not modes or _writes_whole(value)):
             target.fill_(value)
             return
         from ..structured.meta.views import expand
@@ -239,7 +263,10 @@ def _write(target: Tensor, value: Any, is_tensor: bool) -> None:
 def _write_at(picked: Tensor, advanced: Sequence[Any], value: Any, is_tensor: bool) -> None:
     """Put a number or a tensor where index tensors say; one element under a single mask is a fill."""
     given = [i for i in advanced if i is not None]
-    if len(given) == 1 and given[0]._spec.dtype is bool_ and (not is_tensor or value._spec.numel == 1):
+    is_filled = (
+        len(given) == 1 and given[0]._spec.dtype is bool_ and (not is_tensor or value._spec.numel == 1)
+    )
+    if is_filled and not (modes and _writes_whole(value)):
         mask = given[0]
         sizes = mask._spec.sizes
         if sizes != picked._spec.sizes:

@@ -31,6 +31,7 @@ class AsyncCollectiveTensor(Tensor):
 
     __tensor_function__: Any = disabled_tensor_function
 
+    sees_parts = True
     _elem: Tensor
     completed = False
 

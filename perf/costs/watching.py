@@ -55,6 +55,8 @@ class Watching(TensorDispatchMode):
     Raises ValueError, naming `caller`, for a tensor from outside whose gradient would be one without values.
     """
 
+    sees_parts = True
+
     def __init__(self, caller: str, watch: Callable[[Seen], None]) -> None:
         self._caller = caller
         self._watch = watch

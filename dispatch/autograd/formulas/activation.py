@@ -23,6 +23,14 @@ def constant_in(grad: Tensor, self: Tensor) -> Tensor:
     return ops.threshold_backward(grad, self, math.nan) if _is_recorded(self) else grad
 
 
+def glu_halves_backward(grad: Tensor, self: Tensor, dim: int) -> Tensor:
+    """Return the gradients of the gated half and of its gate, side by side."""
+    size = self._spec.sizes[dim] // 2
+    value, gate = self.narrow(dim, 0, size), self.narrow(dim, size, size)
+    opened = gate.sigmoid()
+    return ops.cat([grad * opened, ops.sigmoid_backward(grad * value, opened)], dim)
+
+
 def elu_backward(grad: Tensor, self: Tensor, alpha: Number, scale: Number, input_scale: Number) -> Tensor:
     """The exponential's slope up to zero; `scale` above it, and for nan."""
     # In the graph of a second derivative exp must not overflow where it is not taken: 0 * inf.

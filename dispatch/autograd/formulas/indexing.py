@@ -38,6 +38,34 @@ def cat_backward(grad: Tensor, specs: Sequence[TensorSpec], dim: int) -> list[An
     return parts
 
 
+def stack_backward(grad: Tensor, specs: Sequence[TensorSpec], dim: int) -> list[Any]:
+    """Return the gradient's part for each tensor that was stacked."""
+    return [grad.select(dim, position) for position in range(len(specs))]
+
+
+def roll_backward(grad: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
+    """Roll the gradient back."""
+    return ops.roll(grad, [-shift for shift in shifts], dims)
+
+
+def repeat_backward(grad: Tensor, shape: Sequence[int], repeats: Sequence[int]) -> Tensor:
+    """Sum the gradient over the copies of each element."""
+    if 0 in repeats:
+        return zeros_for(grad, shape)
+    sizes = (1,) * (len(repeats) - len(shape)) + tuple(shape)
+    apart = [m for n, r in zip(sizes, repeats, strict=True) for m in ((r, n) if r > 1 else (n,))]
+    copies: list[int] = []
+    place = 0
+    for r in repeats:
+        if r > 1:
+            copies.append(place)
+            place += 1
+        place += 1
+    if copies:
+        grad = grad.reshape(apart).sum(copies)
+    return grad if grad._spec.sizes == tuple(shape) else grad.reshape(tuple(shape))
+
+
 def index_backward(grad: Tensor, shape: Sequence[int], indices: Sequence[Any]) -> Tensor:
     """Zeros with the gradient added at the indices."""
     return zeros_for(grad, shape).index_put(indices, grad, True)

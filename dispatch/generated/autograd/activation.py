@@ -13,6 +13,7 @@ from ....runtime.tensor_impl import TensorImpl
 from ...autograd.formulas.activation import (
     elu_backward,
     elu_backward_of_result,
+    glu_halves_backward,
     hardsigmoid_backward,
     hardswish_backward,
     hardtanh_backward,
@@ -897,3 +898,57 @@ def plan_threshold_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pla
         return self_
 
     return record
+
+
+class GluBackward0(Node):
+    """glu(Tensor self, int dim=-1) -> Tensor"""
+
+    __slots__ = ("dim", "self_", "self__version")
+
+    dim: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        dim = self.dim
+        return (glu_halves_backward(grad, self_, dim),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_glu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """glu(Tensor self, int dim=-1) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    dim = args[1]
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_)
+        node = GluBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.dim = dim
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))

@@ -22,9 +22,12 @@ from ...autograd.formulas.indexing import (
     index_reduce_source_backward,
     index_select_self_backward,
     masked_fill_value_backward,
+    repeat_backward,
+    roll_backward,
     scatter_reduce_self_backward,
     scatter_reduce_src_backward,
     scatter_src_backward,
+    stack_backward,
     take_backward,
 )
 from ...autograd.formulas.special import underivable
@@ -83,6 +86,139 @@ def plan_cat(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         node.sequence = next_sequence()
         node.hooks = None
         node.dim = dim
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class StackBackward0(Node):
+    """stack(Tensor[] tensors, int dim=0) -> Tensor"""
+
+    __slots__ = ("dim", "tensors_spec")
+
+    dim: Any
+    tensors_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        dim = self.dim
+        return list(stack_backward(grad, self.tensors_spec, dim))
+
+
+def plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """stack(Tensor[] tensors, int dim=0) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    dim = args[1]
+
+    def record(tensors: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(tensors)
+        edges = tuple([edge_of(t) if requires_grad(t) else None for t in tensors])
+        out = inner(tensors)
+        node = StackBackward0()
+        node.tensors_spec = spec_of(tensors)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.dim = dim
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class RollBackward0(Node):
+    """roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"""
+
+    __slots__ = ("dims", "shifts")
+
+    dims: Any
+    shifts: Any
+
+    def backward(self, grad: Any) -> Any:
+        shifts = self.shifts
+        dims = self.dims
+        return (roll_backward(grad, shifts, dims),)
+
+
+def plan_roll(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    shifts = args[1]
+    dims = args[2]
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_)
+        node = RollBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.shifts = shifts
+        node.dims = dims
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class RepeatBackward0(Node):
+    """repeat(Tensor self, SymInt[] repeats) -> Tensor"""
+
+    __slots__ = ("repeats", "self_spec")
+
+    repeats: Any
+    self_spec: Any
+
+    def backward(self, grad: Any) -> Any:
+        repeats = self.repeats
+        return (repeat_backward(grad, self.self_spec.shape, repeats),)
+
+
+def plan_repeat(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """repeat(Tensor self, SymInt[] repeats) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    repeats = args[1]
+    self_spec = spec_of(args[0])
+
+    def record(self_: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_)
+        node = RepeatBackward0()
+        node.self_spec = self_spec
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.repeats = repeats
         spec = out._spec
         node.specs = (spec,)
         out._spec = spec.twin

@@ -866,6 +866,74 @@ def plan_rsub_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
     return record
 
 
+class RsubBackward1(Node):
+    """rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
+
+    __slots__ = ("alpha",)
+
+    alpha: Any
+
+    def backward(self, grad: Any) -> Any:
+        alpha = self.alpha
+        return (scaled(-grad, alpha),)
+
+
+def plan_rsub_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    if len(op.runtime_positions(args)) == 3:
+
+        def record_scaled(self_: Any, other: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, other, alpha)
+            edges = (
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+            )
+            out = inner(self_, other, alpha)
+            node = RsubBackward1()
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            node.alpha = alpha
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
+            return out
+
+        return record_scaled
+    alpha = args[2]
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_, other)
+        node = RsubBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.alpha = alpha
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
 class MulBackward0(Node):
     """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
 
@@ -1323,6 +1391,119 @@ def plan_remainder__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any])
     return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
 
 
+class RemainderBackward1(Node):
+    """remainder.Scalar(Tensor self, Scalar other) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (grad,)
+
+
+def plan_remainder_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """remainder.Scalar(Tensor self, Scalar other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_, other)
+        node = RemainderBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+@writes_are_refused_first
+def plan_remainder__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = RemainderBackward1()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
+
+
+class RemainderBackward2(Node):
+    """remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_")
+
+    other: Any
+    other_version: Any
+    self_: Any
+
+    def backward(self, grad: Any) -> Any:
+        other = unpack(self, self.other, self.other_version)
+        self_ = self.self_
+        return (-grad * div(self_, other, rounding_mode="floor"),)
+
+    def release(self) -> None:
+        self.other = FREED
+
+
+def plan_remainder_Scalar_Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
+        out = inner(self_, other)
+        node = RemainderBackward2()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_other:
+            node.other = other
+            cell = other._version_cell if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        node.self_ = self_
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
+
+
 class FmodBackward0(Node):
     """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
 
@@ -1433,6 +1614,66 @@ def plan_fmod__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
         return self_
 
     return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
+
+
+class FmodBackward1(Node):
+    """fmod.Scalar(Tensor self, Scalar other) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        return (grad,)
+
+
+def plan_fmod_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """fmod.Scalar(Tensor self, Scalar other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_, other)
+        node = FmodBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+@writes_are_refused_first
+def plan_fmod__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        node = FmodBackward1()
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
 
 
 class PowBackward0(Node):
@@ -7025,6 +7266,98 @@ def plan_copysign__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
     return record
 
 
+class CopysignBackward1(Node):
+    """copysign.Scalar(Tensor self, Scalar other) -> Tensor"""
+
+    __slots__ = ("result", "result_version", "self_", "self__version")
+
+    result: Any
+    result_version: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        result = unpack_result(self, self.result, self.result_version, 0)
+        return (copysign_backward(grad, self_, result),)
+
+    def release(self) -> None:
+        self.self_ = self.result = FREED
+
+
+def plan_copysign_Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """copysign.Scalar(Tensor self, Scalar other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_, other)
+        node = CopysignBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        kept = blank_tensor() if out.__class__ is Tensor else out._blank()
+        kept._data = out._data
+        kept._spec = spec
+        kept._autograd = kept._view_base = None
+        cell = out._version_cell
+        if cell is None:
+            cell = out._version_cell = [saved_version(out) if out._spec.is_inference else 0]
+        kept._version_cell = cell
+        node.result = kept
+        node.result_version = cell[0]
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+@writes_are_refused_first
+def plan_copysign__Scalar(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = clone_before_write(self_) if edges[0] is not None else None
+        node = CopysignBackward1()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        node.result = kept = save_result(self_)
+        cell = kept._version_cell
+        node.result_version = cell[0] if cell else saved_version(kept)
+        return self_
+
+    return record
+
+
 class HypotBackward0(Node):
     """hypot(Tensor self, Tensor other) -> Tensor"""
 
@@ -7658,6 +7991,139 @@ def plan_xlogy__Tensor(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
         return self_
 
     return saves_refused(record, (args[1] if requires_grad(args[1]) or requires_grad(args[0]) else None,))
+
+
+class XlogyBackward1(Node):
+    """xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor"""
+
+    __slots__ = ("other", "other_version", "self_")
+
+    other: Any
+    other_version: Any
+    self_: Any
+
+    def backward(self, grad: Any) -> Any:
+        other = unpack(self, self.other, self.other_version)
+        self_ = self.self_
+        return (grad * self_ / other,)
+
+    def release(self) -> None:
+        self.other = FREED
+
+
+def plan_xlogy_Scalar_Self(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_other = requires_grad(args[1])
+    other_is_tensor = isinstance(args[1], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (
+            ((other._autograd.edge if other._view_base is None else None) or edge_of(other))
+            if needs_other
+            else None,
+        )
+        out = inner(self_, other)
+        node = XlogyBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_other:
+            node.other = other
+            cell = other._version_cell if other_is_tensor else None
+            node.other_version = 0 if cell is None else cell[0]
+        node.self_ = self_
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[1] if requires_grad(args[1]) else None,))
+
+
+class XlogyBackward2(Node):
+    """xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor"""
+
+    __slots__ = ("other", "self_", "self__version")
+
+    other: Any
+    self_: Any
+    self__version: Any
+
+    def backward(self, grad: Any) -> Any:
+        self_ = unpack(self, self.self_, self.self__version)
+        other = self.other
+        return (xlogy_backward(grad, self_, other),)
+
+    def release(self) -> None:
+        self.self_ = FREED
+
+
+def plan_xlogy_Scalar_Other(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    self_is_tensor = isinstance(args[0], TensorImpl)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+        )
+        out = inner(self_, other)
+        node = XlogyBackward2()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        if needs_self_:
+            node.self_ = self_
+            cell = self_._version_cell if self_is_tensor else None
+            node.self__version = 0 if cell is None else cell[0]
+        node.other = other
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return saves_refused(record, (args[0] if requires_grad(args[0]) else None,))
+
+
+@writes_are_refused_first
+def plan_xlogy__Scalar_Other(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+
+    def record(self_: Any, other: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, other)
+        check_inplace(self_)
+        edges = (inplace_edge(self_),)
+        original = clone_before_write(self_) if edges[0] is not None else None
+        node = XlogyBackward2()
+        if edges[0] is not None:
+            node.self_ = original
+            node.self__version = 0
+        inner(self_, other)
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        node.other = other
+        node.specs = (self_._spec.detached,)
+        rebase_history(self_, node)
+        return self_
+
+    return record
 
 
 class LogitBackward0(Node):

@@ -28,6 +28,38 @@ def jvp_cat(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
+def jvp_stack(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """stack(Tensor[] tensors, int dim=0) -> Tensor"""
+    tensors = args[0]
+    dim = args[1]
+    tensors_t = tangents[0]
+    result_t = None
+    if tensors_t is not None:
+        result_t = op.call(zero_tangent(tensors, tensors_t), dim)
+    return (result_t,)
+
+
+def jvp_roll(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"""
+    shifts = args[1]
+    dims = args[2]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = op.call(self_t, shifts, dims)
+    return (result_t,)
+
+
+def jvp_repeat(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """repeat(Tensor self, SymInt[] repeats) -> Tensor"""
+    repeats = args[1]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = op.call(self_t, repeats)
+    return (result_t,)
+
+
 def jvp_index_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """index.Tensor(Tensor self, Tensor?[] indices) -> Tensor"""
     indices = args[1]
@@ -275,6 +307,9 @@ def jvp_triu(op: Any, args: Any, tangents: Any, result: Any) -> Any:
 
 FORMULAS = {
     "aten::cat": jvp_cat,
+    "aten::stack": jvp_stack,
+    "aten::roll": jvp_roll,
+    "aten::repeat": jvp_repeat,
     "aten::index.Tensor": jvp_index_Tensor,
     "aten::index_put": jvp_index_put,
     "aten::index_select": jvp_index_select,

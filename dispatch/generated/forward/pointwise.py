@@ -174,6 +174,16 @@ def jvp_rsub_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
+def jvp_rsub_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor"""
+    alpha = args[2]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(scaled(-conjugated(tangent_like(self_t, result)), alpha))
+    return (result_t,)
+
+
 def jvp_mul_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """mul.Tensor(Tensor self, Tensor other) -> Tensor"""
     self_ = args[0]
@@ -245,6 +255,28 @@ def jvp_remainder_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
+def jvp_remainder_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """remainder.Scalar(Tensor self, Scalar other) -> Tensor"""
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(conjugated(tangent_like(self_t, result)))
+    return (result_t,)
+
+
+def jvp_remainder_Scalar_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor"""
+    self_ = args[0]
+    other = args[1]
+    other_t = tangents[1]
+    result_t = None
+    if other_t is not None:
+        result_t = conjugated(
+            -conjugated(tangent_like(other_t, result)) * div(self_, other, rounding_mode="floor")
+        )
+    return (result_t,)
+
+
 def jvp_fmod_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """fmod.Tensor(Tensor self, Tensor other) -> Tensor"""
     self_ = args[0]
@@ -259,6 +291,15 @@ def jvp_fmod_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
             result_t,
             conjugated(-conjugated(tangent_like(other_t, result)) * div(self_, other, rounding_mode="trunc")),
         )
+    return (result_t,)
+
+
+def jvp_fmod_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """fmod.Scalar(Tensor self, Scalar other) -> Tensor"""
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(conjugated(tangent_like(self_t, result)))
     return (result_t,)
 
 
@@ -1124,6 +1165,16 @@ def jvp_copysign_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
+def jvp_copysign_Scalar(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """copysign.Scalar(Tensor self, Scalar other) -> Tensor"""
+    self_ = args[0]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(copysign_backward(conjugated(tangent_like(self_t, result)), self_, result))
+    return (result_t,)
+
+
 def jvp_hypot(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """hypot(Tensor self, Tensor other) -> Tensor"""
     self_ = args[0]
@@ -1219,6 +1270,28 @@ def jvp_xlogy_Tensor(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     return (result_t,)
 
 
+def jvp_xlogy_Scalar_Self(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor"""
+    self_ = args[0]
+    other = args[1]
+    other_t = tangents[1]
+    result_t = None
+    if other_t is not None:
+        result_t = conjugated(conjugated(tangent_like(other_t, result)) * self_ / other)
+    return (result_t,)
+
+
+def jvp_xlogy_Scalar_Other(op: Any, args: Any, tangents: Any, result: Any) -> Any:
+    """xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor"""
+    self_ = args[0]
+    other = args[1]
+    self_t = tangents[0]
+    result_t = None
+    if self_t is not None:
+        result_t = conjugated(xlogy_backward(conjugated(tangent_like(self_t, result)), self_, other))
+    return (result_t,)
+
+
 def jvp_logit(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     """logit(Tensor self, float? eps=None) -> Tensor"""
     self_ = args[0]
@@ -1272,11 +1345,15 @@ FORMULAS = {
     "aten::threshold_backward": jvp_threshold_backward,
     "aten::sub.Tensor": jvp_sub_Tensor,
     "aten::rsub.Tensor": jvp_rsub_Tensor,
+    "aten::rsub.Scalar": jvp_rsub_Scalar,
     "aten::mul.Tensor": jvp_mul_Tensor,
     "aten::div.Tensor": jvp_div_Tensor,
     "aten::div.Tensor_mode": jvp_div_Tensor_mode,
     "aten::remainder.Tensor": jvp_remainder_Tensor,
+    "aten::remainder.Scalar": jvp_remainder_Scalar,
+    "aten::remainder.Scalar_Tensor": jvp_remainder_Scalar_Tensor,
     "aten::fmod.Tensor": jvp_fmod_Tensor,
+    "aten::fmod.Scalar": jvp_fmod_Scalar,
     "aten::pow.Tensor_Scalar": jvp_pow_Tensor_Scalar,
     "aten::pow.Tensor_Tensor": jvp_pow_Tensor_Tensor,
     "aten::pow.Scalar": jvp_pow_Scalar,
@@ -1343,6 +1420,7 @@ FORMULAS = {
     "aten::sgn": jvp_sgn,
     "aten::frac": jvp_frac,
     "aten::copysign.Tensor": jvp_copysign_Tensor,
+    "aten::copysign.Scalar": jvp_copysign_Scalar,
     "aten::hypot": jvp_hypot,
     "aten::nextafter": jvp_nextafter,
     "aten::nan_to_num": jvp_nan_to_num,
@@ -1350,6 +1428,8 @@ FORMULAS = {
     "aten::logaddexp": jvp_logaddexp,
     "aten::logaddexp2": jvp_logaddexp2,
     "aten::xlogy.Tensor": jvp_xlogy_Tensor,
+    "aten::xlogy.Scalar_Self": jvp_xlogy_Scalar_Self,
+    "aten::xlogy.Scalar_Other": jvp_xlogy_Scalar_Other,
     "aten::logit": jvp_logit,
     "aten::logit_backward": jvp_logit_backward,
     "aten::sinc": jvp_sinc,

@@ -238,6 +238,7 @@ def register() -> None:
     composite("celu_", "CompositeImplicitAutograd", composition.celu_)
     define("glu", "glu(Tensor self, int dim=-1) -> Tensor", "native_functions/activation.yaml: glu")
     composite("glu", "CompositeImplicitAutograd", composition.glu)
+    autograd("glu", autograd_activation.plan_glu)
     define(
         "glu.out",
         "glu.out(Tensor self, int dim=-1, *, Tensor(a!) out) -> Tensor(a!)",

@@ -515,6 +515,12 @@ def register() -> None:
     composite("_restride", "CompositeExplicitAutogradNonFunctional", composition._restride)
     autograd("_restride", autograd_functional_forms.plan__restride)
     define(
+        "lift_fresh",
+        "lift_fresh(Tensor(a) self) -> Tensor(a)",
+        "native_functions/functional_forms.yaml: lift_fresh",
+    )
+    composite("lift_fresh", "CompositeImplicitAutograd", composition.lift_fresh)
+    define(
         "lift_fresh_copy",
         "lift_fresh_copy(Tensor self) -> Tensor",
         "native_functions/functional_forms.yaml: lift_fresh_copy",

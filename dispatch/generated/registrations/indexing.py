@@ -52,6 +52,7 @@ def register() -> None:
     composite("concatenate", "CompositeImplicitAutograd", composition.concat)
     define("stack", "stack(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml: stack")
     composite("stack", "CompositeImplicitAutograd", composition.stack)
+    autograd("stack", autograd_indexing.plan_stack)
     define(
         "stack.out",
         "stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)",
@@ -664,6 +665,7 @@ def register() -> None:
         "native_functions/indexing.yaml: roll",
     )
     composite("roll", "CompositeImplicitAutograd", composition.roll)
+    autograd("roll", autograd_indexing.plan_roll)
     define(
         "rot90",
         "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
@@ -677,6 +679,7 @@ def register() -> None:
         ("core",),
     )
     composite("repeat", "CompositeImplicitAutograd", composition.repeat)
+    autograd("repeat", autograd_indexing.plan_repeat)
     define(
         "repeat_interleave.Tensor",
         "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",

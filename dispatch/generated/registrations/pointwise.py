@@ -20,7 +20,14 @@ from ..functions.pointwise import (
     atan2_,
     atan_,
     atanh_,
+    bitwise_and_,
+    bitwise_left_shift_,
+    bitwise_or_,
+    bitwise_right_shift_,
+    bitwise_xor_,
     div_,
+    eq_,
+    fmod_,
     ge_,
     gt_,
     le_,
@@ -28,6 +35,7 @@ from ..functions.pointwise import (
     mul_,
     ne_,
     neg_,
+    remainder_,
     trunc_,
 )
 
@@ -145,6 +153,7 @@ def register() -> None:
         "native_functions/pointwise.yaml: rsub.Scalar",
     )
     composite("rsub.Scalar", "CompositeImplicitAutograd", composition.rsub_scalar)
+    autograd("rsub.Scalar", autograd_pointwise.plan_rsub_Scalar)
     define(
         "mul.Tensor",
         "mul.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -356,12 +365,39 @@ def register() -> None:
         "native_functions/pointwise.yaml: remainder.Scalar",
     )
     composite("remainder.Scalar", "CompositeImplicitAutograd", composition.remainder)
+    autograd("remainder.Scalar", autograd_pointwise.plan_remainder_Scalar)
+    define(
+        "remainder_.Scalar",
+        "remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: remainder.Scalar",
+    )
+    composite("remainder_.Scalar", "CompositeImplicitAutograd", remainder_)
+    autograd("remainder_.Scalar", autograd_pointwise.plan_remainder__Scalar)
+    define(
+        "remainder.Scalar_out",
+        "remainder.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: remainder.Scalar",
+    )
+    composite(
+        "remainder.Scalar_out", "CompositeImplicitAutograd", out_form("remainder", composition.remainder)
+    )
     define(
         "remainder.Scalar_Tensor",
         "remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
         "native_functions/pointwise.yaml: remainder.Scalar_Tensor",
     )
     composite("remainder.Scalar_Tensor", "CompositeImplicitAutograd", composition.remainder)
+    autograd("remainder.Scalar_Tensor", autograd_pointwise.plan_remainder_Scalar_Tensor)
+    define(
+        "remainder.Scalar_Tensor_out",
+        "remainder.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: remainder.Scalar_Tensor",
+    )
+    composite(
+        "remainder.Scalar_Tensor_out",
+        "CompositeImplicitAutograd",
+        out_form("remainder", composition.remainder),
+    )
     define(
         "fmod.Tensor",
         "fmod.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -404,6 +440,20 @@ def register() -> None:
         "native_functions/pointwise.yaml: fmod.Scalar",
     )
     composite("fmod.Scalar", "CompositeImplicitAutograd", composition.fmod)
+    autograd("fmod.Scalar", autograd_pointwise.plan_fmod_Scalar)
+    define(
+        "fmod_.Scalar",
+        "fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: fmod.Scalar",
+    )
+    composite("fmod_.Scalar", "CompositeImplicitAutograd", fmod_)
+    autograd("fmod_.Scalar", autograd_pointwise.plan_fmod__Scalar)
+    define(
+        "fmod.Scalar_out",
+        "fmod.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: fmod.Scalar",
+    )
+    composite("fmod.Scalar_out", "CompositeImplicitAutograd", out_form("fmod", composition.fmod))
     define(
         "pow.Tensor_Tensor",
         "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
@@ -2078,8 +2128,26 @@ def register() -> None:
         "eq.Scalar",
         "eq.Scalar(Tensor self, Scalar other) -> Tensor",
         "native_functions/pointwise.yaml: eq.Scalar",
+        ("nondifferentiable",),
     )
     composite("eq.Scalar", "CompositeImplicitAutograd", composition.eq)
+    autograd("eq.Scalar", never_differentiable)
+    define(
+        "eq_.Scalar",
+        "eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: eq.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("eq_.Scalar", "CompositeImplicitAutograd", eq_)
+    autograd("eq_.Scalar", never_differentiable)
+    define(
+        "eq.Scalar_out",
+        "eq.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: eq.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("eq.Scalar_out", "CompositeImplicitAutograd", out_form("eq", composition.eq))
+    autograd("eq.Scalar_out", never_differentiable)
     define(
         "ne.Tensor",
         "ne.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2123,8 +2191,26 @@ def register() -> None:
         "ne.Scalar",
         "ne.Scalar(Tensor self, Scalar other) -> Tensor",
         "native_functions/pointwise.yaml: ne.Scalar",
+        ("nondifferentiable",),
     )
     composite("ne.Scalar", "CompositeImplicitAutograd", composition.ne)
+    autograd("ne.Scalar", never_differentiable)
+    define(
+        "ne_.Scalar",
+        "ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: ne.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("ne_.Scalar", "CompositeImplicitAutograd", ne_)
+    autograd("ne_.Scalar", never_differentiable)
+    define(
+        "ne.Scalar_out",
+        "ne.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: ne.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("ne.Scalar_out", "CompositeImplicitAutograd", out_form("ne", composition.ne))
+    autograd("ne.Scalar_out", never_differentiable)
     define(
         "lt.Tensor",
         "lt.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2168,8 +2254,26 @@ def register() -> None:
         "lt.Scalar",
         "lt.Scalar(Tensor self, Scalar other) -> Tensor",
         "native_functions/pointwise.yaml: lt.Scalar",
+        ("nondifferentiable",),
     )
     composite("lt.Scalar", "CompositeImplicitAutograd", composition.lt)
+    autograd("lt.Scalar", never_differentiable)
+    define(
+        "lt_.Scalar",
+        "lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: lt.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("lt_.Scalar", "CompositeImplicitAutograd", lt_)
+    autograd("lt_.Scalar", never_differentiable)
+    define(
+        "lt.Scalar_out",
+        "lt.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: lt.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("lt.Scalar_out", "CompositeImplicitAutograd", out_form("lt", composition.lt))
+    autograd("lt.Scalar_out", never_differentiable)
     define(
         "le.Tensor",
         "le.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2213,8 +2317,26 @@ def register() -> None:
         "le.Scalar",
         "le.Scalar(Tensor self, Scalar other) -> Tensor",
         "native_functions/pointwise.yaml: le.Scalar",
+        ("nondifferentiable",),
     )
     composite("le.Scalar", "CompositeImplicitAutograd", composition.le)
+    autograd("le.Scalar", never_differentiable)
+    define(
+        "le_.Scalar",
+        "le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: le.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("le_.Scalar", "CompositeImplicitAutograd", le_)
+    autograd("le_.Scalar", never_differentiable)
+    define(
+        "le.Scalar_out",
+        "le.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: le.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("le.Scalar_out", "CompositeImplicitAutograd", out_form("le", composition.le))
+    autograd("le.Scalar_out", never_differentiable)
     define(
         "gt.Tensor",
         "gt.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2258,8 +2380,26 @@ def register() -> None:
         "gt.Scalar",
         "gt.Scalar(Tensor self, Scalar other) -> Tensor",
         "native_functions/pointwise.yaml: gt.Scalar",
+        ("nondifferentiable",),
     )
     composite("gt.Scalar", "CompositeImplicitAutograd", composition.gt)
+    autograd("gt.Scalar", never_differentiable)
+    define(
+        "gt_.Scalar",
+        "gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: gt.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("gt_.Scalar", "CompositeImplicitAutograd", gt_)
+    autograd("gt_.Scalar", never_differentiable)
+    define(
+        "gt.Scalar_out",
+        "gt.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: gt.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("gt.Scalar_out", "CompositeImplicitAutograd", out_form("gt", composition.gt))
+    autograd("gt.Scalar_out", never_differentiable)
     define(
         "ge.Tensor",
         "ge.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2303,8 +2443,26 @@ def register() -> None:
         "ge.Scalar",
         "ge.Scalar(Tensor self, Scalar other) -> Tensor",
         "native_functions/pointwise.yaml: ge.Scalar",
+        ("nondifferentiable",),
     )
     composite("ge.Scalar", "CompositeImplicitAutograd", composition.ge)
+    autograd("ge.Scalar", never_differentiable)
+    define(
+        "ge_.Scalar",
+        "ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: ge.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("ge_.Scalar", "CompositeImplicitAutograd", ge_)
+    autograd("ge_.Scalar", never_differentiable)
+    define(
+        "ge.Scalar_out",
+        "ge.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: ge.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("ge.Scalar_out", "CompositeImplicitAutograd", out_form("ge", composition.ge))
+    autograd("ge.Scalar_out", never_differentiable)
     define(
         "greater.Tensor",
         "greater.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2605,8 +2763,50 @@ def register() -> None:
         "bitwise_and.Scalar",
         "bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor",
         "native_functions/pointwise.yaml: bitwise_and.Scalar",
+        ("nondifferentiable",),
     )
     composite("bitwise_and.Scalar", "CompositeImplicitAutograd", composition.bitwise_and)
+    autograd("bitwise_and.Scalar", never_differentiable)
+    define(
+        "bitwise_and_.Scalar",
+        "bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_and.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("bitwise_and_.Scalar", "CompositeImplicitAutograd", bitwise_and_)
+    autograd("bitwise_and_.Scalar", never_differentiable)
+    define(
+        "bitwise_and.Scalar_out",
+        "bitwise_and.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_and.Scalar",
+        ("nondifferentiable",),
+    )
+    composite(
+        "bitwise_and.Scalar_out",
+        "CompositeImplicitAutograd",
+        out_form("bitwise_and", composition.bitwise_and),
+    )
+    autograd("bitwise_and.Scalar_out", never_differentiable)
+    define(
+        "bitwise_and.Scalar_Tensor",
+        "bitwise_and.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml: bitwise_and.Scalar_Tensor",
+        ("nondifferentiable",),
+    )
+    composite("bitwise_and.Scalar_Tensor", "CompositeImplicitAutograd", composition.bitwise_and)
+    autograd("bitwise_and.Scalar_Tensor", never_differentiable)
+    define(
+        "bitwise_and.Scalar_Tensor_out",
+        "bitwise_and.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_and.Scalar_Tensor",
+        ("nondifferentiable",),
+    )
+    composite(
+        "bitwise_and.Scalar_Tensor_out",
+        "CompositeImplicitAutograd",
+        out_form("bitwise_and", composition.bitwise_and),
+    )
+    autograd("bitwise_and.Scalar_Tensor_out", never_differentiable)
     define(
         "bitwise_or.Tensor",
         "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2650,8 +2850,48 @@ def register() -> None:
         "bitwise_or.Scalar",
         "bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor",
         "native_functions/pointwise.yaml: bitwise_or.Scalar",
+        ("nondifferentiable",),
     )
     composite("bitwise_or.Scalar", "CompositeImplicitAutograd", composition.bitwise_or)
+    autograd("bitwise_or.Scalar", never_differentiable)
+    define(
+        "bitwise_or_.Scalar",
+        "bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_or.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("bitwise_or_.Scalar", "CompositeImplicitAutograd", bitwise_or_)
+    autograd("bitwise_or_.Scalar", never_differentiable)
+    define(
+        "bitwise_or.Scalar_out",
+        "bitwise_or.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_or.Scalar",
+        ("nondifferentiable",),
+    )
+    composite(
+        "bitwise_or.Scalar_out", "CompositeImplicitAutograd", out_form("bitwise_or", composition.bitwise_or)
+    )
+    autograd("bitwise_or.Scalar_out", never_differentiable)
+    define(
+        "bitwise_or.Scalar_Tensor",
+        "bitwise_or.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml: bitwise_or.Scalar_Tensor",
+        ("nondifferentiable",),
+    )
+    composite("bitwise_or.Scalar_Tensor", "CompositeImplicitAutograd", composition.bitwise_or)
+    autograd("bitwise_or.Scalar_Tensor", never_differentiable)
+    define(
+        "bitwise_or.Scalar_Tensor_out",
+        "bitwise_or.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_or.Scalar_Tensor",
+        ("nondifferentiable",),
+    )
+    composite(
+        "bitwise_or.Scalar_Tensor_out",
+        "CompositeImplicitAutograd",
+        out_form("bitwise_or", composition.bitwise_or),
+    )
+    autograd("bitwise_or.Scalar_Tensor_out", never_differentiable)
     define(
         "bitwise_xor.Tensor",
         "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2695,8 +2935,50 @@ def register() -> None:
         "bitwise_xor.Scalar",
         "bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor",
         "native_functions/pointwise.yaml: bitwise_xor.Scalar",
+        ("nondifferentiable",),
     )
     composite("bitwise_xor.Scalar", "CompositeImplicitAutograd", composition.bitwise_xor)
+    autograd("bitwise_xor.Scalar", never_differentiable)
+    define(
+        "bitwise_xor_.Scalar",
+        "bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_xor.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("bitwise_xor_.Scalar", "CompositeImplicitAutograd", bitwise_xor_)
+    autograd("bitwise_xor_.Scalar", never_differentiable)
+    define(
+        "bitwise_xor.Scalar_out",
+        "bitwise_xor.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_xor.Scalar",
+        ("nondifferentiable",),
+    )
+    composite(
+        "bitwise_xor.Scalar_out",
+        "CompositeImplicitAutograd",
+        out_form("bitwise_xor", composition.bitwise_xor),
+    )
+    autograd("bitwise_xor.Scalar_out", never_differentiable)
+    define(
+        "bitwise_xor.Scalar_Tensor",
+        "bitwise_xor.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml: bitwise_xor.Scalar_Tensor",
+        ("nondifferentiable",),
+    )
+    composite("bitwise_xor.Scalar_Tensor", "CompositeImplicitAutograd", composition.bitwise_xor)
+    autograd("bitwise_xor.Scalar_Tensor", never_differentiable)
+    define(
+        "bitwise_xor.Scalar_Tensor_out",
+        "bitwise_xor.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_xor.Scalar_Tensor",
+        ("nondifferentiable",),
+    )
+    composite(
+        "bitwise_xor.Scalar_Tensor_out",
+        "CompositeImplicitAutograd",
+        out_form("bitwise_xor", composition.bitwise_xor),
+    )
+    autograd("bitwise_xor.Scalar_Tensor_out", never_differentiable)
     define(
         "bitwise_left_shift.Tensor",
         "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -2746,6 +3028,86 @@ def register() -> None:
     structured("bitwise_left_shift.Tensor_out", meta.bitwise, "bitwise_left_shift_stub", "out")
     autograd("bitwise_left_shift.Tensor_out", never_differentiable)
     define(
+        "bitwise_left_shift.Tensor_Scalar",
+        "bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor_Scalar",
+        ("nondifferentiable",),
+    )
+    composite("bitwise_left_shift.Tensor_Scalar", "CompositeImplicitAutograd", composition.bitwise_left_shift)
+    autograd("bitwise_left_shift.Tensor_Scalar", never_differentiable)
+    define(
+        "bitwise_left_shift_.Tensor_Scalar",
+        "bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor_Scalar",
+        ("nondifferentiable",),
+    )
+    composite("bitwise_left_shift_.Tensor_Scalar", "CompositeImplicitAutograd", bitwise_left_shift_)
+    autograd("bitwise_left_shift_.Tensor_Scalar", never_differentiable)
+    define(
+        "bitwise_left_shift.Tensor_Scalar_out",
+        "bitwise_left_shift.Tensor_Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor_Scalar",
+        ("nondifferentiable",),
+    )
+    composite(
+        "bitwise_left_shift.Tensor_Scalar_out",
+        "CompositeImplicitAutograd",
+        out_form("bitwise_left_shift", composition.bitwise_left_shift),
+    )
+    autograd("bitwise_left_shift.Tensor_Scalar_out", never_differentiable)
+    define(
+        "bitwise_left_shift.Scalar_Tensor",
+        "bitwise_left_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml: bitwise_left_shift.Scalar_Tensor",
+        ("nondifferentiable",),
+    )
+    composite("bitwise_left_shift.Scalar_Tensor", "CompositeImplicitAutograd", composition.bitwise_left_shift)
+    autograd("bitwise_left_shift.Scalar_Tensor", never_differentiable)
+    define(
+        "bitwise_left_shift.Scalar_Tensor_out",
+        "bitwise_left_shift.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_left_shift.Scalar_Tensor",
+        ("nondifferentiable",),
+    )
+    composite(
+        "bitwise_left_shift.Scalar_Tensor_out",
+        "CompositeImplicitAutograd",
+        out_form("bitwise_left_shift", composition.bitwise_left_shift),
+    )
+    autograd("bitwise_left_shift.Scalar_Tensor_out", never_differentiable)
+    define(
+        "__lshift__.Scalar",
+        "__lshift__.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: __lshift__.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("__lshift__.Scalar", "CompositeImplicitAutograd", composition.bitwise_left_shift)
+    autograd("__lshift__.Scalar", never_differentiable)
+    define(
+        "__ilshift__.Scalar",
+        "__ilshift__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: __ilshift__.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("__ilshift__.Scalar", "CompositeImplicitAutograd", composition.bitwise_left_shift_)
+    autograd("__ilshift__.Scalar", never_differentiable)
+    define(
+        "__lshift__.Tensor",
+        "__lshift__.Tensor(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml: __lshift__.Tensor",
+        ("nondifferentiable",),
+    )
+    composite("__lshift__.Tensor", "CompositeImplicitAutograd", composition.bitwise_left_shift)
+    autograd("__lshift__.Tensor", never_differentiable)
+    define(
+        "__ilshift__.Tensor",
+        "__ilshift__.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: __ilshift__.Tensor",
+        ("nondifferentiable",),
+    )
+    composite("__ilshift__.Tensor", "CompositeImplicitAutograd", composition.bitwise_left_shift_)
+    autograd("__ilshift__.Tensor", never_differentiable)
+    define(
         "bitwise_right_shift.Tensor",
         "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor",
         "native_functions/pointwise.yaml: bitwise_right_shift.Tensor",
@@ -2793,6 +3155,90 @@ def register() -> None:
     )
     structured("bitwise_right_shift.Tensor_out", meta.bitwise, "bitwise_right_shift_stub", "out")
     autograd("bitwise_right_shift.Tensor_out", never_differentiable)
+    define(
+        "bitwise_right_shift.Tensor_Scalar",
+        "bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor_Scalar",
+        ("nondifferentiable",),
+    )
+    composite(
+        "bitwise_right_shift.Tensor_Scalar", "CompositeImplicitAutograd", composition.bitwise_right_shift
+    )
+    autograd("bitwise_right_shift.Tensor_Scalar", never_differentiable)
+    define(
+        "bitwise_right_shift_.Tensor_Scalar",
+        "bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor_Scalar",
+        ("nondifferentiable",),
+    )
+    composite("bitwise_right_shift_.Tensor_Scalar", "CompositeImplicitAutograd", bitwise_right_shift_)
+    autograd("bitwise_right_shift_.Tensor_Scalar", never_differentiable)
+    define(
+        "bitwise_right_shift.Tensor_Scalar_out",
+        "bitwise_right_shift.Tensor_Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor_Scalar",
+        ("nondifferentiable",),
+    )
+    composite(
+        "bitwise_right_shift.Tensor_Scalar_out",
+        "CompositeImplicitAutograd",
+        out_form("bitwise_right_shift", composition.bitwise_right_shift),
+    )
+    autograd("bitwise_right_shift.Tensor_Scalar_out", never_differentiable)
+    define(
+        "bitwise_right_shift.Scalar_Tensor",
+        "bitwise_right_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml: bitwise_right_shift.Scalar_Tensor",
+        ("nondifferentiable",),
+    )
+    composite(
+        "bitwise_right_shift.Scalar_Tensor", "CompositeImplicitAutograd", composition.bitwise_right_shift
+    )
+    autograd("bitwise_right_shift.Scalar_Tensor", never_differentiable)
+    define(
+        "bitwise_right_shift.Scalar_Tensor_out",
+        "bitwise_right_shift.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: bitwise_right_shift.Scalar_Tensor",
+        ("nondifferentiable",),
+    )
+    composite(
+        "bitwise_right_shift.Scalar_Tensor_out",
+        "CompositeImplicitAutograd",
+        out_form("bitwise_right_shift", composition.bitwise_right_shift),
+    )
+    autograd("bitwise_right_shift.Scalar_Tensor_out", never_differentiable)
+    define(
+        "__rshift__.Scalar",
+        "__rshift__.Scalar(Tensor self, Scalar other) -> Tensor",
+        "native_functions/pointwise.yaml: __rshift__.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("__rshift__.Scalar", "CompositeImplicitAutograd", composition.bitwise_right_shift)
+    autograd("__rshift__.Scalar", never_differentiable)
+    define(
+        "__irshift__.Scalar",
+        "__irshift__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: __irshift__.Scalar",
+        ("nondifferentiable",),
+    )
+    composite("__irshift__.Scalar", "CompositeImplicitAutograd", composition.bitwise_right_shift_)
+    autograd("__irshift__.Scalar", never_differentiable)
+    define(
+        "__rshift__.Tensor",
+        "__rshift__.Tensor(Tensor self, Tensor other) -> Tensor",
+        "native_functions/pointwise.yaml: __rshift__.Tensor",
+        ("nondifferentiable",),
+    )
+    composite("__rshift__.Tensor", "CompositeImplicitAutograd", composition.bitwise_right_shift)
+    autograd("__rshift__.Tensor", never_differentiable)
+    define(
+        "__irshift__.Tensor",
+        "__irshift__.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: __irshift__.Tensor",
+        ("nondifferentiable",),
+    )
+    composite("__irshift__.Tensor", "CompositeImplicitAutograd", composition.bitwise_right_shift_)
+    autograd("__irshift__.Tensor", never_differentiable)
     define(
         "gcd",
         "gcd(Tensor self, Tensor other) -> Tensor",
@@ -3305,12 +3751,14 @@ def register() -> None:
         ("pointwise",),
     )
     composite("copysign.Scalar", "CompositeImplicitAutograd", composition.copysign)
+    autograd("copysign.Scalar", autograd_pointwise.plan_copysign_Scalar)
     define(
         "copysign_.Scalar",
         "copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
         "native_functions/pointwise.yaml: copysign_.Scalar",
     )
     composite("copysign_.Scalar", "CompositeImplicitAutograd", composition.copysign_)
+    autograd("copysign_.Scalar", autograd_pointwise.plan_copysign__Scalar)
     define(
         "heaviside",
         "heaviside(Tensor self, Tensor values) -> Tensor",
@@ -3563,6 +4011,7 @@ def register() -> None:
         ("pointwise",),
     )
     composite("xlogy.Scalar_Self", "CompositeImplicitAutograd", composition.xlogy)
+    autograd("xlogy.Scalar_Self", autograd_pointwise.plan_xlogy_Scalar_Self)
     define(
         "xlogy.Scalar_Other",
         "xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
@@ -3570,12 +4019,14 @@ def register() -> None:
         ("pointwise",),
     )
     composite("xlogy.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy)
+    autograd("xlogy.Scalar_Other", autograd_pointwise.plan_xlogy_Scalar_Other)
     define(
         "xlogy_.Scalar_Other",
         "xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)",
         "native_functions/pointwise.yaml: xlogy_.Scalar_Other",
     )
     composite("xlogy_.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy_)
+    autograd("xlogy_.Scalar_Other", autograd_pointwise.plan_xlogy__Scalar_Other)
     define(
         "logit",
         "logit(Tensor self, float? eps=None) -> Tensor",

@@ -180,6 +180,7 @@ class TracedTensor(Tensor):
 
     __slots__ = ()
     __tensor_function__: Any = disabled_tensor_function
+    sees_parts = True
 
     def __init__(self) -> None:
         tracer = innermost_tracer()
@@ -243,6 +244,8 @@ class Tracer(TensorDispatchMode):
     Tensors are known by their bytes and geometry, so that every Python object of a value leads to its node. What writes
     is recorded of the node that made the very object: an input is no view of itself, and `resize_` changes one object.
     """
+
+    sees_parts = True
 
     def __init__(self) -> None:
         self.graph = Graph()

@@ -705,6 +705,7 @@ VIEW_SAMPLES = {
     "hsplit.int": (X, 3),
     "imag": (COMPLEX,),
     "linalg_diagonal": (X,),
+    "lift_fresh": (X,),
     "moveaxis.int": (X, 0, 2),
     "moveaxis.intlist": (X, (0,), (2,)),
     "movedim.int": (X, 0, 2),

@@ -1,0 +1,187 @@
+"""The overload that PyTorch dispatches for a call.
+
+One plan serves ``x == tensor`` and ``x == 1`` here: ``eq.Tensor``, with a Python number in a tensor's place. PyTorch's
+parser picks ``eq.Scalar`` for the number. User-written code that sees the call, as a mode, a subclass or a kernel, gets
+PyTorch's overload; calls that only this package sees keep the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, Final
+
+from ..schema.types import BaseType, Type
+from .call_arguments import NUMBERS
+from .dispatcher import Dispatcher
+from .operator_entry import OperatorEntry
+
+NUMBERS_AS_TENSORS: Final = frozenset(
+    f"aten::{name}{suffix}"
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "multiply",
+        "subtract",
+        "divide",
+        "true_divide",
+        "floor_divide",
+        "copy",
+    )
+    for suffix in ("", "_")
+)
+"""Operators whose tensor overloads PyTorch calls with Python numbers (``should_allow_numbers_as_tensors``)."""
+
+_LAST: Final = (1 << 63) - 1
+"""The end that a slice without end has."""
+
+
+def dispatched(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
+    """Return the operator that PyTorch dispatches for a call, and the call's values in its schema's order.
+
+    `values` are all arguments of `op`, bound. A call that PyTorch dispatches as it is comes back unchanged.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.dispatch.core.dispatched_overload import dispatched
+        >>> op, values = dispatched(tt.ops.aten.eq.Tensor._entry, (tt.ones(2), 1))
+        >>> op.name
+        'aten::eq.Scalar'
+    """
+    rewrite = _REWRITES.get(op.name)
+    if rewrite is not None:
+        return rewrite(op, values)
+    if not op.numbers_as_tensors:
+        return op, values
+    places = number_places(op, values)
+    overload = _with_numbers(op.name, places) if places else None
+    return (op, values) if overload is None else (overload, _in_order(op, overload, values))
+
+
+def reached(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
+    """Return what `dispatched` does if a kernel that a user wrote serves that call; else the call as it is."""
+    rewrite = _REWRITES.get(op.name)
+    if rewrite is _where:
+        return rewrite(op, values) if op.user_kernel_serves(values) else (op, values)
+    other, others = dispatched(op, values)
+    return (other, others) if other is not op and other.user_kernel_serves(others) else (op, values)
+
+
+def stands_for_numbers(op: OperatorEntry, values: Sequence[Any]) -> bool:
+    """Return whether PyTorch dispatches another overload of `op`, since numbers stand for tensors."""
+    return op.numbers_as_tensors and dispatched(op, values)[0] is not op
+
+
+def number_places(op: OperatorEntry, values: Sequence[Any]) -> tuple[int, ...]:
+    """Return the positions at which a Python number stands for a tensor."""
+    arguments = op.schema.arguments
+    return tuple(
+        i for i, value in enumerate(values) if value.__class__ in NUMBERS and _is_tensor(arguments[i].type)
+    )
+
+
+def _is_tensor(type: Type) -> bool:
+    return isinstance(type, BaseType) and type.name == "Tensor"
+
+
+@cache
+def _with_numbers(name: str, places: tuple[int, ...]) -> OperatorEntry | None:
+    """Return the overload that has a Scalar wherever a call of `name` has a number; None if PyTorch keeps `name`."""
+    base = name.partition(".")[0]
+    if base in NUMBERS_AS_TENSORS:
+        return None
+    find = Dispatcher.singleton().find_schema_or_throw
+    wanted = [
+        (a.name, "Scalar" if i in places else str(a.type), a.is_write)
+        for i, a in enumerate(find(name).schema.arguments)
+    ]
+    for each in Dispatcher.singleton().packets.get(base, ()):
+        entry = find(each)
+        if [(a.name, str(a.type), a.is_write) for a in entry.schema.arguments] == wanted:
+            return entry
+    return None
+
+
+def _in_order(op: OperatorEntry, other: OperatorEntry, values: Sequence[Any]) -> Sequence[Any]:
+    """Return the values of a call of `op` in the order of another overload with the same argument names."""
+    names = [a.name for a in op.schema.arguments]
+    wanted = [a.name for a in other.schema.arguments]
+    return values if names == wanted else [values[names.index(name)] for name in wanted]
+
+
+def _where(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
+    """Make tensors of numbers, as PyTorch's composites ``where.ScalarOther`` and its like do."""
+    places = number_places(op, values)
+    if not places:
+        return op, values
+    from ..iterator.type_promotion import result_type
+
+    scalar_tensor = Dispatcher.singleton().find_schema_or_throw("aten::scalar_tensor")
+    given = values[1:3]
+    dtype = result_type(*given)
+    made = list(values)
+    for place in places:
+        made[place] = scalar_tensor.call(values[place], dtype, None, values[0]._spec.device, None)
+    return op, made
+
+
+def _corrected(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
+    """Give ``unbiased`` as the ``correction`` that PyTorch's composites make of it."""
+    base, _, overload = op.name.partition(".")
+    name = f"{base}.correction_out" if overload == "out" else f"{base}.correction"
+    entry = Dispatcher.singleton().find_schema_or_throw(name)
+    if not overload:
+        self, unbiased = values
+        return entry, [self, None, None if unbiased else 0, False]
+    self, dim, unbiased, keepdim, *out = values
+    return entry, [self, dim, int(unbiased), keepdim, *out]
+
+
+def _chunk(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
+    """Split a dimension as PyTorch's composite ``chunk`` does."""
+    self, chunks, dim = values
+    find = Dispatcher.singleton().find_schema_or_throw
+    sizes = self._spec.sizes
+    if chunks <= 0 or not -len(sizes) <= dim < len(sizes):
+        return op, values
+    if not sizes[dim]:
+        return find("aten::split_with_sizes"), [self, (0,) * chunks, dim]
+    return find("aten::split.Tensor"), [self, -(-sizes[dim] // chunks), dim]
+
+
+def _split_with_sizes(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
+    return Dispatcher.singleton().find_schema_or_throw("aten::split_with_sizes"), values
+
+
+def _diag(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
+    """Give a vector's matrix, or a matrix's diagonal, as PyTorch's composite ``diag`` does."""
+    name = {1: "diag_embed", 2: "diagonal_copy"}.get(values[0]._spec.ndim)
+    if name is None:
+        return op, values
+    return Dispatcher.singleton().find_schema_or_throw(f"aten::{name}"), [
+        *values,
+        *((-2, -1) if name == "diag_embed" else (0, 1)),
+    ]
+
+
+def _slice(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
+    """Give the bounds that a slice leaves out, as PyTorch's subscripts do."""
+    self, dim, start, end, step = values
+    if start is None and end is None and step == 1:
+        return op, values
+    return op, [self, dim, 0 if start is None else start, _LAST if end is None else end, step]
+
+
+Rewrite = Callable[[OperatorEntry, Sequence[Any]], tuple[OperatorEntry, Sequence[Any]]]
+
+_REWRITES: Final[dict[str, Rewrite]] = {
+    "aten::where.self": _where,
+    "aten::where.self_out": _where,
+    "aten::chunk": _chunk,
+    "aten::diag": _diag,
+    "aten::slice.Tensor": _slice,
+    "aten::split.sizes": _split_with_sizes,
+    **{f"aten::{name}{form}": _corrected for name in ("std", "var") for form in ("", ".dim", ".out")},
+}

@@ -1,0 +1,648 @@
+"""Everyday calls, and what a dispatch mode sees of each.
+
+`calls` are written as programs are. Run with PyTorch as a script, this module writes `everyday_calls.json`, which says
+the operators that PyTorch dispatches for each call::
+
+    python tests/dispatch/everyday_calls.py
+
+`test_everyday_calls.py` compares with it. The same code records both: it takes the module, `torch` or `triten`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).with_suffix(".json")
+
+OPTIONS = frozenset({"dtype", "layout", "device", "pin_memory", "memory_format"})
+"""Options of factories, which PyTorch fills in before it dispatches."""
+
+DETACH = "aten.detach.default(Tensor)"
+"""PyTorch's autograd detaches what it saves and accumulates; no other operator depends on it."""
+
+CALLS = """
+# Operators with a number or a tensor on either side
+x + y
+x + 2
+2 + x
+x - y
+x - 2
+1 - x
+x * y
+x * 2.5
+2 * x
+x / y
+x / 2
+2 / x
+x // 2
+x // y
+7 // x
+x % 2
+x % y
+7 % i
+x ** 2
+x ** y
+2 ** x
+-x
++x
+abs(x)
+~b
+~i
+x == 1
+x == y
+x != 1
+x < 1
+x < y
+x <= 1.5
+x > 1
+x >= 1
+1 < x
+i & 3
+i & j
+b & True
+3 & i
+i | 1
+i | j
+1 | i
+i ^ 1
+i ^ j
+2 ^ i
+i << 1
+i << j
+1 << i
+i >> 1
+i >> j
+8 >> i
+x @ y.T
+# In-place operators
+x += 1
+x += y
+x -= 1
+x -= y
+x *= 2
+x *= y
+x /= 2
+x /= y
+x //= 2
+x %= 2
+x **= 2
+i &= 3
+i |= j
+i ^= 1
+i <<= 1
+i >>= 1
+x.add_(y, alpha=2)
+x.zero_()
+x.fill_(1)
+x.clamp_(0, 1)
+x.relu_()
+x.copy_(y)
+x.eq_(1)
+x.masked_fill_(b, 0)
+x[1:3] += 1
+x[b] += 1
+x[:, 0] *= 2
+x.mul_(y)
+x.div_(2)
+x.sub_(y)
+x.addcmul_(y, y, value=2)
+x.addcdiv_(y, x, value=0.5)
+x.lerp_(y, 0.5)
+x.fmod_(2)
+x.remainder_(2)
+x.pow_(2)
+x.ge_(1)
+i.bitwise_or_(1)
+x.masked_fill_(b, s)
+x.index_fill_(0, k, 1)
+x.index_add_(0, k, y[:3])
+x.scatter_(1, i % 2, 1.0)
+x.fill_(s)
+# Arithmetic functions
+torch.add(x, y, alpha=2)
+torch.add(x, 2, alpha=3)
+torch.sub(x, 1)
+torch.rsub(x, 1)
+torch.mul(x, 2)
+torch.div(x, 2, rounding_mode="floor")
+torch.div(x, y, rounding_mode="trunc")
+torch.floor_divide(x, 2)
+torch.remainder(x, 2)
+torch.remainder(2, x)
+torch.fmod(x, 2)
+torch.pow(x, 3)
+torch.pow(2, x)
+torch.float_power(x, 2)
+torch.eq(x, 1)
+torch.ne(x, y)
+x.gt(0)
+x.lt(y)
+torch.greater(x, 1)
+torch.not_equal(x, 1)
+torch.bitwise_and(i, 3)
+torch.bitwise_left_shift(i, 1)
+torch.bitwise_right_shift(i, 1)
+torch.logical_and(x, y)
+torch.maximum(x, y)
+torch.max(x, y)
+torch.lerp(x, y, 0.5)
+torch.addcmul(x, y, y, value=2)
+torch.atan2(x, y)
+torch.xlogy(x, 2)
+torch.copysign(x, -1)
+torch.hypot(x, y)
+torch.exp(x)
+torch.sqrt(x)
+torch.rsqrt(x)
+torch.square(x)
+torch.log(x)
+torch.log1p(x)
+torch.log2(x)
+torch.sin(x)
+torch.cos(x)
+torch.floor(x)
+torch.ceil(x)
+torch.round(x)
+torch.trunc(x)
+torch.neg(x)
+torch.abs(x)
+torch.reciprocal(x)
+torch.erf(x)
+torch.expm1(x)
+x.sqrt_()
+x.exp_()
+x.sigmoid_()
+x.clamp_(min=0)
+torch.sign(x)
+torch.isnan(x)
+torch.isfinite(x)
+torch.isinf(x)
+torch.allclose(x, y)
+torch.equal(x, y)
+torch.nan_to_num(x)
+torch.clamp(x, 0, 1)
+torch.clamp(x, min=0)
+torch.clamp(x, max=y)
+x.clip(0, 1)
+x.clamp_min(0)
+torch.where(b, x, y)
+torch.where(b, x, 1)
+torch.where(b, 1, x)
+torch.where(b, 1.0, 2.0)
+torch.where(b)
+x.masked_fill(b, -1e9)
+x.masked_fill(b, s)
+torch.minimum(x, y)
+torch.min(x, y)
+torch.logical_not(b)
+torch.logical_or(b, b)
+torch.bitwise_not(i)
+torch.bitwise_xor(i, 1)
+torch.true_divide(x, 2)
+torch.multiply(x, 2)
+torch.subtract(x, 1)
+torch.fmod(x, y)
+torch.lerp(x, y, y)
+torch.softmax(x, 0)
+torch.deg2rad(x)
+torch.heaviside(x, y)
+torch.complex(x, y)
+torch.real(x)
+# Indexing and assignment
+x[0]
+x[-1]
+x[1:3]
+x[:, 0]
+x[..., None]
+x[::2]
+x[0, 1]
+x[0:4]
+x[b]
+x[k]
+x[:, k]
+x[k, k]
+x[None]
+x[[0, 2]]
+x[0] = 1
+x[1:3] = y[1:3]
+x[b] = 0
+x[k] = 1.0
+x[b] = y[b]
+x[..., 0] = 2
+x[:] = 0
+x[0, 1] = s
+x.index_select(0, k)
+x.gather(1, i % 2)
+x.scatter(1, i % 2, y)
+x.scatter(1, i % 2, 1.0)
+x.scatter_add(1, i % 2, y)
+x.scatter_reduce(1, i % 2, y, "sum")
+x.index_add(0, k, y[:3])
+x.index_fill(0, k, 0)
+x.index_copy(0, k, y[:3])
+x.index_put((k,), s)
+x.take(k)
+torch.masked_select(x, b)
+x.nonzero()
+# Factories
+torch.zeros(2, 3)
+torch.ones(2, 3)
+torch.empty(2, 3)
+torch.full((2, 3), 1.5)
+torch.full((2, 3), 7)
+torch.arange(5)
+torch.arange(1, 5)
+torch.arange(0, 1, 0.25)
+torch.linspace(0, 1, 5)
+torch.logspace(0, 1, 5)
+torch.eye(3)
+torch.eye(3, 4)
+torch.tensor(1.0)
+torch.tensor([1, 2])
+torch.scalar_tensor(2)
+torch.zeros_like(x)
+torch.ones_like(x)
+torch.empty_like(x)
+torch.full_like(x, 2)
+torch.rand_like(x)
+torch.randn_like(x)
+torch.randint_like(x, 5)
+x.new_zeros(2, 3)
+x.new_ones(2, 3)
+x.new_empty(2, 3)
+x.new_full((2,), 1.5)
+x.new_tensor([1.0])
+torch.tril(x)
+torch.triu(x, 1)
+torch.diag(v)
+torch.diag_embed(v)
+torch.meshgrid(v, v, indexing="ij")
+# Random
+torch.rand(2, 3)
+torch.randn(2, 3)
+torch.randint(5, (2, 3))
+torch.randint(1, 5, (2, 3))
+torch.randperm(5)
+torch.normal(0.0, 1.0, (2, 3))
+torch.normal(x, 1.0)
+torch.bernoulli(p)
+torch.multinomial(p, 2)
+x.uniform_()
+x.normal_()
+x.bernoulli_(0.5)
+x.exponential_()
+# Reductions
+x.sum()
+x.sum(0)
+x.sum((0, 1), keepdim=True)
+x.mean()
+x.mean(0)
+x.prod()
+x.prod(0)
+x.max()
+x.max(0)
+x.min(1)
+x.amax(0)
+x.amin()
+x.argmax()
+x.argmin(0)
+x.all()
+b.any()
+b.any(0)
+x.std()
+x.std(0)
+x.std(0, unbiased=False)
+x.var()
+x.var(0, correction=0)
+torch.std_mean(x)
+torch.var_mean(x, 0)
+x.norm()
+x.norm(dim=0)
+x.norm(1)
+torch.linalg.norm(x)
+torch.linalg.vector_norm(x, dim=0)
+x.logsumexp(0)
+x.cumsum(0)
+x.cumprod(0)
+x.cummax(0)
+x.median()
+x.median(0)
+x.nansum()
+torch.aminmax(x)
+torch.count_nonzero(x)
+torch.bincount(k)
+torch.unique(k)
+# Values
+s.item()
+if s > 0: pass
+x.tolist()
+x.numel()
+x.sum(-1)
+x.mean((0, 1))
+x.mean(-1, keepdim=True)
+x.max(-1, keepdim=True)
+x.argmax(-1)
+x.sum(dtype=torch.float64)
+x.all(0)
+x.var(-1, unbiased=False)
+x.diff()
+x.cummin(0)
+x.dist(y)
+# Shapes
+x.view(6, 4)
+x.view(-1)
+x.reshape(-1)
+x.T.reshape(-1)
+x.flatten()
+x.T
+x.t()
+x.transpose(0, 1)
+x.permute(1, 0)
+x.mT
+x.unsqueeze(0)
+x.squeeze()
+x.squeeze(0)
+x.expand(2, 4, 6)
+x.expand_as(y)
+x.repeat(2, 1)
+x.tile(2)
+x.repeat_interleave(2)
+x.repeat_interleave(2, 0)
+torch.cat([x, y])
+torch.cat((x, y), 1)
+torch.stack([x, y])
+torch.stack([x, y], 1)
+torch.hstack([x, y])
+torch.vstack([x, y])
+x.split(2)
+x.split([1, 3])
+x.chunk(2)
+x.unbind(0)
+torch.tensor_split(x, 2)
+x.narrow(0, 1, 2)
+x.select(0, 1)
+x.flip(0)
+x.roll(1)
+x.roll(1, 0)
+x.roll((1, 2), (0, 1))
+torch.rot90(x)
+x.diagonal()
+x.movedim(0, 1)
+x.unfold(0, 2, 1)
+x.unflatten(1, (2, 3))
+torch.broadcast_to(x, (2, 4, 6))
+torch.atleast_2d(v)
+torch.ravel(x)
+x.contiguous()
+x.T.contiguous()
+x.clone()
+x.detach()
+x.to(torch.float64)
+x.to("cpu")
+x.double()
+x.float()
+x.int()
+x.bool()
+x.type_as(i)
+x.view_as(y)
+x.as_strided((2, 2), (1, 2))
+x.swapaxes(0, 1)
+x.unsqueeze(-1)
+x.unsqueeze_(0)
+x.t_()
+x.reshape(4, 2, 3)
+x.half()
+x.long()
+x.to(i)
+x.cpu()
+x.requires_grad_()
+x.squeeze(-1)
+x.select(1, 0)
+torch.column_stack([x, y])
+torch.dstack([x, y])
+x.tensor_split(3, 1)
+x.hsplit(2)
+x.expand(-1, 6)
+# Products
+x.matmul(y.T)
+x @ v6
+v6 @ v6
+torch.mm(x, y.T)
+torch.bmm(m, m.transpose(1, 2))
+m @ m.mT
+m @ x.T
+torch.dot(v, v)
+torch.mv(x, v6)
+torch.outer(v, v)
+torch.addmm(v, x, y.T)
+torch.baddbmm(m @ m.mT, m, m.mT)
+torch.einsum("ij,kj->ik", x, y)
+torch.einsum("bij,bkj->bik", m, m)
+torch.einsum("ii->i", x[:, :4])
+torch.tensordot(x, y, ([1], [1]))
+torch.linalg.inv(q)
+torch.linalg.solve(q, v)
+torch.linalg.det(q)
+torch.trace(q)
+torch.addmm(x[:, :4], x, y.T, beta=0.5, alpha=2)
+torch.linalg.norm(x, dim=1)
+torch.linalg.cholesky(q)
+torch.linalg.qr(q)
+torch.cross(x[:, :3], y[:, :3], dim=1)
+# Sorting
+x.sort()
+x.sort(dim=0, descending=True)
+x.argsort()
+torch.argsort(x, dim=0, stable=True)
+x.topk(2)
+x.kthvalue(2)
+torch.searchsorted(v, x)
+torch.bucketize(x, v)
+torch.histc(x, 4)
+# nn.functional
+F.linear(x, w)
+F.linear(x, w, v5)
+F.relu(x)
+F.relu(x, inplace=True)
+F.gelu(x)
+F.gelu(x, approximate="tanh")
+F.silu(x)
+F.sigmoid(x)
+torch.sigmoid(x)
+torch.tanh(x)
+F.elu(x)
+F.leaky_relu(x)
+F.softplus(x)
+F.hardtanh(x)
+F.relu6(x)
+F.mish(x)
+F.hardswish(x)
+F.selu(x)
+F.logsigmoid(x)
+F.threshold(x, 0.1, 0.0)
+F.prelu(x, s)
+F.softmax(x, -1)
+F.log_softmax(x, 1)
+F.softmin(x, -1)
+F.gumbel_softmax(x, dim=-1)
+F.glu(x)
+F.normalize(x)
+F.cosine_similarity(x, y)
+F.cross_entropy(x, k4)
+F.cross_entropy(x, k4, label_smoothing=0.1)
+F.nll_loss(x, k4)
+F.mse_loss(x, y)
+F.l1_loss(x, y)
+F.smooth_l1_loss(x, y)
+F.huber_loss(x, y)
+F.binary_cross_entropy(p, p)
+F.binary_cross_entropy_with_logits(x, p)
+F.kl_div(x, p)
+F.layer_norm(x, (6,))
+F.layer_norm(x, (6,), v6, v6)
+F.rms_norm(x, (6,))
+F.batch_norm(x, v6, p6, training=True)
+F.batch_norm(x, v6, p6)
+F.group_norm(im, 2)
+F.instance_norm(im)
+F.dropout(x)
+F.dropout(x, training=False)
+F.embedding(k, x)
+F.embedding(k, x, padding_idx=0)
+F.conv1d(im[0], c1)
+F.conv2d(im, c2)
+F.conv2d(im, c2, padding=1, stride=2)
+F.conv2d(im, c2, padding="same")
+F.conv_transpose2d(im, c2t)
+F.max_pool2d(im, 2)
+F.avg_pool2d(im, 2)
+F.adaptive_avg_pool2d(im, 1)
+F.adaptive_avg_pool2d(im, 2)
+F.adaptive_max_pool2d(im, 2)
+F.pad(x, (1, 1))
+F.pad(x, (1, 1), value=2.0)
+F.pad(im, (1, 1, 1, 1), mode="reflect")
+F.pad(im[0], (1, 1), mode="replicate")
+F.interpolate(im, scale_factor=2)
+F.interpolate(im, size=(8, 8), mode="bilinear")
+F.pixel_shuffle(im, 2)
+F.unfold(im, 2)
+F.scaled_dot_product_attention(m4, m4, m4)
+F.scaled_dot_product_attention(m4, m4, m4, is_causal=True)
+F.one_hot(k)
+F.conv3d(im[None], c3)
+F.avg_pool1d(im[0], 2)
+F.max_pool1d(im[0], 2)
+F.poisson_nll_loss(x, p)
+torch.cdist(x, y)
+# With gradients
+(g * 2).sum().backward()
+(1 - g).sum().backward()
+g.std().backward()
+g.roll(1).sum().backward()
+g.repeat(2, 1).sum().backward()
+torch.stack([g, y]).sum().backward()
+F.glu(g).sum().backward()
+F.softmax(g, -1).sum().backward()
+g.mean().backward()
+(g @ y.T).sum().backward()
+F.cross_entropy(g, k4).backward()
+torch.where(b, g, 1).sum().backward()
+g[1:3].sum().backward()
+g[k].sum().backward()
+F.layer_norm(g, (6,)).sum().backward()
+F.relu(g).sum().backward()
+F.gelu(g).sum().backward()
+g.max(0).values.sum().backward()
+torch.cat([g, y]).sum().backward()
+(g ** 2).sum().backward()
+(g % 2).sum().backward()
+(g + g).sum().backward()
+"""
+
+
+def calls() -> list[str]:
+    """Return the calls, one a line."""
+    return [line for line in CALLS.splitlines() if line and not line.startswith("#")]
+
+
+def operands(torch: Any) -> dict[str, Any]:
+    """Return new operands of the calls, by name, and the modules that they name."""
+    ramp = torch.arange(24.0).reshape(4, 6)
+    made = {
+        "x": ramp / 10 + 0.5,
+        "y": 3 - ramp / 11,
+        "p": (ramp + 1) / 25,
+        "i": torch.arange(24).reshape(4, 6) % 5 + 1,
+        "j": torch.arange(24).reshape(4, 6) % 3,
+        "b": ramp > 11,
+        "k": torch.tensor([0, 2, 3]),
+        "k4": torch.tensor([1, 1, -1, 1]).abs(),
+        "s": torch.tensor(0.25),
+        "v": torch.tensor([1.0, 2.0, 3.0, 4.0]),
+        "v5": torch.arange(5.0),
+        "v6": torch.arange(6.0),
+        "p6": torch.arange(6.0) + 1,
+        "w": torch.arange(30.0).reshape(5, 6),
+        "q": torch.eye(4) * 2 + 0.1,
+        "m": torch.arange(48.0).reshape(2, 4, 6),
+        "m4": torch.arange(48.0).reshape(1, 2, 4, 6) / 48,
+        "im": torch.arange(256.0).reshape(2, 4, 4, 8) / 256,
+        "c1": torch.arange(24.0).reshape(2, 4, 3),
+        "c2": torch.arange(72.0).reshape(2, 4, 3, 3),
+        "c3": torch.arange(108.0).reshape(2, 2, 3, 3, 3),
+        "c2t": torch.arange(72.0).reshape(4, 2, 3, 3),
+        "g": (ramp / 10 + 0.5).requires_grad_(),
+    }
+    return {**made, "torch": torch, "F": torch.nn.functional}
+
+
+def kind_of(value: Any, tensor: type) -> str:
+    """Return what an argument is, without its value: ``Tensor``, ``int``, ``[int, int]``."""
+    if isinstance(value, tensor):
+        return "Tensor"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(kind_of(each, tensor) for each in value) + "]"
+    return type(value).__name__
+
+
+def described(name: str, args: Any, kwargs: Any, tensor: type) -> str:
+    """Return one dispatched call as text, without the options of factories."""
+    given = [kind_of(value, tensor) for value in args]
+    given += [f"{key}={kind_of(kwargs[key], tensor)}" for key in sorted(kwargs) if key not in OPTIONS]
+    return f"{name}({', '.join(given)})"
+
+
+def recorded(call: str, torch: Any, recorder: Callable[[list[str]], Any]) -> list[str]:
+    """Return what a mode sees of a call; `recorder` makes a mode that appends to a list."""
+    names = operands(torch)
+    torch.manual_seed(0)
+    seen: list[str] = []
+    with recorder(seen):
+        exec(call, names)
+    return [each for each in seen if each != DETACH] if call.endswith("backward()") else seen
+
+
+def main() -> None:
+    """Write the table with PyTorch."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Recorder(TorchDispatchMode):
+        def __init__(self, seen: list[str]) -> None:
+            super().__init__()
+            self.seen = seen
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.seen.append(described(str(func), args, kwargs or {}, torch.Tensor))
+            return func(*args, **(kwargs or {}))
+
+    table = {call: recorded(call, torch, Recorder) for call in calls()}
+    TABLE.write_text(json.dumps(table, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
