@@ -128,8 +128,8 @@ def _operator() -> OpOverload:
     """Define the operator at its first use."""
     dispatcher = Dispatcher.singleton()
     dispatcher.register_def(SCHEMA, __name__)
-    dispatcher.register_impl(NAME, "CompositeExplicitAutograd", _run)
-    dispatcher.register_impl(NAME, "Meta", lambda *_: None)
+    dispatcher.register_impl(NAME, "CompositeExplicitAutograd", KernelFunction(_run, source=__name__))
+    dispatcher.register_impl(NAME, "Meta", KernelFunction(lambda *_: None, source=__name__))
     # As in PyTorch, a launch records no history: its tensors get gradients from the function around it, or none.
     dispatcher.register_impl(NAME, "Autograd", KernelFunction.fallthrough(__name__))
     return OpOverload(dispatcher.find_schema_or_throw(NAME))

@@ -15,6 +15,7 @@ from ....runtime.storage import address_of, root_of
 from ....runtime.tensor_impl import TensorImpl
 from ...core.bound_arguments import tensors_in
 from ...core.dispatcher import Dispatcher
+from ...core.kernel_function import KernelFunction
 from ...core.operator_entry import OperatorEntry
 from ...core.registration import RegistrationHandle
 from ...schema import FunctionSchema
@@ -67,7 +68,7 @@ def derived_form(op: OperatorEntry) -> str | None:
             [
                 dispatcher.register_def(functional, f"{_SOURCE}{op.name}"),
                 *(
-                    dispatcher.register_impl(str(name), key, kernel)
+                    dispatcher.register_impl(str(name), key, KernelFunction(kernel, source=_SOURCE + op.name))
                     for key in ("CompositeExplicitAutograd", "Meta")
                 ),
             ],
