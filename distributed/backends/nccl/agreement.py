@@ -8,6 +8,7 @@ rank a few questions of the store every 100 ms while there are calls, however ma
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import time
@@ -81,10 +82,8 @@ class CallLog:
 
     def close(self) -> None:
         """Tell what other ranks may still compare, and end it."""
-        try:
+        with contextlib.suppress(DistError, OSError):  # nobody is left to compare
             self._tell()
-        except (DistError, OSError):
-            pass  # nobody is left to compare
         self._is_closed = True
 
     def _follow(self) -> None:
