@@ -209,6 +209,18 @@ def test_the_check_can_be_turned_off(rank: int, size: int) -> None:
     dist.destroy_process_group(group)
 
 
+@on_ranks(2)
+def test_an_mpi_without_persistent_collectives(rank: int, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mpi_agreement, "PERSISTENT", (99, 0))
+        group = dist.new_group()
+        x = fours(rank)
+        dist.all_reduce(x, group=group)
+    assert x.tolist() == [3.0] * 4
+    assert "differ: rank 0" in error_of(lambda: dist.broadcast(x, rank, group))
+    dist.destroy_process_group(group)
+
+
 def test_the_switch_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(agreement.VARIABLE, "no")
     with pytest.raises(ValueError, match="TRITEN_DISTRIBUTED_CHECK must be 0 or 1, but is 'no'"):

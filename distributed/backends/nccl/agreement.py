@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import DistError, QueueEmptyError
 from ...failures import ASK_AFTER
+from ...stores.prefix_store import PrefixStore
 from ..agreement import Call, described, mismatch
 from .watchdog import WATCHDOG
 
@@ -37,32 +38,40 @@ class CallLog:
 
     def __init__(self, health: GroupHealth) -> None:
         self._health, self._spec = health, health.spec
-        self._store = health.spec.store.clone()
-        rank, size = health.spec.rank, len(health.spec.ranks)
-        self._next: deque[str] = deque()
-        self._before: deque[str] = deque()
-        self._said = {f"calls/{rank}/{(rank + 1) % size}": self._next}
-        self._expected = {f"calls/{(rank - 1) % size}/{rank}": self._before}
+        self._store = PrefixStore("agreement", health.spec.store.clone())
+        self._said: dict[str, deque[str]] = {}
+        self._expected: dict[str, deque[str]] = {}
         self._heard: dict[str, deque[str]] = {}
+        self._rings: dict[str, tuple[deque[str], deque[str]]] = {}
         self._is_followed = self._is_closed = False
         self._last_call = self._question = -math.inf
 
-    def collective(self, call: Call) -> None:
-        """Note a call that all ranks make."""
+    def collective(self, call: Call, series: str) -> None:
+        """Note a call that all ranks make, of a series whose order is theirs: that of one communicator of NCCL's."""
         text = described(call)
-        self._next.append(text)
-        self._before.append(text)
+        said, expected = self._rings.get(series) or self._ring(series)
+        said.append(text)
+        expected.append(text)
         self._follow()
 
-    def sends(self, text: str, peer: int) -> None:
+    def sends(self, text: str, peer: int, series: str) -> None:
         """Note what is sent to a rank."""
-        self._said.setdefault(f"messages/{self._spec.rank}/{peer}", deque()).append(text)
+        key = f"messages/{series}/{self._spec.rank}/{peer}"
+        self._said.setdefault(key, deque()).append(text)
         self._follow()
 
-    def receives(self, text: str, peer: int) -> None:
+    def receives(self, text: str, peer: int, series: str) -> None:
         """Note what is expected from a rank."""
-        self._expected.setdefault(f"messages/{peer}/{self._spec.rank}", deque()).append(text)
+        key = f"messages/{series}/{peer}/{self._spec.rank}"
+        self._expected.setdefault(key, deque()).append(text)
         self._follow()
+
+    def _ring(self, series: str) -> tuple[deque[str], deque[str]]:
+        """Return where calls are noted for the next rank, and to be compared with those of the rank before."""
+        rank, size = self._spec.rank, len(self._spec.ranks)
+        said = self._said.setdefault(f"calls/{series}/{rank}/{(rank + 1) % size}", deque())
+        expected = self._expected.setdefault(f"calls/{series}/{(rank - 1) % size}/{rank}", deque())
+        return self._rings.setdefault(series, (said, expected))
 
     def look(self) -> bool:
         """Tell and compare what is new, and return whether to look again."""
@@ -119,7 +128,7 @@ class CallLog:
             self._health.fail(self._store.get(MISMATCH).decode())
 
     def _tell_difference(self, key: str, theirs: str, own: str) -> None:
-        kind, source, rank = key.split("/")
+        kind, _, source, rank = key.split("/")
         name = own.partition("(")[0]
         if kind == "messages":
             name, theirs, own = "recv", f"send({theirs})", f"recv({own})"
