@@ -20,7 +20,7 @@ FOUR = "float32, 4 elements"
 
 
 def error_of(call: Callable[[], Any]) -> str:
-    """The message of the error that a call, or the work it returns, raises; nothing where there is none."""
+    """Return the message of the error that a call, or the work it returns, raises; nothing without one."""
     try:
         work = call()
         if work is not None:
@@ -31,7 +31,7 @@ def error_of(call: Callable[[], Any]) -> str:
 
 
 def fours(rank: int, count: int = 4, dtype: Any = None) -> Any:
-    """A tensor of a rank."""
+    """Return a tensor of a rank."""
     return tt.full((count,), rank + 1, dtype=dtype or tt.float32)
 
 

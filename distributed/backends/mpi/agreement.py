@@ -1,6 +1,6 @@
 """The comparison of calls before each collective of a group over MPI.
 
-Each rank contributes its call's hash w and ~w to an all-reduce with MAX, which gives the largest hash and the
+Each rank contributes its call's hash w and ~w to an all-reduce with MAX. The result is the largest hash and the
 complement of the smallest one: each rank gets back what it gave only if all calls agree. The all-reduce is a persistent
 one of 16 bytes for any number of ranks. It costs about 2 us between two processes of one machine, with all of Python
 around it. Ranks whose calls differ tell each other by the store what they called.
@@ -54,7 +54,7 @@ class _Repeated:
 
 
 class Agreement:
-    """What a group's ranks compare before each collective.
+    """A group's comparison of calls before each collective.
 
     Args:
         mpi: the module `mpi4py.MPI`.

@@ -92,7 +92,7 @@ class CallLog:
 
     def close(self) -> None:
         """Tell what other ranks may still compare, and end it."""
-        with contextlib.suppress(DistError, OSError):  # nobody is left to compare
+        with contextlib.suppress(DistError, OSError):  # the other ranks are gone
             self._tell()
         self._is_closed = True
 
