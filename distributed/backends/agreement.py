@@ -127,8 +127,8 @@ def mismatch(name: str, spec: GroupSpec, texts: Mapping[int, str]) -> DistBacken
         ranks.setdefault(texts[rank], []).append(rank)
     said = "; ".join(f"{_ranks(those)}: {text}" for text, those in ranks.items())
     return DistBackendError(
-        f"{name}: the calls of group {spec.name!r} ({spec.description}) differ: {said}. All its ranks must make the "
-        f"same calls in the same order. {VARIABLE}=0 turns this check off"
+        f"{name}: the calls of group {spec.name!r} ({spec.description}) differ: {said}. All its ranks have to "
+        f"call the same, in the same order. {VARIABLE}=0 turns this check off"
     )
 
 

@@ -1,6 +1,6 @@
 """The comparison of calls before each collective of a group over MPI.
 
-Each rank contributes its call's hash w and ~w to an all-reduce with MAX, which gives the largest hash and the
+Each rank contributes its call's hash w and ~w to an all-reduce with MAX. The result is the largest hash and the
 complement of the smallest one: each rank gets back what it gave only if all calls agree. The all-reduce is a persistent
 one of 16 bytes for any number of ranks. It costs about 2 us between two processes of one machine, with all of Python
 around it. Ranks whose calls differ tell each other by the store what they called.
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import threading
 from array import array
+from contextlib import suppress
+from functools import partial
 from operator import mul
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -21,12 +23,38 @@ if TYPE_CHECKING:
 
 __all__ = ["Agreement"]
 
+PERSISTENT = 4, 0
+"""The version of MPI's standard that has persistent collectives."""
 SOON = range(100)
 """How often to ask for the end at once, as fast as can be."""
 
 
+class _Repeated:
+    """An all-reduce that is begun again and again, over an MPI that has no persistent ones.
+
+    Args:
+        communicator: MPI's.
+        arguments: those of the all-reduce.
+    """
+
+    def __init__(self, communicator: Any, *arguments: Any) -> None:
+        self._begin = partial(communicator.Iallreduce, *arguments)
+        self._request: Any = None
+
+    def Start(self) -> None:
+        """Begin it."""
+        self._request = self._begin()
+
+    def Test(self, status: Any = None) -> bool:
+        """Return whether it has ended."""
+        return bool(self._request.Test(status))
+
+    def Free(self) -> None:
+        """Give nothing back: each request ends by itself."""
+
+
 class Agreement:
-    """What a group's ranks compare before each collective.
+    """A group's comparison of calls before each collective.
 
     Args:
         mpi: the module `mpi4py.MPI`.
@@ -39,14 +67,19 @@ class Agreement:
         self._words = Words()
         self._known = self._words.known
         self._given, self._found = array("q", (0, 0)), array("q", (0, 0))
-        self._request = communicator.Allreduce_init(self._given, self._found, mpi.MAX)
+        repeated = (
+            communicator.Allreduce_init
+            if mpi.Get_version() >= PERSISTENT
+            else partial(_Repeated, communicator)
+        )
+        self._request = repeated(self._given, self._found, mpi.MAX)
         self._sum = array("q", (0,))
-        self._add = communicator.Allreduce_init(mpi.IN_PLACE, self._sum, mpi.SUM)
+        self._add = repeated(mpi.IN_PLACE, self._sum, mpi.SUM)
         self._factors: list[int] = []
         self._start, self._test = self._request.Start, self._request.Test
         self._mismatches = 0
-        self._turn = threading.Lock()
-        self._take, self._leave = self._turn.acquire, self._turn.release
+        turn = threading.Lock()
+        self._take, self._leave = turn.acquire, turn.release
 
     def compare(self, job: Job, jobs: Jobs, is_patient: bool) -> None:
         """Compare a call with those of the other ranks.
@@ -62,8 +95,8 @@ class Agreement:
         """
         given, found, test = self._given, self._found, self._test
         text = None
-        self._take()
-        try:
+        try:  # and no `with`, which takes 0.1 us more
+            self._take()
             given[0], given[1] = self._known(job.call) or self._words.of(job.call)
             self._start()
             for _ in SOON:
@@ -75,11 +108,12 @@ class Agreement:
                 text = described(job.call)
             elif job.parts:
                 text = self._compare_parts(job, jobs, is_patient)
+            self._leave()
         except BaseException:
             jobs.lose_unless_lost(job, "was interrupted before it began")
+            with suppress(RuntimeError):  # the interrupt came before the lock was taken
+                self._leave()
             raise
-        finally:
-            self._leave()
         if text is not None:
             self._refuse(job.name, text, jobs.timeout.total_seconds())
 

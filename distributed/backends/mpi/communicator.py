@@ -20,7 +20,7 @@ from ..communicator import Communicator
 from .agreement import Agreement
 from .jobs import Job, Jobs, Requests, meet
 from .library import remove_names_of_shared_memory, start
-from .messages import Message
+from .messages import Headers
 from .reductions import plan
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ class MPICommunicator(Communicator):
         self._exchange = communicator.Dup()
         checks = communicator.allreduce(is_enabled(), mpi.LAND)
         self._agreement = Agreement(mpi, self._exchange, spec) if checks else None
+        self._header_comm = communicator.Dup() if checks else None
+        self._headers = Headers(self._header_comm, spec) if checks else None
         self.jobs = Jobs(mpi, spec, self._agreement)
         self._everybody = range(self.size)
         self._longest_reduction = sys.maxsize if _is_crowded(mpi, communicator) else SHORT_REDUCTION
@@ -227,29 +229,28 @@ class MPICommunicator(Communicator):
 
     def send(self, tensor: Tensor, peer: int, tag: int) -> Work:
         memory = _bytes(tensor)
-        message = None if self._agreement is None else Message(self.mpi, tensor, memory, is_sent=True)
 
         def begin() -> Any:
-            send = self.comm.Isend
-            return send(memory, peer, tag) if message is None else message.begin(send, peer, tag)
+            if self._headers is not None:
+                self._headers.send(tensor, peer, tag)
+            return self.comm.Isend(memory, peer, tag)
 
-        job = Job("send", begin, begin, None, f"rank {peer} to receive", (peer,), True, [tensor])
-        return self.jobs.message(job)
+        return self.jobs.message(
+            Job("send", begin, begin, None, f"rank {peer} to receive", (peer,), True, [tensor])
+        )
 
     def receive(self, tensor: Tensor, peer: int | None, tag: int) -> Work:
         memory = _bytes(tensor)
         source = self.mpi.ANY_SOURCE if peer is None else peer
-        message = None if self._agreement is None else Message(self.mpi, tensor, memory, is_sent=False)
 
         def begin() -> Any:
-            receive = self.comm.Irecv
-            return receive(memory, source, tag) if message is None else message.begin(receive, source, tag)
+            return self.comm.Irecv(memory, source, tag)
 
-        def take(status: Any) -> int:
+        def take(status: Any, is_cut: bool) -> int:
             sender = int(status.Get_source())
-            if message is not None:
-                is_too_long = status.Get_error() == self.mpi.ERR_TRUNCATE
-                message.take(self.jobs.spec, sender, is_too_long)
+            if self._headers is not None:
+                fits = not is_cut and status.Get_count(self.mpi.BYTE) == memory.nbytes
+                self._headers.check(tensor, sender, tag, fits)
             return sender
 
         waits_for = f"{'any rank' if peer is None else f'rank {peer}'} to send"
@@ -280,8 +281,9 @@ class MPICommunicator(Communicator):
         if self.jobs.close():
             if self._agreement is not None:
                 self._agreement.close()
-            for each in (self._exchange, self.comm):  # MPI has only some 2,000
-                each.Free()
+            for each in (self._header_comm, self._exchange, self.comm):  # MPI has only some 2,000
+                if each is not None:
+                    each.Free()
 
     def _all(
         self,

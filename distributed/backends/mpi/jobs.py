@@ -141,7 +141,7 @@ class _MessageWork(Work):
     """A message between two processes, which needs no turn: MPI's request itself."""
 
     def __init__(
-        self, job: Job, jobs: Jobs, request: Any, source: Callable[[Any], int] | None = None
+        self, job: Job, jobs: Jobs, request: Any, source: Callable[[Any, bool], int] | None = None
     ) -> None:
         super().__init__(job.results)
         self.job, self.jobs, self.request, self.source = job, jobs, request, source
@@ -171,19 +171,23 @@ class _MessageWork(Work):
     def _end(self, test: Callable[[Any], Any]) -> bool:
         """Take what came, if the message has ended, and return whether it has."""
         mpi = self.jobs.mpi
-        status = mpi.Status()
+        status, is_cut = mpi.Status(), False
         try:
-            if not test(status):
-                return False
+            try:
+                if not test(status):
+                    return False
+            except mpi.Exception as error:
+                is_cut = self.source is not None and error.Get_error_class() == mpi.ERR_TRUNCATE
+                if not is_cut or self.jobs.agreement is None:
+                    raise
+            self.request = None
+            if self.source is not None:
+                self.sender = self.source(status, is_cut)
         except mpi.Exception as error:
-            if error.Get_error_class() != mpi.ERR_TRUNCATE:
-                self.error = self.jobs.failure(self.job, error)
-            status.Set_error(error.Get_error_class())
-        self.request = None
-        try:
-            if self.source is not None and self.error is None:
-                self.sender = self.source(status)
+            self.request, self.error = None, self.jobs.failure(self.job, error)
         except DistBackendError as error:
+            if self.request is not None:  # it is waited for in vain, and may be waited for again
+                raise
             self.error = error
         return True
 
@@ -340,7 +344,7 @@ class Jobs:
             self._waiting.put(work)
         return work
 
-    def message(self, job: Job, source: Callable[[Any], int] | None = None) -> Work:
+    def message(self, job: Job, source: Callable[[Any, bool], int] | None = None) -> Work:
         """Begin a message.
 
         Raises:

@@ -1,86 +1,89 @@
-"""Messages whose header says what was sent, so that the receiver notices another dtype or size than its own."""
+"""Headers of messages, by which the receiver notices another dtype or size than its own.
+
+A header precedes each message on a communicator of its own, with the message's tag. The message itself stays one piece
+of contiguous memory, which MPI copies once. After a message has come the receiver takes the headers of its source and
+tag. It looks for one that is like its own tensor, since messages may be waited for in another order than they came in.
+"""
 
 from __future__ import annotations
 
 import struct
+import threading
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ...errors import DistBackendError
+from .jobs import keep
 
 if TYPE_CHECKING:
     from ....dispatch.tensor import Tensor
     from ...process_group import GroupSpec
 
-__all__ = ["Message"]
+__all__ = ["Headers"]
 
 HEADER = struct.Struct("16sq")
 """The dtype's name and the number of elements."""
-COPIED = 1 << 16
-"""Bytes up to which a message is copied behind its header: faster than to make MPI a datatype of both, which takes
-3 us."""
 
 
-class Message:
-    """A tensor's memory and a header.
+class Headers:
+    """The headers of a group's messages.
 
     Args:
-        mpi: the module `mpi4py.MPI`.
-        tensor: the contiguous tensor that is sent or received.
-        memory: its memory, as bytes.
-        is_sent: whether it is sent.
+        communicator: MPI's, on which there is nothing else.
+        spec: the group.
     """
 
-    def __init__(self, mpi: Any, tensor: Tensor, memory: np.ndarray[Any, Any], is_sent: bool) -> None:
-        self._mpi, self._memory = mpi, memory
-        self._own = _name(tensor), tensor.numel()
-        self._is_copied = memory.nbytes <= COPIED
-        self._buffer = np.empty(HEADER.size + (memory.nbytes if self._is_copied else 0), np.uint8)
-        HEADER.pack_into(self._buffer, 0, *(self._own if is_sent else (b"", 0)))
-        if is_sent and self._is_copied:
-            self._buffer[HEADER.size :] = memory
+    def __init__(self, communicator: Any, spec: GroupSpec) -> None:
+        self._comm, self._spec = communicator, spec
+        self._came: dict[tuple[int, int], deque[bytes]] = {}
+        self._lock = threading.Lock()
 
-    def begin(self, call: Any, peer: int, tag: int) -> Any:
-        """Begin to send or receive it, and return MPI's request. Whoever keeps this object keeps the memory."""
-        if self._is_copied:
-            return call(self._buffer, peer, tag)
-        buffer, memory, mpi = self._buffer, self._memory, self._mpi
-        both = mpi.Datatype.Create_struct(
-            [buffer.nbytes, memory.nbytes], [buffer.ctypes.data, memory.ctypes.data], [mpi.BYTE, mpi.BYTE]
-        )
-        both.Commit()
-        try:
-            return call([mpi.BOTTOM, 1, both], peer, tag)
-        finally:
-            both.Free()  # MPI keeps it until the communication has ended
+    def send(self, tensor: Tensor, peer: int, tag: int) -> None:
+        """Send a tensor's header, before the tensor itself is sent."""
+        header = _header(tensor)
+        request = self._comm.Isend(header, peer, tag)
+        if not request.Test():
+            keep(request, header)
 
-    def take(self, spec: GroupSpec, source: int, is_too_long: bool = False) -> None:
-        """Put what came into the tensor.
+    def check(self, tensor: Tensor, source: int, tag: int, fits: bool) -> None:
+        """Take the header of a message that has come.
 
         Args:
-            spec: the group.
-            source: the rank that sent it.
-            is_too_long: whether it did not fit.
+            tensor: what was to be received.
+            source: the rank that sent the message.
+            tag: the message's.
+            fits: whether as many bytes came as the tensor has.
 
         Raises:
-            DistBackendError: another dtype or size was sent. A message of up to 64 KiB leaves the tensor as it was.
+            DistBackendError: another dtype or size was sent.
         """
-        name, count = HEADER.unpack_from(self._buffer)
-        sent = name.rstrip(b"\0"), count
-        if sent != self._own or is_too_long:
-            theirs = _text(*sent) if sent[0] else f"more than {self._own[1]} elements"
+        own, comm, spec = _header(tensor), self._comm, self._spec
+        with self._lock:
+            came = self._came.setdefault((source, tag), deque())
+            while not (fits and own in came):
+                other = next((each for each in came if each != own), None)
+                if other is not None and not comm.Iprobe(source, tag):
+                    break
+                header = bytearray(HEADER.size)
+                comm.Recv(header, source, tag)  # it was sent before the message
+                came.append(bytes(header))
+            theirs = own if fits and own in came else other
+            assert theirs is not None
+            came.remove(theirs)
+            if not came:
+                del self._came[source, tag]
+        if theirs != own:
             raise DistBackendError(
                 f"recv: rank {spec.rank} of {len(spec.ranks)} in group {spec.name!r} ({spec.description}) got another "
-                f"message than it expects: rank {source}: send({theirs}); rank {spec.rank}: recv({_text(*self._own)})"
+                f"message than it expects: rank {source}: send({_text(theirs)}); rank {spec.rank}: recv({_text(own)}). "
+                "Receive into a tensor of the sender's dtype and size"
             )
-        if self._is_copied:
-            self._memory[...] = self._buffer[HEADER.size :]
 
 
-def _name(tensor: Tensor) -> bytes:
-    return str(tensor.dtype).rpartition(".")[2].encode()
+def _header(tensor: Tensor) -> bytes:
+    return HEADER.pack(str(tensor.dtype).rpartition(".")[2].encode(), tensor.numel())
 
 
-def _text(name: bytes, count: int) -> str:
-    return f"{name.decode()}, {count} elements"
+def _text(header: bytes) -> str:
+    name, count = HEADER.unpack(header)
+    return f"{name.rstrip(bytes(1)).decode()}, {count} elements"

@@ -2,7 +2,7 @@
 
 A call leaves its description in a log. The watchdog's thread hands the log's new entries, by a queue of the group's
 store, to the next rank, and compares those of the rank before with its own. Messages and the parts of `all_to_all` are
-compared by the receiver. The first difference fails the group in all its ranks. It costs a call about 1 us, and each
+compared by the receiver. The first difference fails the group in all its ranks. It costs a call about 2 us, and each
 rank a few questions of the store every 100 ms while there are calls, however many they are.
 """
 
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ...errors import DistError, QueueEmptyError
 from ...failures import ASK_AFTER
+from ...stores.prefix_store import PrefixStore
 from ..agreement import Call, described, mismatch
 from .watchdog import WATCHDOG
 
@@ -37,31 +38,40 @@ class CallLog:
 
     def __init__(self, health: GroupHealth) -> None:
         self._health, self._spec = health, health.spec
-        self._store = health.spec.store.clone()
-        rank, size = health.spec.rank, len(health.spec.ranks)
-        self._next, self._before = f"calls/{rank}/{(rank + 1) % size}", f"calls/{(rank - 1) % size}/{rank}"
+        self._store = PrefixStore("agreement", health.spec.store.clone())
         self._said: dict[str, deque[str]] = {}
         self._expected: dict[str, deque[str]] = {}
         self._heard: dict[str, deque[str]] = {}
+        self._rings: dict[str, tuple[deque[str], deque[str]]] = {}
         self._is_followed = self._is_closed = False
         self._last_call = self._question = -math.inf
 
-    def collective(self, call: Call) -> None:
-        """Note a call that all ranks make."""
+    def collective(self, call: Call, series: str) -> None:
+        """Note a call that all ranks make, of a series whose order is theirs: that of one communicator of NCCL's."""
         text = described(call)
-        self._said.setdefault(self._next, deque()).append(text)
-        self._expected.setdefault(self._before, deque()).append(text)
+        said, expected = self._rings.get(series) or self._ring(series)
+        said.append(text)
+        expected.append(text)
         self._follow()
 
-    def sends(self, text: str, peer: int) -> None:
+    def sends(self, text: str, peer: int, series: str) -> None:
         """Note what is sent to a rank."""
-        self._said.setdefault(f"messages/{self._spec.rank}/{peer}", deque()).append(text)
+        key = f"messages/{series}/{self._spec.rank}/{peer}"
+        self._said.setdefault(key, deque()).append(text)
         self._follow()
 
-    def receives(self, text: str, peer: int) -> None:
+    def receives(self, text: str, peer: int, series: str) -> None:
         """Note what is expected from a rank."""
-        self._expected.setdefault(f"messages/{peer}/{self._spec.rank}", deque()).append(text)
+        key = f"messages/{series}/{peer}/{self._spec.rank}"
+        self._expected.setdefault(key, deque()).append(text)
         self._follow()
+
+    def _ring(self, series: str) -> tuple[deque[str], deque[str]]:
+        """Return where calls are noted for the next rank, and to be compared with those of the rank before."""
+        rank, size = self._spec.rank, len(self._spec.ranks)
+        said = self._said.setdefault(f"calls/{series}/{rank}/{(rank + 1) % size}", deque())
+        expected = self._expected.setdefault(f"calls/{series}/{(rank - 1) % size}/{rank}", deque())
+        return self._rings.setdefault(series, (said, expected))
 
     def look(self) -> bool:
         """Tell and compare what is new, and return whether to look again."""
@@ -82,7 +92,7 @@ class CallLog:
 
     def close(self) -> None:
         """Tell what other ranks may still compare, and end it."""
-        with contextlib.suppress(DistError, OSError):  # no rank is left to compare with
+        with contextlib.suppress(DistError, OSError):  # the other ranks are gone
             self._tell()
         self._is_closed = True
 
@@ -118,7 +128,7 @@ class CallLog:
             self._health.fail(self._store.get(MISMATCH).decode())
 
     def _tell_difference(self, key: str, theirs: str, own: str) -> None:
-        kind, source, rank = key.split("/")
+        kind, _, source, rank = key.split("/")
         name = own.partition("(")[0]
         if kind == "messages":
             name, theirs, own = "recv", f"send({theirs})", f"recv({own})"

@@ -136,10 +136,11 @@ class NCCLCommunicator(Communicator):
             *_messages("send", input, input_counts),
             *_messages("recv", output, output_counts),
         ]
-        if self._log is not None and not _is_captured(_index(output)):
+        on = self._of_all(_index(output))
+        if self._log is not None and not _is_captured(on.device):
             for peer in (each for each in range(self.size) if each != self.rank):
-                self._log.sends(f"all_to_all: {sized(input.dtype, input_counts[peer])}", peer)
-                self._log.receives(f"all_to_all: {sized(output.dtype, output_counts[peer])}", peer)
+                self._log.sends(f"all_to_all: {sized(input.dtype, input_counts[peer])}", peer, on.series)
+                self._log.receives(f"all_to_all: {sized(output.dtype, output_counts[peer])}", peer, on.series)
         return self._collective(call_of("all_to_all", input.dtype), calls, [output, input], [output])
 
     def gather(self, output: Tensor | None, input: Tensor, root: int, waits: bool = True) -> Work:
@@ -163,7 +164,7 @@ class NCCLCommunicator(Communicator):
         on, number = self._of_pair(_index(tensor), peer)
         calls = _message("send", tensor.data_ptr(), tensor.nbytes, number)
         if self._log is not None and not _is_captured(on.device):
-            self._log.sends(sized(tensor.dtype, tensor.numel()), peer)
+            self._log.sends(sized(tensor.dtype, tensor.numel()), peer, on.series)
         return self._issue(on, "send", calls, [tensor], [], waits_for=f"rank {peer} to receive")
 
     def receive(self, tensor: Tensor, peer: int | None, tag: int = 0) -> Work:
@@ -177,7 +178,7 @@ class NCCLCommunicator(Communicator):
         on, number = self._of_pair(_index(tensor), peer)
         calls = _message("recv", tensor.data_ptr(), tensor.nbytes, number)
         if self._log is not None and not _is_captured(on.device):
-            self._log.receives(sized(tensor.dtype, tensor.numel()), peer)
+            self._log.receives(sized(tensor.dtype, tensor.numel()), peer, on.series)
         waits_for = f"rank {peer} to send"
         return self._issue(on, "recv", calls, [tensor], [tensor], waits_for=waits_for, source=peer)
 
@@ -245,7 +246,7 @@ class NCCLCommunicator(Communicator):
     ) -> Work:
         on = self._of_all(_index(tensors[0]))
         if self._log is not None and not _is_captured(on.device):
-            self._log.collective(compared)
+            self._log.collective(compared, on.series)
         return self._issue(on, compared[0], calls, tensors, results, blocks=blocks)
 
     def _issue(
@@ -333,7 +334,9 @@ class NCCLCommunicator(Communicator):
             if rank == 0:
                 self._store.set(place, self._nccl.get_unique_id())
             unique_id = self._store.get(place)
-            communicator = DeviceCommunicator(self._nccl, unique_id, rank, size, device)
+            communicator = DeviceCommunicator(
+                self._nccl, unique_id, rank, size, device, place.replace("/", " ")
+            )
         except DistStoreError as error:
             raise DistBackendError(
                 f"{self._health.group} got no id of NCCL's from rank 0: {error}"

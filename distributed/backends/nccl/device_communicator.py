@@ -41,13 +41,14 @@ class DeviceCommunicator:
         rank: this process's number.
         size: the number of processes.
         device: the device's index.
+        series: a name that its calls have in all processes.
 
     Raises:
         RuntimeError: NCCL refuses, or the current stream is being captured.
     """
 
-    def __init__(self, nccl: Any, unique_id: bytes, rank: int, size: int, device: int) -> None:
-        self.nccl, self.device = nccl, device
+    def __init__(self, nccl: Any, unique_id: bytes, rank: int, size: int, device: int, series: str) -> None:
+        self.nccl, self.device, self.series = nccl, device, series
         with device_guard(device):
             self._communicator = nccl.NcclCommunicator(size, unique_id, rank)
         self.stream = Stream(f"cuda:{device}")

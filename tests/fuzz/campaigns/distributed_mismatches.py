@@ -15,7 +15,7 @@ REDUCING = "all_reduce", "reduce", "reduce_scatter"
 ROOTED = "reduce", "broadcast", "gather", "scatter", "broadcast_object_list"
 NAMES = (*dict.fromkeys((*REDUCING, *ROOTED)), "all_gather", "all_to_all", "barrier")
 COUNTS = 0, 1, 7, 20, 1000, 9000, 70_000
-"""Below and above the sizes at which a thread does the communication, and messages are not copied."""
+"""Below and above the sizes at which a thread does the communication, and up to which MPI sends a message at once."""
 DTYPES = "int32", "float32", "float64", "uint8"
 REDUCTIONS = "SUM", "MAX", "MIN", "PRODUCT"
 SECONDS = 20
