@@ -13,24 +13,23 @@ import numpy as np
 import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
+from .batched_builder import aligned
 from .formats import Array, is_float, numpy_type
 
 
 def reduce(input: Any, axis: Any, combine_fn: Any, keep_dims: Any = False, **_: object) -> Any:
     """Reduce one tensor, or several with one combining function, along an axis or along all."""
     tensors = _as_tuple(input)
-    shape = tensors[0].handle.data.shape
+    arrays = aligned(*(tensor.handle.data for tensor in tensors))
+    programs, *shape = arrays[0].shape
     axis = tl.core._unwrap_if_constexpr(axis)
-    arrays = [tensor.handle.data for tensor in tensors]
     types = [tensor.dtype for tensor in tensors]
     if axis is None:
-        arrays, kept = [array.ravel() for array in arrays], (1,) * len(shape)
+        arrays, kept = [array.reshape(programs, -1) for array in arrays], (programs, *[1] * len(shape))
     else:
         axis %= len(shape)
-        arrays, kept = (
-            [np.moveaxis(array, axis, -1) for array in arrays],
-            (*shape[:axis], 1, *shape[axis + 1 :]),
-        )
+        arrays = [np.moveaxis(array, axis + 1, -1) for array in arrays]
+        kept = (programs, *shape[:axis], 1, *shape[axis + 1 :])
     results = _reduce_last(arrays, types, combine_fn)
     if tl.core._unwrap_if_constexpr(keep_dims):
         results = [result.reshape(kept) for result in results]
@@ -66,9 +65,10 @@ def associative_scan(input: Any, axis: Any, combine_fn: Any, reverse: Any = Fals
     """Inclusive scan of one tensor, or several with one combining function, along an axis."""
     tensors = _as_tuple(input)
     axis = tl.core._unwrap_if_constexpr(axis)
+    axis = axis + 1 if axis >= 0 else axis
     backwards = bool(tl.core._unwrap_if_constexpr(reverse))
     types = [tensor.dtype for tensor in tensors]
-    arrays = [np.moveaxis(tensor.handle.data, axis, -1) for tensor in tensors]
+    arrays = [np.moveaxis(array, axis, -1) for array in aligned(*(tensor.handle.data for tensor in tensors))]
     if backwards:
         arrays = [array[..., ::-1] for array in arrays]
     results = _scan_last(arrays, types, combine_fn)
@@ -113,10 +113,10 @@ def _combine(combine_fn: Any, left: list[Array], right: list[Array], types: list
 
 
 def tensor_of(array: Array, type_: Any) -> Any:
-    """A Triton tensor over an array; one without dimensions is a scalar."""
-    if array.ndim == 0:
-        return tl.tensor(TensorHandle(array.reshape(1), type_), type_)
-    return tl.tensor(TensorHandle(array, type_), tl.block_type(type_, list(array.shape)))
+    """A Triton tensor over an array; one that has no dimension but that of programs is a scalar."""
+    if array.ndim == 1:
+        return tl.tensor(TensorHandle(array, type_), type_)
+    return tl.tensor(TensorHandle(array, type_), tl.block_type(type_, list(array.shape[1:])))
 
 
 def _as_tuple(value: Any) -> tuple[Any, ...]:

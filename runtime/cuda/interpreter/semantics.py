@@ -7,6 +7,7 @@
 * libdevice works, with the signatures that a compiled kernel has.
 * Arguments get the signature's exact types, and no memory is copied for a launch.
 * Values of one shape share it (`shapes`).
+* Programs of a launch run in batches (`batch`).
 
 Importing this module patches Triton for the rest of the process, which is one that interprets every kernel.
 """
@@ -30,12 +31,14 @@ from triton.backends.nvidia.compiler import min_dot_size
 from triton.language.extra import libdevice
 from triton.language.extra.cuda import libdevice as cuda_libdevice
 from triton.runtime import interpreter
-from triton.runtime.interpreter import InterpreterBuilder, InterpreterOptions, TensorHandle
+from triton.runtime.interpreter import InterpreterOptions, TensorHandle
 
 from ..driver import Grid
 from ..simulated.memory import LiveBlocks
 from ..triton.compile import WARP_SIZE, format_of
-from . import block_scales, reductions, shapes, undefined
+from . import batched_builder, block_scales, reductions, shapes, undefined
+from .batch import FIRST_SIZE, MAX_FAILURES, MAX_LANES, Batch, Unbatchable
+from .batched_builder import BatchedBuilder, aligned
 from .formats import (
     BFLOAT16,
     FLOAT32,
@@ -55,7 +58,7 @@ from .syntax import KernelTransformer, namespace, refuse_truth, static_assert
 CAPABILITY = 90
 
 
-class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
+class StrictBuilder(BatchedBuilder):
     """Carries out Triton's operations on NumPy arrays, with memory checked and small floats right."""
 
     def __init__(self) -> None:
@@ -71,7 +74,6 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         self.poisons = os.environ.get("TRITEN_INTERPRET_POISON") == "1"
         self.reports_undefined = False
         self.blocks = LiveBlocks()
-        self.grid_idx: Grid = (0, 0, 0)
 
     def _where(self) -> str:
         return f"kernel '{self.kernel}', program {self.grid_idx}"
@@ -85,12 +87,14 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         if itemsize > 1:
             misaligned = (addresses & np.uint64(itemsize - 1)) != 0
             if misaligned.any():
+                self.needs_one_program()
                 raise RuntimeError(
                     f"CUDA error: misaligned address: {self._where()}: {access} of {dtype.name} at "
                     f"{int(addresses[misaligned].flat[0]):#x}"
                 )
         outside = self.blocks.first_outside(addresses, itemsize)
         if outside is not None:
+            self.needs_one_program()
             raise RuntimeError(
                 "CUDA error: an illegal memory access was encountered: "
                 f"{self._where()}: {access} of {dtype.name} at {outside:#x}, {self.blocks.describe(outside)}"
@@ -100,35 +104,34 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *caching: Any, **more: Any) -> Any:
         type_ = ptrs.get_element_ty()
         dtype = numpy_type(type_)
-        pointers = ptrs.data
-        active = np.broadcast_to(mask.data, pointers.shape)
-        self._check("load", pointers, None if active.all() else active, dtype)
+        pointers, active = aligned(ptrs.data, np.asarray(mask.data))
+        self._note_width(pointers.shape[1:])
+        where = None if active.all() else active
+        self._check("load", pointers, where, dtype)
+        if self.batch is not None:
+            self.batch.load(pointers, where, dtype.itemsize)
         storage = storage_type(dtype)
         if other is not None:
-            rest = np.broadcast_to(other.data, pointers.shape).view(storage)
-        elif self.poisons:
-            rest = np.full(pointers.shape, poison(dtype).view(storage), storage)
+            rest = other.data.view(storage)
         else:
-            rest = np.zeros(pointers.shape, storage)
-        loaded = TensorHandle(memory_access.load(pointers, active, rest, storage).view(dtype), type_)
-        if other is None and self.reports_undefined and not active.all():
+            rest = poison(dtype).view(storage) if self.poisons else np.zeros((), storage)
+        loaded = TensorHandle(gather(pointers, where, rest, storage).view(dtype), type_)
+        if other is None and self.reports_undefined and where is not None:
             return undefined.mark(loaded, ~active)
         return loaded
 
-    def create_splat(self, ret_ty: Any, arg: Any) -> Any:
-        # Triton's goes by the handle's type, which for a comparison is that of its operands.
-        return TensorHandle(np.full(ret_ty.shape, arg.data, arg.data.dtype), arg.dtype.scalar)
-
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *caching: Any, **more: Any) -> Any:
         dtype = numpy_type(ptrs.get_element_ty())
-        pointers = ptrs.data
-        active = np.broadcast_to(mask.data, pointers.shape)
-        self._check("store", pointers, None if active.all() else active, dtype)
-        if value.data.dtype.itemsize != dtype.itemsize:
-            raise TypeError(f"{self._where()}: a store of {value.data.dtype} through a pointer to {dtype}")
+        pointers, active, data = aligned(ptrs.data, np.asarray(mask.data), value.data)
+        where = None if active.all() else active
+        self._check("store", pointers, where, dtype)
+        if data.dtype.itemsize != dtype.itemsize:
+            raise TypeError(f"{self._where()}: a store of {data.dtype} through a pointer to {dtype}")
         if value.attr:
             undefined.report(self.kernel, "a store", value, active=active)
-        bits = np.broadcast_to(value.data, pointers.shape).view(storage_type(value.data.dtype))
+        bits = data.view(storage_type(data.dtype))
+        if self.batch is not None:
+            return self.batch.store(pointers, where, bits)
         return memory_access.store(pointers, bits, active)
 
     def create_descriptor_load(self, desc: Any, indices: Any, *caching: Any) -> Any:
@@ -137,21 +140,35 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
             loaded.data = round_to_tf32(loaded.data)
         return loaded
 
+    def _check_atomic(self, ptr: Any, active: Array | None) -> None:
+        self.needs_one_program()
+        self._check("atomic", ptr.data, active, numpy_type(ptr.get_element_ty()))
+
     def create_atomic_rmw(self, rmwOp: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
         dtype = numpy_type(ptr.get_element_ty())
         if storage_type(dtype) != dtype and rmwOp != ir.ATOMIC_OP.XCHG:
             raise NotImplementedError(f"{self._where()}: atomics on {dtype.name} are not supported")
-        self._check("atomic", ptr.data, np.broadcast_to(mask.data, ptr.data.shape), dtype)
+        self._check_atomic(ptr, np.broadcast_to(mask.data, ptr.data.shape))
         return super().create_atomic_rmw(rmwOp, ptr, val, mask, sem, scope)
 
     def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
-        self._check("atomic", ptr.data, None, numpy_type(ptr.get_element_ty()))
+        self._check_atomic(ptr, None)
         return super().create_atomic_cas(ptr, cmp, val, sem, scope)
+
+    def create_addptr(self, ptr: Any, offset: Any) -> Any:
+        self._check_ranks(ptr, offset)
+        return super().create_addptr(ptr, offset)
+
+    def _check_ranks(self, lhs: Any, rhs: Any) -> None:
+        """NumPy would take the programs of a scalar for lanes of a block."""
+        if lhs.data.ndim != rhs.data.ndim:
+            self.needs_one_program()
 
     def unary_op(self, arg: Any, op: Any) -> Any:
         return undefined.spread(super().unary_op(arg, op), arg)
 
     def binary_op(self, lhs: Any, rhs: Any, op: Any) -> Any:
+        self._check_ranks(lhs, rhs)
         return undefined.spread(super().binary_op(lhs, rhs, op), lhs, rhs)
 
     def create_select(self, condition: Any, lhs: Any, rhs: Any) -> Any:
@@ -256,6 +273,31 @@ class StrictBuilder(InterpreterBuilder):  # type: ignore[misc]
         return TensorHandle(result.astype(numpy_type(retType)), retType.scalar)
 
 
+class _Memory:
+    """Memory as NumPy's array interface shows it."""
+
+    def __init__(self, start: int, count: int, dtype: np.dtype[Any]) -> None:
+        self.__array_interface__ = {
+            "data": (start, True),
+            "shape": (count,),
+            "typestr": dtype.str,
+            "version": 3,
+        }
+
+
+def gather(pointers: Array, active: Array | None, rest: Array, dtype: np.dtype[Any]) -> Array:
+    """Return what aligned pointers point to, and `rest` in the lanes that are not active."""
+    addresses = pointers if active is None else pointers[active]
+    if not addresses.size:
+        return np.broadcast_to(rest, pointers.shape).copy()
+    start, end = int(addresses.min()), int(addresses.max())
+    memory = np.asarray(_Memory(start, (end - start) // dtype.itemsize + 1, dtype))
+    index = (pointers - np.uint64(start)).view(np.int64) >> (dtype.itemsize.bit_length() - 1)
+    if active is None:
+        return memory.take(index)
+    return np.where(active, memory.take(np.where(active, index, 0)), rest)
+
+
 def argument_type(name: str) -> Any:
     """The Triton type of a signature's entry such as ``"*fp32"``. Raises ValueError for one not supported."""
     format_of(name)
@@ -313,7 +355,7 @@ class _Located:
 
 
 class ProgramRunner:
-    """Runs the programs of a launch one after the other. Not for two threads at a time."""
+    """Runs the programs of a launch, in batches where they can. Not for two threads at a time."""
 
     def __init__(self) -> None:
         self._builder = _builder
@@ -335,12 +377,36 @@ class ProgramRunner:
         function = kernel.rewrite()
         builder.set_grid_dim(*grid)
         nx, ny, nz = grid
+        first, total, size, failures = 0, nx * ny * nz, FIRST_SIZE, 0
         with np.errstate(all="ignore"), self._located:
-            for z in range(nz):
-                for y in range(ny):
-                    for x in range(nx):
-                        builder.grid_idx = (x, y, z)
-                        function(**arguments)
+            while first < total:
+                count = min(size, total - first)
+                if count > 1:
+                    if self._run_batch(function, arguments, Batch(first, count)):
+                        size = max(MAX_LANES // builder.widest, 1)
+                        first += count
+                        continue
+                    failures += 1
+                    size = FIRST_SIZE if failures < MAX_FAILURES else 1
+                for program in range(first, first + count):
+                    builder.grid_idx = (program % nx, program // nx % ny, program // (nx * ny))
+                    function(**arguments)
+                first += count
+
+    def _run_batch(self, function: Any, arguments: Mapping[str, object], batch: Batch) -> bool:
+        """Run programs together, and return whether they could."""
+        builder = self._builder
+        builder.begin(batch)
+        try:
+            function(**arguments)
+        except Unbatchable:
+            return False
+        finally:
+            builder.batch = None
+        if batch.conflicts():
+            return False
+        batch.write()
+        return True
 
 
 def _call_device_function(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -356,7 +422,7 @@ def _compile_rewritten(self: Any, transformed: Any) -> Any:
     return local[self.fn.__name__]
 
 
-def _transform(self: Any, source: str) -> ast.AST:
+def _transform(self: Any, source: str) -> Any:
     tree = KernelTransformer(self.fn, frozenset(self.kwargs)).visit(ast.parse(source))
     ast.fix_missing_locations(tree)
     return ast.increment_lineno(tree, self.def_file_lineno - 1)
@@ -413,6 +479,7 @@ _DELEGATING = _delegating.__code__
 def _install() -> tuple[StrictBuilder, Any, dict[str, Any]]:
     builder = StrictBuilder()
     shapes.install()
+    batched_builder.install()
     semantic = shapes.Semantic(builder)
     names = namespace(semantic)
 
@@ -437,6 +504,7 @@ def _install() -> tuple[StrictBuilder, Any, dict[str, Any]]:
         module.range = names["_triten_range"]
         module.static_assert = static_assert
     tl.tensor.__bool__ = refuse_truth
+    tl.tensor.T = property(lambda tensor: semantic.permute(tensor, (1, 0)))
     del tl.tensor.__index__  # a compiled kernel has no number of a tensor either
     interpreter.FunctionRewriter._transform_ast = _transform
     interpreter.InterpretedFunction.__call__ = _call_device_function

@@ -27,7 +27,8 @@ import triton.language as tl
 from triton.compiler.code_generator import CodeGenerator, _condition_types
 from triton.runtime.interpreter import ASTTransformer, TensorHandle
 
-from .formats import numpy_type
+from .batch import uniform
+from .formats import Array, numpy_type
 
 _PREFIX = "_triten_"
 _NO_ARGUMENTS = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
@@ -129,10 +130,10 @@ class KernelTransformer(ast.NodeTransformer):
         self.generic_visit(node)
         return _call("not", [node.operand], node) if isinstance(node.op, ast.Not) else node
 
-    def visit_If(self, node: ast.If) -> ast.AST:
+    def visit_If(self, node: ast.If) -> Any:
         return self._with_truth(node)
 
-    def visit_While(self, node: ast.While) -> ast.AST:
+    def visit_While(self, node: ast.While) -> Any:
         return self._with_truth(node)
 
     def _with_truth(self, node: Any) -> Any:
@@ -226,36 +227,16 @@ def logical_not(value: Any) -> Any:
     return value.__not__() if isinstance(value, tl.tensor) else not value
 
 
-def host_value(value: Any) -> Any:
-    """Return a scalar tensor's number, for control flow.
+def scalars(value: Any) -> Array:
+    """Return a scalar tensor's number in each program, for control flow.
 
     Raises:
         ValueError: for a block of several lanes, as the compiler does.
     """
-    data = value.handle.data
-    if data.size != 1:
-        raise ValueError(f"the truth of a block of shape {data.shape} is ambiguous: use tl.where, & or |")
-    return data.item()
-
-
-def truth(value: Any) -> bool:
-    """Return the truth of a condition: of a scalar tensor, or of a constant that is a bool, an int or None.
-
-    Raises:
-        TypeError: for any other constant, as the compiler does.
-        ValueError: for a block of several lanes.
-    """
-    if isinstance(value, _CONDITION):
-        value = value.condition
-    if isinstance(value, tl.tensor):
-        return bool(host_value(value))
-    value = _unwrap(value)
-    if type(value) not in _condition_types:
-        names = ", ".join(type_.__name__ for type_ in _condition_types)
-        raise TypeError(
-            f"conditionals can only accept values of type {{{names}}}, not objects of type {type(value).__name__}"
-        )
-    return bool(value)
+    data: Array = value.handle.data
+    if data.size != len(data):
+        raise ValueError(f"the truth of a block of shape {data.shape[1:]} is ambiguous: use tl.where, & or |")
+    return data.reshape(len(data))
 
 
 def refuse_truth(tensor: Any) -> bool:
@@ -313,13 +294,39 @@ class _Language:
             return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
         return self._semantic.to_tensor(value, False)
 
+    def truth(self, value: Any) -> bool:
+        """Return the truth of a condition: of a scalar tensor, or of a constant that is a bool, an int or None.
+
+        Raises:
+            TypeError: for any other constant, as the compiler does.
+            Unbatchable: if the programs of a batch do not agree.
+            ValueError: for a block of several lanes.
+        """
+        if isinstance(value, _CONDITION):
+            value = value.condition
+        if isinstance(value, tl.tensor):
+            batch = self._semantic.builder.batch
+            if batch is not None:
+                batch.decide()
+            return bool(uniform(scalars(value)))
+        value = _unwrap(value)
+        if type(value) not in _condition_types:
+            names = ", ".join(type_.__name__ for type_ in _condition_types)
+            raise TypeError(
+                f"conditionals can only accept values of type {{{names}}}, not objects of type {type(value).__name__}"
+            )
+        return bool(value)
+
     def ternary(self, condition: Any, body: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
         """Return `body if condition else orelse`; under a tensor's condition numbers are tensors."""
-        chosen = (body if truth(condition) else orelse)()
+        chosen = (body if self.truth(condition) else orelse)()
         return self._semantic.to_tensor(chosen, False) if isinstance(condition, tl.tensor) else chosen
 
     def range(self, first: Any, second: Any = None, step: Any = 1, **options: object) -> Iterator[Any]:
-        """Yield the induction variable of a loop, a scalar tensor of the bounds' type."""
+        """Yield the induction variable of a loop, a scalar tensor of the bounds' type.
+
+        Programs of a batch may begin at different numbers, as persistent kernels do, but loop equally often.
+        """
         bounds = (0, first) if second is None else (first, second)
         tensors = [self._semantic.to_tensor(bound) for bound in (*bounds, 1 if step is None else step)]
         type_ = tensors[0].dtype
@@ -328,9 +335,12 @@ class _Language:
                 names = ", ".join(str(tensor.dtype) for tensor in tensors)
                 raise TypeError(f"For loop bounds and step must all be ints, are ({names})")
             type_ = self._semantic.integer_promote_impl(type_, tensor.dtype)
+        start, stop, stride = (scalars(tensor).astype(np.int64) for tensor in tensors)
+        if not stride.all():
+            raise ValueError("the step of a loop must not be zero")
         dtype = numpy_type(type_)
-        for value in builtins.range(*(int(host_value(tensor)) for tensor in tensors)):
-            yield tl.tensor(TensorHandle(np.array([value], dtype), type_), type_)
+        for trip in builtins.range(uniform(-((start - stop) // stride))):
+            yield tl.tensor(TensorHandle((start + trip * stride).astype(dtype), type_), type_)
 
     def device_assert(self, condition: Any, message: Any = "") -> None:
         """Check a condition where the launch is one for debugging, as `assert` compiles."""
@@ -356,7 +366,7 @@ def namespace(semantic: Any) -> dict[str, Any]:
         "not": logical_not,
         "range": language.range,
         "ternary": language.ternary,
-        "truth": truth,
+        "truth": language.truth,
         "undefined": _undefined,
     }
     return {_PREFIX + name: function for name, function in functions.items()}
