@@ -228,7 +228,7 @@ def register_stub(name: str, device_type: str, factory: KernelFactory | HostKern
     The meta functions of this package check the arguments and decide shapes, dtypes and strides; the factory gets the
     `StructuredCall` once for a plan and returns a `PlannedKernel`. A kernel that is registered for an operator's
     dispatch key comes before the stub's. A module whose import was interrupted is executed again when it is imported
-    again, and then registers in the place of its own first execution.
+    again, and its second execution then replaces what the first one registered.
 
     Args:
         name: ``<operator>_stub``, as in ``dispatch/native_functions/``.

@@ -19,7 +19,7 @@ from triten.tests.shared.threads import PATIENCE
 
 
 def test_first_uses_are_repeated_after_an_interrupt():
-    """A sample of moments; the campaign `process_state` draws from all of them."""
+    """Interrupt a sample of moments; `make fuzz CAMPAIGNS=process_state` has all of them."""
     program = (sys.executable, "-P", "-m", "triten.tests.shared.first_uses", "2")
     done = subprocess.run(
         [*program, "linalg", "rows", "print", "compiled"], capture_output=True, text=True, timeout=PATIENCE
@@ -55,7 +55,7 @@ def test_another_module_does_not_register_in_its_place(stubs):
 
 
 def test_a_kernel_of_a_module_that_was_interrupted_is_not_used(stubs, tmp_path, monkeypatch):
-    """The kernel of its first execution would lack `value`."""
+    """Look for `value`, which the kernel of the first execution lacks."""
     (tmp_path / "late_kernels.py").write_text(
         "import sys\n"
         "from triten.dispatch.structured.stub import register_stub\n"
@@ -166,7 +166,7 @@ def test_a_driver_that_triton_was_not_told_of_is_not_kept(monkeypatch):
 
 @pytest.fixture
 def slow(tmp_path, monkeypatch):
-    """A module whose import waits, and what lets it go on."""
+    """Make a module whose import waits for an event."""
     events = types.SimpleNamespace(begun=threading.Event(), go_on=threading.Event())
     monkeypatch.setattr(threading, "late_events", events, raising=False)
     (tmp_path / "late_slow.py").write_text(

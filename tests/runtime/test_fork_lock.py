@@ -164,7 +164,7 @@ def test_a_fork_waits_for_a_lock_and_gives_it_back_in_both_processes(monkeypatch
 
 @needs_llvm
 def test_forks_wait_for_calls_of_llvm():
-    """A child that began within one found llvmlite's lock taken for ever."""
+    """Hold llvmlite's lock, which a child that began within a call would find taken for ever."""
     found = object_code.target()
     places = [each for each, lock in enumerate(fork_lock._awaited) if lock is found.binding.ffi.lib._lock]
     loops = [each for each, lock in enumerate(fork_lock._awaited) if lock is background.busy]
