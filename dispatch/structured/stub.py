@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...runtime.device import check_device_type, on_rename
 from ...runtime.device import device as Device
 from ...runtime.device_guard import DeviceGuard
-from ...runtime.lazy_import import executing_body, is_executed_again
+from ...runtime.lazy_import import executing_body, is_executed_again, is_imported
 from ...runtime.scalar_type import (
     EXPONENTS,
     PACKED,
@@ -284,6 +284,9 @@ def _factory_of(name: str, device_type: str) -> Callable[[StructuredCall], Any] 
 
     A factory that is there may come from an import that was interrupted, and lack what stands below it in its module.
     """
+    factory = _stubs.get(name, {}).get(device_type)
+    if factory is not None and is_imported(_bodies[name, device_type]):
+        return factory
     for wanted in (name, None):
         load_kernels(device_type, wanted)
         factory = _stubs.get(name, {}).get(device_type)
