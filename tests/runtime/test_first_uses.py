@@ -5,13 +5,14 @@ import subprocess
 import sys
 import threading
 import types
+from contextlib import nullcontext
 
 import pytest
 
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.structured import stub
 from triten.dispatch.structured.compiled_loops import _Background
-from triten.runtime import lazy_import
+from triten.runtime import device_guard, lazy_import
 from triten.runtime.cuda import driver, provider
 from triten.runtime.lazy_import import import_shielded, namespace_package, when_imported
 from triten.tests.shared.interrupts import Moments
@@ -52,6 +53,22 @@ def test_another_module_does_not_register_in_its_place(stubs):
     exec(compile(BODY.format(1), "late.py", "exec"), {"__name__": "late"})
     with pytest.raises(RuntimeError, match="late_stub has a cpu kernel already"):
         exec(compile(BODY.format(2), "other.py", "exec"), {"__name__": "other"})
+
+
+GUARD = (
+    "from unittest.mock import Mock\n"
+    "from triten.runtime.device_guard import DeviceGuardImpl, register_device_guard\n"
+    "register_device_guard('xpu', Mock(DeviceGuardImpl))\n"
+)
+
+
+@pytest.mark.parametrize(("name", "is_refused"), [("late", False), ("other", True)])
+def test_a_guard_of_devices_is_registered_again_by_its_module_alone(monkeypatch, name, is_refused):
+    for table in ("_guards", "_bodies", "unindexed"):
+        monkeypatch.setattr(device_guard, table, getattr(device_guard, table).copy())
+    exec(compile(GUARD, "late.py", "exec"), {"__name__": "late"})
+    with pytest.raises(RuntimeError, match="xpu has a device guard already") if is_refused else nullcontext():
+        exec(compile(GUARD, "late.py", "exec"), {"__name__": name})
 
 
 def test_a_kernel_of_a_module_that_was_interrupted_is_not_used(stubs, tmp_path, monkeypatch):
