@@ -127,7 +127,8 @@ def is_imported(body: dict[str, Any] | None) -> bool:
 
     Example:
         >>> from triten.runtime.lazy_import import is_imported
-        >>> is_imported(globals()), is_imported({"__name__": "interrupted"})
+        >>> import json
+        >>> is_imported(vars(json)), is_imported({"__name__": "interrupted"})
         (True, False)
     """
     if body is None:
