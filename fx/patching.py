@@ -72,16 +72,23 @@ class Patcher:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            self._put_back()
+        finally:
+            self._put_back()  # what is left after an interrupt
+            self._visited.clear()
+            interception.leave()
+
+    def _put_back(self) -> None:
         while self._undo:
-            self._undo.pop()()
-        self._visited.clear()
-        interception.leave()
+            self._undo[-1]()
+            self._undo.pop()
 
     def patch_method(self, cls: type, name: str, function: Callable[..., Any]) -> None:
         """Exchange a method of a class."""
         before = getattr(cls, name)
-        setattr(cls, name, function)
         self._undo.append(lambda: setattr(cls, name, before))
+        setattr(cls, name, function)
 
     def record_calls(self, holder: MutableMapping[str, Any], name: str) -> None:
         """Have calls of the function that globals know by a name be recorded."""
@@ -89,11 +96,11 @@ class Patcher:
         function = getattr(builtins, name, None) if present is _MISSING else present
         if function is None or getattr(function, "__fx_already_patched", False):
             return
-        holder[name] = recording(function)
         if present is _MISSING:
-            self._undo.append(lambda: holder.pop(name))
+            self._undo.append(lambda: holder.pop(name, None))
         else:
             self._undo.append(lambda: holder.__setitem__(name, present))
+        holder[name] = recording(function)
 
     def record_wrapped(self) -> None:
         """Have calls of all functions that `wrap` named be recorded."""

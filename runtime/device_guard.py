@@ -8,11 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 from .device import device as Device
 from .device import on_rename
+from .lazy_import import executing_body, is_executed_again
 
 _guards: dict[str, DeviceGuardImpl] = {}
+_bodies: dict[str, dict[str, Any] | None] = {}
+"""The namespace of the module whose body registered each guard."""
 unindexed: set[Device] = {Device("cuda")}
 """Devices without index whose type has a current device: what they name is decided at each call."""
 on_change: list[Callable[[], None]] = []
@@ -49,8 +53,11 @@ def register_device_guard(device_type: str, guard: DeviceGuardImpl) -> None:
         raise TypeError(
             f"register_device_guard(): argument 'guard' must be DeviceGuardImpl, not {type(guard).__name__}"
         )
-    if plain.type in ("cpu", "cuda", "meta") or plain.type in _guards:
+    body = executing_body()
+    is_again = is_executed_again(_bodies.get(plain.type), body)
+    if plain.type in ("cpu", "cuda", "meta") or (plain.type in _guards and not is_again):
         raise RuntimeError(f"register_device_guard(): {plain.type} has a device guard already")
+    _bodies[plain.type] = body  # first: after an interrupt behind it the next execution may register still
     _guards[plain.type] = guard
     unindexed.add(Device(plain.type))
     for changed in on_change:
@@ -107,6 +114,7 @@ class DeviceGuard:
 
 def _follow_rename(old: str, new: str) -> None:
     if old in _guards:
+        _bodies[new] = _bodies.get(old)
         _guards[new] = _guards.pop(old)
 
 

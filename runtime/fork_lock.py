@@ -2,8 +2,8 @@
 
 At a fork another thread may hold any lock, and it is not there in the child to give it back. There are three remedies:
 
-- `forkable`: the child gets the lock anew. What the lock guards is changed by single steps of Python's dictionaries and
-  lists, so that the child may go on from wherever that thread was.
+- `forkable`: the child gets the lock anew. Single steps of Python's dictionaries and lists change the data that such a
+  lock guards, so that the child may go on from wherever that thread was.
 - `hold_across_fork`: a fork waits for the lock. The lock guards native code, whose state a child cannot repair.
 - CPython's locks of modules: a module that another thread was importing is imported anew in the child.
 """

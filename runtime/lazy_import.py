@@ -119,6 +119,28 @@ def import_shielded(name: str) -> ModuleType:
     return import_module(name)
 
 
+def is_imported(body: dict[str, Any] | None) -> bool:
+    """Return whether a module's body was executed to its end, as far as Python knows the module; True for None.
+
+    Args:
+        body: what `executing_body` gave.
+
+    Example:
+        >>> from triten.runtime.lazy_import import is_imported
+        >>> import json
+        >>> is_imported(vars(json)), is_imported({"__name__": "interrupted"})
+        (True, False)
+    """
+    if body is None:
+        return True
+    module = sys.modules.get(body["__name__"])
+    return (
+        module is not None
+        and vars(module) is body
+        and not getattr(body.get("__spec__"), "_initializing", False)
+    )
+
+
 class LazyModule(ModuleType):
     """What stands for a module in a namespace until something imports it.
 

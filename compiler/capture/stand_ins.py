@@ -1,7 +1,7 @@
 """Stand-ins: what takes the place of attributes of modules and classes while a function is captured.
 
-A capture has to see calls of `print` or `time.time` in its thread. Python's other means do not serve: a profile
-function would end that of `cProfile`, `sys.monitoring` begins with Python 3.12 and sees all threads, and no audit event
+A capture has to see calls of `print` or `time.time` in its thread. Python's other means do not serve. A profile
+function would end that of `cProfile`. `sys.monitoring` begins with Python 3.12 and sees all threads. No audit event
 tells of a clock. So attributes are replaced. An interrupt may leave a stand-in in place, which two rules make harmless:
 
 - It acts only beneath the ``with`` statement that put it there, which it looks for on the stack of its thread.

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...dispatch.structured.compiled_loops import background
 from ...runtime.cache_files import read_own_file, write_own_file
 from ...runtime.fork_lock import forkable, hold_across_fork
 from ..triton.source_files import directory as sources
@@ -78,7 +79,9 @@ def target() -> Target | None:
         import llvmlite.binding as binding
     except (ImportError, OSError):
         return None
-    # Every call of LLVM's holds it: a child that began within such a call could make none.
+    # Every call of LLVM's holds llvmlite's lock: a child that began within such a call could make none. The thread that
+    # makes loops calls LLVM while it is busy, so that a fork takes the lock of that first.
+    hold_across_fork(background.busy)
     hold_across_fork(binding.ffi.lib._lock)
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()

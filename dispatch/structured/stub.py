@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...runtime.device import check_device_type, on_rename
 from ...runtime.device import device as Device
 from ...runtime.device_guard import DeviceGuard
-from ...runtime.lazy_import import executing_body, is_executed_again
+from ...runtime.lazy_import import executing_body, is_executed_again, is_imported
 from ...runtime.scalar_type import (
     EXPONENTS,
     PACKED,
@@ -228,7 +228,7 @@ def register_stub(name: str, device_type: str, factory: KernelFactory | HostKern
     The meta functions of this package check the arguments and decide shapes, dtypes and strides; the factory gets the
     `StructuredCall` once for a plan and returns a `PlannedKernel`. A kernel that is registered for an operator's
     dispatch key comes before the stub's. A module whose import was interrupted is executed again when it is imported
-    again, and then registers in the place of its own first execution.
+    again, and its second execution then replaces what the first one registered.
 
     Args:
         name: ``<operator>_stub``, as in ``dispatch/native_functions/``.
@@ -256,7 +256,7 @@ def register_stub(name: str, device_type: str, factory: KernelFactory | HostKern
     else:
         device_type = check_device_type(device_type)
     kernels, body = _stubs.setdefault(name, {}), executing_body()
-    if device_type in kernels and not is_executed_again(_bodies[name, device_type], body):
+    if device_type in kernels and not is_executed_again(_bodies.get((name, device_type)), body):
         raise RuntimeError(f"stub {name} has a {device_type} kernel already: {kernels[device_type]}")
     # In this order: after an interrupt between them the next execution may register still.
     _bodies[name, device_type] = body
@@ -284,6 +284,9 @@ def _factory_of(name: str, device_type: str) -> Callable[[StructuredCall], Any] 
 
     A factory that is there may come from an import that was interrupted, and lack what stands below it in its module.
     """
+    factory = _stubs.get(name, {}).get(device_type)
+    if factory is not None and is_imported(_bodies.get((name, device_type))):
+        return factory
     for wanted in (name, None):
         load_kernels(device_type, wanted)
         factory = _stubs.get(name, {}).get(device_type)
@@ -365,7 +368,7 @@ def foreign_device_types(name: str) -> list[str]:
 def _follow_rename(old: str, new: str) -> None:
     for name, kernels in _stubs.items():
         if old in kernels:
-            _bodies[name, new] = _bodies[name, old]
+            _bodies[name, new] = _bodies.get((name, old))
             kernels[new] = kernels.pop(old)
 
 

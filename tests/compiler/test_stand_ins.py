@@ -1,4 +1,4 @@
-"""What stands in for `print` and its kin during a capture does no harm if an interrupt leaves it in place."""
+"""A stand-in for `print` or a clock does no harm if an interrupt leaves it in place."""
 
 import builtins
 import logging

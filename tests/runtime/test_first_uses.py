@@ -5,13 +5,14 @@ import subprocess
 import sys
 import threading
 import types
+from contextlib import nullcontext
 
 import pytest
 
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.structured import stub
 from triten.dispatch.structured.compiled_loops import _Background
-from triten.runtime import lazy_import
+from triten.runtime import device_guard, lazy_import
 from triten.runtime.cuda import driver, provider
 from triten.runtime.lazy_import import import_shielded, namespace_package, when_imported
 from triten.tests.shared.interrupts import Moments
@@ -19,7 +20,7 @@ from triten.tests.shared.threads import PATIENCE
 
 
 def test_first_uses_are_repeated_after_an_interrupt():
-    """A sample of moments; the campaign `process_state` draws from all of them."""
+    """Interrupt a sample of moments; `make fuzz CAMPAIGNS=process_state` has all of them."""
     program = (sys.executable, "-P", "-m", "triten.tests.shared.first_uses", "2")
     done = subprocess.run(
         [*program, "linalg", "rows", "print", "compiled"], capture_output=True, text=True, timeout=PATIENCE
@@ -54,8 +55,24 @@ def test_another_module_does_not_register_in_its_place(stubs):
         exec(compile(BODY.format(2), "other.py", "exec"), {"__name__": "other"})
 
 
+GUARD = (
+    "from unittest.mock import Mock\n"
+    "from triten.runtime.device_guard import DeviceGuardImpl, register_device_guard\n"
+    "register_device_guard('xpu', Mock(DeviceGuardImpl))\n"
+)
+
+
+@pytest.mark.parametrize(("name", "is_refused"), [("late", False), ("other", True)])
+def test_a_guard_of_devices_is_registered_again_by_its_module_alone(monkeypatch, name, is_refused):
+    for table in ("_guards", "_bodies", "unindexed"):
+        monkeypatch.setattr(device_guard, table, getattr(device_guard, table).copy())
+    exec(compile(GUARD, "late.py", "exec"), {"__name__": "late"})
+    with pytest.raises(RuntimeError, match="xpu has a device guard already") if is_refused else nullcontext():
+        exec(compile(GUARD, "late.py", "exec"), {"__name__": name})
+
+
 def test_a_kernel_of_a_module_that_was_interrupted_is_not_used(stubs, tmp_path, monkeypatch):
-    """The kernel of its first execution would lack `value`."""
+    """Look for `value`, which the kernel of the first execution lacks."""
     (tmp_path / "late_kernels.py").write_text(
         "import sys\n"
         "from triten.dispatch.structured.stub import register_stub\n"
@@ -166,7 +183,7 @@ def test_a_driver_that_triton_was_not_told_of_is_not_kept(monkeypatch):
 
 @pytest.fixture
 def slow(tmp_path, monkeypatch):
-    """A module whose import waits, and what lets it go on."""
+    """Make a module whose import waits for an event."""
     events = types.SimpleNamespace(begun=threading.Event(), go_on=threading.Event())
     monkeypatch.setattr(threading, "late_events", events, raising=False)
     (tmp_path / "late_slow.py").write_text(

@@ -1,7 +1,7 @@
 """First uses of parts of the package, each of which imports, registers and compiles what the part needs.
 
-``python -P -m triten.tests.shared.first_uses MOMENTS [USE ...]`` interrupts them at so many moments each, in forks of
-a process that has imported nothing but the package, and prints what differs when the use is made again.
+``python -P -m triten.tests.shared.first_uses MOMENTS [USE ...]`` interrupts them at so many moments each. It forks a
+process that has imported nothing but the package, and prints each difference of a use that is made again.
 """
 
 import sys

@@ -293,8 +293,8 @@ def _prepare_specialization() -> None:
     if "torch" in sys.modules:
         return
     finder = _WithoutTorch()
-    sys.meta_path.insert(0, finder)
     try:
+        sys.meta_path.insert(0, finder)
         native_specialize_impl(BaseBackend, 0, False, False, False)
     finally:
-        sys.meta_path.remove(finder)
+        sys.meta_path[:] = [each for each in sys.meta_path if each is not finder]

@@ -1,7 +1,7 @@
 """The process at its worst moment: a first use that is interrupted, forked beside, short of memory, or made by threads.
 
-Each case runs in a fork of a process that has imported nothing but the package, so that each use is the first one. What
-the use gives afterwards has the bits that it gives undisturbed.
+Each case runs in a fork of a process that has imported nothing but the package, so that each use is the first one.
+Afterwards the use gives the bits that it gives undisturbed.
 """
 
 import errno
