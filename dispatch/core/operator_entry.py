@@ -191,11 +191,11 @@ class OperatorEntry:
 
     @property
     def has_user_kernel(self) -> bool:
-        """Whether a kernel that a user wrote is registered, for whatever key."""
+        """True if a kernel that a user wrote is registered, for whatever key."""
         return any(kernel.written is not None for of in self.kernels.values() for kernel in of)
 
     def user_kernel_serves(self, args: Sequence[Any]) -> bool:
-        """Whether bound arguments come to a kernel that a user wrote, at whatever key of theirs."""
+        """Return whether bound arguments come to a kernel that a user wrote, at whatever key of theirs."""
         if not self.has_user_kernel:
             return False
         bits = effective(self.key_set_of(args))
@@ -211,7 +211,7 @@ class OperatorEntry:
     def _kernel_of_this_package(
         self, kernel: KernelFunction, bits: int, args: Sequence[Any]
     ) -> KernelFunction:
-        """The kernel beneath a user's, if PyTorch would not have called that: it dispatches a Scalar overload."""
+        """Return the kernel beneath a user's if PyTorch dispatches a Scalar overload instead; else `kernel`."""
         from .dispatched_overload import stands_for_numbers
 
         if not stands_for_numbers(self, args):

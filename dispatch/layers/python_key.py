@@ -225,21 +225,21 @@ def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]
     values = list(stack)
     stack.clear()
     types = handling_types(values)
+    askers: list[Any] = [_stack.modes[-1]] if _stack.modes else list(types)
+    sees_parts = any(getattr(asker, "sees_parts", False) for asker in askers)
+    if sees_parts and op.name in WHOLE and IMPLICIT in op.kernels:
+        composite = op.kernels[IMPLICIT][-1].function
+        assert composite is not None
+        result = composite(*values)
+        stack.extend(_owned(op, (result,) if len(op.schema.returns) == 1 else result or ()))
+        return
     if not _stack.modes and len(types) == 1 and not dispatch_rules:
         handler = bound_handlers.get(types[0])
         if handler is not None:
             result = handler(op, values)
             stack.extend((result,) if len(op.schema.returns) == 1 else result or ())
             return
-    askers: list[Any] = [_stack.modes[-1]] if _stack.modes else list(types)
-    if any(getattr(asker, "sees_parts", False) for asker in askers):
-        if op.name in WHOLE and IMPLICIT in op.kernels:
-            composite = op.kernels[IMPLICIT][-1].function
-            assert composite is not None
-            result = composite(*values)
-            stack.extend(_owned(op, (result,) if len(op.schema.returns) == 1 else result or ()))
-            return
-    else:
+    if not sees_parts:
         op, values = dispatched(op, values)  # type: ignore[assignment]
     func = OpOverload(op)
     args, kwargs = split_arguments(op, values)
