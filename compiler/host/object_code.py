@@ -30,11 +30,18 @@ import numpy as np
 from ...dispatch.structured.compiled_loops import background
 from ...runtime.cache_files import read_own_file, write_own_file
 from ...runtime.fork_lock import forkable, hold_across_fork
+from ...runtime.spare_memory import require_memory
 from ..triton.source_files import directory as sources
 from .calling_convention import DATA
 
 METH_FASTCALL = 0x80
 DIGEST_SIZE = 32
+LIBRARY_BYTES = 1 << 28
+"""Memory that must be there to import llvmlite, which takes 154 MiB of address space."""
+COMPILER_BYTES = 1 << 27
+"""Memory that must be there to compile and load a text: LLVM aborts the process without its 10 to 64 MiB."""
+BYTES_OF_CHARACTER = 1 << 9
+"""The same for each character of the text."""
 MOST_BYTES = 1 << 28
 """A file that is longer is none of ours."""
 
@@ -76,8 +83,9 @@ def target() -> Target | None:
     if not is_possible() or not _arrays_have_pointers_at(DATA):
         return None
     try:
+        require_memory(LIBRARY_BYTES, "llvmlite")
         import llvmlite.binding as binding
-    except (ImportError, OSError):
+    except (ImportError, OSError, MemoryError):
         return None
     # Every call of LLVM's holds llvmlite's lock: a child that began within such a call could make none. The thread that
     # makes loops calls LLVM while it is busy, so that a fork takes the lock of that first.
@@ -145,7 +153,7 @@ counts = {"compiled": 0, "read": 0}
 
 
 def loop_function(text: str) -> Callable[..., None]:
-    """The builtin that a module's text defines as `call`."""
+    """Return the builtin that a module's text defines as `call`. Raises MemoryError where LLVM would run out of it."""
     found = target()
     assert found is not None
     key = hashlib.sha256(f"{found.key}\n{text}".encode()).hexdigest()
@@ -186,6 +194,7 @@ def shared_function(name: str, text: str) -> int:
 
 def _load(found: Target, key: str, text: str, name: str = "call", optimises: bool = True) -> _Code:
     binding = found.binding
+    require_memory(COMPILER_BYTES + BYTES_OF_CHARACTER * len(text), "a compiled loop")
     data = _read(key)
     if data is None:
         data = _compile(found, text, optimises)

@@ -20,9 +20,12 @@ import numpy as np
 from ...cpu_fallback.workspace import borrow, give_back
 from ...dispatch.iterator.parallel import get_num_threads, in_parallel_region, parallel_for
 from ...dispatch.structured.compiled_loops import Sharing
+from ...runtime.spare_memory import require_memory
 from .object_code import loop_function, part_address, target
 from .task_pool_source import FUTEX, LENGTH, WAKE, WORDS, share_text, worker_text
 
+STACK_BYTES = 1 << 24
+"""Memory that must be there to start a thread: one that runs out of it as it begins leaves `Thread.start` waiting."""
 Array = np.ndarray[Any, Any]
 Loop = Callable[..., None]
 
@@ -50,8 +53,13 @@ class TaskPool:
             )
             for number in range(1, threads)
         ]
-        for thread in self.running:
-            thread.start()
+        require_memory(threads * STACK_BYTES, "a pool of threads")
+        try:
+            for thread in self.running:
+                thread.start()
+        except RuntimeError:  # The system has no more threads.
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Have the threads end, after what they do now."""
@@ -170,8 +178,13 @@ _alone[WORDS["threads"]] = 1
 
 
 def _words() -> Array:
-    """Those of the pool, but for what runs inside a parallel region already."""
-    return _alone if in_parallel_region() or get_num_threads() == 1 else _pools.get().words
+    """Return those of the pool; a lone caller's inside a parallel region and without memory for threads."""
+    if in_parallel_region() or get_num_threads() == 1:
+        return _alone
+    try:
+        return _pools.get().words
+    except (MemoryError, RuntimeError):
+        return _alone
 
 
 def _by_parallel_for(

@@ -2,8 +2,8 @@
 
 ``np.add.at`` takes some 9 ns for every element, and ``np.add.reduceat`` goes down the columns; these loops of compiled
 code add whole rows, and leave what is in the target as the first term, which the public products do not. All arrays are
-contiguous. The loops check nothing and read the numbers of rows again, which another thread may have written to since a
-kernel checked them: both functions check a copy, and give the loops that copy.
+contiguous. The loops check nothing. Another thread may write to the numbers of rows after a kernel has checked them, so
+that both functions check a copy, and give the loops that copy.
 """
 
 from __future__ import annotations

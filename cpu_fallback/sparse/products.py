@@ -1,9 +1,9 @@
 """Products with compressed rows on the CPU: SciPy's compiled loops over ranges of rows, a range for each thread.
 
-Those loops check no index, so that kernels check copies of all indices at each call, and give the loops these copies: a
-thread that holds a part of a sparse tensor may write to it at any time. A row is summed in the order of its values by
-one thread: results do not depend on how many there are. Narrow floats are computed in float32 and rounded once, all
-others in their own type, as in PyTorch.
+Those loops check no index. A thread that holds a part of a sparse tensor may write to it at any time, so that each
+call checks copies of all indices, and gives the loops these copies. One thread sums a row in the order of its values:
+results do not depend on how many there are. 16-bit floats are computed in float32 and rounded once, all others in their
+own type, as in PyTorch.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ import numpy as np
 from ...runtime.float_errors import unwrapped
 from ...runtime.fork_lock import hold_across_fork
 from ...runtime.scalar_type import bfloat16, float16, float32, float64
+from ...runtime.spare_memory import require_memory
 from ...runtime.tensor_spec import TensorSpec
 from .stub import KernelFactory, PlannedKernel, StructuredCall, loopers
 
@@ -35,6 +36,8 @@ LARGE_FROM = 1 << 16
 """Elements from which one pass of NumPy has a loop, which threads share more readily."""
 SHORT_LINE = 1 << 12
 """The longest line that NumPy begins too slowly beside an operand that is repeated."""
+THREAD_BYTES = 1 << 25
+"""Memory that must be there to start a thread: one that runs out of it as it begins leaves `Thread.start` waiting."""
 MOST = 32
 """Loops of a plan, each of other numbers or sizes."""
 NARROW = (bfloat16, float16)
@@ -152,32 +155,37 @@ class _Background:
                 # No daemon: the interpreter's end waits for LLVM, which must not be stopped in the middle.
                 thread = threading.Thread(target=self._work, name="triten-loops", daemon=False)
                 try:
+                    require_memory(THREAD_BYTES, "a thread")
                     thread.start()
-                except RuntimeError:  # at the interpreter's end, or where the system has no more threads
+                except (RuntimeError, MemoryError):  # at the interpreter's end, or without threads or memory
                     self.requests.clear()
                 else:
                     self.thread = thread  # one that has started, so that others may join it
 
     def _work(self) -> None:
-        while True:
-            with self.lock:
-                if not self.requests:
-                    self.thread = None
-                    return
-                request = self.requests.pop(0)
-            try:
-                with self.busy:
-                    request()
-                self.is_warm = True
-            except BaseException:
-                # `threading` tells of the error, and the next request starts another thread.
+        try:
+            while True:
                 with self.lock:
-                    self.thread = None
-                raise
+                    if not self.requests:
+                        self.thread = None
+                        return
+                    request = self.requests.pop(0)
+                try:
+                    with self.busy:
+                        request()
+                    self.is_warm = True
+                except (MemoryError, ImportError):
+                    # Without memory there is no loop, or no library for it: its kernel stays NumPy's.
+                    continue
+        except BaseException:
+            # `threading` tells of the error, and the next request starts another thread.
+            with self.lock:
+                self.thread = None
+            raise
 
     def wait(self) -> None:
-        """Wait until all that was asked for is made."""
-        with self.lock:  # who asks for the first loop holds it until the thread has started
+        """Wait until all that was asked for is made, or given up."""
+        with self.lock:  # A thread that is being started is not yet one to join.
             thread = self.thread
         if thread is not None:
             thread.join()
@@ -221,7 +229,7 @@ class NamedLoop:
 def loop_now(name: str) -> Loop | None:
     """The loop of a name, made at once: for kernels whose bits are not NumPy's, so that no call is NumPy's first.
 
-    None where it cannot be compiled.
+    None where it cannot be compiled, for lack of memory too: the process then has no such loop later on either.
     """
     return None if _makers is None else _made_now(_makers, name)
 
@@ -236,8 +244,11 @@ def shared_loop(
 
 @functools.cache
 def _made_now(load: Callable[[], Makers], name: str) -> Loop | None:
-    with background.busy:
-        return load().by_name(name)
+    try:
+        with background.busy:
+            return load().by_name(name)
+    except MemoryError:
+        return None
 
 
 class _Loops:

@@ -1,4 +1,4 @@
-"""Kernels of many operands: cut to a bound, with eager's bits, and refused where threads share a loop."""
+"""Kernels of many operands: cut to a bound, bitwise identical to eager, and refused where threads share a loop."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_kernels_are_bounded(function: Callable[..., Any]) -> None:
 def test_parts_of_a_kernel_that_is_cut_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     parts: list[FusedKernel | RowsKernel] = []
     cut = cut_kernels._part
-    monkeypatch.setattr(tiled_loops, "tiled_program", lambda kernel: None)  # no loop draws
+    monkeypatch.setattr(tiled_loops, "tiled_program", lambda kernel: None)  # no loop has dropout
     monkeypatch.setattr(cut_kernels, "_part", lambda *given: parts.append(made := cut(*given)) or made)
 
     def wide(x: tt.Tensor) -> tt.Tensor:

@@ -1,0 +1,123 @@
+"""Loops where memory is short: the process goes on with NumPy's kernels, and waits for no thread that has died."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from triten.compiler.host import object_code, task_pool
+from triten.dispatch.structured import compiled_loops
+from triten.dispatch.structured.compiled_loops import NamedLoop, background
+from triten.runtime import spare_memory
+from triten.tests.compiled_code import needs_llvm
+
+LIMITED = """
+import os, resource
+import numpy as np
+import triten as tt
+from triten.dispatch.structured.compiled_loops import background
+
+tt.set_num_threads(2)
+tt.compile(lambda a: a * 2 + 1)(tt.ones(4))  # llvmlite is imported
+x = tt.linspace(-3, 3, 1 << 16)
+expected = 1 / (1 + np.exp(-x.numpy().astype(np.float64)))
+for extra in (4, 10, 20, 40, 200, 400):
+    child = os.fork()
+    if not child:
+        with open("/proc/self/statm") as file:
+            size = int(file.read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (size + (extra << 20),) * 2)
+        for _ in range(200):
+            y = tt.sigmoid(x)
+        background.wait()
+        os._exit(0 if abs(tt.sigmoid(x).numpy() - expected).max() < 1e-6 else 1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), end=" ")
+"""
+
+
+@needs_llvm
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of address space as Linux has them")
+def test_eager_kernels_go_on_under_a_limit() -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", LIMITED],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "TRITEN_CACHE_MAXSIZE": "0"},
+    )
+    assert done.stdout.split() == ["0"] * 6, done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def refuse(nbytes: int, purpose: str) -> None:
+    raise MemoryError(purpose)
+
+
+@needs_llvm
+def test_a_loop_that_has_no_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert object_code.target() is not None
+    monkeypatch.setattr(object_code, "require_memory", refuse)
+    with pytest.raises(MemoryError, match="a compiled loop"):
+        object_code.loop_function("; a text that no other test has")
+
+
+def test_what_the_system_does_not_give_is_told() -> None:
+    spare_memory.require_memory(1 << 20, "a table")
+    with pytest.raises(MemoryError, match="a table needs .* MiB"):
+        spare_memory.require_memory(1 << 62, "a table")
+
+
+@pytest.mark.parametrize("error", [MemoryError, ImportError])
+def test_later_requests_are_made_and_waiters_released(error: type[Exception]) -> None:
+    made: list[int] = []
+
+    def fail() -> None:
+        raise error
+
+    background.wait()
+    requests: list[Callable[[], None]] = [fail, lambda: made.append(1), fail, lambda: made.append(2)]
+    with background.busy:  # The thread waits until all are asked for.
+        for request in requests:
+            background.ask(request)
+    background.wait()
+    assert made == [1, 2]
+
+
+def test_without_memory_for_a_thread_nothing_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    background.wait()
+    monkeypatch.setattr(compiled_loops, "require_memory", refuse)
+    loop = NamedLoop("a loop", 1)
+    assert loop.beside(2) is None and loop.beside(2) is None
+    assert background.thread is None and not background.requests
+    background.wait()
+
+
+@needs_llvm
+def test_a_pool_that_has_no_memory_leaves_the_caller_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_pool, "require_memory", refuse)
+    monkeypatch.setattr(task_pool, "_pools", task_pool._Pools())
+    monkeypatch.setattr(task_pool, "get_num_threads", lambda: 2)
+    assert task_pool._words() is task_pool._alone
+
+
+@needs_llvm
+def test_a_pool_whose_threads_cannot_start_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[threading.Thread] = []
+    start = threading.Thread.start
+
+    def limited(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+        started.append(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", limited)
+    with pytest.raises(RuntimeError, match="can't start"):
+        task_pool.TaskPool(3)
+    started[0].join(60)
+    assert not started[0].is_alive()
