@@ -15,6 +15,7 @@ import numpy as np
 from . import warp
 from .arithmetic import u4, u8
 from .asynchronous import AsynchronousUnits, needs_units
+from .contraction import StoreCheck, contracts_exchanges
 from .fault import ASSERT, DIVERGENT, ILLEGAL, ILLEGAL_ADDRESS, EmulationError, Fault
 from .global_memory import EmulatedMemory, GlobalAccess
 from .ordered_memory import OrderedSharedMemory
@@ -58,6 +59,7 @@ class Program:
         self._translations: dict[str, Translation] = {}
         self.kernel = self.translation(name)
         self.has_units = any(needs_units(function) for function in module.functions.values())
+        self.stores = StoreCheck(name, any(contracts_exchanges(each) for each in module.functions.values()))
         self.piece = self._least("global")
         self.shared_piece = self._least("shared")
 
@@ -135,7 +137,9 @@ class Launch:
         """Run all blocks. Raises EmulationError for what no kernel may do."""
         gx, gy, gz = self.grid
         count = gx * gy * gz
-        access = GlobalAccess(self.memory, self.host, count, self.program.piece, self.strict)
+        access = GlobalAccess(
+            self.memory, self.host, count, self.program.piece, self.strict, self.program.stores
+        )
         together = max(1, TOGETHER // self.threads)
         if self.program.has_units:
             pieces = max(self.shared // self.program.shared_piece, 1)
@@ -181,7 +185,7 @@ class Blocks(Schedule):
         self.thread: Array = (number % launch.threads).astype(u4)
         program = launch.program
         size = program.module.shared_size + launch.shared
-        given = size, self.count, launch.threads, program.shared_piece
+        given = size, self.count, launch.threads, program.shared_piece, program.stores
         self.shared: SharedMemory
         self.units: AsynchronousUnits | None = None
         if program.has_units:
