@@ -163,7 +163,9 @@ def _quotients(writer: Writer, each: Instruction) -> None:
         if "approx" in each.modifiers or "full" in each.modifiers:
             text = f"divide_approximate({{0}}, {{1}}, {'full' in each.modifiers})"
         elif _rounding(each) != "rn":
-            raise writer.unknown()
+            if each.modifiers[-1] != "f32":
+                raise writer.unknown()
+            text = f"divide({{0}}, {{1}}, {_rounding(each)!r})"
     _elementwise(writer, each, each.operands[1:], text, None)
 
 
