@@ -124,6 +124,20 @@ def multiply(a: Any, b: Any, rounding: str = "rn") -> Any:
     return canonical(_narrow(a.astype(f8) * b.astype(f8), f8(0), rounding))
 
 
+def divide(a: Any, b: Any, rounding: str) -> Any:
+    """Return the quotient of two floats in single precision, by a directed rounding.
+
+    Example:
+        >>> one, three = np.float32(1), np.float32(3)
+        >>> float(divide(one, three, "rp") - divide(one, three, "rz")) == 2.0**-25
+        True
+    """
+    dividend, divisor = a.astype(f8), b.astype(f8)
+    quotient = dividend / divisor
+    product, lost = _two_product(quotient, divisor)
+    return canonical(_narrow(quotient, ((dividend - product) - lost) / divisor, rounding))
+
+
 def fma(a: Any, b: Any, c: Any, rounding: str = "rn") -> Any:
     """``a * b + c``, rounded once.
 

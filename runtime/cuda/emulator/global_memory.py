@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..simulated.memory import DeviceMemory, HostMemory, LiveBlocks
+from .contraction import StoreCheck
 from .fault import ILLEGAL, ILLEGAL_ADDRESS, MISALIGNED, MISALIGNED_ADDRESS, RACE, UNINITIALISED, Fault
 from .shared_memory import WARPS, SharedMemory
 
@@ -181,13 +182,20 @@ class GlobalAccess:
         block_count: of the grid; with one block there is no race between blocks, with one warp in each none within.
         piece: the least bytes that an access of the kernel has.
         strict: whether memory that was never written must not be read.
+        stores: decides about stores of different values to one place.
     """
 
     def __init__(
-        self, memory: EmulatedMemory, host: HostMemory, block_count: int, piece: int, strict: bool
+        self,
+        memory: EmulatedMemory,
+        host: HostMemory,
+        block_count: int,
+        piece: int,
+        strict: bool,
+        stores: StoreCheck,
     ) -> None:
         self.memory, self.host = memory, host
-        self.piece, self.strict = piece, strict
+        self.piece, self.strict, self.stores = piece, strict, stores
         self.moment = 0
         self.many = block_count > 1
         self.first_tag = memory.tags
@@ -298,12 +306,7 @@ class GlobalAccess:
         view[rows] = values
         other = np.take(view, rows, axis=0) != values
         if other.any():
-            other = other if count == 1 else other.any(1)
-            i = int(np.flatnonzero(other)[0])
-            raise Fault(
-                f"{RACE}: two threads store different values of {nbytes} bytes at {int(addresses[i]):#x}",
-                int(threads[i]),
-            )
+            self.stores.check(other, addresses, threads, nbytes)
         self.lowest = min(self.lowest, int(addresses.min()))
         self.highest = max(self.highest, int(addresses.max()) + nbytes)
         for segment, chosen in self.memory.by_segment(addresses, nbytes):

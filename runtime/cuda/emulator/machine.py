@@ -15,8 +15,10 @@ import numpy as np
 from . import warp
 from .arithmetic import u4, u8
 from .asynchronous import AsynchronousUnits, needs_units
+from .contraction import StoreCheck, contracts_exchanges
 from .fault import ASSERT, DIVERGENT, ILLEGAL, ILLEGAL_ADDRESS, EmulationError, Fault
 from .global_memory import EmulatedMemory, GlobalAccess
+from .instructions.writer import LOCAL, SHARED
 from .ordered_memory import OrderedSharedMemory
 from .ptx import Instruction, Module, SourceLine
 from .schedule import Frame, Schedule
@@ -58,6 +60,7 @@ class Program:
         self._translations: dict[str, Translation] = {}
         self.kernel = self.translation(name)
         self.has_units = any(needs_units(function) for function in module.functions.values())
+        self.stores = StoreCheck(name, any(contracts_exchanges(each) for each in module.functions.values()))
         self.piece = self._least("global")
         self.shared_piece = self._least("shared")
 
@@ -135,7 +138,9 @@ class Launch:
         """Run all blocks. Raises EmulationError for what no kernel may do."""
         gx, gy, gz = self.grid
         count = gx * gy * gz
-        access = GlobalAccess(self.memory, self.host, count, self.program.piece, self.strict)
+        access = GlobalAccess(
+            self.memory, self.host, count, self.program.piece, self.strict, self.program.stores
+        )
         together = max(1, TOGETHER // self.threads)
         if self.program.has_units:
             pieces = max(self.shared // self.program.shared_piece, 1)
@@ -181,7 +186,7 @@ class Blocks(Schedule):
         self.thread: Array = (number % launch.threads).astype(u4)
         program = launch.program
         size = program.module.shared_size + launch.shared
-        given = size, self.count, launch.threads, program.shared_piece
+        given = size, self.count, launch.threads, program.shared_piece, program.stores
         self.shared: SharedMemory
         self.units: AsynchronousUnits | None = None
         if program.has_units:
@@ -348,7 +353,16 @@ class Blocks(Schedule):
         rows = self.access.load(addresses, size, count, chosen, self.blocks[chosen])
         return self._gathered(rows, count, mask, chosen)
 
-    load_generic = load_global
+    def load_generic(
+        self, frame: Frame, address: Any, size: int, count: int, mask: Mask
+    ) -> tuple[Array, ...]:
+        """``ld`` without a state space."""
+        window = self._window(address, mask)
+        if not window:
+            return self.load_global(address, size, count, mask)
+        if window >= SHARED:
+            return self.load_shared(address - u8(window), size, count, mask)
+        return self.load_local(_frame_of(frame, window), address - u8(window), size, count, mask)
 
     def store_global(self, address: Any, size: int, values: tuple[Any, ...], mask: Mask) -> None:
         """``st.global``."""
@@ -361,7 +375,28 @@ class Blocks(Schedule):
                 addresses, self._rows(values, mask, chosen), size * len(values), chosen, self.blocks[chosen]
             )
 
-    store_generic = store_global
+    def store_generic(
+        self, frame: Frame, address: Any, size: int, values: tuple[Any, ...], mask: Mask
+    ) -> None:
+        """``st`` without a state space."""
+        window = self._window(address, mask)
+        if not window:
+            self.store_global(address, size, values, mask)
+        elif window >= SHARED:
+            self.store_shared(address - u8(window), size, values, mask)
+        else:
+            self.store_local(_frame_of(frame, window), address - u8(window), size, values, mask)
+
+    def _window(self, address: Any, mask: Mask) -> int:
+        """Where the state space of generic addresses begins; 0 for global memory."""
+        chosen = self.some(mask)
+        addresses = self.full(address)[chosen]
+        if not chosen.size or not (addresses >= u8(LOCAL)).any():
+            return 0
+        found = np.unique(addresses >> u8(32))
+        if found.size > 1:
+            raise Fault("one generic access to several state spaces is not emulated", int(chosen[0]))
+        return int(found[0]) << 32
 
     def _rows(self, values: tuple[Any, ...], mask: Mask, chosen: Array) -> Array:
         """The values of some threads, a row for each."""
@@ -624,6 +659,14 @@ class Blocks(Schedule):
             values[warps] = found
             results.append(values.reshape(-1))
         return results
+
+
+def _frame_of(frame: Frame, window: int) -> Frame:
+    """Return the frame that a window of local memory belongs to: that of a call or of one of its callers."""
+    depth = (window - LOCAL) >> 32
+    while frame.depth > depth and frame.outer is not None:
+        frame = frame.outer
+    return frame
 
 
 def _in_order(addresses: Array, operation: str, given: list[Array], get: Any, put: Any) -> Array:

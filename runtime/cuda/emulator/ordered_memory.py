@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from .contraction import StoreCheck
 from .fault import RACE, UNINITIALISED, Fault
 from .shared_memory import NEVER, PENDING, Pending, SharedMemory
 
@@ -37,8 +38,8 @@ class OrderedSharedMemory(SharedMemory):
     Columns of a vector: the warps of a block, then the products of each, then the bulk stores of each, then barriers.
     """
 
-    def __init__(self, nbytes: int, blocks: int, threads: int, piece: int) -> None:
-        super().__init__(nbytes, blocks, threads, piece)
+    def __init__(self, nbytes: int, blocks: int, threads: int, piece: int, stores: StoreCheck) -> None:
+        super().__init__(nbytes, blocks, threads, piece, stores)
         self.warps = threads // 32
         self.readers = 3 * self.warps
         self.unproxied: dict[int, int] = {}

@@ -7,6 +7,7 @@ of an instruction is for `instructions`. Source: NVIDIA, PTX ISA 8.8, "Syntax" a
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -189,6 +190,7 @@ _LABEL = re.compile(r"([$\w]+):(?!:)")
 _GUARD = re.compile(r"@(!?)([%\w]+)\s+")
 _OPCODE = re.compile(r"[a-z][\w.:]*")
 _INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?$")
+_DECIMAL = re.compile(r"-?\d+\.\d*(?:[eE][+-]?\d+)?$")
 
 
 def bytes_of(type_name: str) -> int:
@@ -453,6 +455,8 @@ class _Body:
             return Immediate(int(text[2:], 16), 32 if text[1] in "fF" else 64)
         if _INTEGER.match(text):
             return Immediate(int(text.rstrip("U"), 0))
+        if _DECIMAL.match(text):
+            return Immediate(int.from_bytes(struct.pack("<d", float(text)), "little"), 64)
         if text in ("true", "false"):
             return Immediate(int(text == "true"))
         if re.fullmatch(r"[\w$]+", text):

@@ -47,12 +47,17 @@ _POISON = {
 
 
 class Frame:
-    """A call of a function: the parameters that it passes, the carry flag, and memory of each thread's own."""
+    """A call of a function: the parameters that it passes, the carry flag, and memory of each thread's own.
 
-    __slots__ = ("carry", "local", "parameters", "translation")
+    `outer` is the frame of the caller. `depth` is part of generic addresses of the frame's memory.
+    """
 
-    def __init__(self, translation: Translation) -> None:
+    __slots__ = ("carry", "depth", "local", "outer", "parameters", "translation")
+
+    def __init__(self, translation: Translation, outer: Frame | None = None) -> None:
         self.translation = translation
+        self.outer = outer
+        self.depth = 0 if outer is None else outer.depth + 1
         self.carry: Any = np.bool_(False)
         self.parameters: dict[tuple[str, int], Any] = {}
         self.local: Array | None = None
@@ -386,7 +391,7 @@ class Schedule:
     ) -> None:
         """Call a function of the module."""
         translation = self.launch.program.translation(name)
-        inner = Frame(translation)
+        inner = Frame(translation, frame)
         for given, parameter in zip(arguments, translation.function.parameters, strict=True):
             for (own, offset), value in list(frame.parameters.items()):
                 if own == given:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .contraction import StoreCheck
 from .fault import ILLEGAL, ILLEGAL_ADDRESS, MISALIGNED, MISALIGNED_ADDRESS, RACE, UNINITIALISED, Fault
 
 Array = np.ndarray[Any, Any]
@@ -41,10 +42,11 @@ class SharedMemory:
         blocks: how many.
         threads: of one block.
         piece: the least bytes that an access of the kernel has, or a divisor of it.
+        stores: decides about stores of different values to one place.
     """
 
-    def __init__(self, nbytes: int, blocks: int, threads: int, piece: int) -> None:
-        self.nbytes, self.piece = nbytes, piece
+    def __init__(self, nbytes: int, blocks: int, threads: int, piece: int, stores: StoreCheck) -> None:
+        self.nbytes, self.piece, self.stores = nbytes, piece, stores
         self.stride = nbytes + -nbytes % 16 + 16
         self.data: Array = np.full(self.stride * blocks, POISON, np.uint8)
         self.writer: Array = np.full(self.data.size // piece + 1, NEVER, np.int32)
@@ -189,13 +191,7 @@ class SharedMemory:
         view[rows] = values
         other = np.take(view, rows, axis=0) != values
         if other.any():
-            other = other if count == 1 else other.any(1)
-            i = int(np.flatnonzero(other)[0])
-            raise Fault(
-                f"{RACE}: two threads store different values of {nbytes} bytes at "
-                f"{int(places[i] - self.base[threads[i]]):#x} of shared memory",
-                int(threads[i]),
-            )
+            self.stores.check(other, places, threads, nbytes, self.base[threads])
 
     def put_atomically(self, places: Array, values: Array) -> None:
         """Change what lies there; atomic operations of several warps are no race among themselves."""

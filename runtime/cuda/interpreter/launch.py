@@ -15,7 +15,7 @@ import triton.language as tl
 from triton._utils import canonicalize_dtype
 from triton.backends.nvidia.compiler import CUDAOptions
 from triton.runtime.interpreter import InterpretedFunction
-from triton.runtime.jit import KernelInterface, TensorWrapper
+from triton.runtime.jit import JITFunction, KernelInterface, MockTensor, TensorWrapper
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ...tensor_impl import TensorImpl
@@ -109,6 +109,8 @@ class _Arguments:
             )
         if isinstance(value, TensorWrapper) and isinstance(value.base, TensorImpl):
             return self._pointer(position, f"*{canonicalize_dtype(value.dtype)}", parameter, value.base)
+        if isinstance(value, MockTensor):  # a dtype in the place of a tensor, for `warmup`
+            return scalar_or_pointer(argument_type(f"*{canonicalize_dtype(value.dtype)}"), 0)
         if hasattr(value, "data_ptr"):
             raise self._out_of_reach(position, parameter, f"a {type(value).__name__} that is not triten's")
         if parameter.by_value and value.__class__ is int and value == 1:
@@ -133,4 +135,13 @@ class _Arguments:
         )
 
 
+def refuse(kernel: Any, *args: Any, **kwargs: Any) -> None:
+    """Raise RuntimeError for a kernel that is compiled in a process that interprets kernels: one of Gluon's."""
+    raise RuntimeError(
+        f"kernel '{kernel_name(kernel)}': Triton's interpreter runs no Gluon kernel. Set TRITEN_CUDA=emulate in the "
+        "environment to compile and emulate it"
+    )
+
+
 InterpretedFunction.run = run
+JITFunction.run = refuse

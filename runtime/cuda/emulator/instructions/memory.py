@@ -30,7 +30,7 @@ def _load(writer: Writer, each: Instruction) -> None:
     size = np.dtype(dtype).itemsize
     if space == "param":
         return _load_parameter(writer, each, targets, kind)
-    address = ("F, " if space == "local" else "") + writer.address(each.operands[1])
+    address = ("F, " if space in ("local", "generic") else "") + writer.address(each.operands[1])
     writer.line(f"v = s.load_{space}({address}, {size}, {len(targets)}, {writer.masked})")
     for i, target in enumerate(targets):
         text = f"v[{i}]" if np.dtype(kind).kind == "u" else f"v[{i}].view({SHORT[kind]})"
@@ -74,7 +74,7 @@ def _store(writer: Writer, each: Instruction) -> None:
         return
     if "release" in each.modifiers:
         writer.line(f"s.order_memory('release', {writer.masked})")
-    address_text = ("F, " if space == "local" else "") + writer.address(each.operands[0])
+    address_text = ("F, " if space in ("local", "generic") else "") + writer.address(each.operands[0])
     size = np.dtype(kind).itemsize
     writer.line(f"s.store_{space}({address_text}, {size}, ({', '.join(values)},), {writer.masked})")
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import arithmetic
 from ..ptx import Immediate, Instruction, Operand
-from .writer import PARAMETERS, SHORT, Writer, dtype_of, element_of, emits, flushed
+from .writer import LOCAL, PARAMETERS, SHARED, SHORT, Writer, dtype_of, element_of, emits, flushed
 
 
 def _rounding(instruction: Instruction) -> str:
@@ -163,7 +163,9 @@ def _quotients(writer: Writer, each: Instruction) -> None:
         if "approx" in each.modifiers or "full" in each.modifiers:
             text = f"divide_approximate({{0}}, {{1}}, {'full' in each.modifiers})"
         elif _rounding(each) != "rn":
-            raise writer.unknown()
+            if each.modifiers[-1] != "f32":
+                raise writer.unknown()
+            text = f"divide({{0}}, {{1}}, {_rounding(each)!r})"
     _elementwise(writer, each, each.operands[1:], text, None)
 
 
@@ -283,9 +285,14 @@ def _moves(writer: Writer, each: Instruction) -> None:
     if np.dtype(dtype).kind not in "ub":
         dtype = arithmetic.UNSIGNED[8 * np.dtype(dtype).itemsize]
     source = each.operands[1]
-    if each.opcode == "cvta" and any(m in ("local", "shared") for m in each.modifiers):
-        raise writer.unknown("(generic addresses of local and shared memory)")
     text = writer.read(source, dtype)
+    if each.opcode == "cvta" and not {"local", "shared"}.isdisjoint(each.modifiers):
+        if each.modifiers[0] == "to":
+            text = f"{text} & u8(0xFFFFFFFF)"
+        elif "shared" in each.modifiers:
+            text = f"{text} + u8({SHARED})"
+        else:
+            text = f"{text} + u8({LOCAL} + (F.depth << 32))"
     if each.opcode == "cvta" and each.modifiers[0] == "param":
         text = f"{text} + {writer.translation.constant(np.uint64(PARAMETERS))}"
     writer.store(each.operands[0], text, dtype)

@@ -20,6 +20,8 @@ from ..ptx import Address, Immediate, Instruction, Not, Operand, Register, Speci
 if TYPE_CHECKING:
     from ..translate import Translation
 
+LOCAL, SHARED = 1 << 57, 1 << 58
+"""Where generic addresses of local and of shared memory begin. Bits 32 and up of a local one have its frame's depth."""
 PARAMETERS = 1 << 56
 """Where generic addresses of a kernel's parameters begin."""
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": arithmetic.bf2}
@@ -220,8 +222,8 @@ def _constant(operand: Immediate, dtype: Any) -> Any:
         return np.bool_(operand.value)
     bits = 8 * np.dtype(dtype).itemsize
     value = operand.value
-    if operand.width == 64 and bits == 32 and np.dtype(dtype).kind == "f":
-        return np.float32(np.uint64(value).view(np.float64))
+    if operand.width == 64 and bits == 32:
+        return np.float32(np.uint64(value).view(np.float64)).view(dtype)
     if operand.width == 32 and bits == 64 and np.dtype(dtype).kind == "f":
         return np.float64(np.uint32(value).view(np.float32))
     return arithmetic.UNSIGNED[bits](value % (1 << bits)).view(dtype)

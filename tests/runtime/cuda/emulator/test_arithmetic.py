@@ -75,6 +75,20 @@ def test_a_fused_product_is_rounded_once(each: Each, rng: Any, rounding: str) ->
     assert found.tolist() == expected
 
 
+@pytest.mark.parametrize("rounding", ["rn", "rz", "rm", "rp"])
+def test_a_quotient_is_rounded_once(each: Each, rng: Any, rounding: str) -> None:
+    a, b = (rng.standard_normal(256).astype(np.float32) for _ in range(2))
+    found = each(f"div.{rounding}.ftz.f32 %y, %x0, %x1;", "fff", a, b)
+    expected = [exact(rounding, Fraction(float(x)) / Fraction(float(y))) for x, y in zip(a, b, strict=True)]
+    assert found.tolist() == expected
+
+
+def test_decimal_operands(each: Each) -> None:
+    x = np.array([1.5, -2.0], np.float32)
+    assert each("fma.rn.f32 %y, %x0, -2.5e-1, 1.0;", "ff", x).tolist() == [0.625, 1.5]
+    assert each("div.rn.f64 %y, 1.0, %x0;", "dd", x.astype(np.float64)).tolist() == [1 / 1.5, -0.5]
+
+
 def test_a_fused_product_in_double_precision(each: Each) -> None:
     a = np.array([1 + 2.0**-40, 1e300, 3.0, np.inf])
     b = np.array([1 - 2.0**-40, 1e300, 1 / 3, 0.0])

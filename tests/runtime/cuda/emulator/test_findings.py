@@ -296,3 +296,19 @@ def test_a_flag_that_a_later_block_sets(machine: Any, load: str) -> None:
         machine.run(body, flag, data, grid=(2, 1, 1))
     else:
         refused(machine, "in no order", body, flag, data, grid=(2, 1, 1))
+
+
+BUTTERFLY = """
+    mov.u32 %r0, %tid.x; rem.u32 %r1, %r0, 32; cvt.rn.f32.u32 %r1, %r1; mov.b32 %r2, 0f3DCCCCCD; mul.f32 %r2, %r1, %r2;
+    mul.f32 %r3, %r1, %r2; shfl.sync.bfly.b32 %r4, %r3, 1, 31, -1; {0}
+    mov.b32 %r9, global_smem; st.shared.b32 [%r9], %r5;
+"""
+
+
+def test_lanes_whose_sums_were_contracted(machine: Any) -> None:
+    """It is undefined whose value stays, in compiled reductions: a warning. Other differences are faults."""
+    contracted = BUTTERFLY.format("fma.rn.f32 %r5, %r1, %r2, %r4;")
+    with pytest.warns(RuntimeWarning, match=r"kernel 'kernel'.*enable_fp_fusion=False"):
+        machine.run(contracted, shared=16)
+    refused(machine, "race", contracted, threads=64, shared=16)
+    refused(machine, "two threads store", BUTTERFLY.format("add.f32 %r5, %r2, %r4;"), shared=16)

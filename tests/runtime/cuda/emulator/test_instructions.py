@@ -1,5 +1,6 @@
 """Memory, branches, warps and matrices: what instructions do that look beyond one thread."""
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 
 from triten.runtime.cuda.emulator import warp
 from triten.runtime.cuda.emulator.fault import EmulationError
+from triten.runtime.cuda.emulator.machine import Launch, Program
+from triten.runtime.cuda.emulator.ptx import parse
 
 Array = np.ndarray[Any, Any]
 LANES = np.arange(32, dtype=np.uint32)
@@ -326,3 +329,70 @@ def test_bytes_that_a_load_does_not_use_are_not_read(machine: Any) -> None:
     assert machine.get(out, 1, np.uint32) == 2
     with pytest.raises(EmulationError, match="illegal memory access"):
         machine.run(body.partition(";")[2], out, source, threads=1)
+
+
+CALLED = """
+.version 8.8
+.target sm_80
+.address_size 64
+.func (.param .b32 result) doubled(.param .b64 place)
+{
+    .local .align 4 .b8 own[4];
+    .reg .b32 %r<4>;
+    .reg .b64 %d<4>;
+    ld.param.b64 %d0, [place];
+    ld.b32 %r0, [%d0];
+    add.s32 %r0, %r0, %r0;
+    mov.b64 %d1, own;
+    cvta.local.u64 %d2, %d1;
+    st.b32 [%d2], %r0;
+    st.b32 [%d0], 7;
+    ld.local.b32 %r1, [%d1];
+    st.param.b32 [result], %r1;
+    ret;
+}
+.visible .entry kernel(.param .u64 kernel_param_0)
+{
+    .local .align 4 .b8 depot[8];
+    .reg .b32 %r<8>;
+    .reg .b64 %d<8>;
+    ld.param.b64 %d0, [kernel_param_0];
+    mov.u32 %r0, %tid.x;
+    mad.wide.u32 %d0, %r0, 4, %d0;
+    mov.b64 %d1, depot;
+    st.local.b32 [%d1+4], %r0;
+    cvta.local.u64 %d2, %d1;
+    add.u64 %d2, %d2, 4;
+    {
+        .param .b64 param0;
+        .param .b32 retval0;
+        st.param.b64 [param0], %d2;
+        call.uni (retval0), doubled, (param0);
+        ld.param.b32 %r1, [retval0];
+    }
+    ld.local.b32 %r2, [%d1+4];
+    add.s32 %r1, %r1, %r2;
+    cvta.to.local.u64 %d3, %d2;
+    ld.local.b32 %r3, [%d3];
+    add.s32 %r1, %r1, %r3;
+    st.b32 [%d0], %r1;
+    ret;
+}
+"""
+
+
+def test_a_function_writes_to_its_caller_s_local_memory_by_a_generic_address(machine: Any) -> None:
+    out = machine.put(np.zeros(32, np.uint32))
+    program = Program(parse(CALLED), "kernel", {})
+    Launch(program, (1, 1, 1), 32, 0, struct.pack("Q", out), machine.memory, machine.host, True).run()
+    assert machine.get(out, 32, np.uint32).tolist() == [2 * i + 14 for i in range(32)]
+
+
+def test_a_generic_address_of_shared_memory(machine: Any) -> None:
+    found = run_thread(
+        machine,
+        "mov.u64 %d1, global_smem; cvta.shared.u64 %d2, %d1; mad.wide.u32 %d3, %r0, 4, %d2; st.b32 [%d3], %r0;"
+        "shl.b32 %r2, %r0, 2; mov.b32 %r3, global_smem; add.s32 %r3, %r3, %r2; ld.shared.b32 %r1, [%r3];",
+        shared=128,
+    )
+    assert found == list(range(32))
