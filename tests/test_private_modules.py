@@ -149,3 +149,37 @@ def test_operators_by_their_private_place() -> None:
     assert not tt._C._dispatch_has_kernel_for_dispatch_key("aten::mm", "VE")
     with pytest.raises(ValueError, match="expected 4D input"):
         tt.nn.BatchNorm2d(2)._check_input_dim(tt.ones(2, 2))
+
+
+@pytest.mark.parametrize("dim", [0, 2])
+@pytest.mark.parametrize("dtype", [tt.float64, tt.float32, tt.bfloat16])
+def test_weight_norm_and_its_gradients(dim: int, dtype: tt.dtype) -> None:
+    v = tt.linspace(-1, 1.3, 24, dtype=tt.float64).view(3, 4, 2).to(dtype).requires_grad_()
+    sizes = [size if each == dim else 1 for each, size in enumerate(v.shape)]
+    g = tt.linspace(0.5, 2, v.shape[dim], dtype=tt.float64).view(sizes).to(dtype).requires_grad_()
+    w, norms = tt.ops.aten._weight_norm_interface(v, g, dim)
+    wide = tt.float32 if dtype is tt.bfloat16 else dtype
+    assert w.dtype is dtype and norms.dtype is wide
+    tolerance = {"rtol": 2e-2, "atol": 2e-2} if dtype is tt.bfloat16 else {}
+    tt.testing.assert_close(tt._weight_norm(v, g, dim), w, **tolerance)
+    given = tt.cos(v.detach())
+    expected = tt.autograd.grad(w, (v, g), given)
+    found = tt.ops.aten._weight_norm_interface_backward(given, v.detach(), g.detach(), norms.detach(), dim)
+    for each, wanted in zip(found, expected, strict=True):
+        tt.testing.assert_close(each, wanted, **tolerance)
+    with pytest.raises(RuntimeError, match="first or last dim"):
+        tt.ops.aten._weight_norm_interface(v, g, 1)
+
+
+def test_gradients_of_glu_and_embedding_and_whether_elements_are_dense() -> None:
+    x = tt.linspace(-1, 1.3, 24, dtype=tt.float64).view(3, 4, 2).requires_grad_()
+    given = tt.ones(3, 2, 2, dtype=tt.float64)
+    (expected,) = tt.autograd.grad(tt.nn.functional.glu(x, 1), x, given)
+    tt.testing.assert_close(tt.ops.aten.glu_backward(given, x.detach(), 1), expected)
+    for sparse in (False, True):
+        rows = tt.ops.aten.embedding_backward(tt.ones(3, 2), tt.tensor([1, 1, 2]), 4, -1, False, sparse)
+        assert rows.is_sparse is sparse
+        dense = rows.to_dense() if sparse else rows
+        assert dense.tolist() == [[0, 0], [2, 2], [1, 1], [0, 0]]
+    dense = tt.ops.aten.is_non_overlapping_and_dense
+    assert dense(x) is dense(x.transpose(0, 2)) is True and dense(x[:, ::2]) is False

@@ -105,6 +105,18 @@ def glu(self: Tensor, dim: int) -> Tensor:
     return ops.mul(value, ops.sigmoid(gate))
 
 
+def glu_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
+    """Return the gradient of `glu`: of the values, and beside it of the gates."""
+    size = self._spec.sizes[wrap_dim(dim, self._spec.ndim)]
+    if size % 2:
+        raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")
+    value, gate = ops.narrow(self, dim, 0, size // 2), ops.narrow(self, dim, size // 2, size // 2)
+    share = ops.sigmoid(gate)
+    by_value = ops.mul(grad_output, share)
+    by_gate = ops.mul(ops.mul(by_value, ops.rsub(share, 1)), value)
+    return ops.cat([by_value, by_gate], dim)
+
+
 @host_kernel("prelu", "gt.Scalar", "mul.Tensor", "where.self")
 def prelu(self: Tensor, weight: Tensor) -> Tensor:
     """`self` where it is positive, else times a weight: one, or one for each channel of dimension 1."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.dimname import position_of
 from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.tensor_impl import TensorImpl
+from ..autograd.formulas.indexing import embedding_backward as embedding_backward
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..iterator.overlap import assert_no_internal_overlap, check_no_overlap, shares_memory

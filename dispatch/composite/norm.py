@@ -269,3 +269,37 @@ def norm_except_dim(v: Tensor, pow: int, dim: int) -> Tensor:
     lines = ops.reshape(v, [sizes[0], -1] if dim == 0 else [-1, sizes[dim]])
     norms = ops.linalg_vector_norm(lines, pow, [1 if dim == 0 else 0])
     return ops.reshape(norms, [size if d == dim else 1 for d, size in enumerate(sizes)])
+
+
+def _check_ends(v: Tensor, dim: int) -> None:
+    """Raise RuntimeError unless the dimension is the first or the last one."""
+    if dim not in (0, v._spec.ndim - 1):
+        raise RuntimeError(
+            f"_weight_norm_interface: fused kernels can only be applied for first or last dim, got dim={dim} of a "
+            f"tensor of {v._spec.ndim} dimensions"
+        )
+
+
+def _weight_norm(v: Tensor, g: Tensor, dim: int) -> Tensor:
+    """Return `g` times the direction of `v`, whose slices along `dim` have a norm each (Salimans & Kingma, 2016)."""
+    return ops.mul(v, ops.div(g, norm_except_dim(v, 2, dim)))
+
+
+def _weight_norm_interface(v: Tensor, g: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Return `g` times the direction of `v`, and the norms: of float16 and bfloat16 in float32."""
+    _check_ends(v, dim)
+    narrow = v.dtype in (float16, bfloat16)
+    norms = norm_except_dim(v.to(float32) if narrow else v, 2, dim)
+    return ops.mul(v, ops.div(g, norms)).to(v.dtype), norms
+
+
+def _weight_norm_interface_backward(
+    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of `_weight_norm_interface` by `v` and by `g`."""
+    _check_ends(saved_v, dim)
+    others = [each for each in range(saved_v._spec.ndim) if each != dim]
+    along = ops.sum(ops.mul(grad_w, saved_v), others, keepdim=True)
+    scale = ops.div(saved_g, saved_norms)
+    by_v = ops.mul(scale, ops.sub(grad_w, ops.mul(saved_v, ops.div(along, ops.square(saved_norms)))))
+    return by_v.to(saved_v.dtype), ops.div(along, saved_norms).to(saved_g.dtype)

@@ -144,6 +144,8 @@ def _check_returns(schema: FunctionSchema) -> None:
             continue
         if not is_tensor_like(ret.type):
             raise _refuse(schema, f"{label}: alias annotation {info} on {ret.type}; only tensors alias", ret)
+        if not info.before_set:
+            continue
         if known.isdisjoint(info.before_set):
             raise _refuse(schema, f"{label}: alias annotation {info} matches no argument", ret)
         if info.is_write and written.isdisjoint(info.before_set):
@@ -153,8 +155,9 @@ def _check_returns(schema: FunctionSchema) -> None:
 def _check_out_arguments(schema: FunctionSchema) -> None:
     outs = [a for a in schema.out_arguments if not a.name.startswith("_scratch_")]
     overload = schema.overload_name
-    if not outs and (overload == "out" or overload.endswith("_out")):
-        raise _refuse(schema, f"overload {overload!r} has no out argument; one is keyword-only and written")
+    is_named_out = overload == "out" or overload.endswith("_out")
+    if is_named_out and not any(a.is_write for a in schema.arguments):
+        raise _refuse(schema, f"overload {overload!r} has no out argument: no argument is written")
     returned = [_shared_out(r, outs) for r in schema.returns]
     if not any(returned):
         return

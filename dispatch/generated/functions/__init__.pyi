@@ -691,6 +691,9 @@ def celu_(input: Tensor, alpha: Number = ...) -> Tensor:
         celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)
     """
 
+def glu_backward(grad_output: Tensor, input: Tensor, dim: int) -> Tensor:
+    """glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor"""
+
 @overload
 def glu(input: Tensor, dim: int = ...) -> Tensor:
     """The first half of a dimension, gated by the sigmoid of the second half (`torch.nn.functional.glu`).
@@ -10150,6 +10153,11 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: float, norm_type
         embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)
     """
 
+def embedding_backward(
+    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+) -> Tensor:
+    """embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor"""
+
 def embedding_dense_backward(
     grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Tensor:
@@ -13710,6 +13718,17 @@ def nuclear_norm(input: Tensor, keepdim: bool = ..., *, out: Tensor) -> Tensor: 
 def nuclear_norm(input: Tensor, dim: int | Sequence[int], keepdim: bool = ...) -> Tensor: ...
 @overload
 def nuclear_norm(input: Tensor, dim: int | Sequence[int], keepdim: bool = ..., *, out: Tensor) -> Tensor: ...
+def _weight_norm(v: Tensor, g: Tensor, dim: int = ...) -> Tensor:
+    """_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor"""
+
+def _weight_norm_interface(v: Tensor, g: Tensor, dim: int = ...) -> tuple[Tensor, Tensor]:
+    """_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)"""
+
+def _weight_norm_interface_backward(
+    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    """_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)"""
+
 def norm_except_dim(v: Tensor, pow: int = ..., dim: int = ...) -> Tensor:
     """Norm of each slice along one dimension, over all other dimensions (`torch.norm_except_dim`).
 
@@ -34376,6 +34395,9 @@ __all__ = [
     "_weight_int4pack_mm",
     "_weight_int4pack_mm_for_cpu",
     "_weight_int8pack_mm",
+    "_weight_norm",
+    "_weight_norm_interface",
+    "_weight_norm_interface_backward",
     "abs",
     "abs_",
     "absolute",
@@ -34596,6 +34618,7 @@ __all__ = [
     "elu",
     "elu_",
     "embedding",
+    "embedding_backward",
     "embedding_bag",
     "embedding_dense_backward",
     "embedding_renorm_",
@@ -34691,6 +34714,7 @@ __all__ = [
     "geqrf",
     "ger",
     "glu",
+    "glu_backward",
     "gradient",
     "greater",
     "greater_",

@@ -24,6 +24,7 @@ __all__ = [
     "elu",
     "elu_",
     "glu",
+    "glu_backward",
     "hardshrink",
     "hardsigmoid",
     "hardsigmoid_",
@@ -236,6 +237,17 @@ celu__packet = packet(
     False,
 )
 celu__plans = celu__packet.plans
+glu_backward_packet = packet(
+    "glu_backward",
+    ("glu_backward",),
+    (
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("input", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+glu_backward_plans = glu_backward_packet.plans
 glu_packet = packet(
     "glu",
     (
@@ -1347,6 +1359,29 @@ def celu_(
     except (KeyError, AttributeError, TypeError):
         plan = celu__packet.miss(input, alpha)
     return plan(input, alpha)
+
+
+def glu_backward(
+    grad_output: Tensor,
+    input: Tensor = REQUIRED,
+    dim: int = REQUIRED,
+    x: Any = None,
+    a: Any = None,
+    x1: Any = None,
+    axis: Any = None,
+) -> Tensor:
+    """glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor"""
+    if modes or x is not None or a is not None or x1 is not None or axis is not None:
+        if x is not None or a is not None or x1 is not None or axis is not None:
+            return glu_backward_packet.call_named(
+                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, grad_output, input, dim
+            )
+        return glu_backward_packet.call_parameters(grad_output, input, dim)
+    try:
+        plan = glu_backward_plans[grad_output._spec][input._spec, dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = glu_backward_packet.miss(grad_output, input, dim)
+    return plan(grad_output, input)
 
 
 def glu(

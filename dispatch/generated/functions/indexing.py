@@ -33,6 +33,7 @@ __all__ = [
     "concatenate",
     "dstack",
     "embedding",
+    "embedding_backward",
     "embedding_dense_backward",
     "embedding_renorm_",
     "flip",
@@ -715,6 +716,20 @@ embedding_renorm__packet = packet(
     False,
 )
 embedding_renorm__plans = embedding_renorm__packet.plans
+embedding_backward_packet = packet(
+    "embedding_backward",
+    ("embedding_backward",),
+    (
+        ("grad", "tensor", NOT_GIVEN, False),
+        ("indices", "tensor", NOT_GIVEN, False),
+        ("num_weights", "static", NOT_GIVEN, False),
+        ("padding_idx", "static", NOT_GIVEN, False),
+        ("scale_grad_by_freq", "static", NOT_GIVEN, False),
+        ("sparse", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+embedding_backward_plans = embedding_backward_packet.plans
 embedding_dense_backward_packet = packet(
     "embedding_dense_backward",
     ("embedding_dense_backward",),
@@ -3302,6 +3317,25 @@ def embedding_renorm_(
     except (KeyError, AttributeError, TypeError):
         plan = embedding_renorm__packet.miss(input, indices, max_norm, norm_type)
     return plan(input, indices, max_norm, norm_type)
+
+
+def embedding_backward(
+    grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
+) -> Tensor:
+    """embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor"""
+    if modes:
+        return embedding_backward_packet.call_parameters(
+            grad, indices, num_weights, padding_idx, scale_grad_by_freq, sparse
+        )
+    try:
+        plan = embedding_backward_plans[grad._spec][
+            indices._spec, num_weights, padding_idx, scale_grad_by_freq, sparse
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = embedding_backward_packet.miss(
+            grad, indices, num_weights, padding_idx, scale_grad_by_freq, sparse
+        )
+    return plan(grad, indices)
 
 
 def embedding_dense_backward(

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
+    "_weight_norm",
+    "_weight_norm_interface",
+    "_weight_norm_interface_backward",
     "cosine_similarity",
     "dist",
     "frobenius_norm",
@@ -171,6 +174,41 @@ nuclear_norm_packet = packet(
     False,
 )
 nuclear_norm_short = nuclear_norm_packet.short
+_weight_norm_packet = packet(
+    "_weight_norm",
+    ("_weight_norm",),
+    (
+        ("v", "tensor", NOT_GIVEN, False),
+        ("g", "tensor", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
+    ),
+    False,
+)
+_weight_norm_plans = _weight_norm_packet.plans
+_weight_norm_interface_packet = packet(
+    "_weight_norm_interface",
+    ("_weight_norm_interface",),
+    (
+        ("v", "tensor", NOT_GIVEN, False),
+        ("g", "tensor", NOT_GIVEN, False),
+        ("dim", "static", 0, False),
+    ),
+    False,
+)
+_weight_norm_interface_plans = _weight_norm_interface_packet.plans
+_weight_norm_interface_backward_packet = packet(
+    "_weight_norm_interface_backward",
+    ("_weight_norm_interface_backward",),
+    (
+        ("grad_w", "tensor", NOT_GIVEN, False),
+        ("saved_v", "tensor", NOT_GIVEN, False),
+        ("saved_g", "tensor", NOT_GIVEN, False),
+        ("saved_norms", "tensor", NOT_GIVEN, False),
+        ("dim", "static", NOT_GIVEN, False),
+    ),
+    False,
+)
+_weight_norm_interface_backward_plans = _weight_norm_interface_backward_packet.plans
 norm_except_dim_packet = packet(
     "norm_except_dim",
     ("norm_except_dim",),
@@ -861,6 +899,58 @@ def nuclear_norm(*args: Any, **kwargs: Any) -> Tensor:
     if modes or "out" in kwargs:
         return nuclear_norm_packet.call(*args, **kwargs)
     return nuclear_norm_packet.general(args, kwargs)
+
+
+def _weight_norm(v: Tensor, g: Tensor, dim: int = 0, axis: Any = None) -> Tensor:
+    """_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor"""
+    if modes or axis is not None:
+        if axis is not None:
+            return _weight_norm_packet.call_named(FUNCTION, None, {"axis": axis}, v, g, dim)
+        return _weight_norm_packet.call_parameters(v, g, dim)
+    try:
+        plan = _weight_norm_plans[v._spec][g._spec, dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = _weight_norm_packet.miss(v, g, dim)
+    return plan(v, g)
+
+
+def _weight_norm_interface(v: Tensor, g: Tensor, dim: int = 0, axis: Any = None) -> tuple[Tensor, Tensor]:
+    """_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)"""
+    if modes or axis is not None:
+        if axis is not None:
+            return _weight_norm_interface_packet.call_named(FUNCTION, None, {"axis": axis}, v, g, dim)
+        return _weight_norm_interface_packet.call_parameters(v, g, dim)
+    try:
+        plan = _weight_norm_interface_plans[v._spec][g._spec, dim]
+    except (KeyError, AttributeError, TypeError):
+        plan = _weight_norm_interface_packet.miss(v, g, dim)
+    return plan(v, g)
+
+
+def _weight_norm_interface_backward(
+    grad_w: Tensor,
+    saved_v: Tensor,
+    saved_g: Tensor,
+    saved_norms: Tensor,
+    dim: int = REQUIRED,
+    axis: Any = None,
+) -> tuple[Tensor, Tensor]:
+    """_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)"""
+    if modes or axis is not None:
+        if axis is not None:
+            return _weight_norm_interface_backward_packet.call_named(
+                FUNCTION, None, {"axis": axis}, grad_w, saved_v, saved_g, saved_norms, dim
+            )
+        return _weight_norm_interface_backward_packet.call_parameters(
+            grad_w, saved_v, saved_g, saved_norms, dim
+        )
+    try:
+        plan = _weight_norm_interface_backward_plans[grad_w._spec][
+            saved_v._spec, saved_g._spec, saved_norms._spec, dim
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = _weight_norm_interface_backward_packet.miss(grad_w, saved_v, saved_g, saved_norms, dim)
+    return plan(grad_w, saved_v, saved_g, saved_norms)
 
 
 def norm_except_dim(v: Tensor, pow: int = 2, dim: int = 0, axis: Any = None) -> Tensor:

@@ -236,6 +236,12 @@ def register() -> None:
         "native_functions/activation.yaml: celu_",
     )
     composite("celu_", "CompositeImplicitAutograd", composition.celu_)
+    define(
+        "glu_backward",
+        "glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor",
+        "native_functions/activation.yaml: glu_backward",
+    )
+    composite("glu_backward", "CompositeImplicitAutograd", composition.glu_backward)
     define("glu", "glu(Tensor self, int dim=-1) -> Tensor", "native_functions/activation.yaml: glu")
     composite("glu", "CompositeImplicitAutograd", composition.glu)
     autograd("glu", autograd_activation.plan_glu)

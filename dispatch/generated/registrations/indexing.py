@@ -638,6 +638,12 @@ def register() -> None:
     structured("embedding_renorm_", meta.embedding_renorm, "embedding_renorm_stub", "inplace")
     autograd("embedding_renorm_", autograd_indexing.plan_embedding_renorm_)
     define(
+        "embedding_backward",
+        "embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor",
+        "native_functions/indexing.yaml: embedding_backward",
+    )
+    composite("embedding_backward", "CompositeImplicitAutograd", composition.embedding_backward)
+    define(
         "embedding_dense_backward",
         "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
         "native_functions/indexing.yaml: embedding_dense_backward",

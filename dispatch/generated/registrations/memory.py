@@ -22,6 +22,16 @@ def register() -> None:
     planner("record_stream", "CompositeExplicitAutograd", meta.record_stream)
     autograd("record_stream", never_differentiable)
     define(
+        "is_non_overlapping_and_dense",
+        "is_non_overlapping_and_dense(Tensor self) -> bool",
+        "native_functions/memory.yaml: is_non_overlapping_and_dense",
+        ("nondifferentiable",),
+    )
+    composite(
+        "is_non_overlapping_and_dense", "CompositeImplicitAutograd", composition.is_non_overlapping_and_dense
+    )
+    autograd("is_non_overlapping_and_dense", never_differentiable)
+    define(
         "is_pinned",
         "is_pinned(Tensor self, Device? device=None) -> bool",
         "native_functions/memory.yaml: is_pinned",

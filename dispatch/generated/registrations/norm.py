@@ -183,6 +183,28 @@ def register() -> None:
         out_form("nuclear_norm", composition.nuclear_norm_dim),
     )
     define(
+        "_weight_norm",
+        "_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
+        "native_functions/norm.yaml: _weight_norm",
+    )
+    composite("_weight_norm", "CompositeImplicitAutograd", composition._weight_norm)
+    define(
+        "_weight_norm_interface",
+        "_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)",
+        "native_functions/norm.yaml: _weight_norm_interface",
+    )
+    composite("_weight_norm_interface", "CompositeImplicitAutograd", composition._weight_norm_interface)
+    define(
+        "_weight_norm_interface_backward",
+        "_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)",
+        "native_functions/norm.yaml: _weight_norm_interface_backward",
+    )
+    composite(
+        "_weight_norm_interface_backward",
+        "CompositeImplicitAutograd",
+        composition._weight_norm_interface_backward,
+    )
+    define(
         "norm_except_dim",
         "norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor",
         "native_functions/norm.yaml: norm_except_dim",

@@ -37,6 +37,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::selu_",
         "aten::celu",
         "aten::celu_",
+        "aten::glu_backward",
         "aten::glu",
         "aten::glu.out",
         "aten::_prelu_kernel",
@@ -607,6 +608,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::put_",
         "aten::embedding",
         "aten::embedding_renorm_",
+        "aten::embedding_backward",
         "aten::embedding_dense_backward",
         "aten::flip",
         "aten::fliplr",
@@ -780,6 +782,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
     ),
     "memory": (
         "aten::record_stream",
+        "aten::is_non_overlapping_and_dense",
         "aten::is_pinned",
         "aten::pin_memory",
         "aten::_pin_memory",
@@ -815,6 +818,9 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::nuclear_norm.out",
         "aten::nuclear_norm.dim",
         "aten::nuclear_norm.dim_out",
+        "aten::_weight_norm",
+        "aten::_weight_norm_interface",
+        "aten::_weight_norm_interface_backward",
         "aten::norm_except_dim",
     ),
     "normalization": (

@@ -336,6 +336,22 @@ def test_a_schema_has_the_form_of_its_tags(lib: Library, tag: str, schema: str, 
     lib.define("fine_(Tensor(a!) x, int n) -> Tensor(a!)", tags="inplace")
 
 
+@pytest.mark.parametrize("overload", ["", ".out"])
+def test_a_positional_argument_is_written_without_a_named_alias_set(lib: Library, overload: str) -> None:
+    def into(A: Any, out: Any) -> None:
+        out.copy_(A + 1)
+
+    lib.define(f"f{overload}(Tensor A, Tensor! out) -> ()")
+    lib.impl(f"f{overload}", into, "CompositeExplicitAutograd")
+    out = tt.zeros(2)
+    assert tt.ops.t_library.f(tt.ones(2), out) is None
+    assert out.tolist() == [2.0, 2.0] and out._version == 1
+    assert tt.compile(lambda x: (tt.ops.t_library.f(x, y := tt.zeros(2)), y * 2)[1])(tt.ones(2)).tolist() == [
+        4.0,
+        4.0,
+    ]
+
+
 def test_namespaces_that_are_owned_or_reserved() -> None:
     with pytest.raises(RuntimeError, match="Only a single library can be registered for a namespace: aten"):
         Library("aten", "DEF")

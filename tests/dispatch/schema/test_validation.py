@@ -28,9 +28,7 @@ from triten.dispatch.schema import (
         ),
         ("f(Tensor(a) x) -> Tensor(a!)", "alias annotation (a!) is written, but no argument is"),
         ("f(Tensor(a) x) -> int(a)", "alias annotation (a) on int; only tensors alias"),
-        ("f(Tensor x) -> Tensor!", "alias annotation ! matches no argument"),
         ("f(Tensor x, *, int y, ...) -> ()", "'...' takes positional arguments"),
-        ("f.out(Tensor x, Tensor(a!) out) -> Tensor(a!)", "overload 'out' has no out argument"),
         ("f.dim_out(Tensor x, *, Tensor out) -> Tensor", "overload 'dim_out' has no out argument"),
         (
             "f.out(Tensor x, *, Tensor(a!) u, Tensor(b!) v) -> Tensor(a!)",
@@ -60,6 +58,11 @@ def test_a_broken_rule_is_refused(text: str, reason: str) -> None:
     [
         "f(Tensor x, int y=1, *, Tensor z) -> Tensor",
         "f(Tensor x) -> Tensor(*)",
+        "f(Tensor A, Tensor! out) -> ()",
+        "f.out(Tensor A, Tensor! out) -> ()",
+        "f.out(Tensor x, Tensor(a!) out) -> Tensor(a!)",
+        "f(Tensor! x, Tensor! y) -> (Tensor!, Tensor!)",
+        "f(Tensor x) -> Tensor!",
         "f(Tensor(a) x) -> Tensor(a|fresh)",
         "f(Tensor(a -> b) x) -> Tensor(b)",
         "f.out(Tensor x, *, Tensor(a!) out) -> ()",
