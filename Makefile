@@ -19,6 +19,7 @@
 #   make clients      third-party Triton and PyTorch packages, without PyTorch; docs/clients.md. CLIENTS_ARGS="--only liger" picks some
 #   make matrix       the oldest and newest versions of Python and of what is needed; MATRIX_ARGS="--rows 3.12 --check base" picks some
 #   make oldest       a choice of tests at the oldest versions that pyproject.toml allows, without Triton and CuPy
+#   make triton-versions  Triton programs in the emulator, under each version before the newest that pyproject.toml allows
 #   make fuzz         campaigns that look for faults with drawn cases; SECONDS=600 SEED=2 CAMPAIGNS=samples; docs/fuzzing.md
 #   make gpu-check    on a GPU, with its own python3 and nothing installed: is everything right (GPU_ARGS=--help)
 #   make emulate      the same check without a GPU: compiled kernels executed on the CPU; EMULATE_ARGS=--first-pass is quick
@@ -80,7 +81,7 @@ DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
 .PHONY: demo environment test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
-	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs clients matrix oldest clean
+	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs clients matrix oldest triton-versions clean
 
 demo: $(DEMO_READY)
 	$(RUN) examples/train_digits.py $(DEMO_ARGS)
@@ -223,6 +224,9 @@ matrix: $(BIN)/python
 
 oldest: $(BIN)/python
 	$(RUN) tests/compatibility/matrix.py --running --rows base-oldest --folder $(VENV)/matrix --workers 1
+
+triton-versions: $(BIN)/python
+	$(RUN) tests/compatibility/matrix.py --running --rows emulated --folder $(VENV)/matrix --workers 0
 
 clean:
 	rm -rf $(VENV) $(ORACLE) $(PROGRAMS) $(CLIENTS) .matrix build dist docs/_build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

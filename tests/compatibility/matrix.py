@@ -5,11 +5,13 @@ For each row a virtual environment of its own is made, kept for the next time, a
 * base: a choice of tests on the CPU, in about a minute;
 * compiled: every kernel compiles for sm_80, sm_90 and sm_100 as the gate wants it, a user's ``kernel[grid](tensors)``
   reaches the driver, over CuPy and the stand-in for libcuda too, and nothing imports a `torch` that is installed;
-* interpreted: the tests of the CUDA runtime and of the Triton kernels, in Triton's interpreter.
+* interpreted: the tests of the CUDA runtime and of the Triton kernels, in Triton's interpreter;
+* emulated: Triton programs and a few operators, compiled and executed by the emulator, in seconds.
 
 A row is a Python, and packages at the oldest versions that pyproject.toml allows, or at the newest that the index has.
-The rows `base-oldest` have neither Triton nor CuPy. An interpreter that is not found is a row that says so: it is
-looked for in PATH and among those of pyenv and uv, or named (``--interpreter 3.14=/path/to/python``).
+The rows `base-oldest` have neither Triton nor CuPy, the rows `emulated` no CuPy. An interpreter that is not found is a
+row that says so: it is looked for in PATH and among those of pyenv and uv, or named
+(``--interpreter 3.14=/path/to/python``).
 """
 
 import argparse
@@ -44,11 +46,13 @@ COMPILED = (
     "tests/runtime/cuda/triton/test_triton_driver.py",
     "tests/runtime/cuda/standin/test_triton_driver.py",
 )
+EMULATED = ("tests/runtime/cuda/triton/tutorial_programs.py",)
 INTERPRETED = ("tests/runtime/cuda", "tests/triton_kernels")
 TESTS = {
     "base": BASE,
     "compiled": COMPILED,
     "interpreted": (*INTERPRETED, *(f"--ignore={file}" for file in COMPILED)),
+    "emulated": EMULATED,
 }
 RUNNERS = ("pytest", "pytest-xdist", "hypothesis", "pyyaml")
 NEEDED = ("numpy", "scipy", "ml_dtypes")
@@ -97,8 +101,9 @@ def rows() -> Iterator[Row]:
         ("3.7.1", ("compiled", "interpreted")),
         ("3.8.0", ("compiled", "interpreted")),
     ):
-        packages = (*NEEDED, f"triton == {triton}", "cupy-cuda13x")
-        yield Row(f"{RUNNING}-triton-{triton}", RUNNING, packages, checks)
+        packages = (*NEEDED, f"triton == {triton}")
+        yield Row(f"{RUNNING}-triton-{triton}", RUNNING, (*packages, "cupy-cuda13x"), checks)
+        yield Row(f"{RUNNING}-emulated-{triton}", RUNNING, packages, ("emulated",))
 
 
 def version_of(python: Path | str) -> str | None:
@@ -162,6 +167,8 @@ def run(row: Row, check: str, python: Path, folder: Path, workers: str) -> tuple
     hidden = ("PYTHONPATH", "TRITEN_CUDA", "TRITON_INTERPRET", "PYTEST_ADDOPTS")
     variables = {k: v for k, v in os.environ.items() if k not in hidden}
     variables |= {"PYTHONPATH": str(path), "TRITON_CACHE_DIR": str(folder / row.name / "cache")}
+    if check == "emulated":
+        variables["TRITEN_CUDA"] = "emulate"
     settings = ("-o", f"cache_dir={folder / row.name / 'pytest'}", "-n", workers)
     command = [python, "-P", "-m", "pytest", "-q", *settings, *TESTS[check]]
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)

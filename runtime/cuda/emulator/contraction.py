@@ -63,11 +63,14 @@ class StoreCheck:
             nbytes: the bytes of one store.
             base: for shared memory, where the memory of each store's block begins.
         """
-        differs = differs if differs.ndim == 1 else differs.any(1)
+        if differs.ndim > 1:
+            differs = np.any(differs, axis=1)
         if self.contracts:
             at = np.isin(places, places[differs])
             warps = np.unique(np.stack([places[at].view(np.int64), threads[at] // WARP_SIZE]), axis=1)[0]
-            differs = differs & np.isin(places.view(np.int64), warps[1:][warps[1:] == warps[:-1]])
+            differs = np.logical_and(
+                differs, np.isin(places.view(np.int64), warps[1:][warps[1:] == warps[:-1]])
+            )
             if not differs.any():
                 return self._warn()
         i = int(np.flatnonzero(differs)[0])

@@ -57,7 +57,7 @@ class Frame:
     def __init__(self, translation: Translation, outer: Frame | None = None) -> None:
         self.translation = translation
         self.outer = outer
-        self.depth = 0 if outer is None else outer.depth + 1
+        self.depth: int = 0 if outer is None else outer.depth + 1
         self.carry: Any = np.bool_(False)
         self.parameters: dict[tuple[str, int], Any] = {}
         self.local: Array | None = None
