@@ -76,10 +76,16 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "consolidate_safetensors_files_on_every_rank"
     },
     "distributed.checkpoint.optimizer": {_FSDP: "load_sharded_optimizer_state_dict"},
+    "distributed.constants": {
+        "distributed.backend": "default_pg_timeout=DEFAULT_TIMEOUT default_pg_nccl_timeout=NCCL_TIMEOUT"
+    },
     "distributed.fsdp._fully_shard": {"distributed.fsdp": "FSDPModule MixedPrecisionPolicy fully_shard"},
     "distributed.fsdp.sharded_grad_scaler": {_FSDP: "ShardedGradScaler"},
     "distributed.tensor._utils": {"distributed.tensor.shards": "compute_local_shape_and_global_offset"},
     "distributed.tensor.placement_types": {"distributed.tensor.placements": _STRIDED},
+    "sparse._triton_ops_meta": {
+        "!products of sparse tensors choose their tiles themselves": "get_meta minimize update"
+    },
 }
 """Rows of modules that are made."""
 

@@ -30,6 +30,9 @@ class ReduceOp(enum.Enum):
     PREMUL_SUM = 8
 
 
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # PyTorch's name of the enumeration in its class
+
+
 class PremultipliedSum(NamedTuple):
     """A sum of numbers that each process multiplies by a factor of its own before (`ReduceOp.PREMUL_SUM`)."""
 

@@ -142,6 +142,10 @@ def test_float8_without_negative_zero(dtype: tt.dtype) -> None:
         tt.promote_types(dtype, tt.float32)
 
 
+def test_reductions_have_their_enumeration_in_the_class() -> None:
+    assert tt.distributed.ReduceOp.RedOpType.SUM is tt.distributed.ReduceOp.SUM
+
+
 def test_operators_by_their_private_place() -> None:
     x = tt.arange(4.0).view(1, 1, 2, 2)
     assert tt._C._nn.upsample_nearest2d(x, [4, 4]).shape == (1, 1, 4, 4)

@@ -146,7 +146,7 @@ class Library:
             TypeError: for an unknown tag, and for a kernel that cannot be called.
         """
         if isinstance(fn, str):
-            fn, alias_analysis = None, fn
+            alias_analysis, fn = fn, None
         if alias_analysis not in _ALIAS_ANALYSES:
             raise RuntimeError(
                 f"Invalid alias_analysis type {alias_analysis}; expected one of {', '.join(map(repr, _ALIAS_ANALYSES))}"

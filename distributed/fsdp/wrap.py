@@ -83,8 +83,10 @@ def size_based_auto_wrap_policy(
         force_leaf_modules: Classes whose children are not looked at. Default: `MultiheadAttention`.
         exclude_wrap_modules: Classes that are never wrapped. Default: `ModuleList` and `ModuleDict`.
     """
-    leaves = tuple({MultiheadAttention} if force_leaf_modules is None else force_leaf_modules)
-    excluded = tuple({ModuleList, ModuleDict} if exclude_wrap_modules is None else exclude_wrap_modules)
+    leaves = (MultiheadAttention,) if force_leaf_modules is None else tuple(force_leaf_modules)
+    excluded: tuple[type[Module], ...] = (ModuleList, ModuleDict)
+    if exclude_wrap_modules is not None:
+        excluded = tuple(exclude_wrap_modules)
     is_large = nonwrapped_numel >= min_num_params
     return is_large and not isinstance(module, leaves if recurse else excluded)
 

@@ -277,3 +277,7 @@ register_stub("addmm_stub", "cuda", product_sum(OPERANDS["addmm"]))
 register_stub("_addmm_activation_stub", "cuda", product_sum(OPERANDS["_addmm_activation"]))
 register_stub("baddbmm_stub", "cuda", product_sum(OPERANDS["baddbmm"]))
 register_stub("addbmm_stub", "cuda", addbmm)
+for _name in ("mm", "bmm"):
+    register_stub(f"{_name}_dtype_stub", "cuda", product(OPERANDS[_name]))
+for _name in ("addmm", "baddbmm"):
+    register_stub(f"{_name}_dtype_stub", "cuda", product_sum(OPERANDS[_name]))

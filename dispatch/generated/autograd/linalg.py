@@ -21,6 +21,7 @@ from ...autograd.formulas.linalg import (
     times,
 )
 from ...autograd.formulas.pointwise import conjugated
+from ...autograd.formulas.special import underivable
 from ...autograd.inplace import check_inplace, inplace_edge, rebase_history
 from ...autograd.node import FREED, AutogradMeta, Node, edge_of, next_sequence, unpack
 from ...autograd.recording import partly_scaled, requires_grad, spec_of, writes_are_refused_first
@@ -656,6 +657,280 @@ def plan_addmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
 
 
+class MmBackward1(Node):
+    """mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_mat2: Any = None
+        if edges[0] is not None:
+            grad_self = underivable("mm with out_dtype")
+        if edges[1] is not None:
+            grad_mat2 = underivable("mm with out_dtype")
+        return grad_self, grad_mat2
+
+
+def plan_mm_dtype(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_mat2 = requires_grad(args[1])
+
+    def record(self_: Any, mat2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, mat2)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((mat2._autograd.edge if mat2._view_base is None else None) or edge_of(mat2))
+            if needs_mat2
+            else None,
+        )
+        out = inner(self_, mat2)
+        node = MmBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class BmmBackward1(Node):
+    """bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_mat2: Any = None
+        if edges[0] is not None:
+            grad_self = underivable("bmm with out_dtype")
+        if edges[1] is not None:
+            grad_mat2 = underivable("bmm with out_dtype")
+        return grad_self, grad_mat2
+
+
+def plan_bmm_dtype(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_mat2 = requires_grad(args[1])
+
+    def record(self_: Any, mat2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, mat2)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((mat2._autograd.edge if mat2._view_base is None else None) or edge_of(mat2))
+            if needs_mat2
+            else None,
+        )
+        out = inner(self_, mat2)
+        node = BmmBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class AddmmBackward1(Node):
+    """addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_mat1: Any = None
+        grad_mat2: Any = None
+        if edges[0] is not None:
+            grad_self = underivable("addmm with out_dtype")
+        if edges[1] is not None:
+            grad_mat1 = underivable("addmm with out_dtype")
+        if edges[2] is not None:
+            grad_mat2 = underivable("addmm with out_dtype")
+        return grad_self, grad_mat1, grad_mat2
+
+
+def plan_addmm_dtype(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_mat1 = requires_grad(args[1])
+    needs_mat2 = requires_grad(args[2])
+    if len(op.runtime_positions(args)) == 5:
+
+        def record_scaled(self_: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, mat1, mat2, beta, alpha)
+            edges = (
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+                ((mat1._autograd.edge if mat1._view_base is None else None) or edge_of(mat1))
+                if needs_mat1
+                else None,
+                ((mat2._autograd.edge if mat2._view_base is None else None) or edge_of(mat2))
+                if needs_mat2
+                else None,
+            )
+            out = inner(self_, mat1, mat2, beta, alpha)
+            node = AddmmBackward1()
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
+            return out
+
+        return record_scaled
+    if len(op.runtime_positions(args)) != 3:
+        return partly_scaled(op, key_set, args)
+
+    def record(self_: Any, mat1: Any, mat2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, mat1, mat2)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((mat1._autograd.edge if mat1._view_base is None else None) or edge_of(mat1))
+            if needs_mat1
+            else None,
+            ((mat2._autograd.edge if mat2._view_base is None else None) or edge_of(mat2))
+            if needs_mat2
+            else None,
+        )
+        out = inner(self_, mat1, mat2)
+        node = AddmmBackward1()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
+class BaddbmmBackward0(Node):
+    """baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+
+    __slots__ = ()
+
+    def backward(self, grad: Any) -> Any:
+        edges = self.next_edges
+        grad_self: Any = None
+        grad_batch1: Any = None
+        grad_batch2: Any = None
+        if edges[0] is not None:
+            grad_self = underivable("baddbmm with out_dtype")
+        if edges[1] is not None:
+            grad_batch1 = underivable("baddbmm with out_dtype")
+        if edges[2] is not None:
+            grad_batch2 = underivable("baddbmm with out_dtype")
+        return grad_self, grad_batch1, grad_batch2
+
+
+def plan_baddbmm_dtype(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
+    """baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
+    inner = op.plan(key_set & BELOW_AUTOGRAD, args)
+    needs_self_ = requires_grad(args[0])
+    needs_batch1 = requires_grad(args[1])
+    needs_batch2 = requires_grad(args[2])
+    if len(op.runtime_positions(args)) == 5:
+
+        def record_scaled(self_: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any) -> Any:
+            if grad_disabled and not is_grad_enabled():
+                return inner(self_, batch1, batch2, beta, alpha)
+            edges = (
+                ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+                if needs_self_
+                else None,
+                ((batch1._autograd.edge if batch1._view_base is None else None) or edge_of(batch1))
+                if needs_batch1
+                else None,
+                ((batch2._autograd.edge if batch2._view_base is None else None) or edge_of(batch2))
+                if needs_batch2
+                else None,
+            )
+            out = inner(self_, batch1, batch2, beta, alpha)
+            node = BaddbmmBackward0()
+            node.next_edges = edges
+            node.sequence = next_sequence()
+            node.hooks = None
+            spec = out._spec
+            node.specs = (spec,)
+            out._spec = spec.twin
+            out._autograd = meta = AutogradMeta()
+            meta.edge = (node, 0)
+            meta.grad = None
+            return out
+
+        return record_scaled
+    if len(op.runtime_positions(args)) != 3:
+        return partly_scaled(op, key_set, args)
+
+    def record(self_: Any, batch1: Any, batch2: Any) -> Any:
+        if grad_disabled and not is_grad_enabled():
+            return inner(self_, batch1, batch2)
+        edges = (
+            ((self_._autograd.edge if self_._view_base is None else None) or edge_of(self_))
+            if needs_self_
+            else None,
+            ((batch1._autograd.edge if batch1._view_base is None else None) or edge_of(batch1))
+            if needs_batch1
+            else None,
+            ((batch2._autograd.edge if batch2._view_base is None else None) or edge_of(batch2))
+            if needs_batch2
+            else None,
+        )
+        out = inner(self_, batch1, batch2)
+        node = BaddbmmBackward0()
+        node.next_edges = edges
+        node.sequence = next_sequence()
+        node.hooks = None
+        spec = out._spec
+        node.specs = (spec,)
+        out._spec = spec.twin
+        out._autograd = meta = AutogradMeta()
+        meta.edge = (node, 0)
+        meta.grad = None
+        return out
+
+    return record
+
+
 class AddmvBackward0(Node):
     """addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
 
@@ -882,7 +1157,7 @@ def plan_addmv_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     )
 
 
-class BaddbmmBackward0(Node):
+class BaddbmmBackward1(Node):
     """baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor"""
 
     __slots__ = ("alpha", "batch1", "batch1_version", "batch2", "batch2_version", "beta")
@@ -941,7 +1216,7 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 else None,
             )
             out = inner(self_, batch1, batch2, beta, alpha)
-            node = BaddbmmBackward0()
+            node = BaddbmmBackward1()
             node.next_edges = edges
             node.sequence = next_sequence()
             node.hooks = None
@@ -990,7 +1265,7 @@ def plan_baddbmm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             else None,
         )
         out = inner(self_, batch1, batch2)
-        node = BaddbmmBackward0()
+        node = BaddbmmBackward1()
         node.next_edges = edges
         node.sequence = next_sequence()
         node.hooks = None
@@ -1044,7 +1319,7 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 if needs_batch2
                 else None,
             )
-            node = BaddbmmBackward0()
+            node = BaddbmmBackward1()
             if needs_batch1:
                 node.batch2 = batch2
                 cell = batch2._version_cell if batch2_is_tensor else None
@@ -1088,7 +1363,7 @@ def plan_baddbmm_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             if needs_batch2
             else None,
         )
-        node = BaddbmmBackward0()
+        node = BaddbmmBackward1()
         if needs_batch1:
             node.batch2 = batch2
             cell = batch2._version_cell if batch2_is_tensor else None

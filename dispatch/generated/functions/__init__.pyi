@@ -10962,9 +10962,16 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
 
         out[i, j] = sum_k input[i, k] * mat2[k, j]
 
+    Signatures::
+
+        tt.mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.mm(input: Tensor, mat2: Tensor, out_dtype: dtype, *, out: Tensor | None = None) -> Tensor
+
     Args:
         input: The left matrix, of shape (n, m). The method's `self`.
         mat2: The right matrix, of shape (m, p) and of `input`'s dtype.
+        out_dtype: On CUDA, the dtype of the result, float32 for operands of float16 and bfloat16; else
+            the operands'.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -10990,10 +10997,15 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     Schema::
 
         mm(Tensor self, Tensor mat2) -> Tensor
+        mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor
     """
 
 @overload
 def mm(input: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def mm(input: Tensor, mat2: Tensor, out_dtype: dtype) -> Tensor: ...
+@overload
+def mm(input: Tensor, mat2: Tensor, out_dtype: dtype, *, out: Tensor) -> Tensor: ...
 @overload
 def _int_mm(input: Tensor, mat2: Tensor) -> Tensor:
     """Matrix product of two matrices of 8-bit integers, in int32 (`torch._int_mm`).
@@ -11035,9 +11047,16 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
 
         out[b] = input[b] @ mat2[b]
 
+    Signatures::
+
+        tt.bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.bmm(input: Tensor, mat2: Tensor, out_dtype: dtype, *, out: Tensor | None = None) -> Tensor
+
     Args:
         input: The left matrices, of shape (B, n, m). The method's `self`.
         mat2: The right matrices, of shape (B, m, p) and of `input`'s dtype.
+        out_dtype: On CUDA, the dtype of the result, float32 for operands of float16 and bfloat16; else
+            the operands'.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -11063,10 +11082,15 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     Schema::
 
         bmm(Tensor self, Tensor mat2) -> Tensor
+        bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor
     """
 
 @overload
 def bmm(input: Tensor, mat2: Tensor, *, out: Tensor) -> Tensor: ...
+@overload
+def bmm(input: Tensor, mat2: Tensor, out_dtype: dtype) -> Tensor: ...
+@overload
+def bmm(input: Tensor, mat2: Tensor, out_dtype: dtype, *, out: Tensor) -> Tensor: ...
 @overload
 def mv(input: Tensor, vec: Tensor) -> Tensor:
     """Product of a matrix and a vector (`torch.mv`).
@@ -11244,10 +11268,17 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alph
 
         beta * input + alpha * (mat1 @ mat2)
 
+    Signatures::
+
+        tt.addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor
+        tt.addmm(input: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: dtype, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor
+
     Args:
         input: The matrix that is added; it is broadcast to the shape (n, p). The method's `self`.
         mat1: The left factor, of shape (n, m).
         mat2: The right factor, of shape (m, p).
+        out_dtype: On CUDA, the dtype of the result, float32 for operands of float16 and bfloat16; else
+            the operands'.
         beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
             spread.
         alpha: The factor of the product.
@@ -11276,11 +11307,27 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alph
     Schema::
 
         addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+        addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
 
 @overload
 def addmm(
     input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def addmm(
+    input: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: dtype, *, beta: Number = ..., alpha: Number = ...
+) -> Tensor: ...
+@overload
+def addmm(
+    input: Tensor,
+    mat1: Tensor,
+    mat2: Tensor,
+    out_dtype: dtype,
+    *,
+    beta: Number = ...,
+    alpha: Number = ...,
+    out: Tensor,
 ) -> Tensor: ...
 def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = ..., alpha: Number = ...) -> Tensor:
     """In place: a matrix product added to a matrix, each with a factor (`torch.Tensor.addmm_`).
@@ -11432,10 +11479,17 @@ def baddbmm(
 
         out[b] = beta * input[b] + alpha * (batch1[b] @ batch2[b])
 
+    Signatures::
+
+        tt.baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor
+        tt.baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, out_dtype: dtype, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor
+
     Args:
         input: The batch that is added; it is broadcast to the shape (B, n, p). The method's `self`.
         batch1: The left factors, of shape (B, n, m).
         batch2: The right factors, of shape (B, m, p).
+        out_dtype: On CUDA, the dtype of the result, float32 for operands of float16 and bfloat16; else
+            the operands'.
         beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
             spread.
         alpha: The factor of the products.
@@ -11465,11 +11519,33 @@ def baddbmm(
     Schema::
 
         baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+        baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
 
 @overload
 def baddbmm(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ..., out: Tensor
+) -> Tensor: ...
+@overload
+def baddbmm(
+    input: Tensor,
+    batch1: Tensor,
+    batch2: Tensor,
+    out_dtype: dtype,
+    *,
+    beta: Number = ...,
+    alpha: Number = ...,
+) -> Tensor: ...
+@overload
+def baddbmm(
+    input: Tensor,
+    batch1: Tensor,
+    batch2: Tensor,
+    out_dtype: dtype,
+    *,
+    beta: Number = ...,
+    alpha: Number = ...,
+    out: Tensor,
 ) -> Tensor: ...
 def baddbmm_(
     input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = ..., alpha: Number = ...

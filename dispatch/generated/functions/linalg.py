@@ -14,7 +14,7 @@ from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
 if TYPE_CHECKING:
-    from ....runtime.scalar_type import Number
+    from ....runtime.scalar_type import Number, dtype
     from ...tensor import Tensor
 
 __all__ = [
@@ -44,10 +44,13 @@ mm_packet = packet(
     (
         "mm",
         "mm.out",
+        "mm.dtype",
+        "mm.dtype_out",
     ),
     (
         ("input", "tensor", NOT_GIVEN, False),
         ("mat2", "tensor", NOT_GIVEN, False),
+        ("out_dtype", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -72,10 +75,13 @@ bmm_packet = packet(
     (
         "bmm",
         "bmm.out",
+        "bmm.dtype",
+        "bmm.dtype_out",
     ),
     (
         ("input", "tensor", NOT_GIVEN, False),
         ("mat2", "tensor", NOT_GIVEN, False),
+        ("out_dtype", "static", NOT_GIVEN, False),
     ),
     False,
 )
@@ -156,11 +162,14 @@ addmm_packet = packet(
     (
         "addmm",
         "addmm.out",
+        "addmm.dtype",
+        "addmm.dtype_out",
     ),
     (
         ("input", "tensor", NOT_GIVEN, False),
         ("mat1", "tensor", NOT_GIVEN, False),
         ("mat2", "tensor", NOT_GIVEN, False),
+        ("out_dtype", "static", NOT_GIVEN, False),
         ("beta", "scale", INT_1, True),
         ("alpha", "scale", INT_1, True),
     ),
@@ -279,11 +288,14 @@ baddbmm_packet = packet(
     (
         "baddbmm",
         "baddbmm.out",
+        "baddbmm.dtype",
+        "baddbmm.dtype_out",
     ),
     (
         ("input", "tensor", NOT_GIVEN, False),
         ("batch1", "tensor", NOT_GIVEN, False),
         ("batch2", "tensor", NOT_GIVEN, False),
+        ("out_dtype", "static", NOT_GIVEN, False),
         ("beta", "scale", INT_1, True),
         ("alpha", "scale", INT_1, True),
     ),
@@ -412,6 +424,7 @@ linear_outs = linear_packet.outs
 def mm(
     input: Tensor = REQUIRED,
     mat2: Tensor = REQUIRED,
+    out_dtype: dtype = NOT_GIVEN,
     beyond: Any = None,
     out: Tensor | None = None,
     x: Any = None,
@@ -422,9 +435,16 @@ def mm(
 
         out[i, j] = sum_k input[i, k] * mat2[k, j]
 
+    Signatures::
+
+        tt.mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.mm(input: Tensor, mat2: Tensor, out_dtype: dtype, *, out: Tensor | None = None) -> Tensor
+
     Args:
         input: The left matrix, of shape (n, m). The method's `self`.
         mat2: The right matrix, of shape (m, p) and of `input`'s dtype.
+        out_dtype: On CUDA, the dtype of the result, float32 for operands of float16 and bfloat16; else
+            the operands'.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -450,21 +470,24 @@ def mm(
     Schema::
 
         mm(Tensor self, Tensor mat2) -> Tensor
+        mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor
     """
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
-            return mm_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mat2, out=out)
+            return mm_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mat2, out_dtype, out=out
+            )
         if modes:
-            return mm_packet.call_parameters(input, mat2, out=out)
+            return mm_packet.call_parameters(input, mat2, out_dtype, out=out)
         try:
-            plan = mm_outs[input._spec, mat2._spec, out._spec]
+            plan = mm_outs[input._spec, mat2._spec, out_dtype, out._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = mm_packet.miss_out(input, mat2, out)
+            plan = mm_packet.miss_out(input, mat2, out_dtype, out)
         return plan(input, mat2, out)
     try:
-        plan = mm_plans[input._spec][mat2._spec]
+        plan = mm_plans[input._spec][mat2._spec, out_dtype]
     except (KeyError, AttributeError, TypeError):
-        plan = mm_packet.miss(input, mat2)
+        plan = mm_packet.miss(input, mat2, out_dtype)
     return plan(input, mat2)
 
 
@@ -529,6 +552,7 @@ def _int_mm(
 def bmm(
     input: Tensor = REQUIRED,
     mat2: Tensor = REQUIRED,
+    out_dtype: dtype = NOT_GIVEN,
     beyond: Any = None,
     out: Tensor | None = None,
     x: Any = None,
@@ -539,9 +563,16 @@ def bmm(
 
         out[b] = input[b] @ mat2[b]
 
+    Signatures::
+
+        tt.bmm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor
+        tt.bmm(input: Tensor, mat2: Tensor, out_dtype: dtype, *, out: Tensor | None = None) -> Tensor
+
     Args:
         input: The left matrices, of shape (B, n, m). The method's `self`.
         mat2: The right matrices, of shape (B, m, p) and of `input`'s dtype.
+        out_dtype: On CUDA, the dtype of the result, float32 for operands of float16 and bfloat16; else
+            the operands'.
         out: The tensor that takes the result and is returned: of the result's shape, or empty and then
             resized.
 
@@ -567,21 +598,24 @@ def bmm(
     Schema::
 
         bmm(Tensor self, Tensor mat2) -> Tensor
+        bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor
     """
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
-            return bmm_packet.call_named(FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mat2, out=out)
+            return bmm_packet.call_named(
+                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mat2, out_dtype, out=out
+            )
         if modes:
-            return bmm_packet.call_parameters(input, mat2, out=out)
+            return bmm_packet.call_parameters(input, mat2, out_dtype, out=out)
         try:
-            plan = bmm_outs[input._spec, mat2._spec, out._spec]
+            plan = bmm_outs[input._spec, mat2._spec, out_dtype, out._spec]
         except (KeyError, AttributeError, TypeError):
-            plan = bmm_packet.miss_out(input, mat2, out)
+            plan = bmm_packet.miss_out(input, mat2, out_dtype, out)
         return plan(input, mat2, out)
     try:
-        plan = bmm_plans[input._spec][mat2._spec]
+        plan = bmm_plans[input._spec][mat2._spec, out_dtype]
     except (KeyError, AttributeError, TypeError):
-        plan = bmm_packet.miss(input, mat2)
+        plan = bmm_packet.miss(input, mat2, out_dtype)
     return plan(input, mat2)
 
 
@@ -876,6 +910,7 @@ def addmm(
     input: Tensor = REQUIRED,
     mat1: Tensor = REQUIRED,
     mat2: Tensor = REQUIRED,
+    out_dtype: dtype = NOT_GIVEN,
     beyond: Any = None,
     beta: Number = INT_1,
     alpha: Number = INT_1,
@@ -888,10 +923,17 @@ def addmm(
 
         beta * input + alpha * (mat1 @ mat2)
 
+    Signatures::
+
+        tt.addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor
+        tt.addmm(input: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: dtype, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor
+
     Args:
         input: The matrix that is added; it is broadcast to the shape (n, p). The method's `self`.
         mat1: The left factor, of shape (n, m).
         mat2: The right factor, of shape (m, p).
+        out_dtype: On CUDA, the dtype of the result, float32 for operands of float16 and bfloat16; else
+            the operands'.
         beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
             spread.
         alpha: The factor of the product.
@@ -920,41 +962,53 @@ def addmm(
     Schema::
 
         addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+        addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return addmm_packet.call_named(
-                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, mat1, mat2, beta, alpha, out=out
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                mat1,
+                mat2,
+                out_dtype,
+                beta,
+                alpha,
+                out=out,
             )
         if modes:
-            return addmm_packet.call_parameters(input, mat1, mat2, beta, alpha, out=out)
+            return addmm_packet.call_parameters(input, mat1, mat2, out_dtype, beta, alpha, out=out)
         try:
             plan = addmm_outs[
                 input._spec,
                 mat1._spec,
                 mat2._spec,
+                out_dtype,
                 (None if beta is INT_1 else beta.__class__),
                 (None if alpha is INT_1 else alpha.__class__),
                 out._spec,
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = addmm_packet.miss_out(input, mat1, mat2, beta, alpha, out)
+            plan = addmm_packet.miss_out(input, mat1, mat2, out_dtype, beta, alpha, out)
         return plan(input, mat1, mat2, beta, alpha, out)
     if beta is INT_1 and alpha is INT_1:
         try:
-            plan = addmm_plans[input._spec][mat1._spec, mat2._spec]
+            plan = addmm_plans[input._spec][mat1._spec, mat2._spec, out_dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = addmm_packet.miss(input, mat1, mat2, beta, alpha)
+            plan = addmm_packet.miss(input, mat1, mat2, out_dtype, beta, alpha)
         return plan(input, mat1, mat2)
     try:
         plan = addmm_scaled[input._spec][
             mat1._spec,
             mat2._spec,
+            out_dtype,
             (None if beta is INT_1 else beta.__class__),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = addmm_packet.miss_scaled(input, mat1, mat2, beta, alpha)
+        plan = addmm_packet.miss_scaled(input, mat1, mat2, out_dtype, beta, alpha)
     return plan(input, mat1, mat2, beta, alpha)
 
 
@@ -1251,6 +1305,7 @@ def baddbmm(
     input: Tensor = REQUIRED,
     batch1: Tensor = REQUIRED,
     batch2: Tensor = REQUIRED,
+    out_dtype: dtype = NOT_GIVEN,
     beyond: Any = None,
     beta: Number = INT_1,
     alpha: Number = INT_1,
@@ -1263,10 +1318,17 @@ def baddbmm(
 
         out[b] = beta * input[b] + alpha * (batch1[b] @ batch2[b])
 
+    Signatures::
+
+        tt.baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor
+        tt.baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, out_dtype: dtype, *, beta: Number = 1, alpha: Number = 1, out: Tensor | None = None) -> Tensor
+
     Args:
         input: The batch that is added; it is broadcast to the shape (B, n, p). The method's `self`.
         batch1: The left factors, of shape (B, n, m).
         batch2: The right factors, of shape (B, m, p).
+        out_dtype: On CUDA, the dtype of the result, float32 for operands of float16 and bfloat16; else
+            the operands'.
         beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
             spread.
         alpha: The factor of the products.
@@ -1296,41 +1358,53 @@ def baddbmm(
     Schema::
 
         baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor
+        baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor
     """
     if modes or out is not None or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
             return baddbmm_packet.call_named(
-                FUNCTION, beyond, {"x": x, "a": a, "x1": x1}, input, batch1, batch2, beta, alpha, out=out
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1},
+                input,
+                batch1,
+                batch2,
+                out_dtype,
+                beta,
+                alpha,
+                out=out,
             )
         if modes:
-            return baddbmm_packet.call_parameters(input, batch1, batch2, beta, alpha, out=out)
+            return baddbmm_packet.call_parameters(input, batch1, batch2, out_dtype, beta, alpha, out=out)
         try:
             plan = baddbmm_outs[
                 input._spec,
                 batch1._spec,
                 batch2._spec,
+                out_dtype,
                 (None if beta is INT_1 else beta.__class__),
                 (None if alpha is INT_1 else alpha.__class__),
                 out._spec,
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = baddbmm_packet.miss_out(input, batch1, batch2, beta, alpha, out)
+            plan = baddbmm_packet.miss_out(input, batch1, batch2, out_dtype, beta, alpha, out)
         return plan(input, batch1, batch2, beta, alpha, out)
     if beta is INT_1 and alpha is INT_1:
         try:
-            plan = baddbmm_plans[input._spec][batch1._spec, batch2._spec]
+            plan = baddbmm_plans[input._spec][batch1._spec, batch2._spec, out_dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = baddbmm_packet.miss(input, batch1, batch2, beta, alpha)
+            plan = baddbmm_packet.miss(input, batch1, batch2, out_dtype, beta, alpha)
         return plan(input, batch1, batch2)
     try:
         plan = baddbmm_scaled[input._spec][
             batch1._spec,
             batch2._spec,
+            out_dtype,
             (None if beta is INT_1 else beta.__class__),
             (None if alpha is INT_1 else alpha.__class__),
         ]
     except (KeyError, AttributeError, TypeError):
-        plan = baddbmm_packet.miss_scaled(input, batch1, batch2, beta, alpha)
+        plan = baddbmm_packet.miss_scaled(input, batch1, batch2, out_dtype, beta, alpha)
     return plan(input, batch1, batch2, beta, alpha)
 
 

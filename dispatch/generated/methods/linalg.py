@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import REQUIRED
+from ...core.call_arguments import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_1
 from ...core.public_spelling import METHOD
 from ..functions.linalg import (
@@ -58,7 +58,7 @@ from ..functions.linalg import (
 )
 
 if TYPE_CHECKING:
-    from ....runtime.scalar_type import Number
+    from ....runtime.scalar_type import Number, dtype
     from ...tensor import Tensor
 
 
@@ -69,22 +69,22 @@ class LinalgMethods:
 
     _spec: Any
 
-    def mm(self, mat2: Tensor) -> Tensor:
+    def mm(self, mat2: Tensor, out_dtype: dtype = NOT_GIVEN) -> Tensor:
         if modes:
-            return mm_packet.call_method_parameters(self, mat2)
+            return mm_packet.call_method_parameters(self, mat2, out_dtype)
         try:
-            plan = mm_plans[self._spec][mat2._spec]
+            plan = mm_plans[self._spec][mat2._spec, out_dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = mm_packet.miss_method(self, mat2)
+            plan = mm_packet.miss_method(self, mat2, out_dtype)
         return plan(self, mat2)
 
-    def bmm(self, mat2: Tensor) -> Tensor:
+    def bmm(self, mat2: Tensor, out_dtype: dtype = NOT_GIVEN) -> Tensor:
         if modes:
-            return bmm_packet.call_method_parameters(self, mat2)
+            return bmm_packet.call_method_parameters(self, mat2, out_dtype)
         try:
-            plan = bmm_plans[self._spec][mat2._spec]
+            plan = bmm_plans[self._spec][mat2._spec, out_dtype]
         except (KeyError, AttributeError, TypeError):
-            plan = bmm_packet.miss_method(self, mat2)
+            plan = bmm_packet.miss_method(self, mat2, out_dtype)
         return plan(self, mat2)
 
     def mv(self, vec: Tensor) -> Tensor:
@@ -135,27 +135,34 @@ class LinalgMethods:
         return plan(self, vec2)
 
     def addmm(
-        self, mat1: Tensor, mat2: Tensor, beyond: Any = None, beta: Number = INT_1, alpha: Number = INT_1
+        self,
+        mat1: Tensor,
+        mat2: Tensor,
+        out_dtype: dtype = NOT_GIVEN,
+        beyond: Any = None,
+        beta: Number = INT_1,
+        alpha: Number = INT_1,
     ) -> Tensor:
         if modes or beyond is not None:
             if beyond is not None:
-                return addmm_packet.call_named(METHOD, beyond, {}, self, mat1, mat2, beta, alpha)
-            return addmm_packet.call_method_parameters(self, mat1, mat2, beta, alpha)
+                return addmm_packet.call_named(METHOD, beyond, {}, self, mat1, mat2, out_dtype, beta, alpha)
+            return addmm_packet.call_method_parameters(self, mat1, mat2, out_dtype, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
-                plan = addmm_plans[self._spec][mat1._spec, mat2._spec]
+                plan = addmm_plans[self._spec][mat1._spec, mat2._spec, out_dtype]
             except (KeyError, AttributeError, TypeError):
-                plan = addmm_packet.miss_method(self, mat1, mat2, beta, alpha)
+                plan = addmm_packet.miss_method(self, mat1, mat2, out_dtype, beta, alpha)
             return plan(self, mat1, mat2)
         try:
             plan = addmm_scaled[self._spec][
                 mat1._spec,
                 mat2._spec,
+                out_dtype,
                 (None if beta is INT_1 else beta.__class__),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = addmm_packet.miss_scaled_method(self, mat1, mat2, beta, alpha)
+            plan = addmm_packet.miss_scaled_method(self, mat1, mat2, out_dtype, beta, alpha)
         return plan(self, mat1, mat2, beta, alpha)
 
     def addmm_(
@@ -264,27 +271,36 @@ class LinalgMethods:
         return plan(self, mat, vec, beta, alpha)
 
     def baddbmm(
-        self, batch1: Tensor, batch2: Tensor, beyond: Any = None, beta: Number = INT_1, alpha: Number = INT_1
+        self,
+        batch1: Tensor,
+        batch2: Tensor,
+        out_dtype: dtype = NOT_GIVEN,
+        beyond: Any = None,
+        beta: Number = INT_1,
+        alpha: Number = INT_1,
     ) -> Tensor:
         if modes or beyond is not None:
             if beyond is not None:
-                return baddbmm_packet.call_named(METHOD, beyond, {}, self, batch1, batch2, beta, alpha)
-            return baddbmm_packet.call_method_parameters(self, batch1, batch2, beta, alpha)
+                return baddbmm_packet.call_named(
+                    METHOD, beyond, {}, self, batch1, batch2, out_dtype, beta, alpha
+                )
+            return baddbmm_packet.call_method_parameters(self, batch1, batch2, out_dtype, beta, alpha)
         if beta is INT_1 and alpha is INT_1:
             try:
-                plan = baddbmm_plans[self._spec][batch1._spec, batch2._spec]
+                plan = baddbmm_plans[self._spec][batch1._spec, batch2._spec, out_dtype]
             except (KeyError, AttributeError, TypeError):
-                plan = baddbmm_packet.miss_method(self, batch1, batch2, beta, alpha)
+                plan = baddbmm_packet.miss_method(self, batch1, batch2, out_dtype, beta, alpha)
             return plan(self, batch1, batch2)
         try:
             plan = baddbmm_scaled[self._spec][
                 batch1._spec,
                 batch2._spec,
+                out_dtype,
                 (None if beta is INT_1 else beta.__class__),
                 (None if alpha is INT_1 else alpha.__class__),
             ]
         except (KeyError, AttributeError, TypeError):
-            plan = baddbmm_packet.miss_scaled_method(self, batch1, batch2, beta, alpha)
+            plan = baddbmm_packet.miss_scaled_method(self, batch1, batch2, out_dtype, beta, alpha)
         return plan(self, batch1, batch2, beta, alpha)
 
     def baddbmm_(

@@ -25,6 +25,20 @@ def register() -> None:
     )
     structured("mm.out", meta.mm, "mm_stub", "out")
     autograd("mm.out", out_refuses_grad)
+    define(
+        "mm.dtype",
+        "mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor",
+        "native_functions/linalg.yaml: mm.dtype",
+    )
+    structured("mm.dtype", meta.mm_dtype, "mm_dtype_stub", "functional", "mm.dtype_out")
+    autograd("mm.dtype", autograd_linalg.plan_mm_dtype)
+    define(
+        "mm.dtype_out",
+        "mm.dtype_out(Tensor self, Tensor mat2, ScalarType out_dtype, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/linalg.yaml: mm.dtype_out",
+    )
+    structured("mm.dtype_out", meta.mm_dtype, "mm_dtype_stub", "out")
+    autograd("mm.dtype_out", out_refuses_grad)
     define("_int_mm", "_int_mm(Tensor self, Tensor mat2) -> Tensor", "native_functions/linalg.yaml: _int_mm")
     structured("_int_mm", meta._int_mm, "_int_mm_stub", "functional", "_int_mm.out")
     define(
@@ -45,6 +59,20 @@ def register() -> None:
     )
     structured("bmm.out", meta.bmm, "bmm_stub", "out")
     autograd("bmm.out", out_refuses_grad)
+    define(
+        "bmm.dtype",
+        "bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor",
+        "native_functions/linalg.yaml: bmm.dtype",
+    )
+    structured("bmm.dtype", meta.bmm_dtype, "bmm_dtype_stub", "functional", "bmm.dtype_out")
+    autograd("bmm.dtype", autograd_linalg.plan_bmm_dtype)
+    define(
+        "bmm.dtype_out",
+        "bmm.dtype_out(Tensor self, Tensor mat2, ScalarType out_dtype, *, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/linalg.yaml: bmm.dtype_out",
+    )
+    structured("bmm.dtype_out", meta.bmm_dtype, "bmm_dtype_stub", "out")
+    autograd("bmm.dtype_out", out_refuses_grad)
     define("mv", "mv(Tensor self, Tensor vec) -> Tensor", "native_functions/linalg.yaml: mv")
     structured("mv", meta.mv, "mv_stub", "functional", "mv.out")
     autograd("mv", autograd_linalg.plan_mv)
@@ -116,6 +144,20 @@ def register() -> None:
     structured("addmm.out", meta.addmm, "addmm_stub", "out")
     autograd("addmm.out", out_refuses_grad)
     define(
+        "addmm.dtype",
+        "addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        "native_functions/linalg.yaml: addmm.dtype",
+    )
+    structured("addmm.dtype", meta.addmm_dtype, "addmm_dtype_stub", "functional", "addmm.dtype_out")
+    autograd("addmm.dtype", autograd_linalg.plan_addmm_dtype)
+    define(
+        "addmm.dtype_out",
+        "addmm.dtype_out(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/linalg.yaml: addmm.dtype_out",
+    )
+    structured("addmm.dtype_out", meta.addmm_dtype, "addmm_dtype_stub", "out")
+    autograd("addmm.dtype_out", out_refuses_grad)
+    define(
         "_addmm_activation",
         "_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor",
         "native_functions/linalg.yaml: _addmm_activation",
@@ -176,6 +218,20 @@ def register() -> None:
     )
     structured("baddbmm.out", meta.baddbmm, "baddbmm_stub", "out")
     autograd("baddbmm.out", out_refuses_grad)
+    define(
+        "baddbmm.dtype",
+        "baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+        "native_functions/linalg.yaml: baddbmm.dtype",
+    )
+    structured("baddbmm.dtype", meta.baddbmm_dtype, "baddbmm_dtype_stub", "functional", "baddbmm.dtype_out")
+    autograd("baddbmm.dtype", autograd_linalg.plan_baddbmm_dtype)
+    define(
+        "baddbmm.dtype_out",
+        "baddbmm.dtype_out(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+        "native_functions/linalg.yaml: baddbmm.dtype_out",
+    )
+    structured("baddbmm.dtype_out", meta.baddbmm_dtype, "baddbmm_dtype_stub", "out")
+    autograd("baddbmm.dtype_out", out_refuses_grad)
     define(
         "addbmm",
         "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",

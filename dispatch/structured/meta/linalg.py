@@ -68,8 +68,8 @@ def _check_expandable(meta: MetaBase, self: TensorSpec, sizes: Sequence[int]) ->
             )
 
 
-def mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
-    """(n, m) by (m, p) gives (n, p)."""
+def _check_matrices(self: TensorSpec, mat2: TensorSpec) -> tuple[int, int]:
+    """Return the sizes of the product of two matrices."""
     if self.ndim != 2:
         raise RuntimeError(f"self must be a matrix, got {self.ndim}-D tensor in mm")
     if mat2.ndim != 2:
@@ -80,7 +80,36 @@ def mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
         raise RuntimeError(
             f"expected m1 and m2 to have the same dtype, but got: {_cpp(self)} != {_cpp(mat2)} (in mm)"
         )
-    meta.set_output_raw_strided(0, (self.sizes[0], mat2.sizes[1]), dtype=self.dtype)
+    return self.sizes[0], mat2.sizes[1]
+
+
+def mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
+    """(n, m) by (m, p) gives (n, p)."""
+    meta.set_output_raw_strided(0, _check_matrices(self, mat2), dtype=self.dtype)
+
+
+def _check_out_dtype(operand: TensorSpec, out_dtype: ScalarType) -> None:
+    """Refuse dtypes of results other than the operands', and float32 for float16 and bfloat16."""
+    is_wider = out_dtype.name == "float32" and operand.dtype.name in ("float16", "bfloat16")
+    if out_dtype is not operand.dtype and not is_wider:
+        raise RuntimeError(
+            "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs, but got "
+            f"{out_dtype.scalar_name} for inputs of {operand.dtype.scalar_name}"
+        )
+
+
+def mm_dtype(meta: MetaBase, self: TensorSpec, mat2: TensorSpec, out_dtype: ScalarType) -> None:
+    """`mm` with a result of another dtype, to which nothing is rounded before."""
+    sizes = _check_matrices(self, mat2)
+    _check_out_dtype(self, out_dtype)
+    meta.set_output_raw_strided(0, sizes, dtype=out_dtype)
+
+
+def bmm_dtype(meta: MetaBase, self: TensorSpec, mat2: TensorSpec, out_dtype: ScalarType) -> None:
+    """`bmm` with a result of another dtype, to which nothing is rounded before."""
+    sizes = _check_batches_of_bmm(self, mat2)
+    _check_out_dtype(self, out_dtype)
+    meta.set_output_raw_strided(0, sizes, dtype=out_dtype)
 
 
 def _int_mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
@@ -124,14 +153,19 @@ def _check_rows_and_columns(batch1: TensorSpec, batch2: TensorSpec) -> None:
     wrap_dim(2, batch2.ndim, scalar_ok=False)
 
 
-def bmm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
-    """(b, n, m) by (b, m, p) gives (b, n, p)."""
+def _check_batches_of_bmm(self: TensorSpec, mat2: TensorSpec) -> tuple[int, int, int]:
+    """Return the sizes of the product of two batches of one dtype."""
     sizes = _check_batches("bmm", self, mat2)
     if self.dtype is not mat2.dtype:
         raise RuntimeError(
             f"expected scalar type {self.dtype.scalar_name} but found {mat2.dtype.scalar_name} (mat2 of bmm)"
         )
-    meta.set_output_raw_strided(0, sizes, dtype=self.dtype)
+    return sizes
+
+
+def bmm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
+    """(b, n, m) by (b, m, p) gives (b, n, p)."""
+    meta.set_output_raw_strided(0, _check_batches_of_bmm(self, mat2), dtype=self.dtype)
 
 
 def _check_matrix_vector(input: tuple[int, ...], mat: TensorSpec, vec: TensorSpec) -> None:
@@ -271,6 +305,67 @@ def baddbmm(
     _check_expandable(meta, self, sizes)
     _check_scales(self.dtype, beta, alpha)
     meta.set_output_raw_strided(0, sizes, dtype=self.dtype)
+
+
+def _check_product_sum_dtype(
+    name: str,
+    meta: MetaBase,
+    self: TensorSpec,
+    first: TensorSpec,
+    second: TensorSpec,
+    sizes: tuple[int, ...],
+    scales: tuple[NumberKind, NumberKind],
+    out_dtype: ScalarType,
+) -> None:
+    if first.dtype is not second.dtype:
+        raise RuntimeError(
+            f"mat1 and mat2 must have the same dtype, but got {first.dtype.scalar_name} and "
+            f"{second.dtype.scalar_name}"
+        )
+    _check_out_dtype(first, out_dtype)
+    if self.dtype is not out_dtype and self.dtype is not first.dtype:
+        raise RuntimeError(
+            f"self dtype must match either out_dtype or mat1 dtype, but got {self.dtype.scalar_name}, "
+            f"{out_dtype.scalar_name} and {first.dtype.scalar_name} (in {name})"
+        )
+    check_same_device(name, self, first, second)
+    _check_expandable(meta, self, sizes)
+    _check_scales(out_dtype, *scales)
+    meta.set_output_raw_strided(0, sizes, dtype=out_dtype)
+
+
+def addmm_dtype(
+    meta: MetaBase,
+    self: TensorSpec,
+    mat1: TensorSpec,
+    mat2: TensorSpec,
+    out_dtype: ScalarType,
+    beta: NumberKind,
+    alpha: NumberKind,
+) -> None:
+    """`addmm` with a result of another dtype; `self` has that dtype or the matrices'."""
+    if mat1.ndim != 2:
+        raise RuntimeError(f"mat1 must be a matrix, got {mat1.ndim}-D tensor")
+    if mat2.ndim != 2:
+        raise RuntimeError(f"mat2 must be a matrix, got {mat2.ndim}-D tensor")
+    _check_multiply(mat1, mat2)
+    sizes = (mat1.sizes[0], mat2.sizes[1])
+    _check_product_sum_dtype("addmm", meta, self, mat1, mat2, sizes, (beta, alpha), out_dtype)
+
+
+def baddbmm_dtype(
+    meta: MetaBase,
+    self: TensorSpec,
+    batch1: TensorSpec,
+    batch2: TensorSpec,
+    out_dtype: ScalarType,
+    beta: NumberKind,
+    alpha: NumberKind,
+) -> None:
+    """`baddbmm` with a result of another dtype; `self` has that dtype or the batches'."""
+    _check_rows_and_columns(batch1, batch2)
+    sizes = _check_batches("baddbmm", batch1, batch2)
+    _check_product_sum_dtype("baddbmm", meta, self, batch1, batch2, sizes, (beta, alpha), out_dtype)
 
 
 def addbmm(

@@ -597,7 +597,7 @@ STRAIGHT_THROUGH = {
 }
 """Rows whose derivative is by definition not that of the steps which they compute: `tests/ops/` has them."""
 
-UNDERIVABLE = {
+UNDERIVABLE = {"mm.dtype", "bmm.dtype", "addmm.dtype", "baddbmm.dtype"} | {
     "geqrf", "embedding_renorm_", "_unique", "_unique2", "unique_dim", "unique_consecutive", "unique_dim_consecutive",
     "_varlen_attn_backward",
 }  # fmt: skip

@@ -182,6 +182,8 @@ OUT = [
         *("hspmm.out", "sparse_sampled_addmm.out", "sspaddmm.out"),
         *("crow_indices_copy.out", "col_indices_copy.out", "ccol_indices_copy.out", "row_indices_copy.out"),
         *("indices_copy.out", "values_copy.out"),
+        # CUDA alone has their kernels: tests/ops/test_product_dtypes.py.
+        *("mm.dtype_out", "bmm.dtype_out", "addmm.dtype_out", "baddbmm.dtype_out"),
     )
 ]
 # Copies of views write to lists of one kind alone: tests/ops/test_out_of_compositions.py.
