@@ -68,7 +68,7 @@ def test_a_loop_that_has_no_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_the_system_does_not_give_is_told() -> None:
     spare_memory.require_memory(1 << 20, "a table")
-    with pytest.raises(MemoryError, match="a table needs .* MiB"):
+    with pytest.raises(MemoryError, match=r"a table needs .* MiB"):
         spare_memory.require_memory(1 << 62, "a table")
 
 
