@@ -26,7 +26,7 @@ F = tt.nn.functional
 
 
 def guarded(shape: tuple[int, ...], dtype: Any, *, ends: bool) -> Array:
-    """An array whose last byte is before a page without access, or whose first one is behind such a page."""
+    """Return an array whose last byte is before a page without access, or whose first one is behind such a page."""
     nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     pages = -(-nbytes // mmap.PAGESIZE) or 1
     region = mmap.mmap(-1, (pages + 2) * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -43,7 +43,7 @@ def guarded(shape: tuple[int, ...], dtype: Any, *, ends: bool) -> Array:
 def beside(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[tt.Tensor], tt.Tensor]:
-    """A function that copies a tensor to guarded memory, where results of compiled kernels lie as well."""
+    """Return a function that copies a tensor to guarded memory, where results of compiled kernels lie as well."""
     ends: bool = request.param
 
     def allocator_of(spec: TensorSpec) -> Callable[[], Array]:

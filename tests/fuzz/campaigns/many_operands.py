@@ -19,7 +19,7 @@ SCALE = 0.5
 
 
 def dimensions(rng: random.Random) -> list[int]:
-    """The sizes of a tensor of 64 dimensions, some of which have two elements."""
+    """Return the sizes of a tensor of 64 dimensions, some of which have two elements."""
     sizes = [1] * 64
     for place in rng.sample(range(64), 10):
         sizes[place] = 2
@@ -27,7 +27,7 @@ def dimensions(rng: random.Random) -> list[int]:
 
 
 def applied(step: str, x: tt.Tensor, y: tt.Tensor) -> tt.Tensor:
-    """One step of a program."""
+    """Return the result of one step of a program."""
     match step:
         case "add":
             return x + y * SCALE
@@ -54,7 +54,7 @@ def applied(step: str, x: tt.Tensor, y: tt.Tensor) -> tt.Tensor:
 
 
 def program(case: Case, given: list[tt.Tensor]) -> list[tt.Tensor]:
-    """What a case computes: a chain over all inputs, of which some values are results."""
+    """Compute a chain over all inputs, of which some values are results."""
     x, made = given[0], []
     steps, length = case["steps"], max(len(given) - 1, case["length"])
     for i in range(length):
@@ -129,7 +129,7 @@ class ManyOperands(Campaign):
             yield case | {"grad": False}
 
     def describe(self, case: Case) -> str:
-        """The case as a program that a person can paste."""
+        """Return the case as a program that a person can paste."""
         return (
             "from triten.tests.fuzz.campaigns.many_operands import ManyOperands\n"
             f"print(ManyOperands().run({case!r}))"
