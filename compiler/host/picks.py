@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...cpu_fallback.indexing.index_bounds import check_bounds, check_rows
 from ...dispatch.layers.graph.graph import Node
 from ...dispatch.plans.structured_kernel import StructuredKernel
@@ -91,7 +93,18 @@ def check_of(call: PickCall) -> Callable[[Any], None]:
 
 
 def eager_pick(call: PickCall) -> Callable[..., tuple[Any, ...]]:
-    """A function from the arrays of what is picked of and of the numbers to what is picked, by the eager kernel."""
+    """Return a function from the arrays of the source and of the numbers to what is picked, as an eager call has it."""
+    new = allocator_of(call.node.val)
+    if call.wraps:  # `index.Tensor` has no plan of its own: it checks its indices before it chooses a kernel.
+        check, dim = check_of(call), call.dim
+
+        def pick_wrapped(source: Any, numbers: Any) -> tuple[Any, ...]:
+            check(numbers)
+            out = new()
+            np.take(source, numbers, dim, out, "wrap")
+            return (out,)
+
+        return pick_wrapped
     entry, values = call.node.target._entry, bound_arguments(call.node)
     kernel = entry.kernel_for(BY_NAME["CPU"])
     assert kernel is not None and isinstance(kernel.planner, StructuredKernel)
@@ -105,7 +118,6 @@ def eager_pick(call: PickCall) -> Callable[..., tuple[Any, ...]]:
         entry, [seen(value, lambda node: node.val) for value in values]
     )
     runtime = [values[i] for i in entry.runtime_positions([seen(v, lambda node: node.val) for v in values])]
-    new = allocator_of(call.node.val)
 
     def pick(source: Any, numbers: Any) -> tuple[Any, ...]:
         arrays, out = {call.source: source, call.numbers: numbers}, new()

@@ -166,3 +166,23 @@ def test_gradients_of_picks() -> None:
 
     found, expected = (tt.autograd.grad(each(x), [x]) for each in (tt.compile(f), f))
     tt.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64])
+@pytest.mark.parametrize("pick", ["index", "gather", "index_select"])
+def test_picks_beside_what_numpy_computes(pick: str, dtype: tt.dtype) -> None:
+    """No loop has `lgamma`, so that the kernel is cut at the pick."""
+    of: dict[str, Any] = {
+        "index": lambda y, k: y[k],
+        "gather": lambda y, k: y.gather(0, k.remainder(4)),
+        "index_select": lambda y, k: y.index_select(0, k.remainder(4)),
+    }
+
+    def function(x: tt.Tensor, y: tt.Tensor) -> tt.Tensor:
+        return tt.lgamma(x * 2) + (x * 2).sigmoid() + of[pick](y, tt.tensor([0, -1])) * 2
+
+    x, y = tt.ones(2, dtype=dtype), tt.arange(4.0, dtype=dtype)
+    same(tt.compile(function, fullgraph=True)(x, y), function(x, y))
+    if pick == "index":
+        with pytest.raises(IndexError, match=r"index -1 is out of bounds|index 0 is out of bounds|size 0"):
+            tt.compile(function)(x, y[:0])

@@ -1,7 +1,7 @@
 """Indices that another thread changes between their check and their use: native loops stay within their arrays.
 
-A check is replaced by one that changes the indices after it has looked at them; what a loop would then read or write
-lies in a larger array, whose margin shows it.
+A check is replaced by one that changes the indices after it has looked at them. A loop would then read or write in the
+margin of a larger array.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WRONG = ROWS + 3
 
 
 def within_margin(fill: float) -> tuple[Array, Array]:
-    """A table of `ROWS`, and the larger one that it lies in, whose other rows are of one number."""
+    """Return a table of `ROWS`, and the larger one that it lies in, whose other rows are of one number."""
     whole = np.full((ROWS + 2 * MARGIN, WIDTH), fill)
     table = whole[MARGIN : MARGIN + ROWS]
     table[...] = 1.0
@@ -35,7 +35,7 @@ def within_margin(fill: float) -> tuple[Array, Array]:
 
 @pytest.fixture
 def changing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Array], Array]:
-    """A function that registers indices, which every check of bounds changes once it has seen them."""
+    """Return a function that registers indices, which every check of bounds changes once it has seen them."""
     registered: list[Array] = []
     greatest = index_bounds.greatest
 

@@ -1,0 +1,166 @@
+"""Native loops beside guard pages: a load or store outside of an array ends the process.
+
+Every input ends where a page without access begins, or begins where one ends; so do results of compiled kernels. Sizes
+are odd, so that vectors, tiles and parts have remainders.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import triten as tt
+from triten.compiler.host import loops, ranged_loops, reduction_loops
+from triten.runtime.tensor_spec import TensorSpec
+from triten.tests.compiled_code import needs_llvm
+
+pytestmark = [needs_llvm, pytest.mark.skipif(sys.platform != "linux", reason="mprotect as Linux has it")]
+Array = np.ndarray[Any, Any]
+F = tt.nn.functional
+
+
+def guarded(shape: tuple[int, ...], dtype: Any, *, ends: bool) -> Array:
+    """Return an array whose last byte is before a page without access, or whose first one is behind such a page."""
+    nbytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    pages = -(-nbytes // mmap.PAGESIZE) or 1
+    region = mmap.mmap(-1, (pages + 2) * mmap.PAGESIZE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(region))
+    start_of_last = start + (pages + 1) * mmap.PAGESIZE
+    libc = ctypes.CDLL(None, use_errno=True)
+    for page in (start, start_of_last):
+        assert libc.mprotect(ctypes.c_void_p(page), ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    offset = (pages + 1) * mmap.PAGESIZE - nbytes if ends else mmap.PAGESIZE
+    return np.frombuffer(region, np.uint8, nbytes, offset).view(dtype).reshape(shape)
+
+
+@pytest.fixture(params=[True, False], ids=["ends", "begins"])
+def beside(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[tt.Tensor], tt.Tensor]:
+    """Return a function that copies a tensor to guarded memory, where results of compiled kernels lie as well."""
+    ends: bool = request.param
+
+    def allocator_of(spec: TensorSpec) -> Callable[[], Array]:
+        assert spec.is_contiguous
+        return lambda: guarded(tuple(spec.sizes), spec.np_dtype, ends=ends)
+
+    for module in (loops, ranged_loops, reduction_loops):
+        monkeypatch.setattr(module, "allocator_of", allocator_of)
+
+    def copied(x: tt.Tensor) -> tt.Tensor:
+        array = x.detach().numpy()
+        own = guarded(array.shape, array.dtype, ends=ends)
+        own[...] = array
+        return tt.from_numpy(own).requires_grad_(x.requires_grad)
+
+    return copied
+
+
+def floats(*shape: int) -> tt.Tensor:
+    numbers = np.random.default_rng(shape).standard_normal(shape)
+    return tt.tensor(numbers.astype(np.float32))
+
+
+def numbers(size: int, *shape: int) -> tt.Tensor:
+    return tt.tensor(np.random.default_rng(shape).integers(0, size, shape))
+
+
+SHAPES = [(7,), (33, 129), (257, 131), (3, 5, 1021)]
+FAMILIES: dict[str, Callable[..., Any]] = {
+    "pointwise": lambda x: ((x * 2 + 1).relu() - x.abs(), x > 0),
+    "turned": lambda x: x.transpose(0, -1) * 2 + x.transpose(0, -1).abs(),
+    "steps": lambda x: x[..., ::2] * 2 + x[..., ::2],
+    "broadcast": lambda x: x * x[..., :1] + x[..., :1],
+    "ranges": lambda x: x.sin() + x.cos(),
+    "functions": lambda x: F.gelu(x).sigmoid().log1p(),
+    "halves": lambda x: (x.half() * 2).float() + x,
+    "bytes": lambda x: (x > 0) & (x < 1),
+    "rows": lambda x: (x * 2 - x.amax(-1, keepdim=True), x.sum(-1)),
+    "norm": lambda x: F.layer_norm(x * 2, x.shape[-1:]) + 1,
+    "sums": lambda x: (x * 2).sum(0),
+    "extrema": lambda x: (x + 1).amax(0),
+    "variances": lambda x: x.var(0),
+    "softmax": lambda x: (x * 2).softmax(-1),
+    "joins": lambda x: tt.cat([x * 2, x - 1], -1) + 1,
+    "gathers": lambda x: x.gather(-1, x.long().abs().remainder(x.shape[-1])) * 2,
+    "dropout": lambda x: F.dropout(x * 2, 0.25) + 1,
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_compiled_kernels(family: str, beside: Callable[[tt.Tensor], tt.Tensor]) -> None:
+    function = FAMILIES[family]
+    for shape in SHAPES[family in ("rows", "norm", "sums", "extrema", "variances", "softmax") :]:
+        x = floats(*shape)
+        tt.manual_seed(0)
+        expected = function(x)
+        tt.manual_seed(0)
+        found = tt.compile(function, fullgraph=True)(beside(x))
+        for a, b in zip(*(v if isinstance(v, tuple) else (v,) for v in (found, expected)), strict=True):
+            tt.testing.assert_close(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_picks(beside: Callable[[tt.Tensor], tt.Tensor]) -> None:
+    x, of_rows, line = floats(67, 131), numbers(131, 67, 1), numbers(131, 57)
+    given = [beside(each) for each in (x, of_rows, line)]
+    for function in (
+        lambda x, k, p: x.index_select(-1, p) * 2,
+        lambda x, k, p: x[..., p] - 1,
+        lambda x, k, p: (x * 2).amax(-1, keepdim=True) - (x * 2).gather(-1, k),
+    ):
+        tt.testing.assert_close(tt.compile(function, fullgraph=True)(*given), function(x, of_rows, line))
+
+
+CALLS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "convolution": (lambda x, w: F.conv2d(x, w, padding=1), ((2, 5, 19, 23), (7, 5, 3, 3))),
+    "strided": (lambda x, w: F.conv2d(x, w, stride=2), ((1, 17, 33, 31), (33, 17, 5, 3))),
+    "depthwise": (lambda x, w: F.conv2d(x, w, padding=1, groups=19), ((1, 19, 21, 17), (19, 1, 3, 3))),
+    "attention": (F.scaled_dot_product_attention, ((1, 3, 67, 33), (1, 3, 71, 33), (1, 3, 71, 33))),
+    "batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, True), ((3, 7, 11, 13), (7,), (7,))),
+    "group_norm": (lambda x, w, b: F.group_norm(x, 3, w, b), ((3, 9, 11, 13), (9,), (9,))),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (129,), w, b), ((65, 129), (129,), (129,))),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_eager_loops_and_their_gradients(name: str, beside: Callable[[tt.Tensor], tt.Tensor]) -> None:
+    function, shapes = CALLS[name]
+    plain = [floats(*shape).requires_grad_() for shape in shapes]
+    given = [beside(each) for each in plain]
+    found, expected = function(*given), function(*plain)
+    tt.testing.assert_close(found, expected)
+    change = floats(*expected.shape)
+    expected.backward(change)
+    found.backward(beside(change))
+    for a, b in zip(given, plain, strict=True):
+        tt.testing.assert_close(a.grad, b.grad)
+
+
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD"])
+def test_optimizers(name: str, beside: Callable[[tt.Tensor], tt.Tensor]) -> None:
+    plain = [floats(n).requires_grad_() for n in (1, 7, 129, 4099)]
+    given = [beside(each) for each in plain]
+    for parameters, own in ((plain, lambda x: x), (given, beside)):
+        optimizer = getattr(tt.optim, name)(parameters, lr=0.1)
+        for _ in range(3):
+            for p in parameters:
+                p.grad = own(floats(p.numel()))
+            optimizer.step()
+    for a, b in zip(given, plain, strict=True):
+        tt.testing.assert_close(a, b)
+
+
+def test_random_numbers(beside: Callable[[tt.Tensor], tt.Tensor]) -> None:
+    for size in (7, 1023, 4099):
+        for fill in ("uniform_", "normal_", "bernoulli_", "random_"):
+            own, plain = beside(tt.zeros(size)), tt.zeros(size)
+            for each in (own, plain):
+                tt.manual_seed(1)
+                getattr(each, fill)()
+            assert (own == plain).all()
