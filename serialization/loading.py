@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import IO, Any
 
 from ..runtime.device import device as Device
+from ..runtime.regular_file import open_regular
 from ..runtime.storage import Storage
 from ..runtime.traceback_filter import api_boundary
 
@@ -86,7 +87,7 @@ def load(
         raise ValueError("f must be a file path in order to use the mmap argument")
     options = {"encoding": "utf-8", **pickle_load_args}
     if isinstance(f, str | os.PathLike):
-        with open(f, "rb") as file:
+        with open_regular(f) as file:
             return read(file, map_location, safe, options, bool(mmap))
     return read(_seekable(f), map_location, safe, options)
 
@@ -114,7 +115,7 @@ def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:
     from .reading import unsafe_globals
 
     if isinstance(f, str | os.PathLike):
-        with open(f, "rb") as opened:
+        with open_regular(f) as opened:
             return unsafe_globals(opened)
     return unsafe_globals(_seekable(f))
 

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...runtime.cache_files import read_own_file, write_own_file
+from ...runtime.cache_files import make_own_folder, read_own_file, write_own_file
 from ...runtime.fork_lock import forkable
 from ..triton.source_files import directory as sources
 from .calling_convention import DATA
@@ -247,5 +247,5 @@ def _write(key: str, body: bytes) -> None:
     if path is None:
         return
     with contextlib.suppress(OSError):  # a folder that cannot be written to: each process compiles
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folder(path.parent)
         write_own_file(path, hashlib.sha256(key.encode() + body).digest() + body)

@@ -39,7 +39,7 @@ def test_what_overlaps_is_refused(write: str, run: str) -> None:
     function = RUNS[run](WRITES[write])
     for _ in range(2):
         x = tt.arange(16.0)
-        with pytest.raises(RuntimeError, match="refers? to a single memory location"):
+        with pytest.raises(RuntimeError, match=r"refers? to a single memory location"):
             function(x)
         assert x.tolist() == [*map(float, range(16))]
 
