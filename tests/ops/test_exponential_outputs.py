@@ -13,7 +13,6 @@ import triten as tt
         (10000, 4, False),
         (30, 20, True),
         (3, 2**62, True),
-        (2**62, 2**61, False),
     ],
 )
 def test_combinations_of_too_many_choices_are_refused(numel: int, r: int, with_replacement: bool) -> None:
