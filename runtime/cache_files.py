@@ -16,6 +16,31 @@ class UntrustedFileError(OSError):
     """A file of a cache that another user has written, or could."""
 
 
+def make_own_folder(path: str | os.PathLike[str]) -> None:
+    """Create a folder of a cache, and those above it that are missing, for this user alone, whatever the umask.
+
+    A folder that is there keeps its permissions. Raises OSError where it cannot be created.
+    """
+    folder = os.path.abspath(path)
+    if os.path.isdir(folder):
+        return
+    make_own_folder(os.path.dirname(folder))
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+
+
+def _refuse_foreign_writers(path: str | os.PathLike[str], mode: int) -> None:
+    """Raise UntrustedFileError if a group, or anybody, may write to a file or folder."""
+    if mode & stat.S_IWOTH:
+        raise UntrustedFileError(
+            f"{os.fspath(path)} may be written to by anybody; chmod go-w makes it usable"
+        )
+    if mode & stat.S_IWGRP:
+        raise UntrustedFileError(
+            f"{os.fspath(path)} may be written to by its group; chmod go-w makes it usable"
+        )
+
+
 def read_own_file(path: str | os.PathLike[str], most: int) -> tuple[bytes, float] | None:
     """The bytes of a file and its modification time; None for one that has more than `most` bytes.
 
@@ -23,7 +48,8 @@ def read_own_file(path: str | os.PathLike[str], most: int) -> tuple[bytes, float
 
     Raises:
         FileNotFoundError: there is no such file.
-        UntrustedFileError: it is none of this user's, nor root's, or anybody may write to it.
+        UntrustedFileError: it belongs to another user than this one and root, or its group or anybody may write to it
+            or its folder.
         OSError: it cannot be read, or is no regular file.
     """
     flags = (
@@ -39,8 +65,9 @@ def read_own_file(path: str | os.PathLike[str], most: int) -> tuple[bytes, float
                 raise UntrustedFileError(
                     f"{os.fspath(path)} belongs to user {status.st_uid}, not to this one or root"
                 )
-            if status.st_mode & stat.S_IWOTH:
-                raise UntrustedFileError(f"{os.fspath(path)} may be written to by anybody")
+            _refuse_foreign_writers(path, status.st_mode)
+            folder = os.path.dirname(os.path.abspath(path))
+            _refuse_foreign_writers(folder, os.stat(folder).st_mode)
         if status.st_size > most:
             return None
         with open(descriptor, "rb", buffering=0, closefd=False) as file:

@@ -17,6 +17,7 @@ from ..dispatch.tensor import Tensor
 from ..dispatch.tensor_data import from_numpy
 from ..runtime.device import DeviceLike
 from ..runtime.device import device as Device
+from ..runtime.regular_file import open_regular
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.tensor_spec import MAX_BYTES
 from ..runtime.traceback_filter import api_boundary
@@ -84,8 +85,8 @@ class safe_open:
         if backend not in ("mmap", "pread"):
             raise ValueError(f"safe_open: expected the backend 'mmap' or 'pread', got {backend!r}")
         self._device = Device("cpu" if device is None else device)
-        self._header: Any = _package.safe_open(filename, framework="np")
-        with open(filename, "rb") as file:
+        with open_regular(filename) as file:
+            self._header: Any = _package.safe_open(filename, framework="np")
             start = LENGTH_BYTES + int.from_bytes(file.read(LENGTH_BYTES), "little")
             self._mapped: Any = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
         self._in_place = backend == "mmap"

@@ -151,6 +151,8 @@ def _located(file: IO[bytes], entry: zipfile.ZipInfo) -> Record:
         raise RuntimeError(
             f"load: record {entry.filename!r:.200} is compressed; torch.save stores records as they are"
         )
+    if not 0 <= entry.header_offset < 2**63 - LOCAL_HEADER.size:
+        raise zipfile.BadZipFile("a record's header is beyond every file")
     file.seek(entry.header_offset)
     header = file.read(LOCAL_HEADER.size)
     if len(header) < LOCAL_HEADER.size:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..dispatch.generated.functions import empty
 from ..dispatch.tensor import Tensor
+from ..runtime.regular_file import open_regular
 from ..runtime.scalar_type import dtype as ScalarType
 from ..runtime.scalar_type import uint8
 from ..runtime.storage import Storage
@@ -41,10 +42,10 @@ class PyTorchFileReader:
         self._own: IO[bytes] | None = None
         if isinstance(name_or_buffer, (str, os.PathLike)):
             try:
-                self._own = open(name_or_buffer, "rb")  # noqa: SIM115 - records are read as long as the reader lives
+                self._own = open_regular(name_or_buffer)  # records are read as long as the reader lives
             except OSError as error:
                 raise RuntimeError(
-                    f"PyTorchFileReader: cannot open {os.fspath(name_or_buffer)!r}: {error.strerror}"
+                    f"PyTorchFileReader: cannot open {os.fspath(name_or_buffer)!r}: {error.strerror or error}"
                 ) from None
         file = name_or_buffer if self._own is None else self._own
         try:

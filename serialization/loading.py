@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import IO, Any
 
 from ..runtime.device import device as Device
+from ..runtime.regular_file import open_regular
 from ..runtime.storage import Storage
 from ..runtime.traceback_filter import api_boundary
 
@@ -50,8 +51,10 @@ def load(
         pickle_module: Python's `pickle`, and no other; only with weights_only=False.
         weights_only: Whether only tensors, plain containers and `add_safe_globals` are loaded, which is so unless
             False is given. Otherwise the file may run any code.
-        mmap: Whether storages on the CPU are the file itself, mapped to memory and read when they are needed; `f` is
-            a path then. Writes stay in memory; the file must not be written to meanwhile. Checksums are not looked at.
+        mmap: Whether storages on the CPU are the file itself, mapped to memory and read when they are needed. If
+            another process truncates the file meanwhile, an access ends this process with SIGBUS: leave it False for
+            files that may change. Default: False. With it, `f` is
+            a path. Writes stay in memory; the file must not be written to meanwhile. Checksums are not looked at.
         **pickle_load_args: What Python's unpickler takes beside the file, such as `encoding`.
 
     Returns:
@@ -86,7 +89,7 @@ def load(
         raise ValueError("f must be a file path in order to use the mmap argument")
     options = {"encoding": "utf-8", **pickle_load_args}
     if isinstance(f, str | os.PathLike):
-        with open(f, "rb") as file:
+        with open_regular(f) as file:
             return read(file, map_location, safe, options, bool(mmap))
     return read(_seekable(f), map_location, safe, options)
 
@@ -114,7 +117,7 @@ def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:
     from .reading import unsafe_globals
 
     if isinstance(f, str | os.PathLike):
-        with open(f, "rb") as opened:
+        with open_regular(f) as opened:
             return unsafe_globals(opened)
     return unsafe_globals(_seekable(f))
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
+from ...runtime.regular_file import open_regular
 from ...runtime.traceback_filter import api_boundary
 from ...serialization.replacing_file import replacing
 from . import safetensors
@@ -221,7 +222,7 @@ def _shown(f: File) -> str:
 def _opened(f: File) -> Iterator[IO[bytes]]:
     """A file to read: one that is given stays open, and is read from its start."""
     if isinstance(f, str | os.PathLike):
-        with open(f, "rb") as file:
+        with open_regular(f) as file:
             yield file
     else:
         f.seek(0)

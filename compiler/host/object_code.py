@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...dispatch.structured.compiled_loops import background
-from ...runtime.cache_files import read_own_file, write_own_file
+from ...runtime.cache_files import make_own_folder, read_own_file, write_own_file
 from ...runtime.fork_lock import forkable, hold_across_fork
 from ...runtime.spare_memory import require_memory
 from ..triton.source_files import directory as sources
@@ -262,5 +262,5 @@ def _write(key: str, body: bytes) -> None:
     if path is None:
         return
     with contextlib.suppress(OSError):  # a folder that cannot be written to: each process compiles
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_own_folder(path.parent)
         write_own_file(path, hashlib.sha256(key.encode() + body).digest() + body)

@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ...runtime.memory_format import contiguous_format
 from ...runtime.scalar_type import int64
 from ..generated import functions as ops
@@ -236,9 +238,33 @@ def combinations(self: Tensor, r: int, with_replacement: bool) -> Tensor:
     if r == 0:
         return ops.empty((0,), dtype=self.dtype, device=self._spec.device)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
-    chosen = list(choose(range(self.numel()), r))
-    rows = tensor(chosen, dtype=int64).to(self._spec.device, non_blocking=True).view((len(chosen), r))
-    return ops._unsafe_view(ops.index_select(self, 0, rows.reshape((-1,))), (len(chosen), r))
+    count = _number_of_choices(self.numel(), r, with_replacement)
+    if not count:
+        return ops.empty((0, r), dtype=self.dtype, device=self._spec.device)
+    chosen = np.fromiter(itertools.chain.from_iterable(choose(range(self.numel()), r)), np.int64, count * r)
+    rows = tensor(chosen, dtype=int64).to(self._spec.device, non_blocking=True)
+    return ops._unsafe_view(ops.index_select(self, 0, rows), (count, r))
+
+
+MOST_CHOSEN = 2**29
+"""Elements of the largest result of `combinations`; their indices take 4 GiB."""
+
+
+def _number_of_choices(numel: int, r: int, with_replacement: bool) -> int:
+    """Return how many choices of `r` out of `numel` elements there are. Raises RuntimeError for too many."""
+    among = numel + r - 1 if with_replacement else numel
+    # Each further element at least adds a choice, so r alone decides before a huge binomial is computed.
+    fits = 0 <= r <= MOST_CHOSEN and (r > among or min(r, among - r) <= 64)
+    count = math.comb(among, r) if fits and numel else 0
+    if not fits and r > among:
+        return 0
+    if not fits or count * r > MOST_CHOSEN:
+        size = f"{count} x {r}" if fits else f"more than 2**63 x {r}"
+        raise RuntimeError(
+            f"combinations: {numel} elements, {r} at a time, give a tensor of {size} elements, and at most "
+            f"{MOST_CHOSEN} are supported; choose a smaller r"
+        )
+    return count
 
 
 def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:

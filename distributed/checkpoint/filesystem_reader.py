@@ -11,6 +11,7 @@ from typing import Any
 from ... import serialization
 from ...dispatch.tensor import Tensor
 from ...futures import Future
+from ...runtime.regular_file import open_regular
 from . import metadata_checks, metadata_file
 from .metadata import Metadata, MetadataIndex, TensorStorageMetadata
 from .planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem
@@ -57,7 +58,8 @@ class FileSystemReader(StorageReader):
         """
         path = self.path / METADATA
         try:
-            data = path.read_bytes()
+            with open_regular(path) as file:
+                data = file.read()
         except FileNotFoundError as error:
             raise FileNotFoundError(
                 error.errno,

@@ -22,6 +22,7 @@ import numpy as np
 from ...dispatch.tensor import Tensor
 from ...dispatch.tensor_data import from_numpy
 from ...runtime.memory_format import contiguous_strides
+from ...runtime.regular_file import open_regular
 from ...runtime.scalar_type import dtype as ScalarType
 from ...safetensors.dtypes import DTYPES
 
@@ -150,7 +151,7 @@ def _read(folder: str, info: StorageInfo, begin: int, end: int) -> bytes:
     if info.checksums is not None:
         begin, end = begin // size * size, min(-(-end // size) * size, info.length)
     data = b""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         # Compared first: memory is taken for as many bytes as are asked for.
         if info.offset + end <= os.fstat(file.fileno()).st_size:
             file.seek(info.offset + begin)

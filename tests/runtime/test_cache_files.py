@@ -6,7 +6,7 @@ import os
 import pytest
 
 from triten.runtime import cache_files
-from triten.runtime.cache_files import UntrustedFileError, read_own_file, write_own_file
+from triten.runtime.cache_files import UntrustedFileError, make_own_folder, read_own_file, write_own_file
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners here")
 
@@ -46,7 +46,25 @@ def test_what_anybody_may_write_to(path):
     with pytest.raises(UntrustedFileError, match="may be written to by anybody"):
         read_own_file(path, 100)
     path.chmod(0o660)
+    with pytest.raises(UntrustedFileError, match="may be written to by its group"):
+        read_own_file(path, 100)
+    path.chmod(0o600)
+    for mode in (0o770, 0o707):
+        path.parent.chmod(mode)
+        with pytest.raises(UntrustedFileError, match="may be written to by"):
+            read_own_file(path, 100)
+    path.parent.chmod(0o700)
     assert read_own_file(path, 100) is not None
+
+
+def test_folders_are_of_this_user_alone(tmp_path):
+    before = os.umask(0)
+    try:
+        make_own_folder(tmp_path / "a" / "b" / "c")
+    finally:
+        os.umask(before)
+    assert {(tmp_path / each).stat().st_mode & 0o777 for each in ("a", "a/b", "a/b/c")} == {0o700}
+    make_own_folder(tmp_path / "a")
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):

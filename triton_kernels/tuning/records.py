@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...runtime.cache_files import read_own_file, write_own_file
+from ...runtime.cache_files import make_own_folder, read_own_file, write_own_file
 from ...runtime.cuda.device_properties import DeviceProperties
 from ...runtime.cuda.triton.cubin_store import default_directory
 from .entry import Entry, read_entry
@@ -76,7 +76,7 @@ class Records:
         question = json.dumps([entry.kernel, entry.source, entry.dtype, entry.shape])
         path = folder / (hashlib.sha256(question.encode()).hexdigest()[:32] + SUFFIX)
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_own_folder(folder)
             write_own_file(path, (json.dumps(entry.as_json(), indent=1) + "\n").encode())
         except OSError as error:
             self._warn(f"cannot be written ({error}), what was measured holds for this process")

@@ -67,5 +67,11 @@ def embedding_dense_backward(
     scale_grad_by_freq: bool,
 ) -> None:
     """The gradient of the table: rows of `grad_output` added by number, in a fixed order."""
-    sizes = (num_weights, grad_output.sizes[-1])
+    width = grad_output.sizes[-1] if grad_output.ndim else 1
+    if grad_output.numel != indices.numel * width:
+        raise RuntimeError(
+            f"shape '[{indices.numel}, {width}]' is invalid for input of size {grad_output.numel}: grad_output of "
+            f"embedding_dense_backward must have a row for each of the {indices.numel} indices"
+        )
+    sizes = (num_weights, width)
     meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=grad_output.dtype)

@@ -57,6 +57,8 @@ def _fractional(
     check_samples(self, random_samples, rank)
     spatial = self.sizes[-rank:]
     for side, n, k, out in zip(SIDES[rank], spatial, kernel_size, output_size, strict=True):
+        if k < -(2**31):
+            raise RuntimeError(f"{name}(): kernel_size must be positive, got {k} for the pool's {side}")
         if out + k - 1 > n:
             raise RuntimeError(f"{name}(): pool {side} {k} too large relative to input {side} {n}")
     sizes = (*self.sizes[:-rank], *output_size)

@@ -15,7 +15,13 @@ ZEROS, BORDER, REFLECTION = 0, 1, 2
 
 def taps_of(interpolation_mode: int, rank: int) -> int:
     """How many elements a sample is made of."""
-    return int({BILINEAR: 2**rank, NEAREST: 1, BICUBIC: 4**rank}[interpolation_mode])
+    taps = {BILINEAR: 2**rank, NEAREST: 1, BICUBIC: 4**rank}.get(interpolation_mode)
+    if taps is None:
+        raise RuntimeError(
+            f"grid_sampler: interpolation_mode must be {BILINEAR} (bilinear), {NEAREST} (nearest) or {BICUBIC} "
+            f"(bicubic), got {interpolation_mode}"
+        )
+    return int(taps)
 
 
 def check_grid_sampler(

@@ -466,6 +466,13 @@ def native_dropout_backward(
     """The meta of ``native_dropout_backward``: whole numbers, scaled, are floating-point numbers."""
     if mask.dtype is not bool_:
         raise RuntimeError(f"Mask should be Bool Scalar Type, got {mask.dtype.scalar_name}")
+    own, given_sizes = mask.sizes, grad_output.sizes
+    apart = len(given_sizes) - len(own)
+    if apart < 0 or any(n not in (1, given_sizes[d + apart]) for d, n in enumerate(own)):
+        raise RuntimeError(
+            f"native_dropout_backward: a mask of shape {list(own)} does not expand to the shape of grad_output, "
+            f"{list(given_sizes)}"
+        )
     strides = strides_for(preserve_format, grad_output.sizes, (grad_output.sizes, grad_output.strides))
     given = grad_output.dtype
     made = given if given.is_floating_point or given.is_complex else get_default_dtype()

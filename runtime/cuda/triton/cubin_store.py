@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...cache_files import read_own_file, write_own_file
+from ...cache_files import make_own_folder, read_own_file, write_own_file
 from ..driver import kernel_name
 from .architecture import check_architecture
 from .assembler import ptx_version_of
@@ -109,7 +109,7 @@ class CubinStore:
         if not self._is_writable or len(data) > self.maxsize:
             return
         try:
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_own_folder(self.directory)
             write_own_file(self._path(key), data)
             self._bound(len(data))
         except OSError as error:

@@ -1,0 +1,38 @@
+"""Operators of gradients that are called with shapes and modes that do not fit: they raise RuntimeError."""
+
+from collections.abc import Callable
+
+import pytest
+
+import triten as tt
+
+aten = tt.ops.aten
+CALLS: dict[str, tuple[Callable[[], object], str]] = {
+    "grid_sampler_2d_backward": (
+        lambda: aten.grid_sampler_2d_backward(
+            tt.ones(1, 1, 2, 2), tt.ones(1, 1, 2, 2), tt.ones(1, 2, 2, 2), -1, 0, False, [True, True]
+        ),
+        "interpolation_mode must be .* got -1",
+    ),
+    "native_dropout_backward": (
+        lambda: aten.native_dropout_backward(tt.ones(3), tt.ones(2) > 0, 2.0),
+        "mask of shape .2. does not expand",
+    ),
+    "embedding_dense_backward": (
+        lambda: aten.embedding_dense_backward(tt.ones(2, 3), tt.tensor([0, 1, 1]), 4, -1, False),
+        "is invalid for input of size 6",
+    ),
+    "fractional_max_pool2d": (
+        lambda: tt.nn.functional.fractional_max_pool2d(
+            tt.ones(1, 1, 4, 4), (-(2**63), 3), output_size=(1, 1)
+        ),
+        "kernel_size must be positive",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_does_not_fit_is_refused(name: str) -> None:
+    call, message = CALLS[name]
+    with pytest.raises(RuntimeError, match=message):
+        call()
