@@ -10,9 +10,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from ..lazy_import import import_shielded
+from ..lazy_import import import_shielded, when_imported
 from . import provider
-from .triton.import_hook import answer_triton, offer_to_triton
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -46,7 +45,16 @@ def is_available() -> bool:
 
 def announce(driver: Driver) -> None:
     """Tell Triton of the driver, now or when it is imported."""
+    from .triton.import_hook import offer_to_triton
+
     offer_to_triton(driver)
+
+
+def _answer_triton() -> None:
+    """Have Triton choose triten's driver by default."""
+    from .triton.import_hook import replace_default
+
+    replace_default()
 
 
 def _interpreter() -> Driver:
@@ -86,4 +94,4 @@ def _cupy() -> Driver:
 
 
 provider.register(choose, is_available, announce)
-answer_triton()
+when_imported("triton.runtime.driver", _answer_triton)

@@ -1,7 +1,7 @@
 """Python's statements and builtins in interpreted kernels, with the meaning that Triton's compiler gives them.
 
 Plain Python would ask a tensor for its truth, its integer or its order, and would compute with Python's integers. The
-compiler lowers each construct (`triton/compiler/code_generator.py`), and `KernelTransformer` rewrites each to a call of
+compiler lowers each construct (`triton.compiler.code_generator`), and `KernelTransformer` rewrites each to a call of
 a function that `namespace` has:
 
 * `and`, `or`, `not`, chained comparisons: lane by lane; only constants short-circuit.

@@ -26,11 +26,6 @@ def offer_to_triton(owner: Driver) -> None:
         when_imported("triton", lambda: _install(owner))
 
 
-def answer_triton() -> None:
-    """Have Triton choose triten's driver by default, and interpret kernels where the environment says so."""
-    when_imported(_MODULE, _replace_default)
-
-
 def torch_has_cuda() -> bool:
     """Return whether the process has imported PyTorch, and PyTorch sees a GPU. triten under its name does not count."""
     torch = sys.modules.get("torch")
@@ -44,7 +39,8 @@ def _install(owner: Driver) -> None:
     install(owner, automatic=True)
 
 
-def _replace_default() -> None:
+def replace_default() -> None:
+    """Have Triton choose triten's driver by default, and interpret kernels where the environment says so."""
     # Triton imports this module before it decorates the first function of its language.
     if os.environ.get("TRITEN_CUDA") == "interpret" and "triton.language" not in sys.modules:
         os.environ["TRITON_INTERPRET"] = "1"
