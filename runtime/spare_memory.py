@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import mmap
 
+CHECKED_FROM = 1 << 36
+"""Bytes from which a result has to fit before anything is computed for it."""
+
 
 def require_memory(nbytes: int, purpose: str) -> None:
     """Raise MemoryError unless so many bytes can be mapped now, in one piece; they are given back at once.

@@ -17,6 +17,7 @@ from . import allocator as allocators
 from .data_ptr import DataPtr
 from .device import CPU
 from .device import device as Device
+from .regular_file import open_regular
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -167,9 +168,9 @@ class Storage:
         """
         import mmap
 
-        mode = ("r+b" if os.path.exists(filename) else "w+b") if shared else "rb"
+        mode = "r+b" if os.path.exists(filename) else "w+b"
         try:
-            with open(filename, mode) as file:
+            with open(filename, mode) if shared else open_regular(filename) as file:
                 length = os.fstat(file.fileno()).st_size
                 if shared and length < nbytes:
                     file.truncate(nbytes)
@@ -183,9 +184,8 @@ class Storage:
                 mapped = mmap.mmap(file.fileno(), nbytes, access=access)
         except OSError as error:
             way = "read-write" if shared else "read-only"
-            raise RuntimeError(
-                f"unable to open file <{filename}> in {way} mode: {error.strerror} ({error.errno})"
-            ) from None
+            reason = f"{error.strerror} ({error.errno})" if error.errno else str(error)
+            raise RuntimeError(f"unable to open file <{filename}> in {way} mode: {reason}") from None
         root = np.frombuffer(mapped, np.uint8)
         storage = _storages[id(root)] = Storage(root, CPU)
         storage.resizable = False

@@ -66,6 +66,8 @@ def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -
     many = rows > USE_PRODUCTS_FROM or others > USE_PRODUCTS_FROM
     if p == 2 and (compute_mode == 1 or (compute_mode in (None, 0) and many)):
         return owned(_by_products(x1, x2))
+    # A result that does not fit in memory is refused before its parts are computed.
+    ops.empty((*x1._spec.sizes[:-1], others), dtype=x1.dtype, device=x1.device)
     return owned(_over_parts(x1, x2, lambda part, _: _norms(_differences(part, x2), p)))
 
 
@@ -74,7 +76,7 @@ def _over_parts(x1: Tensor, x2: Tensor, distances: Callable[..., Tensor]) -> Ten
     *batch, rows, columns = x1._spec.sizes
     each = math.prod(batch) * x2._spec.sizes[-2] * columns
     step = max(1, DIFFERENCES // max(each, 1))
-    if rows <= step:
+    if rows <= step or x1.is_meta:
         return distances(x1, slice(0, rows))
     parts = [
         distances(ops.narrow(x1, -2, start, min(step, rows - start)), slice(start, min(rows, start + step)))

@@ -96,6 +96,8 @@ def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: boo
 
 def affine_grid_generator_backward(grad: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
     """The gradient of the matrices."""
+    if len(size) not in (4, 5):
+        raise RuntimeError(f"affine_grid_generator_backward: expected 4 or 5 sizes, got {list(size)}")
     rank = len(size) - 2
     base = _base_grid(grad, size, align_corners)
     flat = grad.reshape(size[0], -1, rank)

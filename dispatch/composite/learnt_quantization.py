@@ -185,6 +185,11 @@ def _fake_quantize_learnable_per_channel_affine_backward(
     """Gradients of the input, and of scales and zero points."""
     if not self.numel():
         return self.clone(), scale.clone(), zero_point.clone()
+    if grad.shape != self.shape or not self.dim():
+        raise RuntimeError(
+            f"_fake_quantize_learnable_per_channel_affine_backward: expected grad and self of one shape with "
+            f"dimensions, got {tuple(grad.shape)} and {tuple(self.shape)}"
+        )
     axis %= self.dim()
     shape = [-1 if dim == axis else 1 for dim in range(self.dim())]
     zero = ops.round(zero_point.to(float32)).clamp(quant_min, quant_max).reshape(shape)

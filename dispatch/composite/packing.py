@@ -76,6 +76,10 @@ def _pack_padded_sequence_backward(
 ) -> Tensor:
     """The gradient of the padded tensor, zero in the padding."""
     size = list(input_size)
+    if len(size) < 2:
+        raise RuntimeError(
+            f"_pack_padded_sequence_backward: expected 2 or more sizes in input_size, got {size}"
+        )
     if batch_first:
         size[0], size[1] = size[1], size[0]
     made = _padded(grad, batch_sizes, size[1], size[0], 0)

@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 
 MOST_PARTS = 64
 """Views that one plan of several makes; more of them are made one by one."""
+MOST_VIEWS = 1 << 26
+"""Views that one call returns at most: Python objects for more of them take tens of gigabytes."""
+
+
+def refuse_too_many_views(name: str, count: int) -> None:
+    """Raise RuntimeError if a call would return more than `MOST_VIEWS` views."""
+    if count > MOST_VIEWS:
+        raise RuntimeError(
+            f"{name}: {count} views are more than {MOST_VIEWS}; pass a smaller tensor or larger parts"
+        )
 
 
 def _plan_several(
@@ -56,7 +66,7 @@ def plan_split(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | N
     if length <= 0:
         return None
     size = _size_along(self._spec, dim)
-    if size == 0:
+    if not 0 < size <= MOST_PARTS * length:
         return None
     return _plan_slices(op, key_set, args, [*range(length, size, length), size], "Split")
 
@@ -75,9 +85,9 @@ def plan_chunk(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | N
     if chunks <= 0:
         return None
     size = _size_along(self._spec, dim)
-    if size == 0:
-        return None
     length = -(-size // chunks)
+    if not 0 < size <= MOST_PARTS * length:
+        return None
     return _plan_slices(op, key_set, args, [*range(length, size, length), size], "Split")
 
 
@@ -98,6 +108,6 @@ def plan_unbind(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | 
     """Every index of a dimension."""
     self, dim = args
     size = _size_along(self._spec, dim)
-    if not size:
+    if not 0 < size <= MOST_PARTS:
         return None
     return _plan_several(op, key_set, args, "aten::select.int", [(dim, i) for i in range(size)], "Unbind")

@@ -23,7 +23,7 @@ from ..plans.register import planned_by
 from ..structured.meta.dims import wrap_dim
 from ..structured.meta.views import infer_size, view_strides
 from . import dimnames, views_in_place
-from .several_views import plan_chunk, plan_split, plan_split_with_sizes, plan_unbind
+from .several_views import plan_chunk, plan_split, plan_split_with_sizes, plan_unbind, refuse_too_many_views
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -322,6 +322,7 @@ def unsafe_split(self: Tensor, split_size: int, dim: int) -> tuple[Tensor, ...]:
         return (self.slice(dim, 0, 0, 1),)
     if size == 0:
         return (self.slice(dim, 0, 0, 1),)
+    refuse_too_many_views("split", -(-size // split_size))
     return tuple([self.slice(dim, s, min(s + split_size, size), 1) for s in range(0, size, split_size)])
 
 
@@ -367,6 +368,7 @@ def unsafe_chunk(self: Tensor, chunks: int, dim: int) -> tuple[Tensor, ...]:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     size = spec.sizes[wrap_dim(dim, spec.ndim)]
     if size == 0:
+        refuse_too_many_views("chunk", chunks)
         return unsafe_split_with_sizes(self, (0,) * chunks, dim)
     return unsafe_split(self, (size + chunks - 1) // chunks, dim)
 
@@ -378,6 +380,7 @@ def tensor_split_sections(self: Tensor, sections: int, dim: int) -> tuple[Tensor
     size = spec.sizes[wrap_dim(dim, spec.ndim)]
     if sections <= 0:
         raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+    refuse_too_many_views("tensor_split", sections)
     small, larger = divmod(size, sections)
     return unsafe_split_with_sizes(self, [small + 1] * larger + [small] * (sections - larger), dim)
 
@@ -428,6 +431,7 @@ def unbind(self: Tensor, dim: int) -> tuple[Tensor, ...]:
     """`torch.unbind`: the slices along a dimension, which goes away."""
     spec = self._spec
     d = wrap_dim(dim, spec.ndim, scalar_ok=False)
+    refuse_too_many_views("unbind", spec.sizes[d])
     if d == 0 and not modes:
         return mark_several(tuple([self._select_first(i) for i in range(spec.sizes[0])]), "Unbind", 0)
     return mark_several(tuple([self.select(d, i) for i in range(spec.sizes[d])]), "Unbind", d)

@@ -422,6 +422,7 @@ def _triangle(name: str, row: int, col: int, offset: int, options: dict[str, Any
     )
     if entries >= 1 << 62:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={[2, entries]}")
+    _ops.empty((2, entries), dtype=int64, device=device)  # what does not fit is refused before it is computed
     rows = _ops.arange(first, last, device=device)
     start = (rows + offset).clamp(min=0) if upper else rows * 0
     lengths = col - start if upper else (rows + (offset + 1)).clamp(max=col)

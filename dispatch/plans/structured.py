@@ -11,9 +11,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ...runtime.device import CPU
 from ...runtime.device import device as Device
 from ...runtime.memory_format import contiguous_strides
 from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.spare_memory import CHECKED_FROM, require_memory
 from ...runtime.tensor_spec import TensorSpec
 from ..core.call_kind import Replanner
 from ..core.kernel_function import Plan
@@ -150,6 +152,10 @@ class FormPlanner:
         if where.type == "meta":
             kernel = PlannedKernel(compute_nothing, any_shape=sys.maxsize)
         else:
+            if where is CPU and outputs:
+                nbytes = max([spec.nbytes for spec in outputs])
+                if nbytes >= CHECKED_FROM:
+                    require_memory(nbytes, f"{name}: a result")
             found = self.factory
             if found is None or found[0] is not where:
                 found = self.factory = (where, find_kernel(self.stub, where.type, name))

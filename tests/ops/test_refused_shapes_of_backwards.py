@@ -22,6 +22,20 @@ CALLS: dict[str, tuple[Callable[[], object], str]] = {
         lambda: aten.embedding_dense_backward(tt.ones(2, 3), tt.tensor([0, 1, 1]), 4, -1, False),
         "is invalid for input of size 6",
     ),
+    "_pack_padded_sequence_backward": (
+        lambda: aten._pack_padded_sequence_backward(tt.ones(3), [0], tt.tensor([1, 1]), True),
+        "expected 2 or more sizes",
+    ),
+    "affine_grid_generator_backward": (
+        lambda: aten.affine_grid_generator_backward(tt.ones(2, 3, 4), [], False),
+        "expected 4 or 5 sizes",
+    ),
+    "_fake_quantize_learnable_per_channel_affine_backward": (
+        lambda: aten._fake_quantize_learnable_per_channel_affine_backward(
+            tt.ones(5, 1), tt.ones(()), tt.ones(1), tt.ones(1), 1, 7, 0, 1.0
+        ),
+        "expected grad and self of one shape",
+    ),
     "fractional_max_pool2d": (
         lambda: tt.nn.functional.fractional_max_pool2d(
             tt.ones(1, 1, 4, 4), (-(2**63), 3), output_size=(1, 1)

@@ -37,3 +37,9 @@ def test_a_fifo_in_a_checkpoint_is_refused(part, tmp_path):
     os.mkfifo(name)
     with pytest.raises(CheckpointException, match="is no regular file"):
         checkpoint.load({"x": tt.zeros(3)}, checkpoint_id=tmp_path)
+
+
+def test_a_fifo_is_not_mapped(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(RuntimeError, match="is no regular file"):
+        tt.UntypedStorage.from_file(tmp_path / "fifo", False, 8)

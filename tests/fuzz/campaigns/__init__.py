@@ -23,6 +23,7 @@ CAMPAIGNS = {
     "distributed_mismatches": "distributed_mismatches:DistributedMismatches",
     "endurance": "endurance:Endurance",
     "process_state": "process_state:ProcessState",
+    "exponential_outputs": "exponential_outputs:ExponentialOutputs",
     "planted": "planted:Planted",
 }
 """Where each campaign is: ``module:class``, beneath this folder."""
