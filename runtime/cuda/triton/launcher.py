@@ -94,6 +94,8 @@ class TritonLauncher:
             enter(launch_metadata)
         if not (0 < x <= MAX_GRID[0] and 0 < y <= MAX_GRID[1] and 0 < z <= MAX_GRID[2]):
             check_grid(self.name, (x, y, z))
+        if len(args) != len(self._signature):
+            args = self._with_constants(args)
         values: list[Any] = []
         maps: list[Any] = []
         if self._is_flat:
@@ -128,6 +130,20 @@ class TritonLauncher:
             self._owner.launches += 1
         if leave is not None:
             leave(launch_metadata)
+
+    def _with_constants(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return arguments that lack the compile-time constants, as Triton 3.1 took them, with a None for each.
+
+        Raises:
+            TypeError: there are neither as many arguments as parameters, nor as many as those that are passed.
+        """
+        if len(args) != len(self._kept):
+            raise TypeError(
+                f"kernel '{self.name}' takes {len(self._signature)} arguments, or {len(self._kept)} without its "
+                f"constants, got {len(args)}"
+            )
+        given = iter(args)
+        return tuple(None if type_ == CONSTANT else next(given) for type_ in self._signature)
 
     def keep(self, cubin: bytes) -> None:
         """The code did not load. Triton asks only once; the next launch tries again with this."""
