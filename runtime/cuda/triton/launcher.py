@@ -55,6 +55,9 @@ class TritonLauncher:
         self._place = Device("cuda", self._device)
         self.name = metadata.name
         self._signature: tuple[Type, ...] = tuple(source.signature.values())
+        # Sources in Triton's intermediate language have no function.
+        function = getattr(source, "fn", None)
+        self._constants: frozenset[int] = frozenset() if function is None else frozenset(function.constexprs)
         self._maps: Sequence[Any] = getattr(metadata, "tensordesc_meta", None) or ()
         self._shape = LaunchShape(
             WARP_SIZE * metadata.num_warps,
@@ -132,18 +135,19 @@ class TritonLauncher:
             leave(launch_metadata)
 
     def _with_constants(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return arguments that lack the compile-time constants, as Triton 3.1 took them, with a None for each.
+        """Return arguments that lack those of `constexpr` parameters, as Triton 3.1 took them, with a None for each.
 
         Raises:
             TypeError: there are neither as many arguments as parameters, nor as many as those that are passed.
         """
-        if len(args) != len(self._kept):
+        count = len(self._signature)
+        if len(args) != count - len(self._constants):
             raise TypeError(
-                f"kernel '{self.name}' takes {len(self._signature)} arguments, or {len(self._kept)} without its "
+                f"kernel '{self.name}' takes {count} arguments, or {count - len(self._constants)} without its "
                 f"constants, got {len(args)}"
             )
         given = iter(args)
-        return tuple(None if type_ == CONSTANT else next(given) for type_ in self._signature)
+        return tuple(None if i in self._constants else next(given) for i in range(count))
 
     def keep(self, cubin: bytes) -> None:
         """The code did not load. Triton asks only once; the next launch tries again with this."""
