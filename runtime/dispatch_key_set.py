@@ -23,10 +23,8 @@ class DispatchKeySet:
     """A set of runtime keys; ``|``, ``&``, ``-`` combine sets or keys, iteration goes from the highest priority.
 
     Removing a per-backend key such as ``AutogradCPU`` removes the functionality and leaves the backend
-    bit, which other functionalities share, as in c10.
-
-    Raises:
-        RuntimeError: for an alias key, which stands in no set.
+    bit, which other functionalities share, as in c10. An alias key adds no bits: its set is empty, and a call with
+    an empty set runs the operator's composite kernel.
 
     Example:
         >>> import triten as tt
@@ -134,6 +132,4 @@ def _bits(key: DispatchKeySet | DispatchKey) -> int:
         return key.repr_
     if not isinstance(key, DispatchKey):
         raise TypeError(f"DispatchKeySet: expected DispatchKey or DispatchKeySet, not {type(key).__name__}")
-    if key.is_alias:
-        raise RuntimeError(f"alias key {key.name} stands for several runtime keys and is in no set")
     return key.bits

@@ -174,6 +174,27 @@ def test_weight_norm_and_its_gradients(dim: int, dtype: tt.dtype) -> None:
     with pytest.raises(RuntimeError, match="first or last dim"):
         tt.ops.aten._weight_norm_interface(v, g, 1)
 
+    flat, count = g.detach().flatten(), (g.numel(),)
+    w_of_flat, norms_of_flat = tt.ops.aten._weight_norm_interface(v, flat, dim)
+    assert norms_of_flat.shape == count and w_of_flat.equal(w)
+    assert tt._weight_norm(v, flat, dim).equal(tt._weight_norm(v, g, dim))
+    v_of_flat, g_of_flat = tt.ops.aten._weight_norm_interface_backward(
+        given, v.detach(), flat, norms_of_flat.detach(), dim
+    )
+    assert v_of_flat.equal(found[0]) and g_of_flat.shape == count and g_of_flat.equal(found[1].flatten())
+
+
+@pytest.mark.parametrize("is_result", [False, True])
+def test_gradient_of_elu_by_its_operator(is_result: bool) -> None:
+    x = tt.linspace(-2, 2, 9, dtype=tt.float64).requires_grad_()
+    y = tt.ops.aten.elu(x, 0.5, 2.0, 1.5)
+    (expected,) = tt.autograd.grad(y, x, tt.cos(x.detach()))
+    known = y.detach() if is_result else x.detach()
+    found = tt.ops.aten.elu_backward(tt.cos(x.detach()), 0.5, 2.0, 1.5, is_result, known)
+    tt.testing.assert_close(found, expected)
+    with pytest.raises(RuntimeError, match="negative slope"):
+        tt.ops.aten.elu_backward(x, -0.5, 2.0, 1.5, True, known)
+
 
 def test_gradients_of_glu_and_embedding_and_whether_elements_are_dense() -> None:
     x = tt.linspace(-1, 1.3, 24, dtype=tt.float64).view(3, 4, 2).requires_grad_()

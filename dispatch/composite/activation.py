@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import bool_
+from ..autograd.formulas import activation
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
 from ..generated import functions as ops
@@ -91,6 +92,20 @@ def celu_(self: Tensor, alpha: Number) -> Tensor:
     if alpha == 0:
         raise RuntimeError("ZeroDivisionError: alpha cannot be 0 for CELU")
     return ops.elu_(self, alpha, 1, 1.0 / alpha)
+
+
+def elu_backward(
+    grad_output: Tensor,
+    alpha: Number,
+    scale: Number,
+    input_scale: Number,
+    is_result: bool,
+    self_or_result: Tensor,
+) -> Tensor:
+    """Return the gradient of `elu`, from its input or from its result."""
+    if is_result:
+        return activation.elu_backward_of_result(grad_output, self_or_result, alpha, scale, input_scale)
+    return activation.elu_backward(grad_output, self_or_result, alpha, scale, input_scale)
 
 
 def glu(self: Tensor, dim: int) -> Tensor:

@@ -282,15 +282,19 @@ def _check_ends(v: Tensor, dim: int) -> None:
 
 def _weight_norm(v: Tensor, g: Tensor, dim: int) -> Tensor:
     """Return `g` times the direction of `v`, whose slices along `dim` have a norm each (Salimans & Kingma, 2016)."""
-    return ops.mul(v, ops.div(g, norm_except_dim(v, 2, dim)))
+    norms = norm_except_dim(v, 2, dim)
+    if g._spec.numel == norms._spec.numel:
+        g = ops.reshape(g, norms._spec.sizes)
+    return ops.mul(v, ops.div(g, norms))
 
 
 def _weight_norm_interface(v: Tensor, g: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """Return `g` times the direction of `v`, and the norms: of float16 and bfloat16 in float32."""
+    """Return `g` times the direction of `v`, and the norms: in `g`'s shape, of float16 and bfloat16 in float32."""
     _check_ends(v, dim)
     narrow = v.dtype in (float16, bfloat16)
     norms = norm_except_dim(v.to(float32) if narrow else v, 2, dim)
-    return ops.mul(v, ops.div(g, norms)).to(v.dtype), norms
+    scale = ops.div(ops.reshape(g, norms._spec.sizes), norms)
+    return ops.mul(v, scale).to(v.dtype), ops.reshape(norms, g._spec.sizes)
 
 
 def _weight_norm_interface_backward(
@@ -300,6 +304,7 @@ def _weight_norm_interface_backward(
     _check_ends(saved_v, dim)
     others = [each for each in range(saved_v._spec.ndim) if each != dim]
     along = ops.sum(ops.mul(grad_w, saved_v), others, keepdim=True)
-    scale = ops.div(saved_g, saved_norms)
-    by_v = ops.mul(scale, ops.sub(grad_w, ops.mul(saved_v, ops.div(along, ops.square(saved_norms)))))
-    return by_v.to(saved_v.dtype), ops.div(along, saved_norms).to(saved_g.dtype)
+    norms = ops.reshape(saved_norms, along._spec.sizes)
+    scale = ops.div(ops.reshape(saved_g, along._spec.sizes), norms)
+    by_v = ops.mul(scale, ops.sub(grad_w, ops.mul(saved_v, ops.div(along, ops.square(norms)))))
+    return by_v.to(saved_v.dtype), ops.reshape(ops.div(along, norms), saved_g._spec.sizes).to(saved_g.dtype)

@@ -47,6 +47,8 @@ IMPLICIT = BY_NAME["CompositeImplicitAutograd"]
 EXPLICIT = BY_NAME["CompositeExplicitAutograd"]
 NON_FUNCTIONAL = BY_NAME["CompositeExplicitAutogradNonFunctional"]
 AUTOGRAD = BY_NAME["Autograd"]
+UNDEFINED = BY_NAME["Undefined"]
+"""The key of calls whose set is empty, which composites serve."""
 BACKEND_SELECT = BY_NAME["BackendSelect"]
 ADINPLACE = BY_NAME["ADInplaceOrView"]
 NAMED = BY_NAME["Named"]
@@ -290,9 +292,11 @@ class OperatorEntry:
         remaining = bits & BELOW_AUTOGRAD if bits & _NAMED and NAMED not in self.kernels else bits
         while True:
             key = highest_priority(remaining)
-            if key.functionality is None:
-                raise NotImplementedError(self.missing_kernel(bits, key))
             kernel = self.kernel_for(key)
+            if key is UNDEFINED:
+                if kernel is None:
+                    raise NotImplementedError(self.missing_kernel(bits, key))
+                return key, kernel
             if key.functionality in _AUTOGRAD_FUNCTIONALITIES and IMPLICIT in self.kernels:
                 if remaining & PYTHON_BIT and self.name in WHOLE:
                     return key, self.kernels[AUTOGRAD][-1] if AUTOGRAD in self.kernels else _UNRECORDED
@@ -343,7 +347,7 @@ class OperatorEntry:
         """Under which of `kernels`' keys the kernel of a runtime key stands: itself, an alias, or none of them."""
         if key in kernels:
             return key
-        if key.functionality in _BACKEND_FUNCTIONALITIES:
+        if key.functionality in _BACKEND_FUNCTIONALITIES or key is UNDEFINED:
             for alias in (NON_FUNCTIONAL, EXPLICIT, IMPLICIT):
                 if alias in kernels:
                     return alias

@@ -691,6 +691,16 @@ def celu_(input: Tensor, alpha: Number = ...) -> Tensor:
         celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)
     """
 
+def elu_backward(
+    grad_output: Tensor,
+    alpha: Number,
+    scale: Number,
+    input_scale: Number,
+    is_result: bool,
+    self_or_result: Tensor,
+) -> Tensor:
+    """elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor"""
+
 def glu_backward(grad_output: Tensor, input: Tensor, dim: int) -> Tensor:
     """glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor"""
 
@@ -34693,6 +34703,7 @@ __all__ = [
     "einsum",
     "elu",
     "elu_",
+    "elu_backward",
     "embedding",
     "embedding_backward",
     "embedding_bag",

@@ -23,6 +23,7 @@ __all__ = [
     "celu_",
     "elu",
     "elu_",
+    "elu_backward",
     "glu",
     "glu_backward",
     "hardshrink",
@@ -237,6 +238,20 @@ celu__packet = packet(
     False,
 )
 celu__plans = celu__packet.plans
+elu_backward_packet = packet(
+    "elu_backward",
+    ("elu_backward",),
+    (
+        ("grad_output", "tensor", NOT_GIVEN, False),
+        ("alpha", "number", NOT_GIVEN, False),
+        ("scale", "number", NOT_GIVEN, False),
+        ("input_scale", "number", NOT_GIVEN, False),
+        ("is_result", "static", NOT_GIVEN, False),
+        ("self_or_result", "tensor", NOT_GIVEN, False),
+    ),
+    False,
+)
+elu_backward_plans = elu_backward_packet.plans
 glu_backward_packet = packet(
     "glu_backward",
     ("glu_backward",),
@@ -1359,6 +1374,28 @@ def celu_(
     except (KeyError, AttributeError, TypeError):
         plan = celu__packet.miss(input, alpha)
     return plan(input, alpha)
+
+
+def elu_backward(
+    grad_output: Tensor,
+    alpha: Number,
+    scale: Number,
+    input_scale: Number,
+    is_result: bool,
+    self_or_result: Tensor,
+) -> Tensor:
+    """elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor"""
+    if modes:
+        return elu_backward_packet.call_parameters(
+            grad_output, alpha, scale, input_scale, is_result, self_or_result
+        )
+    try:
+        plan = elu_backward_plans[grad_output._spec][
+            alpha.__class__, scale.__class__, input_scale.__class__, is_result, self_or_result._spec
+        ]
+    except (KeyError, AttributeError, TypeError):
+        plan = elu_backward_packet.miss(grad_output, alpha, scale, input_scale, is_result, self_or_result)
+    return plan(grad_output, alpha, scale, input_scale, self_or_result)
 
 
 def glu_backward(

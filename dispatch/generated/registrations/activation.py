@@ -237,6 +237,12 @@ def register() -> None:
     )
     composite("celu_", "CompositeImplicitAutograd", composition.celu_)
     define(
+        "elu_backward",
+        "elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor",
+        "native_functions/activation.yaml: elu_backward",
+    )
+    composite("elu_backward", "CompositeImplicitAutograd", composition.elu_backward)
+    define(
         "glu_backward",
         "glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor",
         "native_functions/activation.yaml: glu_backward",

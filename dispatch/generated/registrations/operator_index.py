@@ -37,6 +37,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::selu_",
         "aten::celu",
         "aten::celu_",
+        "aten::elu_backward",
         "aten::glu_backward",
         "aten::glu",
         "aten::glu.out",

@@ -1,5 +1,9 @@
 """FlagGems' operators in the place of ours: `flag_gems.use_gems` registers them with `Library.impl`."""
 
+import os
+
+os.environ.setdefault("GEMS_VENDOR", "nvidia")  # otherwise the import looks for a vendor's command
+
 import flag_gems
 import torch
 

@@ -1,9 +1,12 @@
-"""Stores in which the lanes of one warp disagree by the rounding of a contracted multiplication and addition.
+"""Stores in which the lanes of one warp disagree, since a reduction gave each of them another result.
 
 A butterfly of ``shfl.sync`` and additions gives every lane of a warp the same sum. Where the compiler contracts the
 first addition with the multiplication before it (``enable_fp_fusion``), a lane rounds its own product less often than
 the one that it was sent: the lanes' sums differ. All of them store, and it is undefined whose value stays (NVIDIA,
 CUDA C++ Programming Guide, "SIMT Architecture"). Triton compiles reductions so; this is no race of the program.
+
+A reduction that selects, such as `tl.argmax`, keeps the value that was sent where a comparison is false. Both lanes of
+an exchange keep the other's value if one is NaN.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ WARP_SIZE = 32
 
 
 def contracts_exchanges(function: Function) -> bool:
-    """Return whether an ``fma`` of the function takes what another lane has sent."""
+    """Return whether an ``fma`` or a ``selp`` of the function takes what another lane has sent."""
     sent: set[str] = set()
     for each in function.instructions:
         first, *others = each.operands or (None,)
@@ -31,7 +34,7 @@ def contracts_exchanges(function: Function) -> bool:
                 sent.add(first.first.name)
             continue
         takes = any(isinstance(other, Register) and other.name in sent for other in others)
-        if each.opcode == "fma" and takes:
+        if each.opcode in ("fma", "selp") and takes:
             return True
         if each.opcode == "shfl" or (each.opcode in ("mov", "cvt") and takes):
             sent.add(first.name)
@@ -83,9 +86,9 @@ class StoreCheck:
         if not self.warned:
             self.warned = True
             warnings.warn(
-                f"kernel '{self.kernel}': the lanes of a warp store sums that differ by rounding, and it is undefined "
-                "which stays: a multiplication was contracted into a reduction. Launch with enable_fp_fusion=False "
-                "for one defined result",
+                f"kernel '{self.kernel}': the lanes of a warp store different results of a reduction, and it is "
+                "undefined which stays: a multiplication was contracted into it (launch with "
+                "enable_fp_fusion=False), or it selects, as argmax does, and met NaN",
                 RuntimeWarning,
                 stacklevel=2,
             )

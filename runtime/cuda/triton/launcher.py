@@ -55,6 +55,9 @@ class TritonLauncher:
         self._place = Device("cuda", self._device)
         self.name = metadata.name
         self._signature: tuple[Type, ...] = tuple(source.signature.values())
+        # Sources in Triton's intermediate language have no function.
+        function = getattr(source, "fn", None)
+        self._constants: frozenset[int] = frozenset() if function is None else frozenset(function.constexprs)
         self._maps: Sequence[Any] = getattr(metadata, "tensordesc_meta", None) or ()
         self._shape = LaunchShape(
             WARP_SIZE * metadata.num_warps,
@@ -94,6 +97,8 @@ class TritonLauncher:
             enter(launch_metadata)
         if not (0 < x <= MAX_GRID[0] and 0 < y <= MAX_GRID[1] and 0 < z <= MAX_GRID[2]):
             check_grid(self.name, (x, y, z))
+        if len(args) != len(self._signature):
+            args = self._with_constants(args)
         values: list[Any] = []
         maps: list[Any] = []
         if self._is_flat:
@@ -128,6 +133,21 @@ class TritonLauncher:
             self._owner.launches += 1
         if leave is not None:
             leave(launch_metadata)
+
+    def _with_constants(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return arguments that lack those of `constexpr` parameters, as Triton 3.1 took them, with a None for each.
+
+        Raises:
+            TypeError: there are neither as many arguments as parameters, nor as many as those that are passed.
+        """
+        count = len(self._signature)
+        if len(args) != count - len(self._constants):
+            raise TypeError(
+                f"kernel '{self.name}' takes {count} arguments, or {count - len(self._constants)} without its "
+                f"constants, got {len(args)}"
+            )
+        given = iter(args)
+        return tuple(None if i in self._constants else next(given) for i in range(count))
 
     def keep(self, cubin: bytes) -> None:
         """The code did not load. Triton asks only once; the next launch tries again with this."""

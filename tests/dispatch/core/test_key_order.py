@@ -146,5 +146,16 @@ def test_another_thread_includes_nothing(lib):
 def test_what_is_no_key_is_refused():
     with pytest.raises(TypeError, match="expected DispatchKey or DispatchKeySet, not str"):
         tt.dispatch.IncludeDispatchKeyGuard("Tracer")
-    with pytest.raises(RuntimeError, match="alias key Autograd"):
-        tt.dispatch.ExcludeDispatchKeyGuard(tt.DispatchKey.Autograd)
+
+
+@pytest.mark.parametrize(
+    "key", [tt.DispatchKey.CompositeExplicitAutograd, tt.DispatchKey.CompositeImplicitAutograd]
+)
+def test_an_empty_key_set_runs_the_composite_kernel(lib, key):
+    x = tt.zeros(3)
+    aten = tt.ops.aten
+    assert aten.copy_.default.redispatch(tt.DispatchKeySet(key), x, tt.ones(3), False) is x
+    assert x.tolist() == [1, 1, 1]
+    assert aten.dropout.default.redispatch(tt.DispatchKeySet(key), x, 0.5, False).tolist() == [1, 1, 1]
+    with pytest.raises(NotImplementedError, match="names no backend"):
+        aten.nonzero.default.redispatch(tt.DispatchKeySet(key), x)

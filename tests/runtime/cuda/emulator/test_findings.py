@@ -312,3 +312,22 @@ def test_lanes_whose_sums_were_contracted(machine: Any) -> None:
         machine.run(contracted, shared=16)
     refused(machine, "race", contracted, threads=64, shared=16)
     refused(machine, "two threads store", BUTTERFLY.format("add.f32 %r5, %r2, %r4;"), shared=16)
+
+
+@pytest.mark.parametrize(
+    ("sent", "agree"), [("0f3F800000", True), ("0f7FC00000", False)], ids=["equal", "nan"]
+)
+def test_lanes_that_select_by_a_comparison_with_nan(machine: Any, sent: str, agree: bool) -> None:
+    """Each lane of an exchange keeps its own number if it is larger or first, else the other's."""
+    body = f"""
+        mov.u32 %r0, %tid.x; rem.u32 %r0, %r0, 2; mov.b32 %r1, {sent};
+        shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1; shfl.sync.bfly.b32 %r3, %r0, 1, 31, -1;
+        setp.eq.f32 %p1, %r1, %r2; setp.lt.s32 %p2, %r0, %r3; and.pred %p3, %p1, %p2; selp.b32 %r5, %r0, %r3, %p3;
+        mov.b32 %r9, global_smem; st.shared.b32 [%r9], %r5;
+    """
+    if agree:
+        machine.run(body, shared=16)
+    else:
+        with pytest.warns(RuntimeWarning, match=r"kernel 'kernel'.*argmax"):
+            machine.run(body, shared=16)
+        refused(machine, "race", body, threads=64, shared=16)

@@ -576,6 +576,24 @@ def test_a_compiled_kernel_launches_again():
     assert (CODE.launched[-1].grid, CODE.launched[-1].stream) == ((5, 1, 1), 9)
 
 
+def test_a_compiled_kernel_launches_without_its_constants():
+    @triton.jit
+    def between(x, BLOCK: tl.constexpr, y, n):
+        i = tl.arange(0, BLOCK)
+        tl.store(y + i, tl.load(x + i, mask=i < n), mask=i < n)
+
+    x, y = on_cuda(32), on_cuda(32)
+    kernel = between[(1,)](x, 32, y, 30)
+    kernel[(1, 1, 1)](x, y, 30)
+    first, second = (launched.values(ADDRESS, ADDRESS, "i32", *SCRATCH) for launched in CODE.launched)
+    assert first == second == [x.data_ptr(), y.data_ptr(), 30, 0, 0]
+    for wrong in ((x, y), (x, 32, y, 30, 1)):
+        with pytest.raises(
+            TypeError, match=f"takes 4 arguments, or 3 without its constants, got {len(wrong)}"
+        ):
+            kernel[(1, 1, 1)](*wrong)
+
+
 def test_programs_may_ask_about_the_device():
     active = triton.runtime.driver.active
     assert active.get_current_target() == triton.backends.compiler.GPUTarget("cuda", 90, 32)
