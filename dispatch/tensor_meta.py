@@ -74,7 +74,7 @@ class TensorMeta(type):
                 made = new(cls, *args, **named)
             # `isinstance` takes a parameter of a user's class for a `Parameter`, whose arguments are not that class's.
             if issubclass(type(made), cls) and cls.__init__ is not object.__init__:
-                made.__init__(*args, **named)
+                made.__init__(*args, **named)  # type: ignore[misc]
             return made
         except BaseException:
             hide_inner_frames()
