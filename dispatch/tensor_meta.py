@@ -73,8 +73,8 @@ class TensorMeta(type):
             else:
                 made = new(cls, *args, **named)
             # `isinstance` takes a parameter of a user's class for a `Parameter`, whose arguments are not that class's.
-            if issubclass(type(made), cls) and cls.__init__ is not object.__init__:
-                made.__init__(*args, **named)  # type: ignore[misc]
+            if issubclass(type(made), cls) and cls.__init__ is not object.__init__:  # type: ignore[misc]
+                made.__init__(*args, **named)
             return made
         except BaseException:
             hide_inner_frames()
