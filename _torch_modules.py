@@ -83,6 +83,7 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "distributed.fsdp.sharded_grad_scaler": {_FSDP: "ShardedGradScaler"},
     "distributed.tensor._utils": {"distributed.tensor.shards": "compute_local_shape_and_global_offset"},
     "distributed.tensor.placement_types": {"distributed.tensor.placements": _STRIDED},
+    "nn._reduction": {"nn.reductions": "get_enum legacy_get_enum legacy_get_string"},
     "sparse._triton_ops_meta": {
         "!products of sparse tensors choose their tiles themselves": "get_meta minimize update"
     },
