@@ -3,8 +3,8 @@
 import os
 
 os.environ.setdefault("GEMS_VENDOR", "nvidia")  # it asks nvidia-smi otherwise
-import flag_gems  # noqa: E402
-import torch  # noqa: E402
+import flag_gems
+import torch
 
 torch.manual_seed(0)
 x, y = torch.randn(4, 33), torch.randn(4, 33)
