@@ -178,6 +178,13 @@ from .runtime.scalar_type import float32 as float32
 from .runtime.scalar_type import float64 as float64
 from .runtime.scalar_type import get_default_dtype as get_default_dtype
 from .runtime.scalar_type import iinfo as iinfo
+from .runtime.scalar_type import int1 as int1
+from .runtime.scalar_type import int2 as int2
+from .runtime.scalar_type import int3 as int3
+from .runtime.scalar_type import int4 as int4
+from .runtime.scalar_type import int5 as int5
+from .runtime.scalar_type import int6 as int6
+from .runtime.scalar_type import int7 as int7
 from .runtime.scalar_type import int8 as int8
 from .runtime.scalar_type import int16 as int16
 from .runtime.scalar_type import int32 as int32
@@ -187,6 +194,13 @@ from .runtime.scalar_type import qint32 as qint32
 from .runtime.scalar_type import quint4x2 as quint4x2
 from .runtime.scalar_type import quint8 as quint8
 from .runtime.scalar_type import set_default_dtype as set_default_dtype
+from .runtime.scalar_type import uint1 as uint1
+from .runtime.scalar_type import uint2 as uint2
+from .runtime.scalar_type import uint3 as uint3
+from .runtime.scalar_type import uint4 as uint4
+from .runtime.scalar_type import uint5 as uint5
+from .runtime.scalar_type import uint6 as uint6
+from .runtime.scalar_type import uint7 as uint7
 from .runtime.scalar_type import uint8 as uint8
 from .runtime.scalar_type import uint16 as uint16
 from .runtime.scalar_type import uint32 as uint32
@@ -312,8 +326,11 @@ def _defer_collectives() -> None:
     names = {
         "_c10d_functional": "all_reduce all_reduce_ all_reduce_coalesced all_reduce_coalesced_ "
         "all_gather_into_tensor_out all_gather_into_tensor_coalesced reduce_scatter_tensor_out "
-        f"reduce_scatter_tensor_coalesced broadcast broadcast_ wait_tensor {gathers}",
+        f"reduce_scatter_tensor_coalesced broadcast broadcast_ wait_tensor _wrap_tensor_autograd {gathers}",
         "_c10d_functional_autograd": gathers,
+        "c10d": "scatter_",
+        "c10d_functional": "all_reduce all_reduce_coalesced all_gather_into_tensor_coalesced "
+        f"reduce_scatter_tensor_coalesced broadcast wait_tensor {gathers}",
     }
     Dispatcher.singleton().defer(
         [f"{namespace}::{name}" for namespace, each in names.items() for name in each.split()],
@@ -348,6 +365,7 @@ if not _typing.TYPE_CHECKING:
             *(name for name in globals() if not name.startswith("_") or name.startswith("_check")),
             "__version__",
             "_assert",
+            "_has_compatible_shallow_copy_type",
             "_segment_reduce",
             *_FOREACH,
         }

@@ -37,9 +37,6 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "!operators are written in Triton, not in PTX": "inline_asm_elementwise"
     },
     "_higher_order_ops.out_dtype": {"!use the operator's own out_dtype": "out_dtype"},
-    "_higher_order_ops.triton_kernel_wrap": {
-        _DYNAMO: "TraceableTritonKernelWrapper triton_kernel_wrapper_functional triton_kernel_wrapper_mutation"
-    },
     "_inductor.custom_graph_pass": {
         _CODEGEN: "CustomGraphPass CustomInferenceAwareGraphPass get_hash_for_files"
     },
@@ -60,6 +57,9 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "!type promotion is part of each operator": "elementwise_type_promotion_wrapper"
     },
     "_tensor": {"": "Tensor"},
+    "_tensor_str": {
+        "dispatch.methods.print_options": "PRINT_OPTS=options get_printoptions printoptions set_printoptions"
+    },
     "distributed._tensor": {
         "distributed.tensor": f"DTensor DeviceMesh {_PLACEMENTS} distribute_module distribute_tensor empty full "
         "init_device_mesh ones rand randn zeros"
@@ -92,14 +92,27 @@ MODULES: Mapping[str, Mapping[str, str]] = {
 
 NAMES: Mapping[str, Mapping[str, str]] = {
     "_C": {"": "Tag TensorBase=Tensor dtype", _SCRIPT: "Graph Node ScriptObject Value"},
+    "_higher_order_ops.triton_kernel_wrap": {_DYNAMO: "TraceableTritonKernelWrapper"},
     "distributed.fsdp.fully_sharded_data_parallel": {
         "distributed.fsdp.api": "BackwardPrefetch CPUOffload FullOptimStateDictConfig FullStateDictConfig "
         "LocalOptimStateDictConfig LocalStateDictConfig MixedPrecision OptimStateDictConfig OptimStateKeyType "
         "ShardedOptimStateDictConfig ShardedStateDictConfig ShardingStrategy StateDictConfig StateDictSettings "
         "StateDictType"
     },
+    "optim.optimizer": {"optim.optimizer": "ParamsT=Params"},
 }
 """Rows of names that modules of this package get in addition."""
+
+PRIVATE = (
+    "_custom_ops",
+    "_higher_order_ops",
+    "_inductor",
+    "_jit_internal",
+    "_prims_common",
+    "_subclasses",
+    "_utils",
+)
+"""Modules of this package that PyTorch's root has as attributes before a program imports them."""
 
 _ROOT = __name__.rpartition(".")[0]
 
@@ -179,6 +192,8 @@ def install() -> None:
     for name, row in NAMES.items():
         full = f"{_ROOT}.{name}" if name else _ROOT
         when_imported(full, partial(lambda full, row: _extend(sys.modules[full], row), full, row))
+    for name in PRIVATE:
+        _bind(_ROOT, name)
     for name in MODULES:
         package, _, last = f"{_ROOT}.{name}".rpartition(".")
         if package.removeprefix(f"{_ROOT}.") not in MODULES:

@@ -8,11 +8,13 @@ Example:
 
 from __future__ import annotations
 
-__all__ = ["__version__", "cuda", "debug", "hip", "xpu"]
+__all__ = ["__version__", "cuda", "debug", "git_version", "hip", "xpu"]
 
 __version__ = "0.1.0"
 
 debug = False
+git_version = "Unknown"
+"""PyTorch's word for a build that was not made in a clone; programs ask whether there is the name."""
 hip: str | None = None
 xpu: str | None = None
 cuda: str | None

@@ -13,12 +13,13 @@ from ..runtime.lazy_import import lazy_names as _lazy_names
 
 if TYPE_CHECKING:
     from . import config as config
+    from . import decomposition as decomposition
     from . import runtime as runtime
     from . import utils as utils
 
 __all__ = ["compile", "cudagraph_mark_step_begin", "list_mode_options"]
 
-__getattr__ = _lazy_names(__name__, {}, ["config", "runtime", "utils"])[0]
+__getattr__ = _lazy_names(__name__, {}, ["config", "decomposition", "runtime", "utils"])[0]
 
 
 def compile(gm: Any, example_inputs: Any, options: dict[str, Any] | None = None) -> Any:

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from ..runtime.exponent_format import LARGEST, LEAST, to_exponents
-from ..runtime.scalar_type import EXPONENTS, PACKED, from_numpy_dtype, integer_limits
+from ..runtime.scalar_type import EXPONENTS, PACKED, SUB_BYTE, from_numpy_dtype, integer_limits
 from ..runtime.scalar_type import dtype as ScalarType
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ def readable(array: NDArray[Any]) -> NDArray[Any]:
     """An array whose elements NumPy can turn into Python numbers: those of ml_dtypes widened, exactly."""
     if array.dtype.kind in "biufc":
         return array
+    if array.dtype.names:
+        raise NotImplementedError(f"\"_local_scalar_dense_cpu\" not implemented for '{array.dtype.names[0]}'")
     dtype = from_numpy_dtype(array.dtype)
     if dtype is PACKED:
         # PyTorch shows the bytes as floats, too.
@@ -142,7 +144,7 @@ def element_of(value: Any, dtype: ScalarType) -> NDArray[Any]:
     """
     if dtype.name == "bool":
         return np.array(bool(value), dtype.np)
-    if dtype is PACKED:
+    if dtype is PACKED or dtype in SUB_BYTE:
         raise NotImplementedError(f"\"copy_\" not implemented for '{dtype.scalar_name}'")
     if isinstance(value, complex) and not dtype.is_complex:
         if value.imag != 0:

@@ -17,6 +17,7 @@ from ..runtime.local_dispatch_key_set import modes
 from ..runtime.scalar_type import (
     EXPONENTS,
     PACKED,
+    SUB_BYTE,
     bool_,
     complex128,
     dtype_of_number,
@@ -206,6 +207,8 @@ def _array_of(data: Any, dtype: ScalarType | None) -> NDArray[Any]:
     if any(issubclass(kind, complex | np.complexfloating) for kind in kinds):
         wanted = "interpreted as an integer" if chosen.is_integral else "converted to a real number"
         raise TypeError(f"'complex' object cannot be {wanted}")
+    if chosen in SUB_BYTE:
+        raise RuntimeError(f"a tensor of {chosen} is not made of numbers: view a tensor of uint8")
     if chosen is PACKED:
         raise RuntimeError(
             f"a tensor of {chosen} is not made of numbers: view one of bytes, two numbers each"

@@ -72,7 +72,8 @@ class TensorMeta(type):
                 made = _constructed(cls, *args, **named)
             else:
                 made = new(cls, *args, **named)
-            if isinstance(made, cls) and cls.__init__ is not object.__init__:
+            # `isinstance` takes a parameter of a user's class for a `Parameter`, whose arguments are not that class's.
+            if issubclass(type(made), cls) and cls.__init__ is not object.__init__:  # type: ignore[misc]
                 made.__init__(*args, **named)
             return made
         except BaseException:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..dispatch.tensor import Tensor
     from ..runtime.scalar_type import dtype as ScalarType
 
-__all__ = ["ScalingType", "SwizzleType", "grouped_mm", "scaled_mm"]
+__all__ = ["ScalingType", "SwizzleType", "grouped_mm", "scaled_grouped_mm", "scaled_mm"]
 
 
 class ScalingType(Enum):
@@ -141,6 +141,73 @@ def grouped_mm(
         tensor([1., 2., 2.])
     """
     return ops._grouped_mm(mat_a, mat_b, offs, bias, out_dtype)
+
+
+@overridable
+def scaled_grouped_mm(
+    mat_a: Tensor,
+    mat_b: Tensor,
+    scale_a: Tensor | list[Tensor],
+    scale_recipe_a: ScalingType | list[ScalingType],
+    scale_b: Tensor | list[Tensor],
+    scale_recipe_b: ScalingType | list[ScalingType],
+    swizzle_a: SwizzleType | list[SwizzleType] | None = None,
+    swizzle_b: SwizzleType | list[SwizzleType] | None = None,
+    bias: Tensor | None = None,
+    offs: Tensor | None = None,
+    output_dtype: ScalarType | None = bfloat16,
+    contraction_dim: list[int] | tuple[int, ...] = (),
+    use_fast_accum: bool = False,
+) -> Tensor:
+    """Compute grouped matmuls of 8-bit floats with a scale for each row (`torch.nn.functional.scaled_grouped_mm`).
+
+    Args:
+        mat_a: The left matrices, as `grouped_mm` takes them, of dtype float8_e4m3fn and row-major.
+        mat_b: The right matrices, of dtype float8_e4m3fn and column-major.
+        scale_a: The scales of `mat_a`'s rows, float32, of the shape that `tt._scaled_grouped_mm` takes.
+        scale_recipe_a: RowWise.
+        scale_b: The scales of `mat_b`'s columns.
+        scale_recipe_b: RowWise.
+        swizzle_a: None or NO_SWIZZLE.
+        swizzle_b: None or NO_SWIZZLE.
+        bias: Has to be None.
+        offs: The end of each group along the dimension that groups share, int32.
+        output_dtype: bfloat16 or None.
+        contraction_dim: Empty, or the dimensions that are summed over.
+        use_fast_accum: If True, tensor cores of compute capability 9.0 accumulate in fewer bits. Default: False.
+
+    Returns:
+        A bfloat16 tensor of the shape that `grouped_mm` gives.
+
+    Raises:
+        NotImplementedError: A recipe is not RowWise, or scales are swizzled.
+        RuntimeError: Dtypes, sizes, strides or offsets do not fit.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.nn.functional import ScalingType, scaled_grouped_mm
+        >>> x = tt.eye(16).to(tt.float8_e4m3fn)
+        >>> w = tt.stack([x, x]).transpose(-2, -1)
+        >>> by_row, offs = ScalingType.RowWise, tt.tensor([1, 16], dtype=tt.int32)
+        >>> scales = tt.tensor([[2.0], [3.0]]).expand(2, 16).contiguous()
+        >>> scaled_grouped_mm(x, w, tt.ones(16), by_row, scales, by_row, offs=offs).diagonal()[:3]
+        tensor([2., 3., 3.], dtype=triten.bfloat16)
+    """
+    recipes = [*in_list(scale_recipe_a), *in_list(scale_recipe_b)]
+    swizzles = [*in_list(swizzle_a or []), *in_list(swizzle_b or [])]
+    if recipes != [ScalingType.RowWise] * 2 or any(each is not SwizzleType.NO_SWIZZLE for each in swizzles):
+        raise NotImplementedError(
+            "scaled_grouped_mm(): expected RowWise scales without swizzle for both operands, but got the recipes "
+            f"{[each.name for each in recipes]} and swizzles {[each.name for each in swizzles]}"
+        )
+    dims = [int(each) % mat.ndim for each, mat in zip(contraction_dim, (mat_a, mat_b), strict=False)]
+    if contraction_dim and dims != [mat_a.ndim - 1, mat_b.ndim - 2]:
+        raise RuntimeError(
+            "scaled_grouped_mm(): expected contraction_dim to be the last dimension of mat_a and the last but one of "
+            f"mat_b, but got {list(contraction_dim)}"
+        )
+    (first,), (second,) = in_list(scale_a), in_list(scale_b)
+    return ops._scaled_grouped_mm(mat_a, mat_b, first, second, offs, bias, None, output_dtype, use_fast_accum)
 
 
 def in_list(given: Any) -> list[Any]:

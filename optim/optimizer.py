@@ -273,6 +273,50 @@ HOOKS = (
 )
 NO_HOOKS: dict[str, dict[int, Callable[..., Any]]] = {name: {} for name in HOOKS}
 
+_global_hooks: dict[str, dict[int, Callable[..., Any]]] = {"step_pre": {}, "step_post": {}}
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` before each `step` of every optimizer, before the optimizer's own hooks.
+
+    Args:
+        hook: The function; new ``(args, kwargs)`` that it returns take the place of the old ones.
+
+    Returns:
+        A handle, whose ``remove()`` ends it.
+
+    Source: torch.optim.optimizer.register_optimizer_step_pre_hook.
+    """
+    return _add_global_hook("step_pre", hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` after each `step` of every optimizer, after the optimizer's own hooks.
+
+    Args:
+        hook: The function, whose result has no effect.
+
+    Returns:
+        A handle, whose ``remove()`` ends it.
+
+    Source: torch.optim.optimizer.register_optimizer_step_post_hook.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.optim.optimizer import register_optimizer_step_post_hook
+        >>> handle = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: print("stepped"))
+        >>> tt.optim.SGD([tt.ones(2, requires_grad=True)]).step()
+        stepped
+        >>> handle.remove()
+    """
+    return _add_global_hook("step_post", hook)
+
+
+def _add_global_hook(kind: str, hook: Callable[..., Any]) -> RemovableHandle:
+    handle = RemovableHandle(_global_hooks[kind])
+    _global_hooks[kind][handle.id] = hook
+    return handle
+
 
 def _stepping(step: Step) -> Step:
     """A `step` with its hooks. Whether it records gradients is for it to say: it may compute them itself."""
@@ -283,7 +327,7 @@ def _stepping(step: Step) -> Step:
             # A wrapper of an optimizer may be a subclass that never calls `Optimizer.__init__`.
             hooks = vars(self).get("_hooks", NO_HOOKS)
             args = (self, *args)
-            for hook in [*hooks["step_pre"].values()]:
+            for hook in [*_global_hooks["step_pre"].values(), *hooks["step_pre"].values()]:
                 replaced = hook(self, args, kwargs)
                 if replaced is not None:
                     if not isinstance(replaced, tuple) or len(replaced) != 2:
@@ -292,7 +336,7 @@ def _stepping(step: Step) -> Step:
                         )
                     args, kwargs = replaced
             result = step(*args, **kwargs)
-            for hook in [*hooks["step_post"].values()]:
+            for hook in [*hooks["step_post"].values(), *_global_hooks["step_post"].values()]:
                 hook(self, args, kwargs)
             return result
         except BaseException:

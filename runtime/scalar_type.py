@@ -54,7 +54,7 @@ class dtype:
         self.is_floating_point = kind in "fe"
         self.is_complex = kind == "c"
         self.is_integral = kind in "ui"
-        self.is_signed = kind in "ifc"
+        self.is_signed = kind in "ifcs"
         self.triton_name = triton_name
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ class dtype:
     @property
     def __numpy_dtype__(self) -> np.dtype[Any]:
         """NumPy's dtype of the elements, so that `numpy.dtype` takes this one (NumPy 2.4 or later)."""
-        if self in QUANTIZED or self is PACKED:
+        if self in QUANTIZED or self in SUB_BYTE or self is PACKED:
             raise AttributeError(f"{self} has no counterpart in NumPy")
         kind: np.dtype[Any] = self.np
         return kind
@@ -123,6 +123,13 @@ uint32 = dtype(28, "uint32", "UInt32", np.uint32, "u", "u32")
 uint64 = dtype(29, "uint64", "UInt64", np.uint64, "u", "u64")
 float8_e8m0fnu = dtype(44, "float8_e8m0fnu", "Float8_e8m0fnu", ml_dtypes.float8_e8m0fnu, "e", "u8")
 float4_e2m1fn_x2 = dtype(45, "float4_e2m1fn_x2", "Float4_e2m1fn_x2", "V1", "f", "u8")
+# NumPy computes nothing in records of one byte, and tells those of different names apart.
+uint1, uint2, uint3, uint4, uint5, uint6, uint7 = (
+    dtype(29 + bits, f"uint{bits}", f"UInt{bits}", [(f"UInt{bits}", "u1")], "b", None) for bits in range(1, 8)
+)
+int1, int2, int3, int4, int5, int6, int7 = (
+    dtype(36 + bits, f"int{bits}", f"Int{bits}", [(f"Int{bits}", "u1")], "s", None) for bits in range(1, 8)
+)
 
 ALL: tuple[dtype, ...] = (
     uint8,
@@ -154,6 +161,11 @@ EXPONENTS = float8_e8m0fnu
 PACKED = float4_e2m1fn_x2
 """Bytes of two numbers each, the first in the low bits, which only products take apart; NumPy has no such type."""
 
+SUB_BYTE = frozenset(
+    (uint1, uint2, uint3, uint4, uint5, uint6, uint7, int1, int2, int3, int4, int5, int6, int7)
+)
+"""Integers of less than a byte, each in a byte: names for packages that pack them. Nothing computes in them."""
+
 QUANTIZED = frozenset({qint8, quint8, qint32, quint4x2})
 """Dtypes of quantized tensors alone (`quantized_data.py`), which take part in no promotion."""
 
@@ -176,7 +188,7 @@ registered: dict[dtype, dtype | None] = {}
 on_register: list[Callable[[dtype, Mapping[dtype, dtype]], None]] = []
 """Called with a registered dtype and its promotions: whoever keeps tables by dtype adds to them."""
 
-only_stored: set[dtype] = {EXPONENTS, PACKED}
+only_stored: set[dtype] = {EXPONENTS, PACKED, *SUB_BYTE}
 """Dtypes that are stored, moved and converted, and that nothing computes in."""
 
 _BY_NUMPY: dict[Any, dtype] = {d.np: d for d in ALL}

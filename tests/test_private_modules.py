@@ -11,11 +11,15 @@ from triten import _prims_common as prims
 from triten import _utils as private
 from triten._dynamo import config as dynamo_config
 from triten._dynamo.utils import disable_cache_limit, warn_once
+from triten._higher_order_ops import triton_kernel_wrap
 from triten._inductor import config, list_mode_options
+from triten._inductor.decomposition import decompositions, register_decomposition
 from triten._inductor.utils import is_big_gpu, is_gpu, parallel_num_threads
+from triten.dispatch.methods import print_options
 from triten.distributed.fsdp import wrap
 from triten.fx.experimental import symbolic_shapes
-from triten.nn import reductions
+from triten.nn import functional, reductions
+from triten.optim import optimizer
 from triten.utils import _triton, cpp_extension
 
 KIND = prims.ELEMENTWISE_TYPE_PROMOTION_KIND
@@ -208,3 +212,67 @@ def test_gradients_of_glu_and_embedding_and_whether_elements_are_dense() -> None
         assert dense.tolist() == [[0, 0], [2, 2], [1, 1], [0, 0]]
     dense = tt.ops.aten.is_non_overlapping_and_dense
     assert dense(x) is dense(x.transpose(0, 2)) is True and dense(x[:, ::2]) is False
+
+
+def test_hooks_of_all_optimizers_stand_around_their_own() -> None:
+    seen: list[str] = []
+    sgd = tt.optim.SGD([tt.ones(2, requires_grad=True)])
+    sgd.register_step_pre_hook(lambda *_: seen.append("own pre"))
+    sgd.register_step_post_hook(lambda *_: seen.append("own post"))
+    handles = [
+        optimizer.register_optimizer_step_pre_hook(lambda *_: seen.append("pre")),
+        optimizer.register_optimizer_step_post_hook(lambda *_: seen.append("post")),
+    ]
+    sgd.step()
+    for handle in handles:
+        handle.remove()
+    sgd.step()
+    assert seen == ["pre", "own pre", "own post", "post", "own pre", "own post"]
+
+
+def test_print_options_of_a_block() -> None:
+    before = print_options.get_printoptions()
+    with print_options.printoptions(precision=2, sci_mode=False):
+        assert repr(tt.ones(1) / 3) == "tensor([0.33])"
+    assert print_options.get_printoptions() == before
+
+
+def test_captured_graphs_hold_registered_decompositions() -> None:
+    with tt.library.Library("decomposed", "DEF") as library:
+        library.define("whole(Tensor x) -> Tensor")
+        library.impl("whole", lambda x: x.sin(), "CompositeExplicitAutograd")
+        operator = tt.ops.decomposed.whole
+
+        @register_decomposition([operator])
+        def parts(x: tt.Tensor) -> tt.Tensor:
+            return x.cos()
+
+        assert decompositions[operator.default] is parts
+        assert tt.equal(operator(tt.zeros(2)), tt.zeros(2))
+        assert tt.equal(tt.compile(lambda x: operator(x) + 1)(tt.zeros(2)), 2 * tt.ones(2))
+
+
+def test_launches_of_triton_kernels_are_an_operator_by_its_private_name() -> None:
+    operator = triton_kernel_wrap.triton_kernel_wrapper_mutation
+    assert operator.name() == "higher_order::triton_kernel_wrapper_mutation" and operator._schema.is_mutable
+    assert not triton_kernel_wrap.triton_kernel_wrapper_functional._schema.is_mutable
+    with pytest.raises(RuntimeError, match="knows no Triton launch 999"):
+        operator(999, [1, 1, 1], [], [], [])
+
+
+def test_data_of_one_kind_is_compatible() -> None:
+    dense, sparse = tt.ones(2), tt.ones(2).to_sparse()
+    compatible = tt._has_compatible_shallow_copy_type
+    assert compatible(dense, tt.ones(3, device="meta")) and compatible(sparse, sparse)
+    assert not compatible(dense, sparse) and not compatible(sparse, dense)
+
+
+def test_scaled_grouped_matmuls_have_a_scale_for_each_row() -> None:
+    x = tt.eye(16).to(tt.float8_e4m3fn)
+    w, scales = tt.stack([x, x]).transpose(-2, -1), tt.tensor([[2.0], [3.0]]).expand(2, 16).contiguous()
+    offs, rows = tt.tensor([1, 16], dtype=tt.int32), functional.ScalingType.RowWise
+    given = (x, w, tt.ones(16), rows, scales)
+    found = functional.scaled_grouped_mm(*given, rows, offs=offs)
+    assert tt.equal(found, tt._scaled_grouped_mm(x, w, tt.ones(16), scales, offs=offs))
+    with pytest.raises(NotImplementedError, match="RowWise"):
+        functional.scaled_grouped_mm(*given, functional.ScalingType.TensorWise, offs=offs)

@@ -93,7 +93,7 @@ def call_launch_operator(
         configurations.append(tuple(configuration.items()))
         sizes += _sizes(grid(meta) if callable(grid) else grid)
     row = Row(kernel, launcher, tuple(given), named, tuple(configurations))
-    _operator()(_place_of(row), sizes, lists.numbers, lists.written, lists.read)
+    launch_operator()(_place_of(row), sizes, lists.numbers, lists.written, lists.read)
 
 
 def launch_or_dispatch(
@@ -124,8 +124,8 @@ def without_launches(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def _operator() -> OpOverload:
-    """Define the operator at its first use."""
+def launch_operator() -> OpOverload:
+    """Return the operator, which the first call defines."""
     dispatcher = Dispatcher.singleton()
     dispatcher.register_def(SCHEMA, __name__)
     dispatcher.register_impl(NAME, "CompositeExplicitAutograd", KernelFunction(_run, source=__name__))

@@ -12,7 +12,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import Message, check, not_a_tensor
-from ...runtime.layout import strided
+from ...runtime.layout import sparse_coo, strided
 from ...runtime.scalar_type import bool_, int32, int64
 from ...runtime.storage import Storage
 from ...runtime.traceback_filter import api_boundary
@@ -33,6 +33,7 @@ __all__ = [
     "_assert",
     "_check_tensor_all",
     "_check_tensor_all_with",
+    "_has_compatible_shallow_copy_type",
     "detach_",
     "get_device",
     "is_complex",
@@ -318,6 +319,31 @@ def is_signed(input: Tensor) -> bool:
         (True, False)
     """
     return bool(_checked("is_signed", input).is_signed())
+
+
+@overridable
+def _has_compatible_shallow_copy_type(input: Tensor, from_: Tensor) -> bool:
+    """Return whether a tensor can take another one's data (`torch._has_compatible_shallow_copy_type`).
+
+    Classes override the answer for ``tensor.data = from_``.
+
+    Args:
+        input: A tensor.
+        from_: Another one.
+
+    Returns:
+        True if both are of one kind: dense, sparse, sparse compressed or quantized.
+
+    Example:
+        >>> import triten as tt
+        >>> tt._has_compatible_shallow_copy_type(tt.ones(2), tt.ones(2).to_sparse())
+        False
+    """
+    kinds = [
+        (each.is_quantized, each.layout if each.layout in (strided, sparse_coo) else None)
+        for each in (input, from_)
+    ]
+    return kinds[0] == kinds[1]
 
 
 @numpy_named

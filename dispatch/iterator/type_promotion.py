@@ -133,7 +133,7 @@ def category(d: ScalarType) -> int:
     return 3 if d.is_complex else 2 if d.is_floating_point else 1 if d.is_integral else 0
 
 
-_CATEGORY = {d: category(d) for d in st.ALL} | dict.fromkeys(st.QUANTIZED, 2)
+_CATEGORY = {d: category(d) for d in st.ALL} | dict.fromkeys(st.QUANTIZED, 2) | dict.fromkeys(st.SUB_BYTE, 0)
 
 
 def can_cast(from_: ScalarType, to: ScalarType) -> bool:

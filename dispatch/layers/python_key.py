@@ -24,6 +24,7 @@ from ...runtime.memory_format import contiguous_strides
 from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
+from ...runtime.storage import root_of, storage_of, view_at
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ...runtime.thread_state import inherited
@@ -358,14 +359,40 @@ def wrapper_subclass(
         keys=keys_of(cls),
     )
     made = cls._blank()
-    made._data = (
-        np.broadcast_to(np.zeros((), spec.np_dtype), shape)
-        if where is CPU
-        else DataPtr(0, spec.nbytes, where)
-    )
+    if where is CPU:
+        # Views of other dtypes share the storage: it holds an element of the largest.
+        made._data = _repeated(np.zeros(max(spec.itemsize, 16), np.uint8), spec)
+    else:
+        made._data = DataPtr(0, spec.nbytes, where)
     made._spec = spec
     made._version_cell = made._autograd = made._view_base = None
     return made
+
+
+def _repeated(root: Any, spec: TensorSpec) -> Any:
+    """Return an array of a spec's sizes whose elements are all the first one of `root`."""
+    made = np.ndarray(spec.sizes, spec.np_dtype, root, 0, (0,) * spec.ndim)
+    made.flags.writeable = False
+    return made
+
+
+def _is_repeated(data: Any) -> bool:
+    """Return whether an array is one of a wrapper subclass, without bytes of its own."""
+    root = root_of(data)
+    return root is not data and root.dtype == np.uint8 and not any(data.strides) and not data.flags.writeable
+
+
+def share_storage(tensor: TensorImpl, source: TensorImpl) -> None:
+    """Have a tensor lie in the storage of another one, with its own sizes, strides and storage offset.
+
+    Raises RuntimeError for a tensor with bytes whose elements would lie outside the storage.
+    """
+    data: Any = source._data
+    if isinstance(data, np.ndarray) and _is_repeated(data):
+        tensor._data = _repeated(root_of(data), tensor._spec)
+    elif root_of(tensor._data) is not root_of(data):
+        offset = tensor.storage_offset() * tensor._spec.itemsize
+        tensor._data = view_at(storage_of(data, source._spec.device), offset, tensor._spec)
 
 
 PYTHON = BY_NAME["Python"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -62,6 +64,33 @@ def set_printoptions(
         if value is not None:
             setattr(options, name, value)
     options.sci_mode = sci_mode
+
+
+def get_printoptions() -> dict[str, Any]:
+    """Return the options by name, as `set_printoptions` takes them (`torch._tensor_str.get_printoptions`)."""
+    return {name: getattr(options, name) for name in PrintOptions.__slots__}
+
+
+@contextmanager
+def printoptions(**kwargs: Any) -> Iterator[None]:
+    """Set how tensors are printed in the block (`torch._tensor_str.printoptions`).
+
+    Args:
+        **kwargs: The arguments of `set_printoptions`.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten.dispatch.methods.print_options import printoptions
+        >>> with printoptions(precision=2):
+        ...     print(tt.ones(2) / 3)
+        tensor([0.33, 0.33])
+    """
+    before = get_printoptions()
+    set_printoptions(**kwargs)
+    try:
+        yield
+    finally:
+        set_printoptions(**before)
 
 
 set_printoptions(profile="default")

@@ -7,32 +7,36 @@ from typing import Final, TypeAlias
 from ...runtime.record import Record
 from .errors import SchemaError
 
-BASE_TYPE_NAMES: Final[frozenset[str]] = frozenset(
-    {
-        "Any",
-        "Device",
-        "DeviceIndex",
-        "Dimname",
-        "Generator",
-        "Layout",
-        "MemoryFormat",
-        "QScheme",
-        "Scalar",
-        "ScalarType",
-        "Storage",
-        "Stream",
-        "SymBool",
-        "SymInt",
-        "Tensor",
-        "bool",
-        "float",
-        "int",
-        "str",
-    }
-) | frozenset(
-    f"__torch__.torch.classes.quantized.{kind}PackedParamsBase" for kind in ("Linear", "Conv2d", "Conv3d")
+BASE_TYPE_NAMES: Final[frozenset[str]] = (
+    frozenset(
+        {
+            "Any",
+            "Device",
+            "DeviceIndex",
+            "Dimname",
+            "Generator",
+            "Layout",
+            "MemoryFormat",
+            "QScheme",
+            "Scalar",
+            "ScalarType",
+            "Storage",
+            "Stream",
+            "SymBool",
+            "SymInt",
+            "Tensor",
+            "bool",
+            "float",
+            "int",
+            "str",
+        }
+    )
+    | frozenset(
+        f"__torch__.torch.classes.quantized.{kind}PackedParamsBase" for kind in ("Linear", "Conv2d", "Conv3d")
+    )
+    | frozenset(f"__torch__.torch.classes.c10d.{kind}" for kind in ("ProcessGroup", "Work"))
 )
-"""The last three are classes of packed weights (`dispatch/layers/quantized/packed.py`)."""
+"""The last five are classes of packed weights (`dispatch/layers/quantized/packed.py`) and of `distributed`."""
 
 
 class BaseType(Record):

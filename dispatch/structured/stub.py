@@ -6,7 +6,7 @@ dtypes, sizes and strides, and returns the function that computes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...runtime.device import check_device_type, on_rename
@@ -16,11 +16,11 @@ from ...runtime.lazy_import import executing_body, is_executed_again, is_importe
 from ...runtime.scalar_type import (
     EXPONENTS,
     PACKED,
+    SUB_BYTE,
     bool_,
     complex32,
     int32,
     int64,
-    is_only_stored,
     only_stored,
 )
 from ...runtime.scalar_type import dtype as ScalarType
@@ -383,6 +383,8 @@ MOVING = frozenset(
     )
 )
 """Stubs whose kernels compute nothing, which dtypes have that are only stored."""
+BYTEWISE = frozenset({"cat_stub", "zero_stub"})
+"""Stubs that integers of less than a byte have too, as PyTorch writes their bytes without a kernel for each dtype."""
 BYTES = frozenset({EXPONENTS, PACKED})
 """Dtypes that Triton has no type for, and that its kernels take for bytes."""
 READING = frozenset({"_scaled_mm_stub"})
@@ -429,8 +431,12 @@ def refusing(name: str, factory: KernelFactory) -> KernelFactory:
             return factory(call)
         adds = call.args.get("accumulate") is True or call.args.get("reduce") is not None
         if (name not in MOVING or adds) and name not in READING:
+            refused: Container[ScalarType] = only_stored
+        else:
+            refused = () if name in BYTEWISE else SUB_BYTE
+        if refused:
             for spec in _computed(call):
-                if is_only_stored(spec.dtype):
+                if spec.dtype in refused:
                     # PyTorch's name for the one kernel of both.
                     kernel = "add_stub" if name in ("add_stub", "sub_stub") else call.kernel_name()
                     raise NotImplementedError(f"\"{kernel}\" not implemented for '{spec.dtype.scalar_name}'")

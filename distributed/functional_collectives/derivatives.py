@@ -75,7 +75,7 @@ def formula_of(op: OperatorEntry, name: str) -> Formula | None:
         op: the operator.
         name: its name without namespace.
     """
-    if name == "wait_tensor":
+    if name in ("wait_tensor", "_wrap_tensor_autograd"):
         return _formula(lambda ctx, grad: grad, None)
     rule = BACKWARDS.get(name)
     if rule is None:

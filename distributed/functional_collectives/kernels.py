@@ -15,6 +15,8 @@ from ..arguments import sent
 from ..groups import group_by_name
 from ..process_group import ProcessGroup
 from ..reduce_op import ReduceOp
+from ..work import Work
+from .async_collective_tensor import AsyncCollectiveTensor
 from .meta import exchanged_shape, gathered_shape, scattered_shape
 from .pending import register_work, wait_for
 
@@ -139,3 +141,26 @@ def broadcast_(input: Tensor, src: int, group_name: str) -> Tensor:
 def wait_tensor(tensor: Tensor) -> Tensor:
     wait_for(tensor)
     return tensor
+
+
+def _wrap_tensor_autograd(input: Tensor) -> Tensor:
+    return AsyncCollectiveTensor(input.detach())
+
+
+def scatter_(
+    output_tensors: Sequence[Tensor],
+    input_tensors: Sequence[Sequence[Tensor]],
+    process_group: ProcessGroup,
+    root_rank: int,
+    async_op: bool,
+    timeout: int,
+) -> tuple[list[Tensor], Work | None]:
+    """`timeout` has no effect: a communication has that of its group."""
+    if len(output_tensors) != 1:
+        raise RuntimeError(f"c10d::scatter_: expected 1 output tensor, but got {len(output_tensors)}")
+    sends = input_tensors[0] if input_tensors else None
+    with no_grad():
+        work = collectives.scatter(
+            output_tensors[0], sends, group=process_group, async_op=async_op, group_src=root_rank
+        )
+    return list(output_tensors), work

@@ -106,4 +106,5 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "broadcast": _like,
     "broadcast_": _itself,
     "wait_tensor": _waited,
+    "_wrap_tensor_autograd": _waited,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NoReturn
 
 from ...dispatch.autograd.registered_formula import formula_kernel
@@ -9,10 +10,14 @@ from ...dispatch.core.dispatcher import Dispatcher
 from ...dispatch.core.kernel_function import KernelFunction
 from ...dispatch.core.tags import Tag
 from ...dispatch.custom_ops.custom_op import vmap_rules
+from ...dispatch.schema.type_check import register_type_check
 from ...runtime.dispatch_key import BY_NAME
+from ..process_group import ProcessGroup
+from ..work import Work
 from . import kernels, meta
 from .derivatives import formula_of
-from .schemas import SCHEMAS
+from .legacy import kernel_of
+from .schemas import CLASSES, LEGACY_SCHEMAS, SCATTER_SCHEMA, SCHEMAS
 
 TAGS = frozenset({Tag.pt2_compliant_tag, Tag.maybe_aliasing_or_mutating})
 """Graphs leave communications in their order, and none of them out: other processes wait for each."""
@@ -39,6 +44,22 @@ def register() -> None:
                 )
                 dispatcher.install_kernel(name, (autograd,), kernel)
             vmap_rules[name] = _refusal(name)
+    for cls in (ProcessGroup, Work):
+        name = f"{CLASSES}.{cls.__name__}"
+        register_type_check(name, partial(_is_instance, cls), python_name=cls.__name__, exact_types=(cls,))
+    name = SCATTER_SCHEMA.partition("(")[0]
+    dispatcher.install(name, SCATTER_SCHEMA, __name__, TAGS)
+    dispatcher.install_kernel(name, (explicit,), KernelFunction(kernels.scatter_, source=kernels.__name__))
+    for schema in LEGACY_SCHEMAS:
+        short = schema.partition("(")[0]
+        name = f"c10d_functional::{short}"
+        dispatcher.install(name, f"c10d_functional::{schema}", __name__, TAGS)
+        kernel = KernelFunction(kernel_of(short), source=kernel_of.__module__)
+        dispatcher.install_kernel(name, (BY_NAME["CompositeImplicitAutograd"],), kernel)
+
+
+def _is_instance(cls: type, value: object) -> bool:
+    return isinstance(value, cls)
 
 
 def _refusal(name: str) -> Any:

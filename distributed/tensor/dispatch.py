@@ -39,6 +39,11 @@ class _Implicit:
         _Implicit.depth -= 1
 
 
+def forget_decisions() -> None:
+    """Have the next call of each operator ask its rule again."""
+    _decisions.clear()
+
+
 def implicit_replication() -> _Implicit:
     """A context in which tensors beside distributed ones are taken for whole ones that each process has.
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from ...dispatch.core.op_overload import OpOverload
 from ...dispatch.layers import pytree
+from ...dispatch.layers.python_key import split_arguments
 from ...dispatch.tensor import Tensor
 from ..mesh import DeviceMesh
-from .dispatch import implicit_replication
+from .dispatch import forget_decisions, implicit_replication
 from .dtensor import DTensor
 from .placements import Placement
+from .rules.rule import Invocation, Rule, Strategy
+from .rules.table import RULES
+from .spec import DTensorSpec
 
-__all__ = ["implicit_replication", "local_map"]
+__all__ = ["implicit_replication", "local_map", "register_sharding"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 Placements = Sequence[Placement] | None
 """How one tensor lies; None for what is none."""
@@ -117,3 +124,60 @@ def _placed(result: Any, mesh: DeviceMesh | None, wanted: Placements) -> Any:
     if wanted is not None:
         raise AssertionError(f"Non-tensor output {result} expects None placements but received {wanted}!")
     return result
+
+
+def register_sharding(op: OpOverload | Sequence[OpOverload]) -> Callable[[Function], Function]:
+    """Return a decorator that registers how an operator computes on shards of its tensors.
+
+    The function gets the operator's arguments, with a `DTensorSpec` in the place of each tensor. It returns a list of
+    pairs: a placement for each result, and for each argument a placement, or None if that is no tensor. Each pair is
+    one way to compute the operator along a mesh dimension; the one with the least communication is taken.
+
+    Args:
+        op: The operator, or several.
+
+    Source: torch.distributed.tensor.experimental.register_sharding.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten import distributed as dist
+        >>> from triten.distributed.tensor import Replicate, Shard, distribute_tensor
+        >>> from triten.distributed.tensor.experimental import register_sharding
+        >>> @tt.library.custom_op("shapes::twice", mutates_args=())
+        ... def twice(x: tt.Tensor) -> tt.Tensor:
+        ...     return x * 2
+        >>> _ = twice.register_fake(tt.empty_like)
+        >>> @register_sharding(tt.ops.shapes.twice.default)
+        ... def sharding(x):
+        ...     return [([Shard(0)], [Shard(0)]), ([Replicate()], [Replicate()])]
+        >>> dist.init_process_group("mpi", store=dist.HashStore(), rank=0, world_size=1)
+        >>> mesh = dist.init_device_mesh("cpu", (1,))
+        >>> twice(distribute_tensor(tt.ones(2), mesh, [Shard(0)])).placements
+        (Shard(dim=0),)
+        >>> dist.destroy_process_group()
+    """
+
+    def register(function: Function) -> Function:
+        for each in [op] if isinstance(op, OpOverload) else op:
+            RULES[each.name()] = Rule(functools.partial(_registered, function, each), by_value=True)
+        forget_decisions()
+        return function
+
+    return register
+
+
+def _registered(function: Callable[..., Any], op: OpOverload, call: Invocation) -> list[Strategy]:
+    """Return the ways that a registered function gives for a call."""
+    args, kwargs = split_arguments(op._entry, list(call.values.values()))
+    leaves = pytree.tree_leaves((args, kwargs))
+    return [
+        Strategy(
+            tuple(outputs),
+            tuple(
+                placement
+                for placement, leaf in zip(inputs, leaves, strict=False)
+                if isinstance(leaf, DTensorSpec)
+            ),
+        )
+        for outputs, inputs in function(*args, **kwargs)
+    ]

@@ -11,6 +11,7 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from ..report.markdown import escaped, table
 from ..result_file import ROOT, write_whole
 from .catalogue import CLIENTS, Client
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "requirements.txt"
 EXPECTED = HERE / "expected.json"
 PAGE = ROOT / "docs" / "clients.md"
@@ -150,7 +151,11 @@ def finished(
     }
     environment.pop("TRITON_INTERPRET", None)
     try:
-        return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=seconds)
+        # Some packages write the code that they generate into the working directory.
+        with tempfile.TemporaryDirectory() as folder:
+            return subprocess.run(
+                command, capture_output=True, text=True, env=environment, timeout=seconds, cwd=folder
+            )
     except subprocess.TimeoutExpired:
         return subprocess.CompletedProcess(command, 1, "", f"more than {seconds:.0f} s")
 

@@ -16,7 +16,7 @@ from triten.dispatch.core.dispatcher import Dispatcher
 from triten.distributed import _functional_collectives as funcol
 from triten.distributed.backends.fake import FakeStore
 from triten.distributed.functional_collectives.pending import _Registry, register_work, wait_for
-from triten.distributed.functional_collectives.schemas import SCHEMAS
+from triten.distributed.functional_collectives.schemas import LEGACY_SCHEMAS, SCHEMAS
 from triten.distributed.work import Work
 
 ops: Any = tt.ops._c10d_functional
@@ -41,6 +41,8 @@ def test_all_are_known_before_they_are_imported() -> None:
     for namespace, schemas in SCHEMAS.items():
         known = {name.partition("::")[2] for name in packets if name.startswith(f"{namespace}::")}
         assert known == {schema.partition("(")[0] for schema in schemas}
+    for schema in LEGACY_SCHEMAS:
+        assert f"c10d_functional::{schema.partition('(')[0]}" in packets
     code = (
         "import sys, triten as tt; assert '_c10d_functional' in dir(tt.ops); "
         "assert not any(name.startswith('triten.distributed') for name in sys.modules)"
@@ -241,3 +243,32 @@ def test_works_that_ended_are_let_go() -> None:
         registry.add(work.result()[0], work)
     assert len(registry.by_root) == 1
     assert registry.take(under_way.result()[0]) == [under_way]
+
+
+def test_the_older_namespace_names_groups_by_ranks(alone: None) -> None:
+    legacy, x = tt.ops.c10d_functional, tt.arange(4.0)
+    group = ("", [0], 1)
+    for made in (
+        legacy.all_reduce(x, "sum", *group),
+        legacy.all_reduce_coalesced([x], "sum", *group)[0],
+        legacy.all_gather_into_tensor(x, *group),
+        legacy.reduce_scatter_tensor(x, "sum", *group),
+        legacy.all_to_all_single(x, None, None, *group),
+        legacy.broadcast(x, 0, *group),
+    ):
+        assert tt.equal(legacy.wait_tensor(made), x)
+    with pytest.raises(ValueError, match="no process group of ranks"):
+        legacy.all_reduce(x, "sum", "", [0, 1], 2)
+
+
+def test_scatter_and_wrapping_are_operators(alone: None) -> None:
+    out = tt.zeros(2)
+    outputs, work = tt.ops.c10d.scatter_([out], [[tt.ones(2)]], dist.group.WORLD, 0)
+    work.wait()
+    assert outputs[0] is out and out.tolist() == [1, 1]
+    with pytest.raises(RuntimeError, match="expected 1 output tensor, but got 2"):
+        tt.ops.c10d.scatter_([out, out], [], dist.group.WORLD, 0)
+    x = tt.ones(2, requires_grad=True)
+    wrapped = ops._wrap_tensor_autograd(x * 2)
+    assert type(wrapped) is funcol.AsyncCollectiveTensor
+    assert tt.autograd.grad(wrapped.sum(), x)[0].tolist() == [2, 2]

@@ -34,6 +34,8 @@ PROPERTIES = [
     ("float32", 4, True, False, True),
     ("float64", 8, True, False, True),
     ("float8_e5m2", 1, True, False, True),
+    ("float8_e4m3fnuz", 1, True, False, True),
+    ("float8_e5m2fnuz", 1, True, False, True),
     ("float8_e4m3fn", 1, True, False, True),
     ("float8_e8m0fnu", 1, True, False, False),
     ("float4_e2m1fn_x2", 1, True, False, True),
@@ -261,3 +263,31 @@ def test_a_default_that_cannot_be(restored_default: None) -> None:
 )
 def test_dtype_of_a_python_number(kind: type, name: str) -> None:
     assert dtype_of_number(kind) is getattr(tt, name)
+
+
+@pytest.mark.parametrize("name", [f"{sign}int{bits}" for sign in ("", "u") for bits in range(1, 8)])
+def test_integers_of_less_than_a_byte_are_names_for_bytes(name: str) -> None:
+    d = getattr(tt, name)
+    assert (d.itemsize, d.is_floating_point, d.is_integral, d.is_signed) == (1, False, False, name[0] == "i")
+    assert pickle.loads(pickle.dumps(d)) is d and tt.promote_types(d, d) is d
+    x = tt.arange(4).to(tt.uint8).view(d)
+    assert x[1:].dtype is d and x.view(tt.uint8).tolist() == [0, 1, 2, 3]
+    assert tt.zeros(2, dtype=d).view(tt.uint8).tolist() == [0, 0]
+    for refused in (
+        lambda: x + 1,
+        lambda: x.fill_(1),
+        lambda: x.clone(),
+        lambda: x.float(),
+        lambda: tt.ones(2).to(d),
+        lambda: tt.ones(2, dtype=d),
+        lambda: x == x,
+        lambda: x.sum(),
+        lambda: x[0].item(),
+        lambda: repr(x),
+    ):
+        with pytest.raises(NotImplementedError, match=f"not implemented for '{d.scalar_name}'"):
+            refused()
+    with pytest.raises(TypeError, match="iinfo"):
+        tt.iinfo(d)
+    with pytest.raises(RuntimeError, match="not made of numbers"):
+        tt.tensor([1], dtype=d)

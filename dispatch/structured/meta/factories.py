@@ -15,7 +15,7 @@ from ....runtime.layout import jagged, sparse_coo, sparse_csc, sparse_csr, strid
 from ....runtime.layout import layout as Layout
 from ....runtime.memory_format import contiguous_format, preserve_format, strides_for
 from ....runtime.memory_format import memory_format as MemoryFormat
-from ....runtime.scalar_type import PACKED, get_default_dtype, int64
+from ....runtime.scalar_type import PACKED, SUB_BYTE, get_default_dtype, int64
 from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.tensor_spec import TensorSpec
 from ....runtime.traceback_filter import hide_inner_frames
@@ -121,9 +121,9 @@ def uninitialised(spec: TensorSpec, pin: bool | None = None, name: str = "empty"
 def filled(spec: TensorSpec, stub: str, value: int, pin: bool | None = None) -> Plan:
     """A plan that allocates, in page-locked memory where `pin` is true, and fills with 0 or 1."""
     name = "ones" if value else "zeros"
-    if value and spec.dtype is PACKED and not spec.is_meta:
+    if value and (spec.dtype is PACKED or spec.dtype in SUB_BYTE) and not spec.is_meta:
         raise NotImplementedError(
-            f"\"{kernel_name('fill', spec.device.type)}\" not implemented for '{PACKED.scalar_name}'"
+            f"\"{kernel_name('fill', spec.device.type)}\" not implemented for '{spec.dtype.scalar_name}'"
         )
     if spec.device is CPU and not pin and numpy_may_allocate(spec):
         sizes, np_dtype = spec.sizes, spec.np_dtype
