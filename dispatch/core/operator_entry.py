@@ -202,12 +202,14 @@ class OperatorEntry:
             return False
         bits = effective(self.key_set_of(args))
         for key, kernels in self.kernels.items():
-            if kernels[-1].written is not None:
-                needed = AUTOGRAD_BITS if key is AUTOGRAD else key.bits
-                if key in (IMPLICIT, EXPLICIT, NON_FUNCTIONAL) or (
-                    bits & needed if key is AUTOGRAD else not needed & ~bits
-                ):
+            if kernels[-1].written is None:
+                continue
+            if key in (IMPLICIT, EXPLICIT, NON_FUNCTIONAL):
+                # PyTorch's own kernels for backends come before those for alias keys.
+                if self.name not in WHOLE:
                     return True
+            elif bits & AUTOGRAD_BITS if key is AUTOGRAD else not key.bits & ~bits:
+                return True
         return False
 
     def _kernel_of_this_package(

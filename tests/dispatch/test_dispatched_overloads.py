@@ -105,15 +105,15 @@ def test_a_subclass(name: str) -> None:
 
 
 @contextmanager
-def overriding(overload: str) -> Iterator[list[tuple[Any, ...]]]:
-    """Register a kernel for the CPU that calls what it is given, until the block ends."""
+def overriding(overload: str, key: str = "CPU") -> Iterator[list[tuple[Any, ...]]]:
+    """Register a kernel for a key, the CPU's by default, until the block ends. Yields its calls."""
     calls: list[tuple[Any, ...]] = []
     library = tt.library.Library("aten", "IMPL")
     found = tt.ops.aten
     base, _, which = overload.partition(".")
     count = len(getattr(getattr(found, base), which or "default")._schema.returns)
 
-    def kernel(*args: Any) -> Any:
+    def kernel(*args: Any, **_: Any) -> Any:
         calls.append(args)
         made = next(
             a
@@ -123,7 +123,7 @@ def overriding(overload: str) -> Iterator[list[tuple[Any, ...]]]:
         )
         return made.clone() if count == 1 else (made.clone(),) * count
 
-    library.impl(overload, kernel, "CPU")
+    library.impl(overload, kernel, key)
     try:
         yield calls
     finally:
@@ -145,6 +145,14 @@ def test_a_kernel_of_a_user(name: str) -> None:
     before = len(calls)
     call(operand())
     assert len(calls) == before
+
+
+@pytest.mark.filterwarnings("ignore:Warning only once")
+@pytest.mark.parametrize("key", ["CompositeExplicitAutograd", "CompositeImplicitAutograd", "Autograd"])
+def test_a_kernel_of_a_user_for_an_alias_key(key: str) -> None:
+    x = operand()
+    with overriding("eq.Scalar", key):
+        assert (x == 1).tolist() == [True, False, False, False], "the backend's own kernel comes first"
 
 
 @pytest.mark.filterwarnings("ignore:Warning only once")

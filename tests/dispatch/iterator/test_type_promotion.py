@@ -38,31 +38,35 @@ DTYPES = {
     "e4m3": st.float8_e4m3fn,
     "e8m0": st.float8_e8m0fnu,
     "e2m1": st.float4_e2m1fn_x2,
+    "e5mz": st.float8_e5m2fnuz,
+    "e4mz": st.float8_e4m3fnuz,
 }
 NAMES = list(DTYPES)
 # torch.promote_types of PyTorch 2.13 over all pairs; -- where it raises. It raises for u16, u32 and u64 beside any
 # other integral dtype, too: there the table is that of the Python array API standard.
 PROMOTED = """
-b1   b1   u8   i8   i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --
-u8   u8   u8   i16  i16  i32  i64  u16  u32  u64  f16  bf16 f32  f64  c32  c64  c128 --   --   --   --
-i8   i8   i16  i8   i16  i32  i64  i32  i64  --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --
-i16  i16  i16  i16  i16  i32  i64  i32  i64  --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --
-i32  i32  i32  i32  i32  i32  i64  i32  i64  --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --
-i64  i64  i64  i64  i64  i64  i64  i64  i64  --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --
-u16  --   u16  i32  i32  i32  i64  u16  u32  u64  f16  bf16 f32  f64  --   --   --   --   --   --   --
-u32  --   u32  i64  i64  i64  i64  u32  u32  u64  f16  bf16 f32  f64  --   --   --   --   --   --   --
-u64  --   u64  --   --   --   --   u64  u64  u64  f16  bf16 f32  f64  --   --   --   --   --   --   --
-f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f32  f32  f64  c32  c64  c128 --   --   --   --
-bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64  c64  c64  c128 --   --   --   --
-f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f64  c64  c64  c128 --   --   --   --
-f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  c128 c128 c128 --   --   --   --
-c32  c32  c32  c32  c32  c32  c32  --   --   --   c32  c64  c64  c128 c32  c64  c128 --   --   --   --
-c64  c64  c64  c64  c64  c64  c64  --   --   --   c64  c64  c64  c128 c64  c64  c128 --   --   --   --
-c128 c128 c128 c128 c128 c128 c128 --   --   --   c128 c128 c128 c128 c128 c128 c128 --   --   --   --
-e5m2 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e5m2 --   --   --
-e4m3 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e4m3 --   --
-e8m0 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e8m0 --
-e2m1 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e2m1
+b1   b1   u8   i8   i16  i32  i64  --   --   --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --   --   --
+u8   u8   u8   i16  i16  i32  i64  u16  u32  u64  f16  bf16 f32  f64  c32  c64  c128 --   --   --   --   --   --
+i8   i8   i16  i8   i16  i32  i64  i32  i64  --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --   --   --
+i16  i16  i16  i16  i16  i32  i64  i32  i64  --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --   --   --
+i32  i32  i32  i32  i32  i32  i64  i32  i64  --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --   --   --
+i64  i64  i64  i64  i64  i64  i64  i64  i64  --   f16  bf16 f32  f64  c32  c64  c128 --   --   --   --   --   --
+u16  --   u16  i32  i32  i32  i64  u16  u32  u64  f16  bf16 f32  f64  --   --   --   --   --   --   --   --   --
+u32  --   u32  i64  i64  i64  i64  u32  u32  u64  f16  bf16 f32  f64  --   --   --   --   --   --   --   --   --
+u64  --   u64  --   --   --   --   u64  u64  u64  f16  bf16 f32  f64  --   --   --   --   --   --   --   --   --
+f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f16  f32  f32  f64  c32  c64  c128 --   --   --   --   --   --
+bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 bf16 f32  bf16 f32  f64  c64  c64  c128 --   --   --   --   --   --
+f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f32  f64  c64  c64  c128 --   --   --   --   --   --
+f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  f64  c128 c128 c128 --   --   --   --   --   --
+c32  c32  c32  c32  c32  c32  c32  --   --   --   c32  c64  c64  c128 c32  c64  c128 --   --   --   --   --   --
+c64  c64  c64  c64  c64  c64  c64  --   --   --   c64  c64  c64  c128 c64  c64  c128 --   --   --   --   --   --
+c128 c128 c128 c128 c128 c128 c128 --   --   --   c128 c128 c128 c128 c128 c128 c128 --   --   --   --   --   --
+e5m2 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e5m2 --   --   --   --   --
+e4m3 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e4m3 --   --   --   --
+e8m0 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e8m0 --   --   --
+e2m1 --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e2m1 --   --
+e5mz --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e5mz --
+e4mz --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   --   e4mz
 """
 TABLE = {
     (row[0], column): expected
@@ -73,7 +77,7 @@ TABLE = {
 
 def test_the_table_covers_every_dtype() -> None:
     assert set(DTYPES.values()) == set(st.ALL)
-    assert len(TABLE) == 20 * 20
+    assert len(TABLE) == 22 * 22
 
 
 @pytest.mark.parametrize(("a", "b"), list(TABLE), ids="-".join)
