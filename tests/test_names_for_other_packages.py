@@ -1,6 +1,7 @@
 """Names that packages written for PyTorch import, public or not, where PyTorch has them."""
 
 import importlib
+from collections.abc import Iterator
 
 import pytest
 
@@ -77,6 +78,24 @@ def test_names_are_where_they_are_looked_for(module: str, names: str) -> None:
     assert all(hasattr(found, name) for name in names.split())
 
 
+def test_batch_dimensions_are_added_and_removed_by_level() -> None:
+    from triten._C._functorch import _add_batch_dim, _remove_batch_dim
+
+    other = tt.arange(6.0).reshape(2, 3)
+
+    def inside(x: tt.Tensor) -> tt.Tensor:
+        mapped = _add_batch_dim(other, -1, 1)
+        assert mapped.shape == (2,)
+        whole = _remove_batch_dim(mapped * 2, 1, 3, 0)
+        assert whole.tolist() == (other.T * 2).tolist()
+        assert _remove_batch_dim(tt.ones(2), 1, 3, 1).shape == (2, 3)
+        return mapped + x
+
+    assert tt.vmap(inside)(tt.zeros(3)).tolist() == other.T.tolist()
+    with pytest.raises(RuntimeError, match="number of a vmap in progress, got 1"):
+        _add_batch_dim(other, 0, 1)
+
+
 def test_what_private_names_tell_of_transforms() -> None:
     from triten._C import _functorch
 
@@ -114,3 +133,30 @@ def test_what_private_names_tell_of_tensors_and_devices() -> None:
     assert parsed == (x.device, x.dtype, True, None)
     with pytest.raises(TypeError, match=r"to\(\) got an unexpected keyword argument 'other'"):
         tt._C._nn._parse_to(other=1)
+
+
+def test_context_managers_that_decorate() -> None:
+    from triten.utils._contextlib import _DecoratorContextManager, _NoParamDecoratorContextManager
+
+    entered: list[str] = []
+
+    class Context(_DecoratorContextManager):
+        def __enter__(self) -> None:
+            entered.append("in")
+
+        def __exit__(self, *error: object) -> None:
+            entered.append("out")
+
+    class Plain(Context, _NoParamDecoratorContextManager):
+        pass
+
+    @Context()
+    def twice(x: int) -> int:
+        return 2 * x
+
+    @Plain
+    def steps() -> Iterator[int]:
+        yield len(entered)
+
+    assert twice(3) == 6 and entered == ["in", "out"]
+    assert next(steps()) == 5, "inside the context: one step to make the generator, one to run it"

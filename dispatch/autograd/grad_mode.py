@@ -14,8 +14,8 @@ from ...runtime.local_dispatch_key_set import modes
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _decorated(function: Function, context: Callable[[], AbstractContextManager[None]]) -> Function:
-    """The function inside a context of its own at every call.
+def decorated(function: Function, context: Callable[[], AbstractContextManager[None]]) -> Function:
+    """Return the function inside a context of its own at every call.
 
     The body of a generator function runs when its values are asked for, so each step of it enters the context, and
     between steps the caller has its own mode.
@@ -70,7 +70,7 @@ class _GradContext:
         grad_mode.set_grad_enabled(self._before.pop())
 
     def __call__(self, function: Function) -> Function:
-        return _decorated(function, functools.partial(_GradContext, self._enabled))
+        return decorated(function, functools.partial(_GradContext, self._enabled))
 
 
 class no_grad(_GradContext):
@@ -181,4 +181,4 @@ class inference_mode:
         grad_mode.set_grad_enabled(grad)
 
     def __call__(self, function: Function) -> Function:
-        return _decorated(function, functools.partial(inference_mode, self._mode))
+        return decorated(function, functools.partial(inference_mode, self._mode))
