@@ -261,7 +261,14 @@ class OverloadPacket:
             handled = self._plan_overridden(args, elements, scaled, keep, spelling, epoch)
             if handled is not None:
                 return handled
-            plan, holds = self._plan_anew(args, kind, scaled, epoch)
+            try:
+                plan, holds = self._plan_anew(args, kind, scaled, epoch)
+            except TypeError:
+                # An overload with as many positional arguments as a deprecated order hides that order.
+                if not self.deprecated:
+                    raise
+                written, named = self._as_written(args)
+                return _first_run(lambda *_: call_deprecated(self, tuple(written), named, spelling), {})
             keep, handles = keep and holds, has_handler(plan)
         else:
             plan, handles = call_kind.plan(args, elements), call_kind.handles

@@ -45,6 +45,8 @@ def derived_form(op: OperatorEntry) -> str | None:
     name = OperatorName(schema.name + SUFFIX, schema.overload_name)
     dispatcher = Dispatcher.singleton()
     with dispatcher.lock:
+        if not _derived:
+            dispatcher.add_listener(_Closing(), as_loaded=True)
         known = _derived.get(op.name)
         if known is not None and known[0] is schema:
             return str(name)
@@ -74,6 +76,18 @@ def derived_form(op: OperatorEntry) -> str | None:
             ],
         )
     return str(name)
+
+
+class _Closing:
+    """Takes derived forms back with the operators that they were derived from."""
+
+    def on_operator_registered(self, op: OperatorEntry) -> None:
+        """Do nothing: a form is derived when it is asked for."""
+
+    def on_operator_deregistered(self, op: OperatorEntry) -> None:
+        """Close the registrations of the operator's derived form."""
+        for handle in _derived.pop(op.name, (None, ()))[1]:
+            handle.close()
 
 
 def is_derived(op: OperatorEntry) -> bool:
