@@ -96,9 +96,9 @@ def celu_(self: Tensor, alpha: Number) -> Tensor:
 
 def elu_backward(
     grad_output: Tensor,
-    alpha: Number,
-    scale: Number,
-    input_scale: Number,
+    alpha: float,
+    scale: float,
+    input_scale: float,
     is_result: bool,
     self_or_result: Tensor,
 ) -> Tensor:
