@@ -15,6 +15,7 @@ import threading
 from pathlib import Path
 from types import ModuleType
 
+from ...runtime.cache_files import make_own_folder
 from ...runtime.fork_lock import forkable
 
 PREFIX = "triten_generated_"
@@ -53,7 +54,7 @@ def _written(name: str, text: str) -> str:
     try:
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             return str(path)
-        folder.mkdir(parents=True, exist_ok=True)
+        make_own_folder(folder)
         beside = folder / f"{name}.{secrets.token_hex(8)}.tmp"
         beside.write_text(text, encoding="utf-8")
         beside.replace(path)

@@ -75,22 +75,22 @@ def get_overlap_status(a: TensorSpec, address_a: int, b: TensorSpec, address_b: 
     return MemOverlapStatus.NO
 
 
+_OVERLAP = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+    "location. Please clone() the tensor before performing the operation."
+)
+
+
 def assert_no_partial_overlap(a: TensorSpec, address_a: int, b: TensorSpec, address_b: int) -> None:
     """Refuse to write `a` while reading `b` where they share some elements, but not all. Raises RuntimeError."""
     if get_overlap_status(a, address_a, b, address_b) is MemOverlapStatus.PARTIAL:
-        raise RuntimeError(
-            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-            "single memory location. Please clone() the tensor before performing the operation."
-        )
+        raise RuntimeError(_OVERLAP)
 
 
 def assert_no_overlap(a: TensorSpec, address_a: int, b: TensorSpec, address_b: int) -> None:
     """Refuse to write `a` while reading `b` where they share any element. Raises RuntimeError."""
     if get_overlap_status(a, address_a, b, address_b) in (MemOverlapStatus.PARTIAL, MemOverlapStatus.FULL):
-        raise RuntimeError(
-            "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
-            "single memory location. Please clone() the tensor before performing the operation."
-        )
+        raise RuntimeError(_OVERLAP)
 
 
 def check_write_overlap(written: TensorImpl, read: TensorImpl) -> None:
@@ -111,6 +111,8 @@ def shares_memory(a: TensorImpl, b: TensorImpl) -> bool:
 def check_no_overlap(written: TensorImpl, read: TensorImpl) -> None:
     """`assert_no_overlap` of two tensors of one storage, for operators that write in another order than they read.
 
-    Raises RuntimeError.
+    Raises RuntimeError. A tensor overlaps itself even without elements, unless it is of size (0,), which `cat` skips.
     """
+    if written is read and written._spec.sizes != (0,):
+        raise RuntimeError(_OVERLAP)
     assert_no_overlap(written._spec, address_of(written._data), read._spec, address_of(read._data))

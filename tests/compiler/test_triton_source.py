@@ -152,6 +152,7 @@ def test_equal_texts_are_one_module(sources: Path) -> None:
     assert module_of("answer = 43\n").answer == 43
     assert len(list(sources.iterdir())) == 2
     assert first.__file__ is not None and Path(first.__file__).parent == sources == directory()
+    assert os.name != "posix" or sources.stat().st_mode & 0o777 == 0o700, "whatever the umask"
 
 
 @pytest.mark.parametrize("damage", ["answer = 1\n", "", "answer =", "\0"])

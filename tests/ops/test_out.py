@@ -138,3 +138,14 @@ def test_bounds_that_are_numbers_ask_for_the_promoted_dtype(name):
     whole = tt.ones(2, dtype=tt.int64)
     assert tt.clamp(whole, -0.5, 1, out=tt.zeros(2)).tolist() == [1.0, 1.0]
     assert tt.clamp(whole, whole, whole, out=tt.zeros(2, dtype=tt.uint8)).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("sizes", [(2, 0), (0, 2), (2, 0, 3)])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_cat_into_one_of_its_operands_is_refused_without_elements_too(sizes, dim):
+    a = tt.empty(sizes)
+    with pytest.raises(RuntimeError, match="refer to a single memory location"):
+        tt.cat([a, a], dim, out=a)
+    assert a.shape == sizes
+    flat = tt.empty(0)
+    assert tt.cat([flat, flat], out=flat) is flat
