@@ -108,7 +108,7 @@ def test_questions_by_the_compiler_s_private_name() -> None:
     assert is_dynamo_supported() and is_compile_supported("cuda") and not is_fake(tt.ones(1))
     with _dynamo.config.patch(capture_scalar_outputs=True, recompile_limit=3):
         assert _dynamo.config.capture_scalar_outputs and _dynamo.config.cache_size_limit == 3
-    assert not hasattr(_dynamo.config, "capture_scalar_outputs") and _dynamo.config.recompile_limit == 8
+    assert not _dynamo.config.capture_scalar_outputs and _dynamo.config.recompile_limit == 8
 
 
 def test_modules_are_asked_to_compile_themselves() -> None:

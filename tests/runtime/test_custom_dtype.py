@@ -11,18 +11,18 @@ import triten as tt
 from triten.runtime import scalar_type as st
 from triten.tests.shared.threads import together
 
-FNUZ = tt.library.register_dtype(
-    "float8_e4m3fnuz",
-    ml_dtypes.float8_e4m3fnuz,
-    scalar_name="Float8_e4m3fnuz",
+E4M3 = tt.library.register_dtype(
+    "float8_e4m3",
+    ml_dtypes.float8_e4m3,
+    scalar_name="Float8_e4m3",
     promotes={tt.float32: tt.float32},
 )
 INT4 = tt.library.register_dtype(
-    "int4", ml_dtypes.int4, promotes={tt.int32: tt.int32, tt.float32: tt.float32}
+    "own_int4", ml_dtypes.int4, promotes={tt.int32: tt.int32, tt.float32: tt.float32}
 )
-UINT4 = tt.library.register_dtype("uint4", ml_dtypes.uint4)
-E5M2FNUZ = tt.library.register_dtype("float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz, computes_in=tt.float32)
-STORED = {FNUZ: [1.0, 2.5, -3.0], INT4: [1, -3, 7], UINT4: [1, 15, 7]}
+UINT4 = tt.library.register_dtype("own_uint4", ml_dtypes.uint4)
+E3M4 = tt.library.register_dtype("float8_e3m4", ml_dtypes.float8_e3m4, computes_in=tt.float32)
+STORED = {E4M3: [1.0, 2.5, -3.0], INT4: [1, -3, 7], UINT4: [1, 15, 7]}
 
 
 def made(dtype):
@@ -30,12 +30,12 @@ def made(dtype):
 
 
 def test_what_the_dtype_says_of_itself():
-    assert tt.float8_e4m3fnuz is FNUZ and repr(FNUZ) == "triten.float8_e4m3fnuz" and tt.int4 is INT4
-    assert (FNUZ.itemsize, FNUZ.is_floating_point, FNUZ.is_complex, FNUZ.is_signed) == (1, True, False, True)
+    assert tt.float8_e4m3 is E4M3 and repr(E4M3) == "triten.float8_e4m3" and tt.own_int4 is INT4
+    assert (E4M3.itemsize, E4M3.is_floating_point, E4M3.is_complex, E4M3.is_signed) == (1, True, False, True)
     assert (INT4.is_integral, INT4.is_signed, UINT4.is_signed) == (True, True, False)
-    assert (FNUZ.scalar_name, INT4.scalar_name) == ("Float8_e4m3fnuz", "Int4")
-    assert pickle.loads(pickle.dumps(FNUZ)) is FNUZ and copy.deepcopy(FNUZ) is FNUZ
-    assert (tt.finfo(FNUZ).max, tt.finfo(FNUZ).bits, tt.iinfo(INT4).min, tt.iinfo(UINT4).max) == (
+    assert (E4M3.scalar_name, INT4.scalar_name) == ("Float8_e4m3", "Own_int4")
+    assert pickle.loads(pickle.dumps(E4M3)) is E4M3 and copy.deepcopy(E4M3) is E4M3
+    assert (tt.finfo(E4M3).max, tt.finfo(E4M3).bits, tt.iinfo(INT4).min, tt.iinfo(UINT4).max) == (
         240,
         8,
         -8,
@@ -68,8 +68,8 @@ def test_tensors_are_made(dtype):
 
 
 def test_printing():
-    assert repr(made(FNUZ)) == "tensor([ 1.0000,  2.5000, -3.0000], dtype=triten.float8_e4m3fnuz)"
-    assert repr(made(INT4)) == "tensor([ 1, -3,  7], dtype=triten.int4)"
+    assert repr(made(E4M3)) == "tensor([ 1.0000,  2.5000, -3.0000], dtype=triten.float8_e4m3)"
+    assert repr(made(INT4)) == "tensor([ 1, -3,  7], dtype=triten.own_int4)"
 
 
 @pytest.mark.parametrize("dtype", STORED, ids=str)
@@ -89,11 +89,11 @@ def test_conversions_both_ways_are_numpys_by_way_of_a_wider_dtype(dtype, other):
 
 
 def test_conversions_between_registered_dtypes_and_to_bool():
-    assert made(INT4).to(FNUZ).tolist() == [1, -3, 7] and made(FNUZ).to(INT4).tolist() == [1, 2, -3]
+    assert made(INT4).to(E4M3).tolist() == [1, -3, 7] and made(E4M3).to(INT4).tolist() == [1, 2, -3]
     assert tt.tensor([0, 2, 0], dtype=INT4).bool().tolist() == [False, True, False]
-    assert tt.tensor([True, False]).to(FNUZ).tolist() == [1, 0]
+    assert tt.tensor([True, False]).to(E4M3).tolist() == [1, 0]
     assert tt.tensor([1.7, -2.9, 7.2]).to(INT4).tolist() == [1, -2, 7]
-    assert tt.tensor([1.03, 300.0]).to(FNUZ).tolist()[0] == 1.0
+    assert tt.tensor([1.03, 300.0]).to(E4M3).tolist()[0] == 1.0
 
 
 @pytest.mark.parametrize("dtype", STORED, ids=str)
@@ -128,27 +128,27 @@ def test_elements_are_told_apart(dtype):
         True,
     ]
     assert (x == STORED[dtype][0]).tolist() == [True, False, False] and (x == x).all().item()
-    nan = tt.tensor([float("nan")], dtype=FNUZ)
+    nan = tt.tensor([float("nan")], dtype=E4M3)
     assert not (nan == nan).item() and (nan != nan).item()
 
 
 def test_promotion_is_as_registered():
     assert tt.promote_types(INT4, tt.int32) is tt.int32 is tt.promote_types(tt.int32, INT4)
-    assert tt.promote_types(FNUZ, FNUZ) is FNUZ and tt.promote_types(tt.float32, FNUZ) is tt.float32
-    assert tt.result_type(made(FNUZ), 1.0) is FNUZ and tt.result_type(made(INT4), 1) is INT4
+    assert tt.promote_types(E4M3, E4M3) is E4M3 and tt.promote_types(tt.float32, E4M3) is tt.float32
+    assert tt.result_type(made(E4M3), 1.0) is E4M3 and tt.result_type(made(INT4), 1) is INT4
     assert (
-        tt.result_type(made(INT4), 1.5) is tt.float32 and tt.result_type(made(FNUZ), tt.ones(2)) is tt.float32
+        tt.result_type(made(INT4), 1.5) is tt.float32 and tt.result_type(made(E4M3), tt.ones(2)) is tt.float32
     )
-    assert tt.can_cast(INT4, FNUZ) and not tt.can_cast(FNUZ, INT4) and tt.can_cast(FNUZ, tt.complex64)
+    assert tt.can_cast(INT4, E4M3) and not tt.can_cast(E4M3, INT4) and tt.can_cast(E4M3, tt.complex64)
     assert (made(INT4) + tt.ones(3, dtype=tt.int32)).tolist() == [2, -2, 8]
-    assert (made(INT4) * 0.5).tolist() == [0.5, -1.5, 3.5] and (made(FNUZ) + tt.ones(3)).dtype is tt.float32
-    for a, b in ((INT4, tt.int8), (tt.int8, INT4), (FNUZ, tt.float64), (FNUZ, INT4), (UINT4, tt.float32)):
+    assert (made(INT4) * 0.5).tolist() == [0.5, -1.5, 3.5] and (made(E4M3) + tt.ones(3)).dtype is tt.float32
+    for a, b in ((INT4, tt.int8), (tt.int8, INT4), (E4M3, tt.float64), (E4M3, INT4), (UINT4, tt.float32)):
         with pytest.raises(RuntimeError, match=f"attempted to promote {a.scalar_name} and {b.scalar_name}"):
             tt.promote_types(a, b)
-    with pytest.raises(RuntimeError, match="Promotion for Float8_e4m3fnuz is not supported"):
-        made(FNUZ) + 1j
-    with pytest.raises(RuntimeError, match="Promotion for Int4 is not supported"):
-        made(INT4) + made(FNUZ)
+    with pytest.raises(RuntimeError, match="Promotion for Float8_e4m3 is not supported"):
+        made(E4M3) + 1j
+    with pytest.raises(RuntimeError, match="Promotion for Own_int4 is not supported"):
+        made(INT4) + made(E4M3)
 
 
 @pytest.mark.parametrize("dtype", STORED, ids=str)
@@ -172,10 +172,10 @@ def test_operators_that_compute_refuse_a_dtype_that_is_only_stored(dtype, kernel
 
 def test_a_dtype_that_computes_in_float32_is_rounded_to_nearest_even():
     values = np.arange(-8, 8, 0.25, np.float32)
-    x = tt.from_numpy(values).to(E5M2FNUZ)
+    x = tt.from_numpy(values).to(E3M4)
 
     def rounded(array):
-        return array.astype(np.float32).astype(ml_dtypes.float8_e5m2fnuz).astype(np.float32).tolist()
+        return array.astype(np.float32).astype(ml_dtypes.float8_e3m4).astype(np.float32).tolist()
 
     exact = x.to(tt.float32).numpy()
     assert (x + x).tolist() == rounded(exact + exact) and (x * 0.3).tolist() == rounded(
@@ -185,7 +185,7 @@ def test_a_dtype_that_computes_in_float32_is_rounded_to_nearest_even():
     assert (x < 1).tolist() == (exact < 1).tolist() and x.relu().tolist() == rounded(np.maximum(exact, 0))
     w = x.detach().requires_grad_()
     (w * w).sum().backward()
-    assert w.grad.dtype is E5M2FNUZ and w.grad.tolist() == rounded(exact + exact)
+    assert w.grad.dtype is E3M4 and w.grad.tolist() == rounded(exact + exact)
 
 
 def test_cuda_stores_moves_and_refuses():
@@ -195,15 +195,15 @@ def test_cuda_stores_moves_and_refuses():
         x.is_cuda and x.dtype is INT4 and x.cpu().tolist() == STORED[INT4] and x[1:].cpu().tolist() == [-3, 7]
     )
     for call in (lambda: x + x, lambda: x == x, lambda: x.clone(), lambda: x.sum(), lambda: x.fill_(1)):
-        with pytest.raises(NotImplementedError, match="not implemented for 'Int4'"):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Own_int4'"):
             call()
 
 
 def test_values_out_of_range_are_refused():
-    for dtype, value in ((INT4, 9), (INT4, -9), (UINT4, 16), (FNUZ, 1e9)):
+    for dtype, value in ((INT4, 9), (INT4, -9), (UINT4, 16), (E4M3, 1e9)):
         with pytest.raises(RuntimeError, match=f"to type {dtype.scalar_name} without overflow"):
             tt.zeros(2, dtype=dtype).fill_(value)
-    with pytest.raises(RuntimeError, match="to type Int4 without overflow"):
+    with pytest.raises(RuntimeError, match="to type Own_int4 without overflow"):
         tt.tensor([9], dtype=INT4)
 
 
@@ -213,13 +213,13 @@ def test_values_out_of_range_are_refused():
         ("float32", ml_dtypes.int2, {}, RuntimeError, "identifier that is not taken, got 'float32'"),
         ("sum", ml_dtypes.int2, {}, RuntimeError, "identifier that is not taken, got 'sum'"),
         ("int 2", ml_dtypes.int2, {}, RuntimeError, "identifier that is not taken"),
-        ("again", ml_dtypes.int4, {}, RuntimeError, "int4 is triten.int4 already"),
+        ("again", ml_dtypes.int4, {}, RuntimeError, "int4 is triten.own_int4 already"),
         ("again", np.float32, {}, RuntimeError, "float32 is triten.float32 already"),
-        ("int2", ml_dtypes.int2, {"scalar_name": "Half"}, RuntimeError, "a dtype is called Half already"),
-        ("int2", ml_dtypes.int2, {"scalar_name": "Int4"}, RuntimeError, "a dtype is called Int4 already"),
-        ("int2", ml_dtypes.int2, {"computes_in": tt.float32}, RuntimeError, "int2 can compute in triten.float32"),
+        ("own_int2", ml_dtypes.int2, {"scalar_name": "Half"}, RuntimeError, "a dtype is called Half already"),
+        ("own_int2", ml_dtypes.int2, {"scalar_name": "Own_int4"}, RuntimeError, "a dtype is called Own_int4 already"),
+        ("own_int2", ml_dtypes.int2, {"computes_in": tt.float32}, RuntimeError, "int2 can compute in triten.float32"),
         ("f", ml_dtypes.float8_e3m4, {"computes_in": tt.float64}, RuntimeError, "not in triten.float64"),
-        ("int2", ml_dtypes.int2, {"promotes": {tt.int8: int}}, TypeError, "must map dtype to dtype"),
+        ("own_int2", ml_dtypes.int2, {"promotes": {tt.int8: int}}, TypeError, "must map dtype to dtype"),
         ("text", "U3", {}, TypeError, "is no floating or integral dtype"),
         ("pair", [("a", "f4")], {}, TypeError, "is no floating or integral dtype"),
         ("swapped", ">f4", {}, TypeError, "is no floating or integral dtype"),
@@ -248,5 +248,5 @@ def test_of_threads_that_register_one_name_one_succeeds():
 
 
 def test_a_numpy_dtype_that_is_not_registered_names_those_that_are():
-    with pytest.raises(TypeError, match="float8_e4m3fnuz, int4, uint4"):
+    with pytest.raises(TypeError, match="float8_e4m3, own_int4, own_uint4"):
         tt.from_numpy(np.zeros(2, ml_dtypes.float4_e2m1fn))

@@ -58,6 +58,10 @@ LOOPED = {
         ("aten::_arange", "aten::_arange_", "aten::_linspace", "aten::_linspace_"),
         "fills what a factory has just made, which is never mapped",
     ),
+    **dict.fromkeys(
+        ("aten::mm.dtype", "aten::bmm.dtype", "aten::addmm.dtype", "aten::baddbmm.dtype"),
+        "is rare: the overload without a dtype has a rule",
+    ),
     "aten::_restride": "keeps strides, which belong to one example",
     "aten::nonzero_static": "counts the places of one example",
     "aten::bincount": "has as many bins as the largest number of one example asks for",

@@ -47,7 +47,7 @@ def test_the_kernel_computes_what_the_composition_does(name, dtype):
         np.testing.assert_array_equal(found, composed)
 
 
-def test_the_composition_is_there_for_a_mode():
+def test_a_mode_sees_the_operator():
     seen = []
 
     class Watch(tt.TensorDispatchMode):
@@ -59,7 +59,7 @@ def test_the_composition_is_there_for_a_mode():
     tt.angle(x)
     with Watch():
         tt.angle(x)
-    assert any("where" in each for each in seen)
+    assert seen == ["aten.angle.default"]
 
 
 def test_new_shapes_after_old_ones():

@@ -94,7 +94,7 @@ def test_ignored_places_and_smoothed_labels():
         assert F.cross_entropy(x, target, **named).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_mode_sees_the_composition():
+def test_a_mode_sees_the_operator():
     seen = []
 
     class Seeing(tt.TensorDispatchMode):
@@ -106,7 +106,7 @@ def test_a_mode_sees_the_composition():
     F.huber_loss(x, x)
     with Seeing():
         F.huber_loss(x, x)
-    assert len(seen) > 1
+    assert seen == ["aten.huber_loss.default"]
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])

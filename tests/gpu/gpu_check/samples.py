@@ -292,6 +292,32 @@ WITHOUT_SAMPLE = {
     },
     "logspace.out": "the overload with numbers is sampled",
     "unflatten._namedshape": "names of dimensions become numbers before any kernel",
+    **dict.fromkeys(
+        ("__lshift__", "__rshift__", "__ilshift__", "__irshift__"),
+        "is bitwise_left_shift or bitwise_right_shift, which are sampled",
+    ),
+    **{
+        f"bitwise_{name}{form}": "makes its number a tensor and calls the overload of tensors, which is sampled"
+        for name in (
+            *(f"{op}.Scalar_Tensor" for op in ("and", "or", "xor", "left_shift", "right_shift")),
+            *(f"{op}{form}.Tensor_Scalar" for op in ("left_shift", "right_shift") for form in ("", "_")),
+        )
+        for form in ("", "_out")
+    },
+    **dict.fromkeys(
+        [f"{name}.dtype{form}" for name in ("mm", "bmm", "addmm", "baddbmm") for form in ("", "_out")],
+        "takes 16-bit floats on CUDA alone: its tests hold it beside the overload without a dtype",
+    ),
+    **dict.fromkeys(
+        ("elu_backward", "glu_backward", "embedding_backward"),
+        "is the gradient of a forward operator, which is sampled",
+    ),
+    **dict.fromkeys(
+        ("_weight_norm", "_weight_norm_interface", "_weight_norm_interface_backward"),
+        "is made of norms and pointwise operators, which are sampled",
+    ),
+    "is_non_overlapping_and_dense": "asks about metadata, computes nothing",
+    "lift_fresh": "gives a view of the whole tensor",
     "tensor_split.tensor_indices_or_sections": "reads its indices on the host: the overload with numbers is sampled",
 }
 
