@@ -21,7 +21,9 @@ INT4 = tt.library.register_dtype(
     "own_int4", ml_dtypes.int4, promotes={tt.int32: tt.int32, tt.float32: tt.float32}
 )
 UINT4 = tt.library.register_dtype("own_uint4", ml_dtypes.uint4)
-E3M4 = tt.library.register_dtype("float8_e3m4", ml_dtypes.float8_e3m4, computes_in=tt.float32)
+B11FNUZ = tt.library.register_dtype(
+    "float8_e4m3b11fnuz", ml_dtypes.float8_e4m3b11fnuz, computes_in=tt.float32
+)
 STORED = {E4M3: [1.0, 2.5, -3.0], INT4: [1, -3, 7], UINT4: [1, 15, 7]}
 
 
@@ -172,10 +174,10 @@ def test_operators_that_compute_refuse_a_dtype_that_is_only_stored(dtype, kernel
 
 def test_a_dtype_that_computes_in_float32_is_rounded_to_nearest_even():
     values = np.arange(-8, 8, 0.25, np.float32)
-    x = tt.from_numpy(values).to(E3M4)
+    x = tt.from_numpy(values).to(B11FNUZ)
 
     def rounded(array):
-        return array.astype(np.float32).astype(ml_dtypes.float8_e3m4).astype(np.float32).tolist()
+        return array.astype(np.float32).astype(ml_dtypes.float8_e4m3b11fnuz).astype(np.float32).tolist()
 
     exact = x.to(tt.float32).numpy()
     assert (x + x).tolist() == rounded(exact + exact) and (x * 0.3).tolist() == rounded(
@@ -185,7 +187,7 @@ def test_a_dtype_that_computes_in_float32_is_rounded_to_nearest_even():
     assert (x < 1).tolist() == (exact < 1).tolist() and x.relu().tolist() == rounded(np.maximum(exact, 0))
     w = x.detach().requires_grad_()
     (w * w).sum().backward()
-    assert w.grad.dtype is E3M4 and w.grad.tolist() == rounded(exact + exact)
+    assert w.grad.dtype is B11FNUZ and w.grad.tolist() == rounded(exact + exact)
 
 
 def test_cuda_stores_moves_and_refuses():
@@ -218,7 +220,7 @@ def test_values_out_of_range_are_refused():
         ("own_int2", ml_dtypes.int2, {"scalar_name": "Half"}, RuntimeError, "a dtype is called Half already"),
         ("own_int2", ml_dtypes.int2, {"scalar_name": "Own_int4"}, RuntimeError, "a dtype is called Own_int4 already"),
         ("own_int2", ml_dtypes.int2, {"computes_in": tt.float32}, RuntimeError, "int2 can compute in triten.float32"),
-        ("f", ml_dtypes.float8_e3m4, {"computes_in": tt.float64}, RuntimeError, "not in triten.float64"),
+        ("f", ml_dtypes.float8_e4m3b11fnuz, {"computes_in": tt.float64}, RuntimeError, "not in triten.float64"),
         ("own_int2", ml_dtypes.int2, {"promotes": {tt.int8: int}}, TypeError, "must map dtype to dtype"),
         ("text", "U3", {}, TypeError, "is no floating or integral dtype"),
         ("pair", [("a", "f4")], {}, TypeError, "is no floating or integral dtype"),
