@@ -18,6 +18,7 @@ project_copyright = author
 
 extensions = [
     "myst_parser",
+    "sphinx_design",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "benchmark_tables",
