@@ -166,7 +166,7 @@ class OptimizedFunction:
                 else:
                     known = None
             except AttributeError:
-                return self._with_numbers(args)
+                known = ()  # the function must not run in this handler, where its `raise` would find this error
             if known is not None and stance.stance == "default":
                 for each in known:
                     held = each.hold()
@@ -179,6 +179,8 @@ class OptimizedFunction:
                     except BaseException:
                         hide_inner_frames()
                         raise
+                if not known:
+                    return self._with_numbers(args)
         return self._call(args, kwargs)
 
     def _with_numbers(self, args: tuple[Any, ...]) -> Any:

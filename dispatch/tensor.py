@@ -43,6 +43,14 @@ class Tensor(TensorMethods, TensorImpl, metaclass=TensorMeta):
 
     __array_priority__ = 1000
 
+    def __dir__(self) -> list[str]:
+        """Return the names without private ones of the package: CPython suggests names out of at most 750."""
+        return [
+            name
+            for name in object.__dir__(self)
+            if name[0] != "_" or name[:2] == "__" or not hasattr(Tensor, name)
+        ]
+
 
 blank_tensor: Callable[[], Tensor] = type.__call__.__get__(Tensor)
 """A tensor whose slots are still empty, as fast as a class without constructor makes it."""

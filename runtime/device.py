@@ -140,8 +140,11 @@ def _parse(text: str, index: int | None) -> device:
         index = int(ordinal)
     name = _renamed.get(name, name)
     if name not in _TYPES:
-        expected = ", ".join(_TYPES)
-        raise RuntimeError(f"Expected one of {expected} device type at start of device string: {text}")
+        expected = ", ".join(("cpu", "cuda", "meta", *_renamed))
+        remedy = ": write 'cuda' for a GPU" if name == "gpu" else ""
+        raise RuntimeError(
+            f"Expected one of {expected} device type at start of device string: {text}{remedy}"
+        )
     if index is not None and not 0 <= index <= 127:
         raise RuntimeError(f"Device index must be between 0 and 127 inclusive, got {index}")
     if name in ("cpu", "meta") and index is not None and index != 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -127,13 +127,12 @@ def record(
         Unsupported: the function does what no graph holds.
     """
     with _one_at_a_time, _without_collections():
-        try:
+        with suppress(UnknownTensor):
             return _recorded(function, leaves, spec, None, watch)
-        except UnknownTensor:
-            # Again, with a look at the tensors that there are: those that the function makes of numbers are constants.
-            # They are held meanwhile, so that no new one has the id of one that is gone.
-            known = [each for each in gc.get_objects() if isinstance(each, TensorImpl)]
-            return _recorded(function, leaves, spec, {id(each): each for each in known}, watch)
+        # Again, with a look at the tensors that there are: those that the function makes of numbers are constants.
+        # They are held meanwhile, so that no new one has the id of one that is gone.
+        known = [each for each in gc.get_objects() if isinstance(each, TensorImpl)]
+        return _recorded(function, leaves, spec, {id(each): each for each in known}, watch)
 
 
 @contextmanager

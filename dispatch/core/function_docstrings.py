@@ -18,10 +18,11 @@ def take_docstrings(mixin: type, functions: ModuleType) -> None:
     for base in mixin.__bases__:
         methods = vars(base)
         declare(methods.values())
-        for name in methods.keys() & named.keys():
-            method = methods[name]
-            if method.__class__ is FunctionType and method.__doc__ is None:
-                method.__doc__ = named[name].__doc__
+        for name, method in methods.items():
+            if method.__class__ is FunctionType:
+                method.__qualname__ = f"Tensor.{name}"  # as errors name it
+                if method.__doc__ is None and name in named:
+                    method.__doc__ = named[name].__doc__
 
 
 __all__ = ["take_docstrings"]

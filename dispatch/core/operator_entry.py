@@ -449,11 +449,16 @@ class OperatorEntry:
                 runtime.append(value)
             else:
                 key.append(static_key_of(value))
+        is_hashable = True
         try:
             plan = self._plans.get(tuple(key))
-        except TypeError:
-            return self.plan(bits, args)(*runtime)
-        if plan is None:
+        except (
+            TypeError
+        ):  # the kernel must not run in this handler, where its own `raise` would find this error
+            is_hashable = False
+        if not is_hashable:
+            plan = self.plan(bits, args)
+        elif plan is None:
             deciding.add(self)
             plans = self._plans
             plan = self.plan(bits, args)

@@ -765,9 +765,12 @@ class OverloadPacket:
                 else None,
             )
         try:
+            is_hashable = True
             try:
                 found = self._general.get(key)
-            except TypeError:
+            except TypeError:  # as in `OperatorEntry.call_with_keys`
+                is_hashable = False
+            if not is_hashable:
                 return self.call_as(args, kwargs, spelling)
             if found is None:
                 return self._miss_general(key, args, kwargs, spelling)

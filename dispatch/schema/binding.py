@@ -9,6 +9,8 @@ from .function_schema import FunctionSchema, OperatorName
 from .mismatch import describe_call, describe_mismatch, explain, python_signature
 
 _NO_KWARGS: Mapping[str, Any] = {}
+TENSOR_OPTIONS = ("dtype", "layout", "device", "pin_memory")
+_PLAIN = (type(None), bool, int, float, str)
 
 
 def bind(
@@ -173,12 +175,36 @@ class _Candidate(NamedTuple):
 
 
 def _candidates(schemas: Sequence[FunctionSchema]) -> list[_Candidate]:
-    def inputs_of(schema: FunctionSchema) -> tuple[object, ...]:
-        return tuple((a.name, a.type, a.kwarg_only) for a in schema.arguments if not a.is_out)
+    """Return the signatures that an error lists.
 
+    A factory's `out=` form has no tensor options, and stands beside the form that has them. Forms with named dimensions
+    are left out if there are others, as PyTorch's errors leave them out.
+    """
+
+    def inputs_of(schema: FunctionSchema) -> tuple[object, ...]:
+        return tuple(
+            (a.name, a.type, a.kwarg_only)
+            for a in schema.arguments
+            if not a.is_out and not (a.kwarg_only and a.name in TENSOR_OPTIONS)
+        )
+
+    unnamed = [s for s in schemas if not any("Dimname" in str(a.type) for a in s.arguments)]
+    schemas = unnamed or schemas
     out_schemas = {inputs_of(s): s for s in reversed(schemas) if s.kind == "out"}
     plain = [_Candidate(s, out_schemas.pop(inputs_of(s), None)) for s in schemas if s.kind != "out"]
     return plain + [_Candidate(s, s) for s in schemas if out_schemas.get(inputs_of(s)) is s]
+
+
+def _given(schemas: Sequence[FunctionSchema], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the keywords without those that repeat a default, which a public function may have filled in."""
+    defaults: dict[str, Any] = {a.name: a.default for s in schemas for a in s.arguments if a.has_default}
+    return {
+        name: value
+        for name, value in kwargs.items()
+        if not isinstance(value, _PLAIN)
+        or name not in defaults
+        or (type(value), value) != (type(defaults[name]), defaults[name])
+    }
 
 
 def _refuse(
@@ -189,6 +215,7 @@ def _refuse(
     method: bool,
 ) -> NoReturn:
     candidates = _candidates(schemas)
+    kwargs = _given([c.schema for c in candidates], kwargs)
     plausible = [c for c in candidates if c.takes(len(args) + len(kwargs))]
     if len(candidates) == 1 or len(plausible) == 1:
         reason = _explain_candidate((plausible or candidates)[0], args, kwargs, name, method)

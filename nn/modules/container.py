@@ -162,9 +162,17 @@ class Sequential(_Numbered):
         return self
 
     def forward(self, input: Any) -> Any:
-        """The last module's result."""
-        for module in self:
-            input = module(input)
+        """Call each module on the result of the one before, and return the last result.
+
+        An error gets a note that names the layer, since the frame that called it is not the program's own.
+        """
+        for name, module in self._modules.items():
+            try:
+                input = module(input)
+            except Exception as error:
+                layer = f"{type(module).__name__}({module.extra_repr()})"
+                error.add_note(f"In layer {name!r} of {type(self).__name__}: {layer}")
+                raise
         return input
 
 

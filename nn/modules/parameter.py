@@ -52,6 +52,11 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
             made = _of_its_class(data, requires_grad)
             if made is not None:
                 return made  # type: ignore[no-any-return]
+        if data is not None and not isinstance(data, Tensor):
+            kind = type(data).__name__
+            raise AttributeError(
+                f"{cls.__name__}(): argument 'data' must be Tensor, not {kind}; convert it with tensor(data)"
+            )
         return cls._make_subclass(cls, _ops.empty(0) if data is None else data, requires_grad)
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:

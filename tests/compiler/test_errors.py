@@ -78,3 +78,23 @@ def test_wrong_arguments() -> None:
     compiled = tt.compile(lambda x: x)
     with pytest.raises(TypeError, match=r"takes 1 positional argument but 2 were given"):
         compiled(1, 2)
+
+
+def test_a_bare_raise_in_a_part_raises_the_program_s_error() -> None:
+    def function(x: tt.Tensor) -> tt.Tensor:
+        step = "none"
+        try:
+            for step in ("first", "second"):
+                x = x * 2
+                seen.append(x.sum().item())
+                if step == "second":
+                    x = x @ tt.ones(9, 2)
+        except RuntimeError:
+            seen.append(step)
+            raise
+        return x
+
+    seen: list[Any] = []
+    with pytest.raises(RuntimeError, match="cannot be multiplied"):
+        tt.compile(function)(tt.ones(3, 4))
+    assert seen[-1] == "second"

@@ -151,3 +151,19 @@ def test_updates_with_what_are_no_pairs_are_refused(make):
         made = make()
         made.update([("a", nn.ReLU()), (1, 2, 3)])
     assert len(made) == 0
+
+
+@pytest.mark.parametrize("how", [lambda model: model, tt.compile], ids=["eager", "compiled"])
+def test_an_error_names_the_layer_of_a_sequential(how):
+    model = how(nn.Sequential(nn.ReLU(), nn.Sequential(nn.Linear(4, 8), nn.Linear(9, 2))))
+    with pytest.raises(RuntimeError, match="3x8 and 9x2") as caught:
+        model(tt.ones(3, 4))
+    assert caught.value.__notes__ == [
+        "In layer '1' of Sequential: Linear(in_features=9, out_features=2, bias=True)",
+        "In layer '1' of Sequential: Sequential()",
+    ]
+
+
+def test_a_parameter_is_made_of_a_tensor():
+    with pytest.raises(AttributeError, match="'data' must be Tensor, not int"):
+        nn.Parameter(3)

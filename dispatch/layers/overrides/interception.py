@@ -64,6 +64,7 @@ class Interception:
             self.own, function.__globals__, function.__name__, function.__defaults__, function.__closure__
         )
         self.original.__kwdefaults__ = function.__kwdefaults__
+        self.original.__qualname__ = function.__qualname__
         self.original.__annotations__ = function.__annotations__
         if isinstance(self.wrapped, FlatSignature):
             declare([self.original])
