@@ -237,3 +237,50 @@ def test_subclasses_share_bytes_and_versions_and_bad_classes_are_refused():
         a.as_subclass(int)
     with pytest.raises(TypeError, match="must be a Tensor subclass with __tensor_dispatch__"):
         tt.Tensor._make_wrapper_subclass(tt.Tensor, (2,))
+
+
+class Whole(tt.Tensor):
+    """Wraps a tensor, and calls operators with it."""
+
+    elem: tt.Tensor
+
+    @staticmethod
+    def __new__(cls, elem, **options):
+        made = tt.Tensor._make_wrapper_subclass(cls, elem.size(), dtype=elem.dtype, **options)
+        made.elem = elem
+        return made
+
+    @classmethod
+    def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+        return func(*[x.elem if isinstance(x, cls) else x for x in args], **(kwargs or {}))
+
+
+def test_metadata_of_a_wrapper():
+    x = Whole(tt.ones(2, 3), strides=(1, 2), storage_offset=5, layout=tt.strided)
+    assert x.stride() == (1, 2) and x.storage_offset() == 5 and x.layout is tt.strided
+    assert Whole(tt.ones(1, 2, 2, 2), memory_format=tt.channels_last).stride() == (8, 1, 4, 2)
+    with pytest.raises(RuntimeError, match="storage offset without stride"):
+        Whole(tt.ones(2), storage_offset=1)
+    with pytest.raises(ValueError, match="Unknown sizes_strides_policy: other"):
+        Whole(tt.ones(2), dispatch_sizes_strides_policy="other")
+    with pytest.raises(NotImplementedError, match="read from the metadata"):
+        Whole(tt.ones(2), dispatch_sizes_strides_policy="sizes")
+
+
+def test_a_mode_may_leave_an_operator_to_a_subclass():
+    class Passes(tt.TensorDispatchMode):
+        def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+    with Passes():
+        assert Whole(-tt.ones(2)).abs().tolist() == [1, 1]
+        with pytest.raises(TypeError, match="no implementation found for 'aten::abs'"):
+            tt.ones(2).abs()
+
+
+def test_grad_by_its_private_name():
+    p = tt.nn.Parameter(tt.ones(2))
+    p._grad = tt.full((2,), 3.0)
+    assert p.grad is p._grad and p.grad.tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="different size"):
+        p._grad = tt.ones(3)
