@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from ....runtime.scalar_type import bfloat16, float16, float32
+from ....runtime.scalar_type import bfloat16, finfo, float16, float32
 from ...generated import functions as ops
+from ..tangents import is_differentiated
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -241,9 +242,10 @@ def _batch_normalisation(
     if not training:
         mean, rstd = running_mean, ops.rsqrt(_wide(running_var) + eps)
     dims = [0, *range(2, x.ndim)]
-    return _Normalisation(
-        _wide(x), _by_channel(mean, x.ndim), _by_channel(rstd, x.ndim), dims, fixed=not training
-    )
+    mean, rstd = _by_channel(mean, x.ndim), _by_channel(rstd, x.ndim)
+    if training:
+        mean, rstd = _statistics(_wide(x), mean, rstd, dims, eps)
+    return _Normalisation(_wide(x), mean, rstd, dims, fixed=not training)
 
 
 def batch_norm_double_backward(
@@ -267,33 +269,74 @@ def batch_norm_double_backward(
     )
 
 
+def _statistics(x: Tensor, mean: Any, rstd: Any, dims: Sequence[int], eps: float) -> tuple[Any, Tensor]:
+    """Return the mean and the reciprocal deviation; from `x` again if derivatives flow, since saved ones are constants.
+
+    A mean of None stays None: nothing is subtracted then.
+    """
+    if not is_differentiated(x):
+        return mean, rstd
+    if mean is not None:
+        mean = ops.mean(x, list(dims), True)
+    centred = x if mean is None else x - mean
+    return mean, ops.rsqrt(ops.mean(centred * centred, list(dims), True) + eps)
+
+
+def _layer_normalisation(
+    input: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor, eps: float
+) -> _Normalisation:
+    x, dims = _wide(input), _trailing(input, shape)
+    return _Normalisation(x, *_statistics(x, _wide(mean), _wide(rstd), dims, eps), dims)
+
+
+def _rms_normalisation(
+    input: Tensor, shape: Sequence[int], rstd: Tensor, eps: float | None
+) -> _Normalisation:
+    x, dims = _wide(input), _trailing(input, shape)
+    smallest = finfo(x.dtype.to_real() if x.dtype.is_complex else x.dtype).eps if eps is None else eps
+    return _Normalisation(x, *_statistics(x, None, _wide(rstd), dims, smallest), dims, centred=False)
+
+
 def layer_norm_jvp(
-    input: Tensor, x_t: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor, weight: Tensor | None
+    input: Tensor,
+    x_t: Tensor,
+    shape: Sequence[int],
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
+    eps: float,
 ) -> Tensor:
     """The tangent of layer_norm that comes from the input."""
-    n = _Normalisation(_wide(input), _wide(mean), _wide(rstd), _trailing(input, shape))
+    n = _layer_normalisation(input, shape, mean, rstd, eps)
     return _scaled(n.tangent(_wide(x_t)), weight).to(input.dtype)
 
 
 def layer_norm_weight_jvp(
-    input: Tensor, weight_t: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor
+    input: Tensor, weight_t: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor, eps: float
 ) -> Tensor:
     """The tangent of layer_norm that comes from the weight."""
-    n = _Normalisation(_wide(input), _wide(mean), _wide(rstd), _trailing(input, shape))
+    n = _layer_normalisation(input, shape, mean, rstd, eps)
     return (n.hat * weight_t).to(input.dtype)
 
 
 def rms_norm_jvp(
-    input: Tensor, x_t: Tensor, shape: Sequence[int], rstd: Tensor, weight: Tensor | None
+    input: Tensor,
+    x_t: Tensor,
+    shape: Sequence[int],
+    rstd: Tensor,
+    weight: Tensor | None,
+    eps: float | None,
 ) -> Tensor:
     """The tangent of rms_norm that comes from the input."""
-    n = _Normalisation(_wide(input), None, _wide(rstd), _trailing(input, shape), centred=False)
+    n = _rms_normalisation(input, shape, rstd, eps)
     return _scaled(n.tangent(_wide(x_t)), weight).to(input.dtype)
 
 
-def rms_norm_weight_jvp(input: Tensor, weight_t: Tensor, rstd: Tensor) -> Tensor:
+def rms_norm_weight_jvp(
+    input: Tensor, weight_t: Tensor, shape: Sequence[int], rstd: Tensor, eps: float | None
+) -> Tensor:
     """The tangent of rms_norm that comes from the weight."""
-    return (_wide(input) * rstd * weight_t).to(input.dtype)
+    return (_rms_normalisation(input, shape, rstd, eps).hat * weight_t).to(input.dtype)
 
 
 def norm_bias_jvp(bias_t: Tensor, result: Tensor) -> Tensor:
