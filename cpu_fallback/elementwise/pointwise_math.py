@@ -116,12 +116,29 @@ def rsqrt(a: Any, out: Any = None) -> Any:
     return np.divide(1, root, root) if root.dtype.kind == "c" else np.reciprocal(root, root)
 
 
+@making
+def negative(a: Any, out: Any = None) -> Any:
+    """Return -a for any strides of both arrays.
+
+    `np.negative` of NumPy 2.4 misreads inputs whose elements are 4 (of 32 bits) or 8 (of 64 bits) items apart when the
+    output has gaps too. A new array has none.
+    """
+    made = np.negative(a)
+    if out is None:
+        return made
+    copyto(out, made)
+    return out
+
+
 @cache
-def sigmoid_in(np_dtype: Any) -> Callable[..., Any]:
-    """1 / (1 + exp(-a)) in a dtype; exp overflows to infinity, which gives the right 0."""
+def sigmoid_in(np_dtype: Any, negative: Callable[..., Any] = np.negative) -> Callable[..., Any]:
+    """1 / (1 + exp(-a)) in a dtype; exp overflows to infinity, which gives the right 0.
+
+    `negative` computes -a: `np.negative` for rows without gaps, the function above for other strides.
+    """
     one = np.ones((), np_dtype)
 
-    negative, exp, add, reciprocal = np.negative, np.exp, np.add, np.reciprocal
+    exp, add, reciprocal = np.exp, np.add, np.reciprocal
 
     @making
     def sigmoid(a: Any, out: Any = None) -> Any:
