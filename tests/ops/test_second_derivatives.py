@@ -276,3 +276,12 @@ def test_refuses_probabilities_beyond_one_for_any_example() -> None:
     x = tt.tensor([[0.5], [1.5]], dtype=tt.float64)
     with pytest.raises(RuntimeError, match="between 0 and 1"):
         tt.vmap(tt.nn.functional.binary_cross_entropy)(x, x.new_ones(2, 1))
+
+
+@pytest.mark.parametrize("scale", [1e19, 1e-25])
+def test_a_hessian_of_singular_values_whose_squares_are_not_in_the_dtype(scale: float) -> None:
+    matrix = tt.tensor(MATRIX, dtype=tt.float64)
+    for function in (lambda a: tt.linalg.svdvals(a)[0], lambda a: tt.linalg.matrix_norm(a, 2)):
+        wanted = tt.func.hessian(function)(matrix)
+        made = tt.func.hessian(function)((matrix * scale).float())
+        np.testing.assert_allclose(made.double().numpy() * scale, wanted.numpy(), rtol=1e-4, atol=1e-6)

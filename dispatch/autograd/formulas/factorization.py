@@ -428,12 +428,12 @@ def svd_backward(
     skewU = None if gU is None else _skew(ops.matmul(Uh, gU))
     skewV = None if gV is None else _skew(ops.matmul(Vh, gV))
     _without_phase("svd", _sum(skewU, skewV))
-    squares = S * S
-    E = squares.unsqueeze(-2) - squares.unsqueeze(-1) + ops.diag_embed(ops.ones_like(S))
-    row, column = S.unsqueeze(-2), S.unsqueeze(-1)
+    row, column, ones = S.unsqueeze(-2), S.unsqueeze(-1), ops.diag_embed(ops.ones_like(S))
+    # Differences of squares as products, since squares of large and of small numbers are not in the dtype.
+    E, total = row - column + ones, row + column + ones
     inner = _sum(
-        None if skewU is None else (skewU / E) * row,
-        None if skewV is None else column * (skewV / E),
+        None if skewU is None else (skewU / E) * (row / total),
+        None if skewV is None else (column / total) * (skewV / E),
     )
     inner = inner - ops.diag_embed(_diagonal(inner))
     if U.dtype.is_complex and skewU is not None:
