@@ -29,7 +29,6 @@ def jvp_native_layer_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any
     input = args[0]
     normalized_shape = args[1]
     weight = args[2]
-    eps = args[4]
     input_t = tangents[0]
     weight_t = tangents[2]
     bias_t = tangents[3]
@@ -38,10 +37,10 @@ def jvp_native_layer_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any
     result2 = result[2]
     result0_t = None
     if input_t is not None:
-        result0_t = layer_norm_jvp(input, input_t, normalized_shape, result1, result2, weight, eps)
+        result0_t = layer_norm_jvp(input, input_t, normalized_shape, result1, result2, weight)
     if weight_t is not None:
         result0_t = plus(
-            result0_t, layer_norm_weight_jvp(input, weight_t, normalized_shape, result1, result2, eps)
+            result0_t, layer_norm_weight_jvp(input, weight_t, normalized_shape, result1, result2)
         )
     if bias_t is not None:
         result0_t = plus(result0_t, norm_bias_jvp(bias_t, result0))
@@ -53,15 +52,14 @@ def jvp__fused_rms_norm(op: Any, args: Any, tangents: Any, result: Any) -> Any:
     input = args[0]
     normalized_shape = args[1]
     weight = args[2]
-    eps = args[3]
     input_t = tangents[0]
     weight_t = tangents[2]
     result1 = result[1]
     result0_t = None
     if input_t is not None:
-        result0_t = rms_norm_jvp(input, input_t, normalized_shape, result1, weight, eps)
+        result0_t = rms_norm_jvp(input, input_t, normalized_shape, result1, weight)
     if weight_t is not None:
-        result0_t = plus(result0_t, rms_norm_weight_jvp(input, weight_t, normalized_shape, result1, eps))
+        result0_t = plus(result0_t, rms_norm_weight_jvp(input, weight_t, result1))
     return result0_t, None
 
 
