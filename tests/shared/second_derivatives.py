@@ -18,7 +18,7 @@ Loss = Callable[..., Any]
 
 
 class NotSmoothError(Exception):
-    """Differences of two step sizes disagree: the function has an edge here, or differences are all noise."""
+    """The gradient does not change evenly: the function has an edge here, or differences are all noise."""
 
 
 def loss_of(function: Callable[..., Any]) -> Loss:
@@ -52,11 +52,15 @@ def _inner(one: Sequence[Any], other: Sequence[Any]) -> Any:
 
 
 def difference(loss: Loss, values: Sequence[Any], along: Sequence[Any], step: float) -> np.ndarray:
-    """The change of the gradient along a direction."""
+    """The change of the gradient along a direction. Raises NotSmoothError if both sides differ."""
     ends = []
-    for sign in (1, -1):
+    for sign in (1, -1, 0):
         moved = [(x + sign * step * v).detach().requires_grad_() for x, v in zip(values, along, strict=True)]
         ends.append(_flat(_gradients(loss(*moved), moved)))
+    before, behind = ((end - ends[2]) / (sign * step) for end, sign in zip(ends, (1, -1), strict=False))
+    scale = max(1.0, float(np.abs(ends[2]).max(initial=0)))
+    if not np.allclose(before, behind, 0.05, 0.05 * scale):
+        raise NotSmoothError(f"{before} to one side, {behind} to the other")
     return (ends[0] - ends[1]) / (2 * step)
 
 

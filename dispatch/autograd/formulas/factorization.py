@@ -459,8 +459,8 @@ def det_backward(grad: Tensor | None, det: Tensor, A: Tensor, LU: Tensor, pivots
     if grad is None:
         return None
     n = A.shape[-1]
-    if n == 1:
-        return grad.reshape(A.shape)
+    if n <= 1:
+        return grad.reshape(A.shape) if n else ops.zeros_like(A)
     if is_differentiated(A):
         pivot = ops.abs(_diagonal(LU)).detach()
         rounding = n * finfo(pivot.dtype).eps
