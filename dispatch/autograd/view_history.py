@@ -75,6 +75,8 @@ def check_view(view: TensorImpl, base: TensorImpl) -> None:
 
 def elements_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether two indices may share an address."""
+    if 0 in sizes:
+        return False
     reach = 0
     for stride, size in sorted(zip(strides, sizes, strict=True)):
         if size > 1:

@@ -222,6 +222,8 @@ SAVED_WITHOUT_HISTORY = {
     "batch_norm": (lambda x: tt.nn.functional.batch_norm(x, None, None, x[0].cos(), x[1], True), ROWS),
     "instance_norm": (lambda x: tt.nn.functional.instance_norm(x[None]), ROWS),
     "logcumsumexp": (lambda x: tt.logcumsumexp(x, 1), ROWS),
+    "cholesky of nothing": (lambda a: tt.linalg.cholesky((a + a.mT) / 2), np.zeros((2, 0, 0))),
+    "det of nothing": (tt.linalg.det, np.zeros((2, 0, 0))),
     "cumprod": (lambda x: tt.cumprod(x, 1), ROWS),
     "cumprod at a zero": (lambda x: tt.cumprod(x, 0), [0.0, 2.0]),
     "cumprod at zeros": (lambda x: tt.cumprod(x, 0), [0.0, 2.0, 0.0, 3.0]),
@@ -255,7 +257,7 @@ def test_all_orders_of_modes_agree_with_differences(name: str) -> None:
         ends = [(x + sign * moved).requires_grad_() for sign in (1, -1)]
         first = [tt.autograd.grad(scalar(end), end)[0].reshape(-1) for end in ends]
         plain.append((first[0] - first[1]) / (2 * step))
-    wanted = tt.stack(plain).numpy()
+    wanted = tt.stack(plain).numpy() if plain else np.zeros((0, 0))
     for outer in (tt.func.jacrev, tt.func.jacfwd):
         for inner in (tt.func.jacrev, tt.func.jacfwd):
             made = outer(inner(scalar))(x)

@@ -33,7 +33,8 @@ def _copy_for(src: Any, x: Tensor) -> Tensor:
     """Return a copy of `x` that `src` can be written to: outer vmap levels that map `src` alone map it as well."""
     if not (isinstance(src, TensorImpl) and src._spec.keys & _BATCHED):
         return x.clone()
-    return ops.where(src.new_ones((), dtype=bool_), x, x)
+    mapped: Any = src
+    return ops.where(mapped.new_ones((), dtype=bool_), x, x)
 
 
 def scattered(view: Rule) -> Rule:
