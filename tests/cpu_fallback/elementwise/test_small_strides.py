@@ -14,7 +14,7 @@ import pytest
 import triten as tt
 from triten import cpu_fallback
 
-STEPS = (1, 2, 3, 4, 5, 8, 16, -1, -4, -8)
+STEPS = (1, 2, 3, 4, 8, 16, -4)
 WRONG_IN_NUMPY = {"negative", "isfinite"}
 """Ufuncs with a wrong loop in NumPy 2.4: `negative` is gone around, `isfinite` is never given an output."""
 FOLDER = Path(cpu_fallback.__path__[0])
@@ -87,7 +87,7 @@ def call(name: str, operands: list[Any], **options: Any) -> Any:
 @pytest.mark.parametrize("name", COUNTS)
 def test_pointwise_operators_of_columns(name: str, rng) -> None:
     tried = 0
-    for dtype in ("float32", "float64", "int32", "int64", "int16", "float16", "complex64"):
+    for dtype in ("float32", "float64", "int32", "int64", "complex64"):
         operands = [tt.from_numpy(rng.integers(1, 5, 37)).to(getattr(tt, dtype)) for _ in range(COUNTS[name])]
         try:
             wanted = call(name, operands)
