@@ -33,7 +33,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...dispatch.structured.compiled_loops import background
-from ...runtime.cache_files import make_own_folder, read_own_file, write_own_file
+from ...runtime.cache_files import (
+    UntrustedFileError,
+    make_own_folder,
+    read_own_file,
+    warn_once,
+    write_own_file,
+)
 from ...runtime.fork_lock import forkable, hold_across_fork
 from ...runtime.spare_memory import can_run_out, require_memory
 from ..triton.source_files import directory as sources
@@ -291,7 +297,10 @@ def _read(key: str) -> bytes | None:
     if path is None:
         return None
     try:
-        found = read_own_file(path, MOST_BYTES)
+        found = read_own_file(path, MOST_BYTES, path.parent.parent)
+    except UntrustedFileError as error:
+        warn_once(path.parent, f"compiled loops are not read from {path.parent}, but compiled anew: {error}")
+        return None
     except OSError:
         return None
     data = b"" if found is None else found[0]
