@@ -439,10 +439,11 @@ def _validate_not_a_forked_repo(owner: str, name: str, ref: str) -> None:
 def _check_repo_is_trusted(owner: str, name: str, folder_name: str, trust_repo: TrustRepo) -> None:
     """Ask the user about a repository that is not known. Raises an error where the answer is no."""
     record = Path(get_dir(), "trusted_list")
-    known: list[str] = []
+    text = ""
     if record.exists():
         with open_regular(record) as file:
-            known = file.read().decode().split("\n")
+            text = file.read().decode()
+    known = text.split("\n")
     repository = f"{owner}_{name}"
     trusted = (
         repository in known or os.path.isdir(os.path.join(get_dir(), folder_name)) or owner in TRUSTED_OWNERS

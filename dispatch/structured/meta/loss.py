@@ -190,8 +190,9 @@ def _cross_entropy_backward(
     for argument, spec in (("statistics", statistics), ("total_weight", total_weight)):
         check_dtype(meta.name, argument, spec, float64 if self.dtype is float64 else float32)
     # Gradients of halves that were widened are float32, as are the weights.
-    for argument, spec in (("grad_output", grad_output), ("weight", weight)):
-        check_dtype(meta.name, argument, spec, self.dtype, *[float32] * (self.dtype in (float16, bfloat16)))
+    dtypes = (self.dtype, float32) if self.dtype in (float16, bfloat16) else (self.dtype,)
+    check_dtype(meta.name, "grad_output", grad_output, *dtypes)
+    check_dtype(meta.name, "weight", weight, *dtypes)
     if grad_output.sizes != (samples if reduction == NONE else ()):
         raise RuntimeError(
             f"{meta.name}: expected grad_output of size {list(samples if reduction == NONE else ())}, but got "
