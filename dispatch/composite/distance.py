@@ -64,6 +64,11 @@ def refuse_narrow(kernel: str, x: Tensor) -> None:
 def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
     """Distances by differences, or Euclidean ones by products; the modes are PyTorch's: 0 chooses by size."""
     refuse_narrow("cdist", x1)
+    if min(x1._spec.ndim, x2._spec.ndim) < 2:
+        raise RuntimeError(
+            f"_cdist_forward: expected x1 and x2 of 2 or more dimensions, but got shapes {list(x1._spec.sizes)} and "
+            f"{list(x2._spec.sizes)}"
+        )
     rows, others = x1._spec.sizes[-2], x2._spec.sizes[-2]
     many = rows > USE_PRODUCTS_FROM or others > USE_PRODUCTS_FROM
     if p == 2 and (compute_mode == 1 or (compute_mode in (None, 0) and many)):
@@ -185,6 +190,7 @@ def _pairs(n: int, device: Device) -> Tensor:
 
 def _pdist_forward(self: Tensor, p: float) -> Tensor:
     """Distances of the pairs i < j: the upper triangle of those of all pairs."""
+    check_ranks("_pdist_forward", "self", self._spec, 2)
     n, columns = self._spec.sizes
     if n <= 1 or not columns:
         return ops.zeros((n * (n - 1) // 2,), dtype=self.dtype, device=self.device)

@@ -35,6 +35,8 @@ def check_grid_sampler(
             f"grid_sampler(): expected input and grid to be on same device, but input is on {input.device} and grid is "
             f"on {grid.device}"
         )
+    check_ranks("grid_sampler()", "input", input, 4, 5)
+    check_ranks("grid_sampler()", "grid", grid, 4, 5)
     if input.sizes[0] != grid.sizes[0]:
         raise RuntimeError(
             f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes "

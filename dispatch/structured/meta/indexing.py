@@ -333,6 +333,8 @@ def masked_fill(meta: MetaBase, self: TensorSpec, mask: TensorSpec, value: Promo
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
     check_same_device("masked_fill_", self, mask)
+    if isinstance(value, TensorSpec) and value.is_meta and not self.is_meta:
+        raise RuntimeError("masked_fill_: expected value on cpu or the device of self, but got one on meta")
     sizes = infer_size(self.sizes, mask.sizes)
     meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=self.dtype, device=self.device)
 

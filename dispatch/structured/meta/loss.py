@@ -52,6 +52,7 @@ def nll_loss_forward(
 
 
 def _check_nll(self: TensorSpec, target: TensorSpec, weight: TensorSpec | None) -> None:
+    check_same_device("nll_loss", self, target, weight)
     if not 0 < self.ndim <= 2:
         raise RuntimeError("input tensor should be 1D or 2D")
     if target.ndim > 1:
@@ -79,6 +80,7 @@ def nll_loss2d_forward(
 
 
 def _check_nll2d(self: TensorSpec, target: TensorSpec, weight: TensorSpec | None) -> None:
+    check_same_device("nll_loss2d", self, target, weight)
     if target.ndim != 3:
         raise RuntimeError(
             "only batches of spatial targets supported (3D tensors) but got targets of dimension: "
@@ -138,6 +140,7 @@ def _cross_entropy_forward(
     target's weights, in this order; and the number that the mean is divided by, 0 without a reduction.
     """
     classes, samples = _check_cross_entropy(meta.name, self, target)
+    check_same_device(meta.name, self, target, weight)
     if half_to_float and self.dtype not in (float16, bfloat16):
         raise RuntimeError(
             f"{meta.name}: conversion is supported for Half and BFloat16 only, got {self.dtype.scalar_name}"

@@ -19,6 +19,7 @@ from ...plans.embed import as_strided_backward as as_strided_backward
 from ...plans.embed import embedded
 from ...plans.view_kernel import Geometry, taker, view_maker
 from ...tensor import Tensor
+from ..operand_checks import check_sizes_given
 from .dims import wrap_dim
 
 
@@ -116,7 +117,10 @@ def _unsafe_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _strided_from(self: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int) -> Geometry:
-    """Any sizes and strides, `offset` elements after the tensor's first; `as_strided` has checked them."""
+    """Any sizes and strides, `offset` elements after the tensor's first; `as_strided` has checked their reach."""
+    check_sizes_given("_strided_from", "size", size)
+    if len(size) != len(stride):
+        raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
     return Geometry(tuple(size), tuple(stride), offset)
 
 
