@@ -83,7 +83,7 @@ def read_own_file(
 ) -> tuple[bytes, float] | None:
     """Return the bytes of a file and its modification time; None for a file that has more than `most` bytes.
 
-    A FIFO in the place of an entry is not waited for.
+    The call does not wait for a FIFO.
 
     Args:
         path: The file.

@@ -50,7 +50,7 @@ class Section(NamedTuple):
 
 
 class LoadedObject:
-    """Object code in memory that it owns, and gives back when it is collected.
+    """Object code in memory that it owns, and frees when it is collected.
 
     Args:
         data: An ELF object file for x86-64.
@@ -113,7 +113,7 @@ def _symbols(
 ) -> tuple[dict[str, int], list[Callable[[], int]]]:
     """Return the addresses of what the code defines by name, and for each entry of the table a function of its address.
 
-    What is not defined is looked for when a relocation asks for it.
+    A symbol that is not defined is looked up when a relocation asks for it.
     """
     defined: dict[str, int] = {}
     found: list[Callable[[], int]] = []
@@ -165,7 +165,7 @@ def _library(name: str | None) -> Any:
 
 
 def library_address(name: str) -> int:
-    """Return the address of a function of the process, or of one that LLVM calls in the place of an instruction.
+    """Return the address of a function of the process, or of one that LLVM calls instead of an instruction.
 
     Raises:
         ValueError: Neither the process nor libgcc has one of the name.

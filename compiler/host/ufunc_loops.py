@@ -60,7 +60,7 @@ class UfuncLoop(NamedTuple):
 
 @cache
 def ufunc_loop(function: np.ufunc, dtype: str) -> UfuncLoop | None:
-    """The loop of a ufunc of one number, known to loops by its symbol; None where there is none."""
+    """Return the loop of a ufunc of one number, known to loops by its symbol; None where there is none."""
     head = _head(function)
     if target() is None or head is None or dtype not in TYPES:
         return None

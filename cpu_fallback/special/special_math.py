@@ -301,7 +301,7 @@ def polynomial(
     whole: Callable[[Array, Array], tuple[Array, Array]] | None = None,
     known: Callable[[int, Array], Array] | None = None,
 ) -> Callable[[Array, Array], Array]:
-    """An orthogonal polynomial of degree n at x, 0 for a negative degree.
+    """Return an orthogonal polynomial of degree n at x, 0 for a negative degree.
 
     Args:
         argument: what of x the recurrence is in, of x in float64.

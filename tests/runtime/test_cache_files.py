@@ -75,7 +75,7 @@ def test_folders_up_to_the_root_of_a_cache(tmp_path, mode):
         each.chmod(mode)
         with pytest.raises(UntrustedFileError, match=f"{each} may be written to by"):
             read_own_file(folder / "entry", 100, root)
-        each.chmod(mode | 0o1000)  # nobody else replaces files here
+        each.chmod(mode | 0o1000)  # other users cannot replace files here
         assert read_own_file(folder / "entry", 100, root) is not None
         each.chmod(0o755)
 

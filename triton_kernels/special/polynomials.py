@@ -19,7 +19,7 @@ T, U, V, W = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 
 @triton.jit
 def recurrence(x, n, first, going, STEP: tl.constexpr):
-    """The polynomial of degree n below `HIGH_DEGREE` where `going`, from degrees 0 and 1; NaN ends it early."""
+    """Return the polynomial of degree n below `HIGH_DEGREE` where `going`; NaN ends the recurrence early."""
     x, n = tl.broadcast(x, n)
     going = going & (n == n)
     before = tl.full(x.shape, 1.0, x.dtype)
@@ -52,7 +52,7 @@ def finite_or_nan(value, x):
 
 @triton.jit
 def arccosh(x):
-    """The inverse of the hyperbolic cosine, precise near 1."""
+    """Return the inverse of the hyperbolic cosine, precise near 1."""
     less = x - 1.0
     return libdevice.log1p(less + tl.sqrt(less * (x + 1.0)))
 

@@ -153,7 +153,7 @@ def valid_calls() -> dict[str, list[Call]]:
 
 
 def mutations(value: Any) -> Iterator[Any]:
-    """Yield values of other shapes, dtypes, devices and ranges in the place of an argument."""
+    """Yield values of other shapes, dtypes, devices and ranges instead of an argument."""
     if isinstance(value, tt.Tensor):
         x = value.detach()
         if x.layout is not tt.strided:
