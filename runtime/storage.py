@@ -170,7 +170,7 @@ class Storage:
 
         mode = "r+b" if os.path.exists(filename) else "w+b"
         try:
-            with open(filename, mode) if shared else open_regular(filename) as file:
+            with open_regular(filename, mode if shared else "rb") as file:
                 length = os.fstat(file.fileno()).st_size
                 if shared and length < nbytes:
                     file.truncate(nbytes)

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -269,11 +268,11 @@ def test_without_a_thread_no_loop_is_made_and_the_next_request_tries_again(
     background = compiled_loops._Background()
     made: list[int] = []
 
-    def refuse(thread: threading.Thread) -> None:
+    def refuse(function: Callable[..., None], arguments: tuple[Any, ...]) -> int:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(compiled_loops, "start_new_thread", refuse)
         background.ask(lambda: made.append(1))
         background.wait()
     assert made == []

@@ -30,6 +30,7 @@ from ..meta_base import MetaBase
 from ..supported_dtypes import C_NAMES
 from .draws import check_writable, counters, fresh, in_place, kernel_of, stream_of
 from .factories import like_spec, spec_from
+from .linalg import check_same_device
 from .parametric_draws import (
     _dirichlet_grad as _dirichlet_grad,
 )
@@ -466,6 +467,7 @@ def native_dropout_backward(
     """The meta of ``native_dropout_backward``: whole numbers, scaled, are floating-point numbers."""
     if mask.dtype is not bool_:
         raise RuntimeError(f"Mask should be Bool Scalar Type, got {mask.dtype.scalar_name}")
+    check_same_device("native_dropout_backward", grad_output, mask)
     own, given_sizes = mask.sizes, grad_output.sizes
     apart = len(given_sizes) - len(own)
     if apart < 0 or any(n not in (1, given_sizes[d + apart]) for d, n in enumerate(own)):
