@@ -166,19 +166,17 @@ def _limits(d: dtype) -> tuple[int, int]:
     raise NotImplementedError(f"\"random_\" not implemented for '{d.scalar_name}'")
 
 
-def _integers(spec: TensorSpec, low: int, span: int) -> Plan:
-    return in_place(
-        "random_", "random_stub", spec, None, span > SMALL_SPAN, {"low": low, "span": span}, numbers=0
-    )
+def _integers(spec: TensorSpec, low: int, span: int, bounded: bool = True) -> Plan:
+    extra = {"low": low, "span": span, "bounded": bounded}
+    return in_place("random_", "random_stub", spec, None, span > SMALL_SPAN, extra, numbers=0)
 
 
 def fresh_integers(spec: TensorSpec, low: int, high: int, pin: bool | None, given: int = 0) -> Plan:
     """The plan ``(…, generator)`` that makes a tensor of integers from `low` up to, not including, `high`."""
     _check_between(spec, low, high)
     span = high - low
-    return fresh(
-        "random_", "random_stub", spec, (), pin, span > SMALL_SPAN, given, {"low": low, "span": span}
-    )
+    extra = {"low": low, "span": span, "bounded": True}
+    return fresh("random_", "random_stub", spec, (), pin, span > SMALL_SPAN, given, extra)
 
 
 def fresh_normal(spec: TensorSpec, pin: bool | None) -> Plan:
@@ -204,7 +202,7 @@ def _within(name: str, value: int, d: dtype) -> None:
 def random_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.random_()``: from 0 to the dtype's greatest."""
     spec: TensorSpec = args[0]._spec
-    return _integers(spec, 0, _limits(spec.dtype)[1] + 1)
+    return _integers(spec, 0, _limits(spec.dtype)[1] + 1, bounded=False)
 
 
 def random_to(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
