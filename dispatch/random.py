@@ -7,6 +7,7 @@ A state is a uint8 tensor in host memory: 16 bytes, seed and offset, or PyTorch'
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -191,7 +192,7 @@ def set_cpu_engine(engine: str) -> None:
     """Choose the engine of random numbers on the CPU.
 
     The default generator starts anew at its seed with the engine, and generators that are made later have it. Existing
-    ones keep theirs, and so do other devices, whose engine is always Philox.
+    ones keep theirs, and so do other devices, whose engine is always Philox. Compiled functions are compiled anew.
 
     Args:
         engine: "philox", by default, gives the same numbers on every device. "mt19937" gives the numbers of PyTorch's
@@ -213,6 +214,9 @@ def set_cpu_engine(engine: str) -> None:
         >>> tt.random.set_cpu_engine("philox")
     """
     streams.set_cpu_engine(engine)
+    optimized = sys.modules.get(f"{__package__.partition('.')[0]}.compiler.optimized")
+    if optimized is not None:
+        optimized.forget_all()
 
 
 def get_rng_state() -> Tensor:

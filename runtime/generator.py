@@ -85,12 +85,12 @@ class Generator:
     def set_state_bytes(self, state: bytes) -> None:
         """Restore what `state_bytes` gave. Raises RuntimeError for anything of another length."""
         if len(state) != _STATE.size:
-            raise RuntimeError(
-                f"Generator state has {_STATE.size} bytes, got {len(state)}; for a state of PyTorch's CPU generator call "
-                'tt.random.set_cpu_engine("mt19937") first'
+            remedy = (
+                '; call tt.random.set_cpu_engine("mt19937") for the state of a generator of PyTorch'
                 if len(state) == MERSENNE_STATE_SIZE
-                else f"Generator state has {_STATE.size} bytes, got {len(state)}"
+                else ""
             )
+            raise RuntimeError(f"Generator state has {_STATE.size} bytes, got {len(state)}{remedy}")
         self._check_not_captured("set_state")
         self._seed, self._offset = _STATE.unpack(state)
 
@@ -114,6 +114,10 @@ class Generator:
             first = self._offset
             self._offset = first + counters
         return self._seed, first
+
+    def reserve_philox(self, counters: int) -> tuple[Seed, int]:
+        """`reserve` for kernels that know Philox alone."""
+        return self.reserve(counters)
 
     def __repr__(self) -> str:
         return f"<triten.Generator device={self.device}>"
@@ -147,7 +151,9 @@ class MersenneGenerator(Generator):
 
     def set_offset(self, offset: int) -> None:
         """Raise RuntimeError, as PyTorch does: a Mersenne Twister has no counters."""
-        raise RuntimeError(f"CPU Generator does not use offset: set_offset got {offset} with the engine mt19937")
+        raise RuntimeError(
+            f"CPU Generator does not use offset: set_offset got {offset} with the engine mt19937"
+        )
 
     def state_bytes(self) -> bytes:
         """PyTorch's state, 5056 bytes."""
@@ -162,6 +168,11 @@ class MersenneGenerator(Generator):
     def reserve(self, counters: int) -> tuple[Seed, int]:
         """The stream itself, from which the kernel takes as many words as it needs."""
         return self._twister, 0
+
+    def reserve_philox(self, counters: int) -> tuple[Seed, int]:
+        """A key of Philox that is drawn from the stream, and its first counter."""
+        with self._twister.lock:
+            return int(self._twister.wide_words(1)[0]), 0
 
 
 class CapturedDraws(Protocol):

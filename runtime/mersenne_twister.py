@@ -44,7 +44,9 @@ class MersenneTwister:
         """Begin at a seed, of which the lower 32 bits count."""
         self.seed = seed
         self.next_normal: float | None = None
-        self._set_words(np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)["state"]["key"], WORDS)
+        self._set_words(
+            np.random.RandomState(seed & 0xFFFFFFFF).get_state(legacy=False)["state"]["key"], WORDS
+        )
         self._is_fresh = True
 
     def _set_words(self, words: Any, place: int) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
 
 from ...dispatch.structured.stub import KernelFactory, PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import is_taken, run_quiet, run_quiet_copy, unwrapped
@@ -17,9 +16,7 @@ from ...runtime.written_code import defined
 Kernel = Callable[..., None]
 
 
-def register_draws(
-    stub: str, philox: KernelFactory, mersenne: Callable[[StructuredCall], Kernel]
-) -> None:
+def register_draws(stub: str, philox: KernelFactory, mersenne: Callable[[StructuredCall], Kernel]) -> None:
     """Register the kernels of a stub on the host.
 
     Args:

@@ -16,7 +16,7 @@ _SPLITTER = 134217729.0
 def fma32(a: Any, b: Any, c: Any) -> Any:
     """``a * b + c`` of float32, as float32. Operands are arrays or numbers; a float64 array has values of float32.
 
-    Product and sum in float64 are rounded twice where the sum lies in the middle of two float32: these are rounded anew.
+    The sum in float64 would be rounded twice where it lies in the middle of two float32: it is corrected there.
     """
     product = np.multiply(a, b, dtype=np.float64)
     total = np.add(product, c, dtype=np.float64)

@@ -210,7 +210,7 @@ def random(call: StructuredCall) -> Kernel:
             made = twister.wide_words(count) if wide else twister.words(count)
         if span < 1 << 64:
             made %= np.uint64(span)
-        made += base
+            made += base
         write(out, made if unsigned else made.view(np.int64))
 
     return into
@@ -260,8 +260,8 @@ def multinomial(call: StructuredCall) -> Kernel:
             target[row] = np.searchsorted(edges.astype(np.float64), wanted)
 
     # The exponential numbers have the strides of the weights.
-    dense = weights if weights.is_dense else TensorSpec.contiguous(
-        weights.sizes, weights.dtype, weights.device
+    dense = (
+        weights if weights.is_dense else TensorSpec.contiguous(weights.sizes, weights.dtype, weights.device)
     )
     order = memory_order(dense)
     back = np.argsort(order)

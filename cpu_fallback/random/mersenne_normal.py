@@ -1,7 +1,7 @@
 """Normal numbers as PyTorch's CPU kernels make them of the words of a Mersenne Twister.
 
-- A contiguous tensor of 16 elements or more is filled in blocks of 16: of the uniform numbers of a block the first 8 give
-  the radii, the last 8 the angles. The last 16 elements are drawn anew if the blocks do not end with the tensor.
+- A contiguous tensor of 16 elements or more is filled in blocks of 16. Of the uniform numbers of a block the first 8
+  give the radii, the last 8 the angles. The last 16 elements are drawn anew if the blocks do not end with the tensor.
 - Elements of others come one after the other, in pairs, in float64; the second number of the last pair is kept for the
   next draw.
 

@@ -2,8 +2,9 @@
 
 Each element takes as many words as its rejections need, so that elements are computed one after the other.
 
-Sources: G. Marsaglia, W. W. Tsang, "A simple method for generating gamma variables" (2000); W. Hörmann, "The transformed
-rejection method for generating Poisson random variables" and "The generation of binomial random variates" (1993).
+Sources: G. Marsaglia, W. W. Tsang, "A simple method for generating gamma variables" (2000); W. Hörmann, "The
+transformed rejection method for generating Poisson random variables" and "The generation of binomial random variates"
+(1993).
 """
 
 from __future__ import annotations

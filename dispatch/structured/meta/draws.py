@@ -49,8 +49,8 @@ itself there, and draws from its blocks (c low, c high, k, 0), k = 1, 2, ..., wh
   draw; from there Hörmann's transformed rejection, block k for the k-th attempt. ``binomial_stub(out, count, prob)``:
   likewise, by the mean of the smaller of prob and 1 - prob.
 
-A generator of the CPU with the engine mt19937 reserves no counters: its seed is a `MersenneTwister`, from which a kernel
-takes what PyTorch's CPU kernel takes (`cpu_fallback/random/engine.py`).
+A generator of the CPU with the engine mt19937 reserves no counters: its seed is a `MersenneTwister`, from which a
+kernel takes what PyTorch's CPU kernel takes (`cpu_fallback/random/engine.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Draws by name, written for PyTorch and triten alike: `record.py` keeps what PyTorch's give.
 
-Each case is ``draw(torch, seeded)``: ``seeded(n)`` is a generator of seed n. Its result is a tensor or a list of
-tensors. After each case one more word of the generator is drawn, so that the number of words that a case takes counts too.
+Each case is ``draw(torch, generator)``. Its result is a tensor or a list of tensors. After each case one more number is
+drawn, so that the number of words that a case takes counts too.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ ROUNDED: dict[str, Draw] = {}
 """Of the C library's logarithms, sines and so on, whose last bit depends on the library: within 2 units there."""
 
 
+def _ramp(t: Any, count: int) -> Any:
+    """Numbers from -1 to 1 with few bits."""
+    return (t.arange(count) * 64 // count - 32) / 32
+
+
 def _fill_cases() -> None:
     for size in (0, 1, 15, 16, 17, 33):
         EXACT[f"rand {size}"] = lambda t, g, n=size: t.rand(n, generator=g)
         (ROUNDED if 0 < size < 16 else EXACT)[f"randn {size}"] = lambda t, g, n=size: t.randn(n, generator=g)
         ROUNDED[f"randn float64 {size}"] = lambda t, g, n=size: t.randn(n, dtype=t.float64, generator=g)
         for name in ("float16", "bfloat16"):
-            (ROUNDED if 0 < size < 16 else EXACT)[f"randn {name} {size}"] = lambda t, g, n=size, d=name: t.randn(
-                n, dtype=getattr(t, d), generator=g
+            (ROUNDED if 0 < size < 16 else EXACT)[f"randn {name} {size}"] = lambda t, g, n=size, d=name: (
+                t.randn(n, dtype=getattr(t, d), generator=g)
             )
     for name in ("float16", "bfloat16", "float64", "complex64", "complex128"):
         EXACT[f"rand {name}"] = lambda t, g, d=name: t.rand(19, dtype=getattr(t, d), generator=g)
@@ -36,7 +41,7 @@ def _fill_cases() -> None:
             0.3, generator=g
         )
         EXACT[f"bernoulli {name}"] = lambda t, g, d=name: t.bernoulli(
-            t.linspace(0, 1, 40).to(getattr(t, d)), generator=g
+            (_ramp(t, 40) + 1).div(2).to(getattr(t, d)), generator=g
         )
         ROUNDED[f"exponential_ {name}"] = lambda t, g, d=name: t.empty(20, dtype=getattr(t, d)).exponential_(
             1.5, generator=g
@@ -57,6 +62,19 @@ def _fill_cases() -> None:
         ROUNDED[f"poisson {name}"] = lambda t, g, d=name: t.poisson(
             t.tensor([0.0, 0.5, 3, 9.5, 12, 40, 1000] * 3, dtype=getattr(t, d)), generator=g
         )
+        for replacement in (True, False):
+            if name == "float16" and not replacement:
+                continue
+            (EXACT if replacement else ROUNDED)[f"multinomial {replacement} {name}"] = (
+                lambda t, g, d=name, r=replacement: t.multinomial(
+                    t.tensor([[1.0, 2, 3, 0, 5], [0.1, 0.2, 0, 0.9, 4]], dtype=getattr(t, d)),
+                    3,
+                    r,
+                    generator=g,
+                )
+            )
+        if name in ("float16", "bfloat16"):
+            continue
         ROUNDED[f"_standard_gamma {name}"] = lambda t, g, d=name: t._standard_gamma(
             t.tensor([0.0, 0.1, 0.5, 1, 2.5, 30] * 3, dtype=getattr(t, d)), generator=g
         )
@@ -68,14 +86,6 @@ def _fill_cases() -> None:
             t.tensor([0.3, 0.5, 0.1, 0.4, 0.97, 1.0] * 3, dtype=getattr(t, d)),
             generator=g,
         )
-        for replacement in (True, False):
-            if name == "float16" and not replacement:
-                continue
-            (EXACT if replacement else ROUNDED)[f"multinomial {replacement} {name}"] = (
-                lambda t, g, d=name, r=replacement: t.multinomial(
-                    t.tensor([[1.0, 2, 3, 0, 5], [0.1, 0.2, 0, 0.9, 4]], dtype=getattr(t, d)), 3, r, generator=g
-                )
-            )
     for name in ("uint8", "int8", "int16", "int32", "int64", "bool"):
         EXACT[f"random_ {name}"] = lambda t, g, d=name: t.empty(20, dtype=getattr(t, d)).random_(generator=g)
         EXACT[f"bernoulli_ {name}"] = lambda t, g, d=name: t.empty(20, dtype=getattr(t, d)).bernoulli_(
@@ -84,32 +94,42 @@ def _fill_cases() -> None:
         EXACT[f"random_ from {name}"] = lambda t, g, d=name: t.empty(20, dtype=getattr(t, d)).random_(
             1, None, generator=g
         )
-    for low, high in ((0, 10), (-7, 1 << 28), (0, (1 << 28) - 1), (-(1 << 40), 1 << 41), (-(1 << 63), (1 << 63) - 1)):
+    for low, high in (
+        (0, 10),
+        (-7, 1 << 28),
+        (0, (1 << 28) - 1),
+        (-(1 << 40), 1 << 41),
+        (-(1 << 63), (1 << 63) - 1),
+    ):
         EXACT[f"randint {low} {high}"] = lambda t, g, a=low, b=high: t.randint(a, b, (20,), generator=g)
     EXACT["randint int32"] = lambda t, g: t.randint(-5, 1 << 30, (20,), dtype=t.int32, generator=g)
     EXACT["randint float32"] = lambda t, g: t.randint(-5, 1 << 20, (20,), dtype=t.float32, generator=g)
-    EXACT["random_ whole int64"] = lambda t, g: t.empty(9, dtype=t.int64).random_(-(1 << 63), None, generator=g)
+    EXACT["random_ whole int64"] = lambda t, g: t.empty(9, dtype=t.int64).random_(
+        -(1 << 63), None, generator=g
+    )
     for size in (0, 1, 2, 33):
         EXACT[f"randperm {size}"] = lambda t, g, n=size: t.randperm(n, generator=g)
     EXACT["randperm int32"] = lambda t, g: t.randperm(20, dtype=t.int32, generator=g)
     EXACT["normal_ 2 3"] = lambda t, g: t.empty(40).normal_(2, 3, generator=g)
     EXACT["normal_ 2 3 bfloat16"] = lambda t, g: t.empty(40, dtype=t.bfloat16).normal_(2, 3, generator=g)
     ROUNDED["normal_ 2 3 float64"] = lambda t, g: t.empty(40, dtype=t.float64).normal_(2, 3, generator=g)
-    ROUNDED["normal_ twice"] = lambda t, g: [t.empty(n).normal_(0.1, 0.3, generator=g) for n in (3, 4, 20, 1, 1)]
+    ROUNDED["normal_ twice"] = lambda t, g: [
+        t.empty(n).normal_(0.1, 0.3, generator=g) for n in (3, 4, 20, 1, 1)
+    ]
     ROUNDED["normal_ strided"] = lambda t, g: t.zeros(8, 6)[:, ::2].normal_(2, 3, generator=g)
     ROUNDED["normal_ transposed"] = lambda t, g: t.zeros(4, 6).t().normal_(2, 3, generator=g)
     EXACT["uniform_ transposed"] = lambda t, g: t.zeros(4, 6).t().uniform_(2, 3, generator=g)
     EXACT["random_ permuted"] = lambda t, g: t.zeros(2, 3, 4).permute(1, 2, 0).random_(50, generator=g)
     EXACT["bernoulli_ transposed"] = lambda t, g: t.zeros(4, 6).t().bernoulli_(0.4, generator=g)
-    EXACT["bernoulli_ p transposed"] = lambda t, g: t.zeros(4, 6).t().bernoulli_(
-        t.linspace(0, 1, 6)[:, None], generator=g
+    EXACT["bernoulli_ p transposed"] = lambda t, g: (
+        t.zeros(4, 6).t().bernoulli_((_ramp(t, 6) + 1).div(2)[:, None], generator=g)
     )
     ROUNDED["randn complex64"] = lambda t, g: t.randn(5, dtype=t.complex64, generator=g)
     EXACT["randn complex64 8"] = lambda t, g: t.randn(8, dtype=t.complex64, generator=g)
     ROUNDED["randn complex128"] = lambda t, g: t.randn(9, dtype=t.complex128, generator=g)
-    EXACT["normal mean"] = lambda t, g: t.normal(t.linspace(-1, 1, 20), 0.3, generator=g)
-    EXACT["normal std"] = lambda t, g: t.normal(0.7, t.linspace(0, 1, 20), generator=g)
-    EXACT["normal mean std"] = lambda t, g: t.normal(t.ones(4, 1), t.linspace(0, 1, 5), generator=g)
+    EXACT["normal mean"] = lambda t, g: t.normal(_ramp(t, 20), 0.3, generator=g)
+    EXACT["normal std"] = lambda t, g: t.normal(0.7, (_ramp(t, 20) + 1).div(2), generator=g)
+    EXACT["normal mean std"] = lambda t, g: t.normal(t.ones(4, 1), (_ramp(t, 5) + 1).div(2), generator=g)
     EXACT["normal mean bfloat16"] = lambda t, g: t.normal(
         t.ones(20, dtype=t.bfloat16), t.full((20,), 0.3, dtype=t.bfloat16), generator=g
     )
@@ -164,17 +184,15 @@ EXACT["LSTM"] = _parameters(lambda nn: nn.LSTM(3, 4))
 EXACT["MultiheadAttention"] = _parameters(lambda nn: nn.MultiheadAttention(4, 2))
 EXACT["Bilinear"] = _parameters(lambda nn: nn.Bilinear(2, 3, 4))
 EXACT["TransformerEncoderLayer"] = _parameters(lambda nn: nn.TransformerEncoderLayer(4, 2, 8))
-EXACT["dropout"] = _of_default(lambda t: t.nn.functional.dropout(t.linspace(-1, 1, 40), 0.3))
-EXACT["dropout bfloat16"] = _of_default(
-    lambda t: t.nn.functional.dropout(t.linspace(-1, 1, 40).to(t.bfloat16), 0.1)
-)
+EXACT["dropout"] = _of_default(lambda t: t.nn.functional.dropout(_ramp(t, 40), 0.3))
+EXACT["dropout bfloat16"] = _of_default(lambda t: t.nn.functional.dropout(_ramp(t, 40).to(t.bfloat16), 0.1))
 EXACT["dropout transposed"] = _of_default(
-    lambda t: t.nn.functional.dropout(t.linspace(-1, 1, 40).reshape(5, 8).t(), 0.1)
+    lambda t: t.nn.functional.dropout(_ramp(t, 40).reshape(5, 8).t(), 0.1)
 )
 EXACT["dropout2d"] = _of_default(lambda t: t.nn.functional.dropout2d(t.ones(3, 4, 2, 2), 0.4))
-EXACT["alpha_dropout"] = _of_default(lambda t: t.nn.functional.alpha_dropout(t.linspace(-1, 1, 40), 0.3, True))
-EXACT["rrelu"] = _of_default(lambda t: t.nn.functional.rrelu(t.linspace(-1, 1, 40), training=True))
-ROUNDED["gumbel_softmax"] = _of_default(lambda t: t.nn.functional.gumbel_softmax(t.linspace(-1, 1, 20)))
+EXACT["alpha_dropout"] = _of_default(lambda t: t.nn.functional.alpha_dropout(_ramp(t, 40), 0.3, True))
+EXACT["rrelu"] = _of_default(lambda t: t.nn.functional.rrelu(_ramp(t, 40), training=True))
+ROUNDED["gumbel_softmax"] = _of_default(lambda t: t.nn.functional.gumbel_softmax(_ramp(t, 20)))
 EXACT["rand_like transposed"] = _of_default(lambda t: t.rand_like(t.zeros(4, 6).t()))
 ROUNDED["randn_like transposed"] = _of_default(lambda t: t.randn_like(t.zeros(4, 6).t()))
 EXACT["randint_like"] = _of_default(lambda t: t.randint_like(t.zeros(4, 6), 9))
