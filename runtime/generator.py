@@ -115,10 +115,6 @@ class Generator:
             self._offset = first + counters
         return self._seed, first
 
-    def reserve_philox(self, counters: int) -> tuple[Seed, int]:
-        """`reserve` for kernels that know Philox alone."""
-        return self.reserve(counters)
-
     def __repr__(self) -> str:
         return f"<triten.Generator device={self.device}>"
 
@@ -168,11 +164,6 @@ class MersenneGenerator(Generator):
     def reserve(self, counters: int) -> tuple[Seed, int]:
         """The stream itself, from which the kernel takes as many words as it needs."""
         return self._twister, 0
-
-    def reserve_philox(self, counters: int) -> tuple[Seed, int]:
-        """A key of Philox that is drawn from the stream, and its first counter."""
-        with self._twister.lock:
-            return int(self._twister.wide_words(1)[0]), 0
 
 
 class CapturedDraws(Protocol):

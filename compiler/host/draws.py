@@ -62,7 +62,7 @@ def reservation(calls: Sequence[DropoutCall]) -> Callable[[], Any]:
 
     def reserve() -> Any:
         generator = default_generator(device)
-        return np.array([generator.reserve_philox(count) for count in counts], np.uint64)
+        return np.array([generator.reserve(count) for count in counts], np.uint64)
 
     return reserve
 

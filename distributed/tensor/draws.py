@@ -40,6 +40,13 @@ def drawn_part(draw: Draw, local: Tensor, spec: DTensorSpec, generator: Any = No
         return draw(local)
     if generator is None:
         generator = default_generator_of(local.device)
+    if isinstance(generator, MersenneGenerator):
+        # Its numbers depend on all before them.
+        part, offset = compute_local_shape_and_global_offset(shape, mesh, spec.placements)
+        whole = draw(ops.empty(prod(shape), dtype=local.dtype, device=local.device)).view(shape)
+        for dim, length in enumerate(part):
+            whole = whole.narrow(dim, offset[dim], length)
+        return whole.contiguous()
     first, total = generator.get_offset(), prod(shape)
     sample = draw(ops.empty(4, dtype=local.dtype, device=local.device))
     each = generator.get_offset() - first  # counters for four elements

@@ -270,9 +270,7 @@ def efficient_attention(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         made = [allocate() for allocate in allocators]
         drops = dropout_p and counters and device.type != "meta"
         # A probability of one draws nothing, as `dropout`.
-        seed, first = (
-            default_generator(device).reserve_philox(counters) if drops and dropout_p < 1 else (0, 0)
-        )
+        seed, first = default_generator(device).reserve(counters) if drops and dropout_p < 1 else (0, 0)
         into(
             *made,
             query._data,
