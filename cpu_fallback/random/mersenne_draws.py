@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...dispatch.structured.compiled_loops import NamedLoop
 from ...dispatch.structured.stub import StructuredCall
 from ...runtime.mersenne_twister import MersenneTwister
 from ...runtime.scalar_type import float64
@@ -20,6 +21,7 @@ from .fused_multiply_add import fma32, fma64
 from .mersenne_normal import libm, normal_numbers, one_by_one, uniform32
 
 Array = Any
+SHUFFLE = NamedLoop("mersenne_shuffle", 1 << 18)
 WIDE_SPAN = 1 << 28
 """The least span of integers that are drawn of two words each."""
 
@@ -225,9 +227,15 @@ def randperm(call: StructuredCall) -> Kernel:
         with twister.lock:
             words = twister.words(count - 1)
         places = np.arange(count - 1, dtype=np.uint64)
-        others = (words % (np.uint64(count) - places) + places).tolist()
+        others = words % (np.uint64(count) - places) + places
+        loop = SHUFFLE.beside(count)
+        if loop is not None and count > 1:
+            numbers = np.arange(count)
+            loop(np.array(count - 1), numbers, others)
+            np.copyto(out, numbers, casting="unsafe")
+            return
         order = list(range(count))
-        for place, other in enumerate(others):
+        for place, other in enumerate(others.tolist()):
             order[place], order[other] = order[other], order[place]
         np.copyto(out, np.array(order), casting="unsafe")
 

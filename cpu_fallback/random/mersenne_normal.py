@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
+from ...dispatch.structured.compiled_loops import NamedLoop
 from ...runtime.mersenne_twister import MersenneTwister
 from ..plain_numpy import np
 from .fused_multiply_add import fma32, fma64
@@ -29,23 +30,24 @@ GROUP = 16
 HALF = GROUP // 2
 BLOCK = 1 << 14
 """Elements computed at a time: their temporaries stay in the second-level cache."""
+LOOP = NamedLoop("mersenne_normal_32", 1 << 19)
 _32 = np.float32
 _MASK = np.uint64((1 << 24) - 1)
-_SQRT_HALF = _32(0.707106781186547524)
-_LOG = [
+SQRT_HALF = _32(0.707106781186547524)
+LOG = [
     _32(p)
     for p in (
         *(7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1),
         *(-1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
     )
 ]
-_LOG_2_LOW, _LOG_2_HIGH = _32(-2.12194440e-4), _32(0.693359375)
-_SIN = [_32(p) for p in (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)]
-_COS = [_32(p) for p in (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)]
-_QUARTER_PI = [_32(p) for p in (-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)]
+LOG_2_LOW, LOG_2_HIGH = _32(-2.12194440e-4), _32(0.693359375)
+SIN = [_32(p) for p in (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)]
+COS = [_32(p) for p in (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)]
+QUARTER_PI = [_32(p) for p in (-0.78515625, -2.4187564849853515625e-4, -3.77489497744594108e-8)]
 """A quarter of pi in three parts, of which the first two have few bits."""
-_FOUR_OVER_PI = _32(1.27323954473516)
-_TWO_PI = _32(2 * math.pi)
+FOUR_OVER_PI = _32(1.27323954473516)
+ANGLE = _32(2 * math.pi)
 
 
 def libm(function: Callable[[float], float], values: Array) -> Array:
@@ -117,12 +119,19 @@ def _grouped64(out: Array, uniform: Array, mean: float, std: float) -> None:
 
 
 def _grouped32(out: Array, uniform: Array, mean: float, std: float) -> None:
+    loop = LOOP.beside(len(uniform))
+    parameters = np.array((mean, std), np.float32)
+
     def part(begin: int, end: int) -> None:
         for start in range(begin * BLOCK, min(end * BLOCK, len(uniform)), BLOCK):
+            if loop is not None:
+                given = uniform[start : start + BLOCK]
+                loop(np.array(len(given) // GROUP), out[start : start + BLOCK], given, parameters)
+                continue
             pairs = uniform[start : start + BLOCK].reshape(-1, 2, HALF)
             made = out[start : start + BLOCK].reshape(-1, 2, HALF)
             radius = np.sqrt(_32(-2.0) * log32(_32(1.0) - pairs[:, 0]))
-            sine, cosine = sine_cosine32(_TWO_PI * pairs[:, 1])
+            sine, cosine = sine_cosine32(ANGLE * pairs[:, 1])
             made[:, 0] = fma32(radius * cosine, _32(std), _32(mean))
             made[:, 1] = fma32(radius * sine, _32(std), _32(mean))
 
@@ -141,25 +150,25 @@ def log32(x: Array) -> Array:
     bits = x.view(np.int32)
     exponent = ((bits >> 23) - 126).astype(np.float32)
     x = ((bits & 0x007FFFFF) | 0x3F000000).view(np.float32)
-    small = x < _SQRT_HALF
+    small = x < SQRT_HALF
     exponent -= small
     x = (x - _32(1.0)) + np.where(small, x, _32(0.0))
     square = x * x
-    series = _polynomial(_LOG, x) * x
-    series = fma32(series, square, exponent * _LOG_2_LOW)
+    series = _polynomial(LOG, x) * x
+    series = fma32(series, square, exponent * LOG_2_LOW)
     series = fma32(square, _32(-0.5), series)
-    return fma32(exponent, _LOG_2_HIGH, x + series)
+    return fma32(exponent, LOG_2_HIGH, x + series)
 
 
 def sine_cosine32(x: Array) -> tuple[Array, Array]:
     """Sine and cosine of float32 angles that are not negative."""
-    octant = ((x * _FOUR_OVER_PI).astype(np.int32) + 1) & ~1
+    octant = ((x * FOUR_OVER_PI).astype(np.int32) + 1) & ~1
     turns = octant.astype(np.float32)
-    for part in _QUARTER_PI:
+    for part in QUARTER_PI:
         x = fma32(turns, part, x)
     square = x * x
-    cosine = fma32(_polynomial(_COS, square) * square, square, square * _32(-0.5)) + _32(1.0)
-    sine = fma32(_polynomial(_SIN, square) * square, x, x)
+    cosine = fma32(_polynomial(COS, square) * square, square, square * _32(-0.5)) + _32(1.0)
+    sine = fma32(_polynomial(SIN, square) * square, x, x)
     straight = (octant & 2) == 0
     sine, cosine = np.where(straight, sine, cosine), np.where(straight, cosine, sine)
     sine.view(np.int32)[...] ^= (octant & 4) << 29

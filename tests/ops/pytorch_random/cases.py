@@ -106,6 +106,13 @@ def _fill_cases() -> None:
         EXACT[f"randint {low} {high}"] = lambda t, g, a=low, b=high: t.randint(a, b, (20,), generator=g)
     EXACT["randint int32"] = lambda t, g: t.randint(-5, 1 << 30, (20,), dtype=t.int32, generator=g)
     EXACT["randint float32"] = lambda t, g: t.randint(-5, 1 << 20, (20,), dtype=t.float32, generator=g)
+    EXACT["random_ 65504 float16"] = lambda t, g: t.empty(20, dtype=t.float16).random_(0, 65504, generator=g)
+    EXACT["random_ -1001 1001 bfloat16"] = lambda t, g: t.empty(20, dtype=t.bfloat16).random_(
+        -1001, 1001, generator=g
+    )
+    EXACT["random_ wide float64"] = lambda t, g: t.empty(20, dtype=t.float64).random_(
+        -(1 << 60), 1 << 62, generator=g
+    )
     EXACT["random_ whole int64"] = lambda t, g: t.empty(9, dtype=t.int64).random_(
         -(1 << 63), None, generator=g
     )
