@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Generator(streams.Generator):
     """A random stream of one device: a seed and how many Philox counters were used (`torch.Generator`).
 
-    After ``tt.random.set_cpu_engine("mt19937")`` new generators of the CPU draw PyTorch's numbers.
+    After ``tt.random.set_cpu_engine("mt19937")`` new generators of the CPU give PyTorch's numbers.
 
     Args:
         device: where operators that take the generator compute.
@@ -46,13 +46,13 @@ class Generator(streams.Generator):
     __slots__ = ()
 
     def __new__(cls, device: Device | str = "cpu") -> Generator:
-        """A generator of the engine that its device has."""
+        """Return a generator of the engine that its device has."""
         chosen: Any = streams.generator_type(Device(device)) if cls is Generator else cls
         made: Generator = object.__new__(chosen)
         return made
 
     def get_state(self) -> Tensor:
-        """The state as a uint8 tensor: seed and offset in 16 elements, or a Mersenne Twister's 5056."""
+        """Return the state as a uint8 tensor: seed and offset in 16 elements, or a Mersenne Twister's 5056."""
         return from_numpy(np.frombuffer(self.state_bytes(), np.uint8).copy())
 
     def set_state(self, state: Tensor) -> Generator:
@@ -102,7 +102,7 @@ _TYPES: dict[str, type[streams.Generator]] = {"philox": Generator, "mt19937": _M
 
 
 def _restored_generator(device: Device, state: bytes) -> Generator:
-    """A generator of the engine that the state belongs to."""
+    """Return a generator of the engine that the state belongs to."""
     made: Any = object.__new__(_TYPES["mt19937" if len(state) == STATE_SIZE else "philox"])
     made.__init__(device)
     made.set_state_bytes(state)
@@ -175,7 +175,7 @@ def initial_seed() -> int:
 
 
 def get_cpu_engine() -> str:
-    """The engine of new generators of the CPU.
+    """Return the engine of new generators of the CPU.
 
     Returns:
         "philox" or "mt19937".

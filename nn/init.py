@@ -112,7 +112,7 @@ def trunc_normal_(
 ) -> Tensor:
     """Fill with normal numbers, of which those outside [a, b] are drawn again (`torch.nn.init.trunc_normal_`).
 
-    Where most would lie outside, uniform numbers of [a, b] are drawn, and accepted in proportion to their density.
+    If most would lie outside, uniform numbers of [a, b] are drawn, and accepted in proportion to their density.
     """
     if tensor.is_meta:
         return tensor

@@ -120,7 +120,7 @@ class Generator:
 
 
 class MersenneGenerator(Generator):
-    """A generator of the CPU whose kernels draw from a Mersenne Twister, as PyTorch's do.
+    """A generator of the CPU whose kernels take the words of a Mersenne Twister, as PyTorch's do.
 
     Its layout is that of `Generator`, so that the default generator changes its engine in place. `_seed` is unused.
     """
@@ -138,7 +138,7 @@ class MersenneGenerator(Generator):
         return self
 
     def initial_seed(self) -> int:
-        """The seed."""
+        """Return the seed."""
         return self._twister.seed
 
     def get_offset(self) -> int:
@@ -152,7 +152,7 @@ class MersenneGenerator(Generator):
         )
 
     def state_bytes(self) -> bytes:
-        """PyTorch's state, 5056 bytes."""
+        """Return PyTorch's state, 5056 bytes."""
         with self._twister.lock:
             return self._twister.state_bytes()
 
@@ -162,7 +162,7 @@ class MersenneGenerator(Generator):
             self._twister.set_state_bytes(state)
 
     def reserve(self, counters: int) -> tuple[Seed, int]:
-        """The stream itself, from which the kernel takes as many words as it needs."""
+        """Return the stream itself, from which the kernel takes as many words as it needs."""
         return self._twister, 0
 
 
@@ -204,12 +204,12 @@ def set_generator_types(types: dict[str, type[Generator]]) -> None:
 
 
 def generator_type(device: Device) -> type[Generator]:
-    """The class of new generators of a device."""
+    """Return the class of new generators of a device."""
     return _types[_cpu_engine[0] if device.type == "cpu" else "philox"]
 
 
 def get_cpu_engine() -> str:
-    """The engine of new generators of the CPU, "philox" or "mt19937"."""
+    """Return the engine of new generators of the CPU, "philox" or "mt19937"."""
     return _cpu_engine[0]
 
 

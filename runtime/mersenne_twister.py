@@ -30,7 +30,7 @@ STATE_SIZE = _HEAD.size + 8 * WORDS + _TAIL.size
 class MersenneTwister:
     """A stream of 32-bit words, and the second number of the last pair of normal numbers.
 
-    A kernel that draws holds `lock` from its first word to its last, so that threads do not share a run of words.
+    A kernel holds `lock` from its first word to its last, so that threads do not share a run of words.
     """
 
     __slots__ = ("_bits", "_is_fresh", "lock", "next_normal", "seed")
@@ -53,26 +53,26 @@ class MersenneTwister:
         self._bits.state = {"bit_generator": "MT19937", "state": {"key": words, "pos": place}}
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """The next words, each of 32 bits in an element of 64."""
+        """Return the next words, each of 32 bits in an element of 64."""
         self._is_fresh &= not count
         return self._bits.random_raw(count)
 
     def wide_words(self, count: int) -> NDArray[np.uint64]:
-        """The next numbers of 64 bits: two words each, the upper one first."""
+        """Return the next numbers of 64 bits: two words each, the upper one first."""
         pairs = self.words(2 * count)
         return pairs[0::2] << np.uint64(32) | pairs[1::2]
 
     def doubles(self, count: int) -> NDArray[np.float64]:
-        """The next float64 numbers from 0 to, not including, 1, of the lower 53 bits of 64."""
+        """Return the next float64 numbers of [0, 1): the lower 53 bits of 64, times 2**-53."""
         made = (self.wide_words(count) & np.uint64((1 << 53) - 1)).astype(np.float64)
         made *= 2.0**-53
         return made
 
-    def position(self) -> tuple[dict[str, Any], bool]:
-        """The place in the stream, for `go_back`."""
+    def position(self) -> tuple[Any, bool]:
+        """Return the place in the stream, for `go_back`."""
         return self._bits.state, self._is_fresh
 
-    def go_back(self, position: tuple[dict[str, Any], bool], count: int) -> None:
+    def go_back(self, position: tuple[Any, bool], count: int) -> None:
         """Return to a place in the stream, and skip `count` words from there."""
         self._bits.state, self._is_fresh = position
         if count:
@@ -80,7 +80,7 @@ class MersenneTwister:
             self._bits.random_raw(count, output=False)
 
     def state_bytes(self) -> bytes:
-        """The state as PyTorch has it."""
+        """Return the state in PyTorch's format."""
         state = self._bits.state["state"]
         place = 0 if self._is_fresh else state["pos"]
         left = 1 if self._is_fresh else WORDS + 1 - place
@@ -103,7 +103,7 @@ class MersenneTwister:
             raise RuntimeError(f"Invalid mt19937 state: seeded={seeded}, left={left}, next={place}")
         words = np.frombuffer(state, "<u8", WORDS, _HEAD.size).astype(np.uint32)
         _, normal, _, is_valid, _, _ = _TAIL.unpack_from(state, _HEAD.size + 8 * WORDS)
-        # With one word left the next draw twists the state, whatever the place of the next word.
+        # With one word left the next call twists the state, whatever the place of the next word.
         self._set_words(words, WORDS if left == 1 else place)
         self._is_fresh = left == 1 and place == 0
         self.seed = seed

@@ -169,34 +169,34 @@ class _Lanes:
         self.lines: list[str] = []
 
     def line(self, text: str) -> str:
-        """A line that computes something."""
+        """Append a line that computes something."""
         name = f"%v{len(self.lines)}"
         self.lines.append(f"  {name} = {text}")
         return name
 
     def floats(self, operation: str, a: str, b: str) -> str:
-        """Float32 arithmetic, rounded."""
+        """Compute in float32, rounded."""
         return self.line(f"{operation} {_FLOATS} {a}, {b}")
 
     def integers(self, operation: str, a: str, b: int) -> str:
-        """Int32 arithmetic with a number."""
+        """Compute in int32, with a number."""
         return self.line(f"{operation} {_INTEGERS} {a}, {_lanes('i32', str(b))}")
 
     def fma(self, a: str, b: str, c: str) -> str:
-        """``a * b + c``, rounded once."""
+        """Compute ``a * b + c``, rounded once."""
         operands = ", ".join(f"{_FLOATS} {v}" for v in (a, b, c))
         return self.line(f"call {_FLOATS} @llvm.fma.v8f32({operands})")
 
     def cast(self, operation: str, value: str, given: str, made: str) -> str:
-        """A conversion."""
+        """Convert lanes."""
         return self.line(f"{operation} {given} {value} to {made}")
 
     def select(self, chosen: str, a: str, b: str) -> str:
-        """`a` where chosen, elsewhere `b`."""
+        """Select `a` where chosen, elsewhere `b`."""
         return self.line(f"select <8 x i1> {chosen}, {_FLOATS} {a}, {_FLOATS} {b}")
 
     def polynomial(self, coefficients: Sequence[Any], x: str) -> str:
-        """A polynomial by Horner's rule."""
+        """Evaluate a polynomial by Horner's rule."""
         made = _number(coefficients[0])
         for coefficient in coefficients[1:]:
             made = self.fma(made, x, _number(coefficient))
@@ -215,7 +215,10 @@ def _number(value: Any) -> str:
 
 
 def mersenne_normal_text() -> str:
-    """The loop of ``loop(numbers, out, uniform, parameters)`` over groups of 16; `parameters`: mean, deviation."""
+    """Return the text of ``loop(numbers, out, uniform, parameters)`` over groups of 16 elements.
+
+    `parameters` are mean and standard deviation.
+    """
     lanes = _Lanes()
     one, zero = _number(1.0), _number(0.0)
 
@@ -271,16 +274,16 @@ def mersenne_normal_text() -> str:
             f"  %{name}s = shufflevector {_FLOATS} %{name}_0, {_FLOATS} undef, {_INTEGERS} zeroinitializer",
         ]
     body = ["  %first = shl i64 %i, 4", "  %second = add i64 %first, 8"]
-    for name, place in (("radial", "%first"), ("angular", "%second")):
+    for name, at in (("radial", "%first"), ("angular", "%second")):
         body += [
-            f"  %{name}_p = getelementptr float, ptr %p1, i64 {place}",
+            f"  %{name}_p = getelementptr float, ptr %p1, i64 {at}",
             f"  %{name} = load {_FLOATS}, ptr %{name}_p, align 4",
         ]
     body += lanes.lines
-    for value, place in ((made[1], "first"), (made[0], "second")):
+    for value, at in ((made[1], "first"), (made[0], "second")):
         body += [
-            f"  %to_{place} = getelementptr float, ptr %p0, i64 %{place}",
-            f"  store {_FLOATS} {value}, ptr %to_{place}, align 4",
+            f"  %to_{at} = getelementptr float, ptr %p0, i64 %{at}",
+            f"  store {_FLOATS} {value}, ptr %to_{at}, align 4",
         ]
     functions = (
         f"declare {_FLOATS} @llvm.fma.v8f32({_FLOATS}, {_FLOATS}, {_FLOATS})\n"
@@ -291,7 +294,7 @@ def mersenne_normal_text() -> str:
 
 
 def shuffle_text() -> str:
-    """The loop of ``loop(numbers, order, others)``: exchange element i with element ``others[i]``, in order."""
+    """Return the text of ``loop(numbers, order, others)``, which exchanges elements i and ``others[i]``, in order."""
     body = [
         "  %other_p = getelementptr i64, ptr %p1, i64 %i",
         "  %other = load i64, ptr %other_p, align 8",

@@ -1,6 +1,6 @@
-"""Kernels of draws by the engine of the generator: Philox's counters, or the words of a Mersenne Twister.
+"""Kernels of random operators by the engine of the generator: Philox's counters, or a Mersenne Twister's words.
 
-The contract of the first is in `dispatch/structured/meta/draws.py`; the second draws what PyTorch draws on the CPU.
+The contract of the first is in `dispatch/structured/meta/draws.py`. The second gives PyTorch's numbers on the CPU.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def register_draws(stub: str, philox: KernelFactory, mersenne: Callable[[Structu
 
 @cache
 def _maker(count: int) -> Callable[[Kernel, Kernel], Kernel]:
-    """What joins two kernels of so many arguments before the seed, with floating-point errors ignored.
+    """Return a function that joins two kernels of so many arguments before the seed; they ignore floating-point errors.
 
     It takes the place of `quietly`'s wrapper, and is written out for the same reason.
     """

@@ -14,7 +14,7 @@ _SPLITTER = 134217729.0
 
 
 def fma32(a: Any, b: Any, c: Any) -> Any:
-    """``a * b + c`` of float32, as float32. Operands are arrays or numbers; a float64 array has values of float32.
+    """Return ``a * b + c`` of float32, as float32. Operands are arrays or numbers.
 
     The sum in float64 would be rounded twice where it lies in the middle of two float32: it is corrected there.
     """
@@ -27,7 +27,7 @@ def fma32(a: Any, b: Any, c: Any) -> Any:
 
 
 def fma64(a: Any, b: float, c: float) -> Any:
-    """``a * b + c`` of a float64 array and numbers, as float64.
+    """Return ``a * b + c`` of a float64 array and numbers, as float64.
 
     Source: S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums: proved algorithms using rounding to
     odd" (2008).
@@ -47,13 +47,13 @@ def fma64(a: Any, b: float, c: float) -> Any:
 
 
 def _sum_error(a: Any, b: Any, total: Any) -> Any:
-    """What the float64 sum of two numbers lacks."""
+    """Return the rounding error of the float64 sum of two numbers."""
     other = total - a
     return (a - (total - other)) + (b - other)
 
 
 def _product_error(a: Any, b: float, product: Any) -> Any:
-    """What the float64 product of two numbers lacks."""
+    """Return the rounding error of the float64 product of two numbers."""
     a_high = a * _SPLITTER
     a_high = a_high - (a_high - a)
     b_high = b * _SPLITTER
@@ -63,7 +63,7 @@ def _product_error(a: Any, b: float, product: Any) -> Any:
 
 
 def _round_to_odd(total: Any, error: Any, chosen: Any) -> None:
-    """Move sums that are even and lack something to their odd neighbor on the side of what they lack."""
+    """Move inexact sums that are even to their odd neighbor on the side of the exact sum."""
     inexact = chosen & (error != 0) & ((total.view(np.int64) & 1) == 0)
     toward = np.where(error > 0, np.inf, -np.inf)
     np.copyto(total, np.nextafter(total, toward), where=inexact)

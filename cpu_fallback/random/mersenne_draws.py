@@ -1,6 +1,6 @@
-"""Kernels that draw from a Mersenne Twister what PyTorch's CPU kernels draw, and in the same order.
+"""Kernels of random operators that take a Mersenne Twister's words as PyTorch's CPU kernels take them.
 
-Elements are drawn in the order of the tensor's memory. A float64 number takes two words, others take one.
+Elements come in the order of the tensor's memory. A float64 number takes two words, others take one.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ WIDE_SPAN = 1 << 28
 
 
 def memory_order(spec: TensorSpec) -> tuple[int, ...]:
-    """The dimensions from the longest stride to the shortest."""
+    """Return the dimensions from the longest stride to the shortest."""
     strides, sizes = spec.strides, spec.sizes
     return tuple(sorted(range(spec.ndim), key=lambda d: (sizes[d] != 1, -strides[d])))
 
 
 def ordered(spec: TensorSpec) -> Callable[[Array], Array]:
-    """A function from an array of a spec's sizes to its view whose C order is the order of the spec's memory."""
+    """Return a function from an array of a spec's sizes to its view whose C order is the order of the spec's memory."""
     if spec.is_contiguous:
         return lambda array: array
     order = memory_order(spec)
@@ -41,9 +41,9 @@ def ordered(spec: TensorSpec) -> Callable[[Array], Array]:
 
 
 def writer(spec: TensorSpec) -> Callable[[Array, Array], None]:
-    """A function ``write(out, values)`` that converts values, in the order of memory, to the output's dtype.
+    """Return ``write(out, values)``, which converts values, in the order of memory, to the output's dtype.
 
-    Of a complex output they are real and imaginary parts in turn.
+    A complex output takes real and imaginary parts in turn.
     """
     view = ordered(spec)
     if spec.dtype.is_complex:
@@ -133,7 +133,7 @@ def normal_tensor(call: StructuredCall) -> Kernel:
 
 
 def _of_doubles(function: Callable[..., Array]) -> Callable[[StructuredCall], Kernel]:
-    """A factory of kernels that compute ``function(doubles, *numbers)`` in float64."""
+    """Return a factory of kernels that compute ``function(doubles, *numbers)`` in float64."""
 
     def factory(call: StructuredCall) -> Kernel:
         count, write = call.outputs[0].numel, writer(call.outputs[0])
@@ -219,7 +219,7 @@ def random(call: StructuredCall) -> Kernel:
 
 
 def randperm(call: StructuredCall) -> Kernel:
-    """The shuffle of Fisher and Yates."""
+    """Shuffle by the algorithm of Fisher and Yates."""
     spec = call.outputs[0]
     count = spec.numel
 

@@ -1,9 +1,9 @@
 """Normal numbers as PyTorch's CPU kernels make them of the words of a Mersenne Twister.
 
-- A contiguous tensor of 16 elements or more is filled in blocks of 16. Of the uniform numbers of a block the first 8
-  give the radii, the last 8 the angles. The last 16 elements are drawn anew if the blocks do not end with the tensor.
+- A contiguous tensor of 16 elements or more is filled in blocks of 16. The first 8 uniform numbers of a block give the
+  radii, the last 8 the angles. The last 16 elements are drawn anew if the blocks do not end with the tensor.
 - Elements of others come one after the other, in pairs, in float64; the second number of the last pair is kept for the
-  next draw.
+  next call.
 
 In float32 logarithm, sine and cosine are those of the Cephes library as PyTorch's AVX2 kernels compute them, with fused
 multiply-adds, to the bit. In float64 they are the C library's.
@@ -51,12 +51,12 @@ ANGLE = _32(2 * math.pi)
 
 
 def libm(function: Callable[[float], float], values: Array) -> Array:
-    """A function of the C library of each element: NumPy's vector functions differ from it in the last bits."""
+    """Apply a function of the C library to each element: NumPy's vector functions differ from it in the last bits."""
     return np.fromiter(map(function, values.tolist()), np.float64, len(values))
 
 
 def uniform32(twister: MersenneTwister, count: int) -> Array:
-    """The next float32 numbers from 0 to, not including, 1, of the lower 24 bits of a word."""
+    """Return the next float32 numbers of [0, 1): the lower 24 bits of a word, times 2**-24."""
     made = (twister.words(count) & _MASK).astype(np.float32)
     made *= _32(2.0**-24)
     return made
@@ -65,7 +65,7 @@ def uniform32(twister: MersenneTwister, count: int) -> Array:
 def normal_numbers(
     twister: MersenneTwister, count: int, real: Any, grouped: bool, mean: float, std: float
 ) -> Array:
-    """The next normal numbers.
+    """Return the next normal numbers.
 
     Args:
         twister: the stream, whose lock the caller holds.
@@ -93,7 +93,7 @@ def normal_numbers(
 
 
 def one_by_one(twister: MersenneTwister, count: int, mean: float = 0.0, std: float = 1.0) -> Array:
-    """Normal numbers in float64, in pairs of which the second one waits in the stream for the next call."""
+    """Return normal numbers in float64, in pairs of which the second one waits in the stream for the next call."""
     made = np.empty(count + 2)
     begin = 0
     if twister.next_normal is not None and count:
@@ -146,7 +146,7 @@ def _polynomial(coefficients: list[Any], x: Array) -> Array:
 
 
 def log32(x: Array) -> Array:
-    """The natural logarithm of normal positive float32 numbers."""
+    """Return the natural logarithm of normal positive float32 numbers."""
     bits = x.view(np.int32)
     exponent = ((bits >> 23) - 126).astype(np.float32)
     x = ((bits & 0x007FFFFF) | 0x3F000000).view(np.float32)
@@ -161,7 +161,7 @@ def log32(x: Array) -> Array:
 
 
 def sine_cosine32(x: Array) -> tuple[Array, Array]:
-    """Sine and cosine of float32 angles that are not negative."""
+    """Return sine and cosine of float32 angles that are not negative."""
     octant = ((x * FOUR_OVER_PI).astype(np.int32) + 1) & ~1
     turns = octant.astype(np.float32)
     for part in QUARTER_PI:

@@ -1,4 +1,4 @@
-"""Gamma, Poisson, binomial and Dirichlet numbers as PyTorch's CPU kernels draw them from a Mersenne Twister.
+"""Gamma, Poisson, binomial and Dirichlet numbers as PyTorch's CPU kernels make them of a Mersenne Twister's words.
 
 Each element takes as many words as its rejections need, so that elements are computed one after the other.
 
@@ -36,7 +36,9 @@ _TAILS = (
 
 @contextmanager
 def uniform_numbers(twister: MersenneTwister, count: int) -> Iterator[Uniform]:
-    """A function that gives the stream's float64 numbers one by one; afterwards the stream is behind the last of them.
+    """Yield a function that returns the stream's float64 numbers one by one.
+
+    Afterwards the stream is behind the last of them.
 
     Args:
         twister: the stream.
@@ -62,7 +64,7 @@ def uniform_numbers(twister: MersenneTwister, count: int) -> Iterator[Uniform]:
 
 
 def normal_number(twister: MersenneTwister, uniform: Uniform) -> float:
-    """The next normal number, of a pair of which the second waits in the stream."""
+    """Return the next normal number, of a pair of which the second waits in the stream."""
     waiting = twister.next_normal
     if waiting is not None:
         twister.next_normal = None
@@ -74,7 +76,7 @@ def normal_number(twister: MersenneTwister, uniform: Uniform) -> float:
 
 
 def gamma_number(twister: MersenneTwister, uniform: Uniform, alpha: float, number: Any) -> float:
-    """A gamma number; `number` is the type of `alpha` in PyTorch's kernel, np.float32 or float."""
+    """Return a gamma number; `number` is the type of `alpha` in PyTorch's kernel, np.float32 or float."""
     scale = 1.0
     if alpha < 1.0:
         if alpha == 0.0:
@@ -98,7 +100,7 @@ def gamma_number(twister: MersenneTwister, uniform: Uniform, alpha: float, numbe
 
 
 def poisson_number(uniform: Uniform, rate: float) -> int:
-    """A Poisson number."""
+    """Return a Poisson number."""
     if rate == 0.0:
         return 0
     if rate < 10.0:
@@ -140,7 +142,7 @@ def _tail(k: float) -> float:
 
 
 def binomial_number(uniform: Uniform, count: float, prob: float, number: Any) -> float:
-    """A binomial number; `number` is the type of the operands in PyTorch's kernel, np.float32 or float."""
+    """Return a binomial number; `number` is the type of the operands in PyTorch's kernel, np.float32 or float."""
     if count <= 0.0 or prob <= 0.0:
         return 0.0
     if prob >= 1.0:
@@ -153,7 +155,7 @@ def binomial_number(uniform: Uniform, count: float, prob: float, number: Any) ->
 
 
 def _lesser_binomial(uniform: Uniform, count: Any, prob: Any, number: Any) -> float:
-    """A binomial number of a probability of at most 0.5."""
+    """Return a binomial number of a probability of at most 0.5."""
     one = number(1.0)
     if not float(count * prob) >= 10.0:
         log_prob = float(np.log1p(-prob))

@@ -226,7 +226,7 @@ def random_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _checked_range(spec: TensorSpec, low: int, high: int) -> tuple[int, int]:
-    """The range of random integers, with ends from which no rounding to the dtype leads out of it."""
+    """Return the range of random integers, narrowed so that no rounding to the dtype leaves it."""
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     _within("from", low, spec.dtype)

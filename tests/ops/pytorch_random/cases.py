@@ -1,4 +1,4 @@
-"""Draws by name, written for PyTorch and triten alike: `record.py` keeps PyTorch's results.
+"""Random operators by name, written for PyTorch and triten alike: `record.py` keeps PyTorch's results.
 
 Each case is ``draw(torch, generator)``. Its result is a tensor or a list of tensors. After each case one more number is
 drawn, so that the number of words that a case takes counts too.
@@ -154,7 +154,7 @@ _fill_cases()
 
 
 def _of_default(draw: Callable[[Any], Any]) -> Draw:
-    """A draw from the default generator, which has the case's seed."""
+    """Let the default generator have the case's state during a case."""
 
     def drawn(t: Any, g: Any) -> Any:
         state = t.get_rng_state()
@@ -238,7 +238,7 @@ EXACT["data loader of the default generator"] = _of_default(
 
 def _states(t: Any, g: Any) -> Any:
     def parts(state: Any) -> list[Any]:
-        """The bytes of a state, those of the waiting normal number apart."""
+        """Return the bytes of a state, those of the waiting normal number apart."""
         return [state[:5024], state[5024:5032].view(t.float64), state[5032:]]
 
     made = parts(g.get_state())
@@ -257,6 +257,52 @@ def _states(t: Any, g: Any) -> Any:
 
 ROUNDED["states"] = _states
 EXACT["seed of workers"] = lambda t, g: t.empty((), dtype=t.int64).random_(generator=g)
+
+
+def _losses(t: Any) -> Any:
+    """Return the losses of 20 steps of a small perceptron."""
+    nn, data = t.nn, t.utils.data
+    x, y = t.randn(160, 6), t.randint(0, 3, (160,))
+    net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 3))
+    optimizer = t.optim.Adam(net.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(2):
+        for inputs, targets in data.DataLoader(data.TensorDataset(x, y), batch_size=16, shuffle=True):
+            loss = nn.functional.cross_entropy(net(inputs), targets)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    return t.tensor(losses)
+
+
+def _losses_of_attention(t: Any) -> Any:
+    """Return the losses of 5 steps of a small transformer with dropout of its attention's weights."""
+    nn = t.nn
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.3, batch_first=True)
+    net = nn.Sequential(nn.Embedding(7, 8), layer, nn.Linear(8, 7))
+    optimizer = t.optim.AdamW(net.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(5):
+        tokens = t.randint(7, (4, 6))
+        loss = nn.functional.cross_entropy(net(tokens[:, :-1]).reshape(-1, 7), tokens[:, 1:].reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return t.tensor(losses)
+
+
+NEAR["losses"] = _of_default(_losses)
+NEAR["losses of attention"] = _of_default(_losses_of_attention)
+NEAR["Laplace"] = _of_default(lambda t: t.distributions.Laplace(t.tensor([0.5, 3.0]), 2.0).sample((9,)))
+NEAR["VonMises"] = _of_default(lambda t: t.distributions.VonMises(t.tensor([0.5, 3.0]), 2.0).sample((9,)))
+NEAR["MixtureSameFamily"] = _of_default(
+    lambda t: t.distributions.MixtureSameFamily(
+        t.distributions.Categorical(t.tensor([0.3, 0.7])),
+        t.distributions.Normal(t.tensor([0.0, 1.0]), t.tensor([1.0, 2.0])),
+    ).sample((9,))
+)
 LARGE: dict[str, Draw] = {
     "rand": lambda t, g: t.rand(10**6, generator=g),
     "randn": lambda t, g: t.randn(10**6 + 3, generator=g),

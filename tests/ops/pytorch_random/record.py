@@ -13,7 +13,7 @@ from cases import CASES, arrays
 
 
 def line_of(kind: str, name: str, results: list[tuple[str, Any]]) -> str:
-    """A case as a line: the bytes of its arrays, compressed, or for large ones a digest."""
+    """Return a case as a line: the bytes of its arrays, compressed, or for large ones a digest."""
     tensors = []
     for dtype, array in results:
         data = array.tobytes()
