@@ -43,21 +43,24 @@ def ordered(spec: TensorSpec) -> Callable[[Array], Array]:
 def writer(spec: TensorSpec) -> Callable[[Array, Array], None]:
     """Return ``write(out, values)``, which converts values, in the order of memory, to the output's dtype.
 
-    A complex output takes real and imaginary parts in turn.
+    A complex output takes real and imaginary parts in turn. A 16-bit float is rounded to float32 before, as by PyTorch.
     """
     view = ordered(spec)
+    narrow = spec.dtype.to_real().is_floating_point and spec.dtype.to_real().np.itemsize == 2
     if spec.dtype.is_complex:
         real = spec.dtype.to_real().np
 
         def write_parts(out: Array, values: Array) -> None:
             target = view(out)
-            parts = values.astype(real).view(target.dtype)
+            parts = (values.astype(np.float32) if narrow else values).astype(real).view(target.dtype)
             np.copyto(target, parts.reshape(target.shape))
 
         return write_parts
 
     def write(out: Array, values: Array) -> None:
         target = view(out)
+        if narrow:
+            values = values.astype(np.float32)
         np.copyto(target, values.reshape(target.shape), casting="unsafe")
 
     return write
@@ -284,7 +287,8 @@ def multinomial(call: StructuredCall) -> Kernel:
         best = np.argsort(-scores.reshape(rows, columns), axis=1, kind="stable")[:, :samples]
         np.copyto(out, best.reshape(out.shape))
 
-    return replacing if call.extra["replacement"] else racing
+    # PyTorch draws a single index without replacement.
+    return replacing if call.extra["replacement"] and samples > 1 else racing
 
 
 def native_dropout(call: StructuredCall) -> Kernel:

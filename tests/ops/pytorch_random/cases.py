@@ -147,6 +147,7 @@ def _fill_cases() -> None:
     ROUNDED["multinomial transposed"] = lambda t, g: t.multinomial(
         t.arange(1.0, 13.0).reshape(4, 3).t(), 2, generator=g
     )
+    ROUNDED["multinomial 1 True"] = lambda t, g: t.multinomial(t.arange(1.0, 40.0), 1, True, generator=g)
     ROUNDED["multinomial 1"] = lambda t, g: t.multinomial(t.arange(1.0, 40.0), 1, generator=g)
 
 
@@ -309,6 +310,7 @@ LARGE: dict[str, Draw] = {
     "normal_": lambda t, g: t.empty(10**5).normal_(0.1, 0.3, generator=g),
     "uniform_": lambda t, g: t.empty(10**5).uniform_(-0.1, 0.3, generator=g),
     "randperm": lambda t, g: t.randperm(10**5, generator=g),
+    "log_normal_ float16": lambda t, g: t.empty(10**5, dtype=t.float16).log_normal_(0, 1, generator=g),
     "bernoulli_": lambda t, g: t.empty(10**5, dtype=t.bool).bernoulli_(0.1, generator=g),
     "uniform_ float64": lambda t, g: t.empty(10**5, dtype=t.float64).uniform_(-0.1, 0.3, generator=g),
 }
