@@ -38,6 +38,7 @@ class MersenneTwister:
     def __init__(self, seed: int) -> None:
         self.lock = forkable(threading.Lock())
         self._bits = np.random.MT19937(0)
+        forkable(self._bits.lock)
         self.restart(seed)
 
     def restart(self, seed: int) -> None:
