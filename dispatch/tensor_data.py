@@ -300,6 +300,12 @@ def _integers(leaves: list[Any], dtype: ScalarType) -> NDArray[Any]:
 def _number_in(tensor: Any) -> Any:
     if tensor._spec.numel != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
+    if modes:
+        from .layers.python_key import without_modes
+
+        # Modes see the tensor that is made, not the reads.
+        with without_modes():
+            return tensor.item()
     return tensor.item()
 
 

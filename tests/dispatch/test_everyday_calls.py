@@ -17,14 +17,11 @@ FUSED = (
     "one kernel serves what PyTorch's CPU backend composes of several operators or chooses among libraries"
 )
 SHORTER = "the composite takes other steps than PyTorch's"
-READ = "Tensor.item reads host memory without a dispatched operator"
 FORMULA = "the derivative's formula takes other steps than PyTorch's"
 IN_PLACE = "the engine accumulates a gradient of its own in place"
 
 DIFFERENT: dict[str, str] = {
     "torch.isfinite(x)": SHORTER,
-    "s.item()": READ,
-    "if s > 0: pass": READ,
     'torch.einsum("ij,kj->ik", x, y)': SHORTER,
     'torch.einsum("bij,bkj->bik", m, m)': SHORTER,
     "F.logsigmoid(x)": FUSED,

@@ -801,6 +801,7 @@ OPERATORS: dict[str, tuple[str, ...]] = {
         "aten::sym_stride.int",
         "aten::sym_numel",
         "aten::sym_storage_offset",
+        "aten::item",
         "aten::_local_scalar_dense",
     ),
     "norm": (
