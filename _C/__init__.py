@@ -44,6 +44,7 @@ __all__ = [
     "_cuda_getDevice",
     "_disabled_tensor_function_impl",
     "_dispatch_has_kernel_for_dispatch_key",
+    "_dispatch_keys",
     "_get_accelerator",
     "_get_privateuse1_backend_name",
     "_get_tracing_state",
@@ -87,6 +88,11 @@ def _cuda_getDevice() -> int:
 def _get_privateuse1_backend_name() -> str:
     """Return the device type of the backend of another package: ``privateuseone`` until it has a name."""
     return _device("privateuseone").type
+
+
+def _dispatch_keys(tensor: "Tensor") -> DispatchKeySet:
+    """Return the keys of a tensor, as `Tensor.key_set` (`torch._C._dispatch_keys`)."""
+    return tensor.key_set()
 
 
 def _dispatch_has_kernel_for_dispatch_key(name: str, dispatch_key: str) -> bool:
