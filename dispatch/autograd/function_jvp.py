@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.tensor_impl import TensorImpl
@@ -20,14 +21,9 @@ def apply_forward(cls: Any, args: tuple[Any, ...]) -> Any:
 
     Raises RuntimeError where the class has no `jvp` of its own, or it returns another number of tangents.
     """
-    from .function import Function, FunctionCtx
+    from .function import FunctionCtx
 
-    levels = sorted({level for tensor in tensors_in(args) for level in tangents_of(tensor)})
-    if levels and cls.jvp is Function.jvp:
-        raise RuntimeError(
-            f"Jacobian vector product of {cls.__name__} is not implemented: you must implement the jvp function for "
-            "custom autograd.Function to use it with forward mode AD."
-        )
+    levels = _levels_of(cls, args)
     made: list[FunctionCtx] = []
 
     def context(function: Any, needs: tuple[bool, ...]) -> FunctionCtx:
@@ -45,6 +41,34 @@ def apply_forward(cls: Any, args: tuple[Any, ...]) -> Any:
     return result
 
 
+def apply_forward_batched(cls: Any, args: Sequence[Any], apply: Callable[[Any, Sequence[Any]], Any]) -> Any:
+    """`Function.apply` of tensors inside a vmap that are dual there: `apply` calls it for tensors that are not."""
+    from .function import FunctionCtx
+
+    levels = _levels_of(cls, args)
+    bare = [below(a, levels[0]) if isinstance(a, TensorImpl) else a for a in args]
+    result = apply(cls, bare)
+    ctx = FunctionCtx(cls, tuple(isinstance(a, TensorImpl) and a._spec.requires_grad for a in args))
+    cls.setup_context(ctx, tuple(bare), result)
+    outputs = list(result) if isinstance(result, tuple | list) else [result]
+    for level in levels:
+        _differentiate(cls, ctx, args, outputs, level)
+    return result
+
+
+def _levels_of(cls: Any, args: Sequence[Any]) -> list[int]:
+    """Return the levels in which arguments are dual, outermost first. Raise RuntimeError if the class has no `jvp`."""
+    from .function import Function
+
+    levels = sorted({level for tensor in tensors_in(args) for level in tangents_of(tensor)})
+    if levels and cls.jvp is Function.jvp:
+        raise RuntimeError(
+            f"Jacobian vector product of {cls.__name__} is not implemented: you must implement the jvp function for "
+            "custom autograd.Function to use it with forward mode AD."
+        )
+    return levels
+
+
 def _differentiate(cls: Any, ctx: FunctionCtx, args: Any, outputs: list[Any], level: int) -> None:
     tangents = [tangents_of(a).get(level) if isinstance(a, TensorImpl) else None for a in args]
     if ctx._materialize:
@@ -52,13 +76,13 @@ def _differentiate(cls: Any, ctx: FunctionCtx, args: Any, outputs: list[Any], le
             zeros_of(a._spec) if t is None and isinstance(a, TensorImpl) and is_differentiable(a) else t
             for a, t in zip(args, tangents, strict=True)
         ]
-    before = ctx._saved
+    before = ctx._saved, ctx._to_save_forward
     kept = [None if t is None else below(t, level) for t in ctx._to_save_forward]
-    ctx._saved = [(t, saved_version(t), -1) for t in kept]
+    ctx._saved, ctx._to_save_forward = [(t, saved_version(t), -1) for t in kept], tuple(kept)
     try:
         found = cls.jvp(ctx, *tangents)
     finally:
-        ctx._saved = before
+        ctx._saved, ctx._to_save_forward = before
     found = list(found) if isinstance(found, tuple | list) else [found]
     if len(found) != len(outputs):
         raise RuntimeError(

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
 from ...autograd.function import Function, FunctionCtx
+from ...autograd.function_jvp import apply_forward_batched
 from ...autograd.node import edge_of, saved_version
+from ...autograd.tangents import tangents_of
 from ..batched_tensor import batched, level_of, refuse_escaped, unbatched
 from ..levels import VmapLevel, entered_vmap, run_below
 from ..pytree import tree_flatten, tree_unflatten
@@ -38,6 +40,8 @@ def apply_batched(cls: type[Function], args: Sequence[Any]) -> Any:
                 level = found
     assert level is not None
     _check_rule(cls)
+    if any(isinstance(a, TensorImpl) and tangents_of(a) for a in args):
+        return apply_forward_batched(cls, args, apply_batched)
     tensors = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
     mine = [i for i in tensors if level_of(args[i]) is level]
     needs = tuple(isinstance(a, TensorImpl) and a._spec.requires_grad for a in args)
