@@ -39,6 +39,8 @@ __all__ = ["TORCH_VERSION", "main"]
 
 _OURS = __name__.rpartition(".")[0] if __name__ != "__main__" else __package__ or "triten"
 _THEIRS = "torch"
+_PACKAGES = {_THEIRS: _OURS, "functorch": f"{_OURS}.functorch"}
+"""The top-level packages that come with PyTorch, and the packages here that stand for them."""
 
 TORCH_VERSION = "2.13.0"
 """The PyTorch whose behaviour is followed."""
@@ -47,7 +49,8 @@ TORCH_VERSION = "2.13.0"
 def _own_name(name: str) -> str | None:
     """The name here of one of PyTorch's modules; None for other modules."""
     head, dot, rest = name.partition(".")
-    return f"{_OURS}{dot}{rest}" if head == _THEIRS else None
+    own = _PACKAGES.get(head)
+    return None if own is None else f"{own}{dot}{rest}"
 
 
 def _share_loaded() -> None:

@@ -65,13 +65,13 @@ def _differentiate(cls: Any, ctx: FunctionCtx, args: Any, outputs: list[Any], le
             zeros_of(a._spec) if t is None and isinstance(a, TensorImpl) and is_differentiable(a) else t
             for a, t in zip(args, tangents, strict=True)
         ]
-    before = ctx._saved
+    before = ctx._saved, ctx._to_save_forward
     kept = [None if t is None else below(t, level) for t in ctx._to_save_forward]
-    ctx._saved = [(t, saved_version(t), -1) for t in kept]
+    ctx._saved, ctx._to_save_forward = [(t, saved_version(t), -1) for t in kept], tuple(kept)
     try:
         found = cls.jvp(ctx, *tangents)
     finally:
-        ctx._saved = before
+        ctx._saved, ctx._to_save_forward = before
     found = list(found) if isinstance(found, tuple | list) else [found]
     if len(found) != len(outputs):
         raise RuntimeError(

@@ -317,7 +317,8 @@ def kl_div(self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Te
     if not (self._spec.dtype.is_floating_point and target._spec.dtype.is_floating_point):
         raise RuntimeError("kl_div: Integral inputs not supported.")
     if log_target:
-        loss = ops.mul(ops.exp(target), ops.sub(target, self))
+        difference = ops.sub(target, self)
+        loss = ops.mul(ops.exp(target), difference)
     else:
         product = ops.mul(target, self)
         loss = ops.sub(ops.xlogy(target, target), product)

@@ -1,6 +1,9 @@
 """Modes and tensor subclasses see every operator below autograd, nest, and leave nothing behind."""
 
+from __future__ import annotations
+
 import threading
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -284,3 +287,59 @@ def test_grad_by_its_private_name():
     assert p.grad is p._grad and p.grad.tolist() == [3, 3]
     with pytest.raises(RuntimeError, match="different size"):
         p._grad = tt.ones(3)
+
+
+class Wrapped(tt.Tensor):
+    """A tensor around another one, which notes what its handler sees."""
+
+    seen: ClassVar[list[str]] = []
+    inner: tt.Tensor
+    __tensor_function__ = tt._C._disabled_tensor_function_impl
+
+    @staticmethod
+    def __new__(cls, inner: tt.Tensor) -> Wrapped:
+        made = tt.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.seen.append(str(func))
+        return func(*[each.inner if isinstance(each, Wrapped) else each for each in args], **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("read", "expected"),
+    [
+        (lambda x: x.item(), 3),
+        (bool, True),
+        (int, 3),
+        (float, 3.0),
+        (complex, 3 + 0j),
+        (lambda x: [0, 1, 2, 5][x], 5),
+        (lambda x: tt.arange(8)[x], 3),
+        (lambda x: tt.full((1,), x).tolist(), [3]),
+    ],
+)
+def test_a_handler_sees_reads_of_an_element(read: Any, expected: Any) -> None:
+    Wrapped.seen.clear()
+    assert read(Wrapped(tt.tensor(3))) == expected
+    assert Wrapped.seen == ["aten._local_scalar_dense.default"]
+
+
+@pytest.mark.parametrize("name", ["tolist", "numpy"])
+def test_bytes_of_a_class_with_a_handler_are_not_read(name: str) -> None:
+    with pytest.raises(
+        RuntimeError, match=rf"\.{name}\(\) is not supported for tensor subclasses, got Wrapped"
+    ):
+        getattr(Wrapped(tt.ones(2)), name)()
+
+
+def test_each_mode_sees_the_read_of_an_element() -> None:
+    outer, inner = [], []
+    with Log(outer), Log(inner):
+        assert tt.tensor(2.5).item() == 2.5 and tt.tensor([[4]], requires_grad=False).item() == 4
+        assert tt.tensor([tt.ones(()), 1.0]).shape == (2,)
+        with pytest.raises(RuntimeError, match="2 elements cannot be converted"):
+            tt.ones(2).item()
+    assert outer == inner and inner.count("_local_scalar_dense") == 2
