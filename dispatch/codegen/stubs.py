@@ -32,7 +32,7 @@ def _overloads(
     method: bool,
     docstrings: Docstrings,
 ) -> list[str]:
-    """The overloads of each name beside each other, as type checkers demand; the first has the docstring."""
+    """The overloads of each name beside each other, as type checkers demand; the first has the summary."""
     distinct: dict[str, list[str]] = {}
     for f in functions:
         known = distinct.setdefault(f.base, [])
@@ -41,7 +41,10 @@ def _overloads(
             known.append(text)
     lines: list[str] = []
     for name, several in distinct.items():
-        documented = "\n".join([several[0].removesuffix(" ..."), *literal(docstrings.of(name))])
+        summary = docstrings.summary_of(name)
+        documented = (
+            "\n".join([several[0].removesuffix(" ..."), *literal(summary)]) if summary else several[0]
+        )
         decorator = "@overload\n" if len(several) > 1 else ""
         lines += [f"{decorator}{text}" for text in (documented, *several[1:])]
     return lines

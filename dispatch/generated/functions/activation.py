@@ -384,34 +384,13 @@ def elu_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: each element, or below zero an exponential that falls to -alpha (`torch.ops.aten.elu_`).
-
-        scale * x if x > 0, scale * alpha * (e ** (input_scale * x) - 1) otherwise
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-        alpha: The limit for large negative elements, with the opposite sign.
-        scale: A factor of the result; `tt.nn.functional.elu` leaves it at 1.
-        input_scale: A factor of the exponent; `tt.nn.functional.elu` leaves it at 1.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    References:
-        Clevert, Unterthiner and Hochreiter, 2016.
+    """In-place version of `tt.elu` (`torch.ops.aten.elu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 2.0])
         >>> x.elu_()
         tensor([-0.6321,  0.0000,  2.0000])
-
-    Schema::
-
-        elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -492,34 +471,13 @@ def hardswish(
 
 
 def hardswish_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: a piecewise form of silu: zero up to -3, x from 3 on, and a parabola between them (`torch.ops.aten.hardswish_`).
-
-        x * min(max(x + 3, 0), 6) / 6
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        Minus infinity gives nan.
-
-    References:
-        Howard et al., Searching for MobileNetV3, 2019.
+    """In-place version of `tt.hardswish` (`torch.ops.aten.hardswish_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 3.0])
         >>> x.hardswish_()
         tensor([-0.3333,  0.0000,  3.0000])
-
-    Schema::
-
-        hardswish_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -585,31 +543,13 @@ def hardsigmoid(
 
 
 def hardsigmoid_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: a piecewise linear form of the sigmoid: zero up to -3, 1 from 3 on, and a line between them (`torch.ops.aten.hardsigmoid_`).
-
-        min(max(x + 3, 0), 6) / 6
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        The gradient at -3 and 3 is zero.
+    """In-place version of `tt.hardsigmoid` (`torch.ops.aten.hardsigmoid_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-3.0, 0.0, 1.5])
         >>> x.hardsigmoid_()
         tensor([0.0000, 0.5000, 0.7500])
-
-    Schema::
-
-        hardsigmoid_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -791,34 +731,13 @@ def mish(
 
 
 def mish_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element times the hyperbolic tangent of its softplus (`torch.ops.aten.mish_`).
-
-        x * tanh(ln(1 + e ** x))
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        Minus infinity gives nan.
-
-    References:
-        Misra, 2019.
+    """In-place version of `tt.mish` (`torch.ops.aten.mish_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 1.0])
         >>> x.mish_()
         tensor([-0.3034,  0.0000,  0.8651])
-
-    Schema::
-
-        mish_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -950,35 +869,13 @@ def threshold_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: each element, or a given value where it is not above the threshold (`torch.ops.aten.threshold_`).
-
-        x if x > threshold, value otherwise
-
-    Args:
-        input: A tensor of integers or floating numbers, of any shape. It takes the result. The method's
-            `self`.
-        threshold: The number that an element must exceed to stay.
-        value: The number that takes the place of the others; truncated to an integer where `input` is
-            of integers.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex or of bools.
-
-    Note:
-        nan stays nan. The gradient at the threshold is zero.
+    """In-place version of `tt.threshold` (`torch.ops.aten.threshold_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.5, 1.0, 2.0])
         >>> x.threshold_(1.0, -5.0)
         tensor([-5., -5.,  2.])
-
-    Schema::
-
-        threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1076,36 +973,13 @@ def hardtanh_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: each element, held between two numbers (`torch.ops.aten.hardtanh_`).
-
-        min(max(x, min_val), max_val)
-
-    Args:
-        input: A tensor of real numbers of any shape. It takes the result. The method's `self`.
-        min_val: The lower bound.
-        max_val: The upper bound.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        ValueError: `min_val` is greater than `max_val`.
-        RuntimeError: `input` is of bools, or unsigned while a bound is negative.
-        NotImplementedError: `input` is complex.
-
-    Note:
-        The gradient is 1 between the bounds and zero on them and outside; `tt.clamp` has a gradient of
-        1 on its bounds.
+    """In-place version of `tt.hardtanh` (`torch.ops.aten.hardtanh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-2.0, 0.5, 2.0])
         >>> x.hardtanh_()
         tensor([-1.0000,  0.5000,  1.0000])
-
-    Schema::
-
-        hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1168,32 +1042,13 @@ def relu6(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 
 
 def relu6_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element, held between 0 and 6 (`torch.ops.aten.relu6_`).
-
-        min(max(x, 0), 6)
-
-    Args:
-        input: A tensor of real numbers of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` is of bools.
-        NotImplementedError: `input` is complex.
-
-    Note:
-        nan stays nan. The gradient at 0 and 6 is zero.
+    """In-place version of `tt.relu6` (`torch.ops.aten.relu6_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 3.0, 8.0])
         >>> x.relu6_()
         tensor([0., 3., 6.])
-
-    Schema::
-
-        relu6_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1247,34 +1102,13 @@ def selu(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None)
 
 
 def selu_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: `elu` with constants that keep mean 0 and variance 1 from layer to layer (`torch.selu_`).
-
-        scale * x if x > 0, scale * alpha * (e ** x - 1) otherwise, with scale = 1.0507 and alpha = 1.6733
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        Large negative elements approach -1.7581.
-
-    References:
-        Klambauer et al., Self-Normalizing Neural Networks, 2017.
+    """In-place version of `tt.selu` (`torch.selu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 1.0])
         >>> x.selu_()
         tensor([-1.1113,  0.0000,  1.0507])
-
-    Schema::
-
-        selu_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1334,36 +1168,13 @@ def celu(
 def celu_(
     input: Tensor = REQUIRED, alpha: Number = 1.0, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: each element, or below zero an exponential that falls to -alpha; smooth for every `alpha` (`torch.celu_`).
-
-        x if x > 0, alpha * (e ** (x / alpha) - 1) otherwise
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-        alpha: The limit for large negative elements, with the opposite sign; not 0.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `alpha` is 0.
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        Its slope at zero is 1 for every `alpha`, where that of `elu` jumps from alpha to 1.
-
-    References:
-        Barron, 2017.
+    """In-place version of `tt.celu` (`torch.celu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 2.0])
         >>> x.celu_(alpha=0.5)
         tensor([-0.4323,  0.0000,  2.0000])
-
-    Schema::
-
-        celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:

@@ -580,29 +580,7 @@ def addr_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the outer product of two vectors, added to a matrix, each with a factor (`torch.Tensor.addr_`).
-
-        out[i, j] = beta * input[i, j] + alpha * vec1[i] * vec2[j]
-
-    Args:
-        input: The matrix that is added; it is broadcast to the shape (n, m). It takes the result. The
-            method's `self`.
-        vec1: A vector of shape (n,), which runs along the rows.
-        vec2: A vector of shape (m,), which runs along the columns.
-        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
-            spread.
-        alpha: The factor of the outer product.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `vec1` or `vec2` is not one-dimensional, `input` cannot be broadcast, or the
-            operands are of integers and `beta` or `alpha` is not.
-
-    Note:
-        For bools, a factor is true or false, products are conjunctions, and sums are disjunctions. In
-        place, `input` must have the shape of the result.
+    """In-place version of `tt.addr` (`torch.Tensor.addr_`).
 
     Example:
         >>> import triten as tt
@@ -610,10 +588,6 @@ def addr_(
         >>> x.addr_(tt.tensor([1.0, 2.0]), tt.tensor([3.0, 4.0]), alpha=10)
         tensor([[30., 40.],
                 [60., 80.]])
-
-    Schema::
-
-        addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:

@@ -1194,36 +1194,18 @@ def full_like(
 def fill_(
     input: Tensor = REQUIRED, value: Number | Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: a tensor of the same shape and dtype that holds one value everywhere (`torch.Tensor.fill_`).
+    """In-place version of `tt.fill` (`torch.Tensor.fill_`).
 
     Signatures::
 
         tt.fill_(input: Tensor, value: Number) -> Tensor
         tt.fill_(input: Tensor, value: Tensor) -> Tensor
 
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `value` is a tensor with dimensions, or complex where `input` is not.
-
-    Note:
-        The gradient of `input` is 0, and that of a tensor `value` is the sum of the result's.
-
     Example:
         >>> import triten as tt
         >>> x = tt.zeros(2)
         >>> x.fill_(5)
         tensor([5., 5.])
-
-    Schema::
-
-        fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
-        fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:

@@ -1440,36 +1440,13 @@ def index_put_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: a copy with values written, or added, where tensors of indices or masks point (`torch.Tensor.index_put_`).
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        indices: A sequence of integer tensors and masks as in `x[i, j]`; None stands for a whole
-            dimension.
-        values: The values of `input`'s dtype, of a shape that broadcasts to that of `input[indices]`.
-        accumulate: Whether values are added to what is there. Otherwise they replace it, the last one
-            where a place is indexed more than once.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        IndexError: An index is out of range, there are too many, or they do not broadcast together.
-        RuntimeError: `values` does not broadcast to the indexed shape, or its dtype is not `input`'s.
-
-    Note:
-        Values for one place are added in their order, without atomics, so results do not vary between
-        runs.
+    """In-place version of `tt.index_put` (`torch.Tensor.index_put_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.zeros(3)
         >>> x.index_put_((tt.tensor([0, 2, 2]),), tt.tensor([1.0, 2.0, 3.0]), accumulate=True)
         tensor([1., 0., 5.])
-
-    Schema::
-
-        index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1758,39 +1735,13 @@ def index_add_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: a copy to which slices of another tensor are added at given indices of a dimension (`torch.Tensor.index_add_`).
-
-        out[index[j]] = input[index[j]] + alpha * source[j], for `dim` 0
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        dim: The dimension along which the slices lie; negative dimensions count from the end.
-        index: For each slice of `source` the index to which it is added; a vector of int32 or int64,
-            none negative.
-        source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
-            `len(index)`.
-        alpha: A factor of `source`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        IndexError: `dim` or an index is out of range.
-        RuntimeError: `source`'s shape or dtype does not fit, or `index` is of another dtype.
-
-    Note:
-        Slices for one index are added in their order, without atomics, so results do not vary between
-        runs.
+    """In-place version of `tt.index_add` (`torch.Tensor.index_add_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.zeros(3)
         >>> x.index_add_(0, tt.tensor([0, 2, 2]), tt.tensor([1.0, 2.0, 3.0]))
         tensor([1., 0., 5.])
-
-    Schema::
-
-        index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
@@ -1915,39 +1866,13 @@ def index_reduce_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: a copy in which slices at given indices are reduced together with slices of another tensor (`torch.Tensor.index_reduce_`).
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        dim: The dimension along which the slices lie; negative dimensions count from the end.
-        index: For each slice of `source` the index of the slice that it joins; a vector of int32 or
-            int64, none negative.
-        source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
-            `len(index)`.
-        reduce: 'prod', 'mean', 'amax' or 'amin'.
-        include_self: Whether `input`'s own elements at these indices take part in the reduction.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        IndexError: `dim` or an index is out of range.
-        RuntimeError: `reduce` is none of these, or `source`'s dtype is not `input`'s.
-        NotImplementedError: `input` is complex or bool.
-
-    Note:
-        The mean of integers is rounded down. The slices are taken in their order, so results do not
-        vary between runs.
+    """In-place version of `tt.index_reduce` (`torch.Tensor.index_reduce_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0])
         >>> x.index_reduce_(0, tt.tensor([0, 0]), tt.tensor([3.0, 4.0]), 'prod')
         tensor([12.,  2.])
-
-    Schema::
-
-        index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
@@ -2049,34 +1974,13 @@ def index_copy_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: a copy in which slices of another tensor stand at given indices of a dimension (`torch.Tensor.index_copy_`).
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        dim: The dimension along which the slices lie; negative dimensions count from the end.
-        index: For each slice of `source` the index at which it is put; an int64 vector, none negative.
-        source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
-            `len(index)`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        IndexError: `dim` or an index is out of range, or `index` and `source` differ in size.
-        RuntimeError: `source`'s dtype or the shape of its slices is not `input`'s.
-
-    Note:
-        Where an index occurs more than once, the last slice is kept.
+    """In-place version of `tt.index_copy` (`torch.Tensor.index_copy_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.zeros(3)
         >>> x.index_copy_(0, tt.tensor([2, 0]), tt.tensor([1.0, 2.0]))
         tensor([2., 0., 1.])
-
-    Schema::
-
-        index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or axis is not None:
         if x is not None or a is not None or x1 is not None or axis is not None:
@@ -2354,9 +2258,7 @@ def scatter(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def scatter_(*args: Any, **kwargs: Any) -> Tensor:
-    """In place: a copy in which elements are written along one dimension, each to an index of its own (`torch.Tensor.scatter_`).
-
-        out[i, index[i, j]] = src[i, j], for two dimensions and `dim` 1
+    """In-place version of `tt.scatter` (`torch.Tensor.scatter_`).
 
     Signatures::
 
@@ -2365,41 +2267,12 @@ def scatter_(*args: Any, **kwargs: Any) -> Tensor:
         tt.scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor
         tt.scatter_(input: Tensor, dim: int, index: Tensor, value: Number, *, reduce: str) -> Tensor
 
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        dim: The dimension along which the indices count; negative dimensions count from the end.
-        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
-            is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
-        src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
-        value: One number that is written everywhere, instead of `src`.
-        reduce: 'add' or 'multiply' combines a value with what is there; by default it replaces it. Such
-            a call has no derivative; `scatter_reduce` and `scatter_add` have.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: An index is out of range, the shapes or dtypes do not fit, or `reduce` is another
-            string.
-        IndexError: `dim` is out of range.
-
-    Note:
-        Where an index occurs more than once, the last value is kept, and the gradient goes to all of
-        them.
-
     Example:
         >>> import triten as tt
         >>> x = tt.zeros(2, 3)
         >>> x.scatter_(1, tt.tensor([[2], [0]]), tt.tensor([[5.0], [6.0]]))
         tensor([[0., 0., 5.],
                 [6., 0., 0.]])
-
-    Schema::
-
-        scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
-        scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
-        scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)
-        scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)
     """
     if modes or "out" in kwargs:
         return scatter__packet.call(*args, **kwargs)
@@ -2488,37 +2361,13 @@ def scatter_add_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: a copy to which elements are added along one dimension, each at an index of its own (`torch.Tensor.scatter_add_`).
-
-        out[i, index[i, j]] += src[i, j], for two dimensions and `dim` 1
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        dim: The dimension along which the indices count; negative dimensions count from the end.
-        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
-            is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
-        src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: An index is out of range, or the shapes or dtypes do not fit.
-        IndexError: `dim` is out of range.
-
-    Note:
-        Elements for one index are added in their order, without atomics, so results do not vary between
-        runs.
+    """In-place version of `tt.scatter_add` (`torch.Tensor.scatter_add_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.zeros(3)
         >>> x.scatter_add_(0, tt.tensor([0, 0, 2]), tt.tensor([1.0, 2.0, 3.0]))
         tensor([3., 0., 3.])
-
-    Schema::
-
-        scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or axis is not None:
         if x is not None or a is not None or x1 is not None or axis is not None:
@@ -2635,39 +2484,13 @@ def scatter_reduce_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: a copy in which elements are reduced along one dimension, each into an index of its own (`torch.Tensor.scatter_reduce_`).
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        dim: The dimension along which the indices count; negative dimensions count from the end.
-        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
-            is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
-        src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
-        reduce: 'sum', 'prod', 'mean', 'amax' or 'amin'.
-        include_self: Whether `input`'s own elements take part in the reduction. Those into which
-            nothing is reduced remain in either case.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: An index is out of range, or the shapes or dtypes do not fit.
-        IndexError: `dim` is out of range.
-        NotImplementedError: `input` is complex and `reduce` is 'amax' or 'amin'.
-
-    Note:
-        The extremes of values with a nan are nan, and share the gradient among equal ones. The mean of
-        integers is rounded down. Values are taken in their order, so results do not vary between runs.
+    """In-place version of `tt.scatter_reduce` (`torch.Tensor.scatter_reduce_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.scatter_reduce_(0, tt.tensor([0, 0, 2]), tt.tensor([4, 5, 6]), 'amax')
         tensor([5, 2, 6])
-
-    Schema::
-
-        scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
@@ -2864,38 +2687,18 @@ def masked_fill_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: a copy that holds one value where a mask is true (`torch.Tensor.masked_fill_`).
+    """In-place version of `tt.masked_fill` (`torch.Tensor.masked_fill_`).
 
     Signatures::
 
         tt.masked_fill_(input: Tensor, mask: Tensor, value: Number) -> Tensor
         tt.masked_fill_(input: Tensor, mask: Tensor, value: Tensor) -> Tensor
 
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        mask: A bool tensor whose shape broadcasts with `input`'s.
-        value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `mask` is not bool or does not broadcast, or `value` is a tensor with dimensions
-            or complex where `input` is not.
-
-    Note:
-        The gradient of `input` is 0 where the mask is true.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 3.0])
         >>> x.masked_fill_(tt.tensor([True, False, True]), float('-inf'))
         tensor([-inf, 2., -inf])
-
-    Schema::
-
-        masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)
-        masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -3737,18 +3540,7 @@ def tril(
 def tril_(
     input: Tensor = REQUIRED, diagonal: int = 0, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: a copy of the matrices' lower triangles, with zeros above (`torch.Tensor.tril_`).
-
-    Args:
-        input: A tensor of shape (..., m, n). It takes the result. The method's `self`.
-        diagonal: The last diagonal that is kept; 0 is the main one, positive ones lie above it,
-            negative ones below.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` has fewer than two dimensions.
+    """In-place version of `tt.tril` (`torch.Tensor.tril_`).
 
     Example:
         >>> import triten as tt
@@ -3756,10 +3548,6 @@ def tril_(
         >>> x.tril_()
         tensor([[1, 0, 0],
                 [4, 5, 0]])
-
-    Schema::
-
-        tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -3828,18 +3616,7 @@ def triu(
 def triu_(
     input: Tensor = REQUIRED, diagonal: int = 0, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: a copy of the matrices' upper triangles, with zeros below (`torch.Tensor.triu_`).
-
-    Args:
-        input: A tensor of shape (..., m, n). It takes the result. The method's `self`.
-        diagonal: The first diagonal that is kept; 0 is the main one, positive ones lie above it,
-            negative ones below.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` has fewer than two dimensions.
+    """In-place version of `tt.triu` (`torch.Tensor.triu_`).
 
     Example:
         >>> import triten as tt
@@ -3847,10 +3624,6 @@ def triu_(
         >>> x.triu_()
         tensor([[1, 2, 3],
                 [0, 5, 6]])
-
-    Schema::
-
-        triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:

@@ -1023,30 +1023,7 @@ def addmm_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: a matrix product added to a matrix, each with a factor (`torch.Tensor.addmm_`).
-
-        beta * input + alpha * (mat1 @ mat2)
-
-    Args:
-        input: The matrix that is added; it is broadcast to the shape (n, p). It takes the result. The
-            method's `self`.
-        mat1: The left factor, of shape (n, m).
-        mat2: The right factor, of shape (m, p).
-        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
-            spread.
-        alpha: The factor of the product.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `mat1` or `mat2` is not a matrix, their inner sizes differ, `input` cannot be
-            broadcast, or the dtypes differ.
-        NotImplementedError: The operands are of dtype bool.
-
-    Note:
-        For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
-        the shape of the result.
+    """In-place version of `tt.addmm` (`torch.Tensor.addmm_`).
 
     Example:
         >>> import triten as tt
@@ -1055,10 +1032,6 @@ def addmm_(
         >>> x.addmm_(a, tt.eye(2), alpha=10)
         tensor([[10., 20.],
                 [30., 40.]])
-
-    Schema::
-
-        addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -1242,29 +1215,7 @@ def addmv_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the product of a matrix and a vector, added to a vector, each with a factor (`torch.Tensor.addmv_`).
-
-        beta * input + alpha * (mat @ vec)
-
-    Args:
-        input: The vector that is added, of shape (n,), or (1,) or () to be broadcast. It takes the
-            result. The method's `self`.
-        mat: The matrix, of shape (n, m).
-        vec: The vector, of shape (m,).
-        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
-            spread.
-        alpha: The factor of the product.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `mat` is not a matrix, `vec` is not a vector, the sizes do not match, or the
-            dtypes differ.
-        NotImplementedError: The operands are of dtype bool.
-
-    Note:
-        For tensors of integers, `beta` and `alpha` lose their fractions.
+    """In-place version of `tt.addmv` (`torch.Tensor.addmv_`).
 
     Example:
         >>> import triten as tt
@@ -1272,10 +1223,6 @@ def addmv_(
         >>> x = tt.tensor([100.0, 200.0])
         >>> x.addmv_(a, tt.tensor([1.0, 10.0]))
         tensor([121., 243.])
-
-    Schema::
-
-        addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -1419,30 +1366,7 @@ def baddbmm_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: matrix products of corresponding matrices of two batches, added to a batch, each with a factor (`torch.Tensor.baddbmm_`).
-
-        out[b] = beta * input[b] + alpha * (batch1[b] @ batch2[b])
-
-    Args:
-        input: The batch that is added; it is broadcast to the shape (B, n, p). It takes the result. The
-            method's `self`.
-        batch1: The left factors, of shape (B, n, m).
-        batch2: The right factors, of shape (B, m, p).
-        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
-            spread.
-        alpha: The factor of the products.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `batch1` or `batch2` is not three-dimensional, their sizes do not match, `input`
-            cannot be broadcast, or the dtypes differ.
-        NotImplementedError: The operands are of dtype bool.
-
-    Note:
-        For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
-        the shape of the result.
+    """In-place version of `tt.baddbmm` (`torch.Tensor.baddbmm_`).
 
     Example:
         >>> import triten as tt
@@ -1452,10 +1376,6 @@ def baddbmm_(
         tensor([[[30.]],
         <BLANKLINE>
                 [[70.]]])
-
-    Schema::
-
-        baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -1577,30 +1497,7 @@ def addbmm_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the sum of a batch of matrix products, added to a matrix, each with a factor (`torch.Tensor.addbmm_`).
-
-        beta * input + alpha * sum_b (batch1[b] @ batch2[b])
-
-    Args:
-        input: The matrix that is added; it is broadcast to the shape (n, p). It takes the result. The
-            method's `self`.
-        batch1: The left factors, of shape (B, n, m).
-        batch2: The right factors, of shape (B, m, p).
-        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
-            spread.
-        alpha: The factor of the sum of products.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `batch1` or `batch2` is not three-dimensional, their sizes do not match, `input`
-            cannot be broadcast, or the dtypes differ.
-        NotImplementedError: The operands are of dtype bool.
-
-    Note:
-        For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
-        the shape of the result.
+    """In-place version of `tt.addbmm` (`torch.Tensor.addbmm_`).
 
     Example:
         >>> import triten as tt
@@ -1608,10 +1505,6 @@ def addbmm_(
         >>> x = tt.zeros(1, 1)
         >>> x.addbmm_(a, tt.ones(2, 2, 1))
         tensor([[10.]])
-
-    Schema::
-
-        addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:

@@ -714,26 +714,7 @@ def renorm_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: slices whose norm exceeds a maximum are scaled down to that norm (`torch.Tensor.renorm_`).
-
-    Args:
-        input: A tensor of at least two dimensions, of a floating or complex dtype. It takes the result.
-            The method's `self`.
-        p: The order of the norm, a positive real number or inf.
-        dim: The dimension along which `input` is cut into slices, `input.select(dim, i)`.
-        maxnorm: The largest norm that a slice may keep; not negative.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` has fewer than two dimensions or is neither floating nor complex, `p` is
-            not positive or is complex, or `maxnorm` is negative.
-        IndexError: `dim` is out of range.
-
-    Note:
-        A slice is multiplied by maxnorm / (norm + 1e-7). Each index of `dim` has one norm, over all
-        other dimensions together.
+    """In-place version of `tt.renorm` (`torch.Tensor.renorm_`).
 
     Example:
         >>> import triten as tt
@@ -741,10 +722,6 @@ def renorm_(
         >>> x.renorm_(2, 0, 1.0)
         tensor([[0.6000, 0.8000],
                 [0.3000, 0.4000]])
-
-    Schema::
-
-        renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or axis is not None:
         if x is not None or a is not None or x1 is not None or axis is not None:

@@ -2788,36 +2788,13 @@ def add_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the sum of two tensors, the second one scaled by `alpha` (`torch.Tensor.add_`).
-
-        input + alpha * other
-
-    Args:
-        input: A tensor or a number. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-        alpha: A number by which `other` is multiplied before the addition; an integer where the result
-            is of integers.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, or `alpha` is floating for a result of integers or
-            complex for a result of real numbers.
-
-    Note:
-        A Python number does not widen a tensor of its own category: uint8 plus 100 stays uint8.
-        Integers wrap around on overflow. The sum of two bools is their logical or.
+    """In-place version of `tt.add` (`torch.Tensor.add_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0])
         >>> x.add_(tt.tensor([10.0, 20.0]), alpha=2)
         tensor([21., 42.])
-
-    Schema::
-
-        add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
@@ -2949,35 +2926,13 @@ def sub_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the difference of two tensors, the second one scaled by `alpha` (`torch.Tensor.sub_`).
-
-        input - alpha * other
-
-    Args:
-        input: A tensor or a number. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-        alpha: A number by which `other` is multiplied before the subtraction; an integer where the
-            result is of integers.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
-            floating for a result of integers or complex for a result of real numbers.
-
-    Note:
-        Integers wrap around on overflow. For bools use `tt.logical_xor` or `~`.
+    """In-place version of `tt.sub` (`torch.Tensor.sub_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([10.0, 20.0])
         >>> x.sub_(tt.tensor([1.0, 2.0]))
         tensor([ 9., 18.])
-
-    Schema::
-
-        sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
@@ -3155,33 +3110,13 @@ def mul_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the product of two tensors, element by element (`torch.Tensor.mul_`).
-
-        input * other
-
-    Args:
-        input: A tensor or a number. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-
-    Note:
-        Integers wrap around on overflow. The product of two bools is their logical and. For the product
-        of matrices use `tt.matmul`.
+    """In-place version of `tt.mul` (`torch.Tensor.mul_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 3.0])
         >>> x.mul_(tt.tensor([2.0, 2.0, 0.5]))
         tensor([2.0000, 4.0000, 1.5000])
-
-    Schema::
-
-        mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -3302,32 +3237,12 @@ def div_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.Tensor.div_`).
-
-        input / other
+    """In-place version of `tt.div` (`torch.Tensor.div_`).
 
     Signatures::
 
         tt.div_(input: Tensor, other: Tensor | Number) -> Tensor
         tt.div_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor
-
-    Args:
-        input: The dividend: a tensor or a number. It takes the result. The method's `self`.
-        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
-        rounding_mode: None for the quotient itself; 'trunc' rounds it towards zero, as integers are
-            divided in C; 'floor' rounds it down, as `//` does in Python.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, `rounding_mode` is another string, or on the CPU an
-            integer is divided by zero with a rounding mode.
-        NotImplementedError: `rounding_mode` is given and the operands are complex or both of bools.
-
-    Note:
-        Floating numbers divided by zero give inf, or nan for 0 / 0. Integers divided by zero with a
-        rounding mode are undefined on CUDA. With a rounding mode the gradient is zero.
 
     Example:
         >>> import triten as tt
@@ -3336,11 +3251,6 @@ def div_(
         >>> x = tt.tensor([-7.0, 7.0])
         >>> x.div_(2)
         tensor([-3.5000,  3.5000])
-
-    Schema::
-
-        div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-        div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
@@ -3450,36 +3360,13 @@ def floor_divide_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the quotient of two tensors rounded down to a whole number, as `//` computes it (`torch.Tensor.floor_divide_`).
-
-        floor(input / other)
-
-    Args:
-        input: The dividend: a tensor or a number. It takes the result. The method's `self`.
-        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, on the CPU an integer is divided by zero, or a
-            gradient is asked of the result.
-        NotImplementedError: The operands are complex or both of bools.
-
-    Note:
-        The quotient is that of the numbers as they are stored: 1.0 // 0.1 is 9, as the nearest float to
-        0.1 is larger. `tt.div` with rounding_mode='floor' gives the same numbers and a gradient of
-        zero.
+    """In-place version of `tt.floor_divide` (`torch.Tensor.floor_divide_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([7, -7])
         >>> x.floor_divide_(2)
         tensor([ 3, -4])
-
-    Schema::
-
-        floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -3586,35 +3473,13 @@ def remainder_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the remainder of the division rounded down; it has the sign of the divisor, as `%` in Python (`torch.Tensor.remainder_`).
-
-        input - other * floor(input / other)
-
-    Args:
-        input: The dividend: a tensor, or a number if `other` is a tensor. It takes the result. The
-            method's `self`.
-        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, or on the CPU an integer is divided by zero.
-        NotImplementedError: The operands are complex or both of bools.
-
-    Note:
-        A floating number modulo zero is nan, and so is an infinite one modulo anything. An infinite
-        divisor of the other sign gives the divisor. The gradient in `other` is -floor(input / other).
+    """In-place version of `tt.remainder` (`torch.Tensor.remainder_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-3.0, 3.0, 5.0])
         >>> x.remainder_(2)
         tensor([1., 1., 1.])
-
-    Schema::
-
-        remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -3721,34 +3586,13 @@ def fmod_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the remainder of the division rounded towards zero; it has the sign of the dividend, as `fmod` in C (`torch.Tensor.fmod_`).
-
-        input - other * trunc(input / other)
-
-    Args:
-        input: The dividend: a tensor. It takes the result. The method's `self`.
-        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, or on the CPU an integer is divided by zero.
-        NotImplementedError: The operands are complex or both of bools.
-
-    Note:
-        A floating number modulo zero is nan, and so is an infinite one modulo anything; modulo infinity
-        a finite number is itself. The gradient in `other` is -trunc(input / other).
+    """In-place version of `tt.fmod` (`torch.Tensor.fmod_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-3.0, 3.0, 5.0])
         >>> x.fmod_(2)
         tensor([-1.,  1.,  1.])
-
-    Schema::
-
-        fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -3867,43 +3711,18 @@ def pow_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the elements of a tensor, each raised to a power (`torch.Tensor.pow_`).
-
-        input ** exponent
+    """In-place version of `tt.pow` (`torch.Tensor.pow_`).
 
     Signatures::
 
         tt.pow_(input: Tensor, exponent: Tensor) -> Tensor
         tt.pow_(input: Tensor, exponent: Number) -> Tensor
 
-    Args:
-        input: The base: a tensor, or a number if `exponent` is a tensor. It takes the result. The
-            method's `self`.
-        exponent: The exponent: a number, or a tensor whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, or on the CPU integers are raised to a negative
-            integer given as a number.
-        NotImplementedError: Base and exponent are both of bools.
-
-    Note:
-        Anything to the power 0 is 1, nan too. A negative base to a fractional exponent is nan. A
-        negative integer exponent in a tensor of integers gives the truncated quotient: 0 unless the
-        base is 1 or -1. Integers wrap around on overflow; `tt.float_power` computes in float64.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 3.0])
         >>> x.pow_(2)
         tensor([1., 4., 9.])
-
-    Schema::
-
-        pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
-        pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -4262,35 +4081,13 @@ def atan2_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.Tensor.atan2_`).
-
-        atan(input / other), in the quadrant of the point
-
-    Args:
-        input: A tensor of ordinates y. It takes the result. The method's `self`.
-        other: A tensor of abscissas x; its shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        The signs of zeros count: y = 0.0 and x = -1 give pi, y = -0.0 gives -pi. At the origin the
-        gradient is zero.
+    """In-place version of `tt.atan2` (`torch.Tensor.atan2_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, -1.0])
         >>> x.atan2_(tt.tensor([1.0, 1.0, 0.0]))
         tensor([ 0.0000,  0.7854, -1.5708])
-
-    Schema::
-
-        atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -4384,37 +4181,13 @@ def arctan2_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.Tensor.arctan2_`).
-
-    Another name of `tt.atan2_`.
-
-        atan(input / other), in the quadrant of the point
-
-    Args:
-        input: A tensor of ordinates y. It takes the result. The method's `self`.
-        other: A tensor of abscissas x; its shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        The signs of zeros count: y = 0.0 and x = -1 give pi, y = -0.0 gives -pi. At the origin the
-        gradient is zero.
+    """In-place version of `tt.arctan2` (`torch.Tensor.arctan2_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, -1.0])
         >>> x.arctan2_(tt.tensor([1.0, 1.0, 0.0]))
         tensor([ 0.0000,  0.7854, -1.5708])
-
-    Schema::
-
-        arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -4483,32 +4256,13 @@ def neg(
 
 
 def neg_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element with the opposite sign (`torch.Tensor.neg_`).
-
-        -x
-
-    Args:
-        input: A tensor of numbers of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` is of bools; `tt.logical_not` inverts those.
-
-    Note:
-        Unsigned integers wrap around: -1 is 255 as uint8. The smallest signed integer is its own
-        negative.
+    """In-place version of `tt.neg` (`torch.Tensor.neg_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, -2.0])
         >>> x.neg_()
         tensor([-1.,  2.])
-
-    Schema::
-
-        neg_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -4574,31 +4328,13 @@ def abs(
 
 
 def abs_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the absolute value of each element; the modulus of a complex one (`torch.Tensor.abs_`).
-
-        |x|, for complex numbers sqrt(real^2 + imag^2)
-
-    Args:
-        input: A tensor of numbers of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        The smallest signed integer stays negative, as its absolute value does not fit. The gradient at
-        zero is zero. The in-place form refuses complex tensors, as its result would be real.
-
-        Not supported: Bools on the CPU (NotImplementedError).
+    """In-place version of `tt.abs` (`torch.Tensor.abs_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.5, 0.0, 2.0])
         >>> x.abs_()
         tensor([1.5000, 0.0000, 2.0000])
-
-    Schema::
-
-        abs_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -4667,34 +4403,13 @@ def negative(
 
 
 def negative_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element with the opposite sign (`torch.Tensor.negative_`).
-
-    Another name of `tt.neg_`.
-
-        -x
-
-    Args:
-        input: A tensor of numbers of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` is of bools; `tt.logical_not` inverts those.
-
-    Note:
-        Unsigned integers wrap around: -1 is 255 as uint8. The smallest signed integer is its own
-        negative.
+    """In-place version of `tt.negative` (`torch.Tensor.negative_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, -2.0])
         >>> x.negative_()
         tensor([-1.,  2.])
-
-    Schema::
-
-        negative_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -4762,33 +4477,13 @@ def absolute(
 
 
 def absolute_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the absolute value of each element; the modulus of a complex one (`torch.Tensor.absolute_`).
-
-    Another name of `tt.abs_`.
-
-        |x|, for complex numbers sqrt(real^2 + imag^2)
-
-    Args:
-        input: A tensor of numbers of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        The smallest signed integer stays negative, as its absolute value does not fit. The gradient at
-        zero is zero. The in-place form refuses complex tensors, as its result would be real.
-
-        Not supported: Bools on the CPU (NotImplementedError).
+    """In-place version of `tt.absolute` (`torch.Tensor.absolute_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.5, 0.0, 2.0])
         >>> x.absolute_()
         tensor([1.5000, 0.0000, 2.0000])
-
-    Schema::
-
-        absolute_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -4888,32 +4583,13 @@ def sign(
 
 
 def sign_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the sign of each element: -1, 0 or 1 (`torch.Tensor.sign_`).
-
-        -1 if x < 0, 0 if x = 0, 1 if x > 0
-
-    Args:
-        input: A tensor of real numbers of any shape; bools stay as they are. It takes the result. The
-            method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex; `tt.sgn` takes complex numbers.
-
-    Note:
-        The sign of nan is 0, and so is that of -0.0. The gradient is zero everywhere.
+    """In-place version of `tt.sign` (`torch.Tensor.sign_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-2.5, 0.0, 3.0])
         >>> x.sign_()
         tensor([-1.,  0.,  1.])
-
-    Schema::
-
-        sign_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -4977,29 +4653,13 @@ def square(
 
 
 def square_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element multiplied by itself (`torch.Tensor.square_`).
-
-        x * x
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A complex number is multiplied by itself, not by its conjugate. Integers wrap around on
-        overflow.
+    """In-place version of `tt.square` (`torch.Tensor.square_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, -2.0, 3.0])
         >>> x.square_()
         tensor([1., 4., 9.])
-
-    Schema::
-
-        square_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5063,29 +4723,13 @@ def reciprocal(
 
 
 def reciprocal_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: one divided by each element (`torch.Tensor.reciprocal_`).
-
-        1 / x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Zero gives inf with the zero's sign.
+    """In-place version of `tt.reciprocal` (`torch.Tensor.reciprocal_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, -4.0])
         >>> x.reciprocal_()
         tensor([ 1.0000,  0.5000, -0.2500])
-
-    Schema::
-
-        reciprocal_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5149,29 +4793,13 @@ def exp(
 
 
 def exp_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the exponential function of each element (`torch.Tensor.exp_`).
-
-        e ** x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Large elements overflow to inf: those above 88.72 in float32, above 709.78 in float64.
+    """In-place version of `tt.exp` (`torch.Tensor.exp_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, float('-inf')])
         >>> x.exp_()
         tensor([1.0000, 2.7183, 0.0000])
-
-    Schema::
-
-        exp_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5235,29 +4863,13 @@ def exp2(
 
 
 def exp2_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: two to the power of each element (`torch.Tensor.exp2_`).
-
-        2 ** x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Large elements overflow to inf: those from 128 in float32, from 1024 in float64.
+    """In-place version of `tt.exp2` (`torch.Tensor.exp2_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 3.0, -1.0])
         >>> x.exp2_()
         tensor([1.0000, 8.0000, 0.5000])
-
-    Schema::
-
-        exp2_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5321,29 +4933,13 @@ def expm1(
 
 
 def expm1_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the exponential function minus 1, accurate for elements near zero (`torch.Tensor.expm1_`).
-
-        e ** x - 1
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        For small x the difference exp(x) - 1 would lose its digits; this function keeps them.
+    """In-place version of `tt.expm1` (`torch.Tensor.expm1_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.expm1_()
         tensor([0.0000, 1.7183])
-
-    Schema::
-
-        expm1_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5408,30 +5004,13 @@ def log(
 
 
 def log_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the natural logarithm of each element (`torch.Tensor.log_`).
-
-        ln x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Zero gives -inf, a negative real number nan. A complex result is on the principal branch, its
-        imaginary part in [-pi, pi].
+    """In-place version of `tt.log` (`torch.Tensor.log_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 0.0])
         >>> x.log_()
         tensor([0.0000, 0.6931,   -inf])
-
-    Schema::
-
-        log_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5496,30 +5075,13 @@ def log1p(
 
 
 def log1p_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the natural logarithm of 1 plus each element, accurate for elements near zero (`torch.Tensor.log1p_`).
-
-        ln(1 + x)
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        -1 gives -inf, a real number below -1 nan. For small x the sum 1 + x would lose the digits of x;
-        this function keeps them.
+    """In-place version of `tt.log1p` (`torch.Tensor.log1p_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, -1.0])
         >>> x.log1p_()
         tensor([0.0000, 0.6931,   -inf])
-
-    Schema::
-
-        log1p_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5583,29 +5145,13 @@ def log2(
 
 
 def log2_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the logarithm to base 2 of each element (`torch.Tensor.log2_`).
-
-        log2 x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Zero gives -inf, a negative real number nan.
+    """In-place version of `tt.log2` (`torch.Tensor.log2_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 8.0])
         >>> x.log2_()
         tensor([0., 1., 3.])
-
-    Schema::
-
-        log2_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5669,29 +5215,13 @@ def log10(
 
 
 def log10_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the logarithm to base 10 of each element (`torch.Tensor.log10_`).
-
-        log10 x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Zero gives -inf, a negative real number nan.
+    """In-place version of `tt.log10` (`torch.Tensor.log10_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 10.0, 0.0])
         >>> x.log10_()
         tensor([0., 1., -inf])
-
-    Schema::
-
-        log10_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5756,30 +5286,13 @@ def sqrt(
 
 
 def sqrt_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the square root of each element (`torch.Tensor.sqrt_`).
-
-        sqrt(x)
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A negative real number gives nan, -0.0 itself; the root of a complex number has a real part of
-        at least 0. The gradient at zero is inf.
+    """In-place version of `tt.sqrt` (`torch.Tensor.sqrt_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 4.0, 9.0])
         >>> x.sqrt_()
         tensor([0., 2., 3.])
-
-    Schema::
-
-        sqrt_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5843,29 +5356,13 @@ def rsqrt(
 
 
 def rsqrt_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the reciprocal of the square root of each element (`torch.Tensor.rsqrt_`).
-
-        1 / sqrt(x)
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Zero gives inf with the zero's sign, a negative real number nan.
+    """In-place version of `tt.rsqrt` (`torch.Tensor.rsqrt_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 4.0, 0.0])
         >>> x.rsqrt_()
         tensor([1.0000, 0.5000,    inf])
-
-    Schema::
-
-        rsqrt_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5929,29 +5426,13 @@ def sin(
 
 
 def sin_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the sine of each element, in radians (`torch.Tensor.sin_`).
-
-        sin x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        The sine of an infinity is nan.
+    """In-place version of `tt.sin` (`torch.Tensor.sin_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, tt.pi / 2])
         >>> x.sin_()
         tensor([0., 1.])
-
-    Schema::
-
-        sin_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6015,29 +5496,13 @@ def cos(
 
 
 def cos_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the cosine of each element, in radians (`torch.Tensor.cos_`).
-
-        cos x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        The cosine of an infinity is nan.
+    """In-place version of `tt.cos` (`torch.Tensor.cos_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, tt.pi])
         >>> x.cos_()
         tensor([ 1., -1.])
-
-    Schema::
-
-        cos_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6102,30 +5567,13 @@ def tan(
 
 
 def tan_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the tangent of each element, in radians (`torch.Tensor.tan_`).
-
-        sin x / cos x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        pi / 2 has no exact float, so the result next to it is large but finite. The tangent of an
-        infinity is nan.
+    """In-place version of `tt.tan` (`torch.Tensor.tan_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, tt.pi / 4])
         >>> x.tan_()
         tensor([0., 1.])
-
-    Schema::
-
-        tan_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6189,29 +5637,13 @@ def tanh(
 
 
 def tanh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the hyperbolic tangent of each element; it lies in [-1, 1] (`torch.Tensor.tanh_`).
-
-        (e ** x - e ** -x) / (e ** x + e ** -x)
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Backward computes the derivative 1 - y^2 from the result y.
+    """In-place version of `tt.tanh` (`torch.Tensor.tanh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, float('inf')])
         >>> x.tanh_()
         tensor([0.0000, 0.7616, 1.0000])
-
-    Schema::
-
-        tanh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6275,29 +5707,13 @@ def sinh(
 
 
 def sinh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the hyperbolic sine of each element (`torch.Tensor.sinh_`).
-
-        (e ** x - e ** -x) / 2
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Elements of large magnitude overflow to inf or -inf: those beyond 89.41 in float32.
+    """In-place version of `tt.sinh` (`torch.Tensor.sinh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.sinh_()
         tensor([0.0000, 1.1752])
-
-    Schema::
-
-        sinh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6361,29 +5777,13 @@ def cosh(
 
 
 def cosh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the hyperbolic cosine of each element (`torch.Tensor.cosh_`).
-
-        (e ** x + e ** -x) / 2
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Elements of large magnitude overflow to inf: those beyond 89.41 in float32.
+    """In-place version of `tt.cosh` (`torch.Tensor.cosh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.cosh_()
         tensor([1.0000, 1.5431])
-
-    Schema::
-
-        cosh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6447,29 +5847,13 @@ def asin(
 
 
 def asin_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.Tensor.asin_`).
-
-        arcsin x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is inf.
+    """In-place version of `tt.asin` (`torch.Tensor.asin_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, 2.0])
         >>> x.asin_()
         tensor([0.0000, 1.5708,    nan])
-
-    Schema::
-
-        asin_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6533,29 +5917,13 @@ def acos(
 
 
 def acos_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the angle in [0, pi] whose cosine is the element, in radians (`torch.Tensor.acos_`).
-
-        arccos x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is -inf.
+    """In-place version of `tt.acos` (`torch.Tensor.acos_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 0.0, 2.0])
         >>> x.acos_()
         tensor([0.0000, 1.5708,    nan])
-
-    Schema::
-
-        acos_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6619,29 +5987,13 @@ def atan(
 
 
 def atan_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.Tensor.atan_`).
-
-        arctan x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        `tt.atan2` takes two coordinates and covers the full circle.
+    """In-place version of `tt.atan` (`torch.Tensor.atan_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.atan_()
         tensor([0.0000, 0.7854])
-
-    Schema::
-
-        atan_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6705,29 +6057,13 @@ def asinh(
 
 
 def asinh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the inverse of the hyperbolic sine of each element (`torch.Tensor.asinh_`).
-
-        ln(x + sqrt(x^2 + 1))
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        It is defined for every real number and odd: asinh(-x) = -asinh(x).
+    """In-place version of `tt.asinh` (`torch.Tensor.asinh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.asinh_()
         tensor([0.0000, 0.8814])
-
-    Schema::
-
-        asinh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6791,29 +6127,13 @@ def acosh(
 
 
 def acosh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the inverse of the hyperbolic cosine of each element (`torch.Tensor.acosh_`).
-
-        ln(x + sqrt(x^2 - 1))
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A real number below 1 gives nan. The gradient at 1 is inf.
+    """In-place version of `tt.acosh` (`torch.Tensor.acosh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 0.0])
         >>> x.acosh_()
         tensor([0.0000, 1.3170,    nan])
-
-    Schema::
-
-        acosh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6877,29 +6197,13 @@ def atanh(
 
 
 def atanh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the inverse of the hyperbolic tangent of each element (`torch.Tensor.atanh_`).
-
-        ln((1 + x) / (1 - x)) / 2
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        -1 and 1 give -inf and inf, a real number outside [-1, 1] nan.
+    """In-place version of `tt.atanh` (`torch.Tensor.atanh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 0.5, 1.0])
         >>> x.atanh_()
         tensor([0.0000, 0.5493,    inf])
-
-    Schema::
-
-        atanh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6964,30 +6268,13 @@ def sigmoid(
 
 
 def sigmoid_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the logistic function of each element; for real numbers it lies in [0, 1] (`torch.Tensor.sigmoid_`).
-
-        1 / (1 + e ** -x)
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Backward computes the derivative y * (1 - y) from the result y. For its logarithm use
-        `tt.nn.functional.logsigmoid`, which does not underflow.
+    """In-place version of `tt.sigmoid` (`torch.Tensor.sigmoid_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 2.0, float('-inf')])
         >>> x.sigmoid_()
         tensor([0.5000, 0.8808, 0.0000])
-
-    Schema::
-
-        sigmoid_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7054,32 +6341,13 @@ def erf(
 
 
 def erf_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the error function of each element; it lies in [-1, 1] (`torch.Tensor.erf_`).
-
-        2 / sqrt(pi) * integral of e ** -t^2 from 0 to x
-
-    Args:
-        input: A tensor of any shape, real; integers and bools are converted to the default floating
-            dtype. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
-
-    Note:
-        Near 1 the difference 1 - erf(x) loses its digits; use `tt.erfc`.
+    """In-place version of `tt.erf` (`torch.Tensor.erf_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, float('inf')])
         >>> x.erf_()
         tensor([0.0000, 0.8427, 1.0000])
-
-    Schema::
-
-        erf_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7146,32 +6414,13 @@ def erfc(
 
 
 def erfc_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the complementary error function of each element; it lies in [0, 2] (`torch.Tensor.erfc_`).
-
-        1 - erf(x)
-
-    Args:
-        input: A tensor of any shape, real; integers and bools are converted to the default floating
-            dtype. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
-
-    Note:
-        It keeps its relative accuracy for large x, where erf(x) rounds to 1.
+    """In-place version of `tt.erfc` (`torch.Tensor.erfc_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, float('inf')])
         >>> x.erfc_()
         tensor([1.0000, 0.1573, 0.0000])
-
-    Schema::
-
-        erfc_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7237,31 +6486,13 @@ def arcsin(
 
 
 def arcsin_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.Tensor.arcsin_`).
-
-    Another name of `tt.asin_`.
-
-        arcsin x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is inf.
+    """In-place version of `tt.arcsin` (`torch.Tensor.arcsin_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, 2.0])
         >>> x.arcsin_()
         tensor([0.0000, 1.5708,    nan])
-
-    Schema::
-
-        arcsin_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7327,31 +6558,13 @@ def arccos(
 
 
 def arccos_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the angle in [0, pi] whose cosine is the element, in radians (`torch.Tensor.arccos_`).
-
-    Another name of `tt.acos_`.
-
-        arccos x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is -inf.
+    """In-place version of `tt.arccos` (`torch.Tensor.arccos_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 0.0, 2.0])
         >>> x.arccos_()
         tensor([0.0000, 1.5708,    nan])
-
-    Schema::
-
-        arccos_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7417,31 +6630,13 @@ def arctan(
 
 
 def arctan_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.Tensor.arctan_`).
-
-    Another name of `tt.atan_`.
-
-        arctan x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        `tt.atan2` takes two coordinates and covers the full circle.
+    """In-place version of `tt.arctan` (`torch.Tensor.arctan_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.arctan_()
         tensor([0.0000, 0.7854])
-
-    Schema::
-
-        arctan_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7507,31 +6702,13 @@ def arcsinh(
 
 
 def arcsinh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the inverse of the hyperbolic sine of each element (`torch.Tensor.arcsinh_`).
-
-    Another name of `tt.asinh_`.
-
-        ln(x + sqrt(x^2 + 1))
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        It is defined for every real number and odd: asinh(-x) = -asinh(x).
+    """In-place version of `tt.arcsinh` (`torch.Tensor.arcsinh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.arcsinh_()
         tensor([0.0000, 0.8814])
-
-    Schema::
-
-        arcsinh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7597,31 +6774,13 @@ def arccosh(
 
 
 def arccosh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the inverse of the hyperbolic cosine of each element (`torch.Tensor.arccosh_`).
-
-    Another name of `tt.acosh_`.
-
-        ln(x + sqrt(x^2 - 1))
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A real number below 1 gives nan. The gradient at 1 is inf.
+    """In-place version of `tt.arccosh` (`torch.Tensor.arccosh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 0.0])
         >>> x.arccosh_()
         tensor([0.0000, 1.3170,    nan])
-
-    Schema::
-
-        arccosh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7687,31 +6846,13 @@ def arctanh(
 
 
 def arctanh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the inverse of the hyperbolic tangent of each element (`torch.Tensor.arctanh_`).
-
-    Another name of `tt.atanh_`.
-
-        ln((1 + x) / (1 - x)) / 2
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        -1 and 1 give -inf and inf, a real number outside [-1, 1] nan.
+    """In-place version of `tt.arctanh` (`torch.Tensor.arctanh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 0.5, 1.0])
         >>> x.arctanh_()
         tensor([0.0000, 0.5493,    inf])
-
-    Schema::
-
-        arctanh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7775,30 +6916,13 @@ def floor(
 
 
 def floor_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the largest whole number that is not above the element (`torch.Tensor.floor_`).
-
-    Args:
-        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
-            The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex or of bools.
-
-    Note:
-        nan and infinities stay as they are. The gradient is zero everywhere.
+    """In-place version of `tt.floor` (`torch.Tensor.floor_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.7, -1.2, 2.0])
         >>> x.floor_()
         tensor([ 1., -2.,  2.])
-
-    Schema::
-
-        floor_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7862,30 +6986,13 @@ def ceil(
 
 
 def ceil_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the smallest whole number that is not below the element (`torch.Tensor.ceil_`).
-
-    Args:
-        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
-            The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex or of bools.
-
-    Note:
-        nan and infinities stay as they are. The gradient is zero everywhere.
+    """In-place version of `tt.ceil` (`torch.Tensor.ceil_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.2, -1.7, 2.0])
         >>> x.ceil_()
         tensor([ 2., -1.,  2.])
-
-    Schema::
-
-        ceil_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7971,29 +7078,12 @@ def round_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.Tensor.round_`).
+    """In-place version of `tt.round` (`torch.Tensor.round_`).
 
     Signatures::
 
         tt.round_(input: Tensor) -> Tensor
         tt.round_(input: Tensor, *, decimals: int) -> Tensor
-
-    Args:
-        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
-            The method's `self`.
-        decimals: The number of decimal places to keep; if negative, the number of places left of the
-            decimal point that become zero.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex or of bools, or of integers and `decimals` is given.
-
-    Note:
-        2.5 gives 2 and 3.5 gives 4. With `decimals` the element is multiplied by 10 ** decimals,
-        rounded and divided again, so that large elements overflow to inf and decimal ties depend on how
-        they are stored. The gradient is zero everywhere.
 
     Example:
         >>> import triten as tt
@@ -8002,11 +7092,6 @@ def round_(
         >>> x = tt.tensor([1.234, 12.346])
         >>> x.round_(decimals=2)
         tensor([ 1.2300, 12.3500])
-
-    Schema::
-
-        round_(Tensor(a!) self) -> Tensor(a!)
-        round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -8071,31 +7156,13 @@ def trunc(
 
 
 def trunc_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the whole part of each element: its fraction is dropped (`torch.Tensor.trunc_`).
-
-    Args:
-        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
-            The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex or of bools.
-
-    Note:
-        Elements are rounded towards zero; nan and infinities stay as they are. The gradient is zero
-        everywhere.
+    """In-place version of `tt.trunc` (`torch.Tensor.trunc_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.7, -1.7, 2.0])
         >>> x.trunc_()
         tensor([ 1., -1.,  2.])
-
-    Schema::
-
-        trunc_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -8162,33 +7229,13 @@ def fix(
 
 
 def fix_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the whole part of each element: its fraction is dropped (`torch.Tensor.fix_`).
-
-    Another name of `tt.trunc_`.
-
-    Args:
-        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
-            The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex or of bools.
-
-    Note:
-        Elements are rounded towards zero; nan and infinities stay as they are. The gradient is zero
-        everywhere.
+    """In-place version of `tt.fix` (`torch.Tensor.fix_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.7, -1.7, 2.0])
         >>> x.fix_()
         tensor([ 1., -1.,  2.])
-
-    Schema::
-
-        fix_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -8291,25 +7338,13 @@ def conj_physical(
 
 
 def conj_physical_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the complex conjugate of each element, written into new memory (`torch.Tensor.conj_physical_`).
-
-        real(x) - i * imag(x)
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
+    """In-place version of `tt.conj_physical` (`torch.Tensor.conj_physical_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1 + 2j, 3 - 1j])
         >>> x.conj_physical_()
         tensor([1.-2.j, 3.+1.j])
-
-    Schema::
-
-        conj_physical_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -8477,33 +7512,13 @@ def relu(
 
 
 def relu_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element, or zero where it is negative (`torch.Tensor.relu_`).
-
-        max(x, 0)
-
-    Args:
-        input: A tensor of real numbers of any shape, integers among them. It takes the result. The
-            method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` is of bools.
-        NotImplementedError: `input` is complex.
-
-    Note:
-        nan stays nan. The gradient at zero is zero.
+    """In-place version of `tt.relu` (`torch.Tensor.relu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 2.0])
         >>> x.relu_()
         tensor([0., 0., 2.])
-
-    Schema::
-
-        relu_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -8585,37 +7600,13 @@ def gelu_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: each element times the probability that a standard normal variable lies below it (`torch.ops.aten.gelu_`).
-
-        x * (1 + erf(x / sqrt(2))) / 2
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-        approximate: 'none' for the formula above; 'tanh' for x / 2 * (1 + tanh(sqrt(2 / pi) * (x +
-            0.044715 * x^3))).
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `approximate` is another string.
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        The two forms differ by less than 0.0005.
-
-    References:
-        Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
+    """In-place version of `tt.gelu` (`torch.ops.aten.gelu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 1.0])
         >>> x.gelu_()
         tensor([-0.1587,  0.0000,  0.8413])
-
-    Schema::
-
-        gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -8684,34 +7675,13 @@ def silu(
 
 
 def silu_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element times its logistic sigmoid; also called swish (`torch.ops.aten.silu_`).
-
-        x / (1 + e ** -x)
-
-    Args:
-        input: A floating or complex tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is of integers or bools.
-
-    Note:
-        The minimum is -0.2785, at x = -1.2785. Minus infinity gives nan.
-
-    References:
-        Elfwing, Uchibe and Doya, 2017.
+    """In-place version of `tt.silu` (`torch.ops.aten.silu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 1.0])
         >>> x.silu_()
         tensor([-0.2689,  0.0000,  0.7311])
-
-    Schema::
-
-        silu_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -8856,35 +7826,13 @@ def leaky_relu(
 def leaky_relu_(
     input: Tensor = REQUIRED, negative_slope: Number = 0.01, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: each element, multiplied by a small slope where it is negative (`torch.ops.aten.leaky_relu_`).
-
-        x if x > 0, negative_slope * x otherwise
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-        negative_slope: The factor for elements that are not above zero.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        The gradient at zero is `negative_slope`.
-
-    References:
-        Maas, Hannun and Ng, 2013.
+    """In-place version of `tt.leaky_relu` (`torch.ops.aten.leaky_relu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-2.0, 0.0, 3.0])
         >>> x.leaky_relu_(0.1)
         tensor([-0.2000,  0.0000,  3.0000])
-
-    Schema::
-
-        leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -9119,33 +8067,13 @@ def eq_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where two tensors are equal, element by element (`torch.Tensor.eq_`).
-
-        input == other
-
-    Args:
-        input: A tensor. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-
-    Note:
-        nan equals nothing, itself neither; -0.0 equals 0.0. Both sides are first converted to the dtype
-        to which they promote. `tt.equal` compares whole tensors.
+    """In-place version of `tt.eq` (`torch.Tensor.eq_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.eq_(2)
         tensor([0, 1, 0])
-
-    Schema::
-
-        eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -9249,33 +8177,13 @@ def ne_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where two tensors differ, element by element (`torch.Tensor.ne_`).
-
-        input != other
-
-    Args:
-        input: A tensor. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-
-    Note:
-        nan differs from everything, itself included. Both sides are first converted to the dtype to
-        which they promote.
+    """In-place version of `tt.ne` (`torch.Tensor.ne_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.ne_(2)
         tensor([1, 0, 1])
-
-    Schema::
-
-        ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -9380,34 +8288,13 @@ def lt_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is smaller than the second one (`torch.Tensor.lt_`).
-
-        input < other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.lt` (`torch.Tensor.lt_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.lt_(2)
         tensor([1, 0, 0])
-
-    Schema::
-
-        lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -9512,34 +8399,13 @@ def le_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is smaller than the second one or equal to it (`torch.Tensor.le_`).
-
-        input <= other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.le` (`torch.Tensor.le_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.le_(2)
         tensor([1, 1, 0])
-
-    Schema::
-
-        le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -9644,34 +8510,13 @@ def gt_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is greater than the second one (`torch.Tensor.gt_`).
-
-        input > other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.gt` (`torch.Tensor.gt_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.gt_(2)
         tensor([0, 0, 1])
-
-    Schema::
-
-        gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -9776,34 +8621,13 @@ def ge_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is greater than the second one or equal to it (`torch.Tensor.ge_`).
-
-        input >= other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.ge` (`torch.Tensor.ge_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.ge_(2)
         tensor([0, 1, 1])
-
-    Schema::
-
-        ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -9910,36 +8734,13 @@ def greater_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is greater than the second one (`torch.Tensor.greater_`).
-
-    Another name of `tt.gt_`.
-
-        input > other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.greater` (`torch.Tensor.greater_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.greater_(2)
         tensor([0, 0, 1])
-
-    Schema::
-
-        greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10048,36 +8849,13 @@ def greater_equal_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is greater than the second one or equal to it (`torch.Tensor.greater_equal_`).
-
-    Another name of `tt.ge_`.
-
-        input >= other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.greater_equal` (`torch.Tensor.greater_equal_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.greater_equal_(2)
         tensor([0, 1, 1])
-
-    Schema::
-
-        greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10186,36 +8964,13 @@ def less_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is smaller than the second one (`torch.Tensor.less_`).
-
-    Another name of `tt.lt_`.
-
-        input < other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.less` (`torch.Tensor.less_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.less_(2)
         tensor([1, 0, 0])
-
-    Schema::
-
-        less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10322,36 +9077,13 @@ def less_equal_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is smaller than the second one or equal to it (`torch.Tensor.less_equal_`).
-
-    Another name of `tt.le_`.
-
-        input <= other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.less_equal` (`torch.Tensor.less_equal_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.less_equal_(2)
         tensor([1, 1, 0])
-
-    Schema::
-
-        less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10459,35 +9191,13 @@ def not_equal_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where two tensors differ, element by element (`torch.Tensor.not_equal_`).
-
-    Another name of `tt.ne_`.
-
-        input != other
-
-    Args:
-        input: A tensor. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-
-    Note:
-        nan differs from everything, itself included. Both sides are first converted to the dtype to
-        which they promote.
+    """In-place version of `tt.not_equal` (`torch.Tensor.not_equal_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.not_equal_(2)
         tensor([1, 0, 1])
-
-    Schema::
-
-        not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10652,29 +9362,13 @@ def logical_not(
 
 
 def logical_not_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: true where an element is zero or False, and False elsewhere (`torch.Tensor.logical_not_`).
-
-        not x
-
-    Args:
-        input: A tensor of any shape and dtype. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
-        and ones. `tt.bitwise_not` inverts the bits of integers.
+    """In-place version of `tt.logical_not` (`torch.Tensor.logical_not_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([True, False])
         >>> x.logical_not_()
         tensor([False,  True])
-
-    Schema::
-
-        logical_not_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -10762,34 +9456,13 @@ def logical_and_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: whether both elements are true (`torch.Tensor.logical_and_`).
-
-        input and other
-
-    Args:
-        input: A tensor of any dtype. It takes the result. The method's `self`.
-        other: A tensor of any dtype whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
-        and ones.
+    """In-place version of `tt.logical_and` (`torch.Tensor.logical_and_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([True, True, False])
         >>> x.logical_and_(tt.tensor([True, False, False]))
         tensor([ True, False, False])
-
-    Schema::
-
-        logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10879,34 +9552,13 @@ def logical_or_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: whether at least one of the two elements is true (`torch.Tensor.logical_or_`).
-
-        input or other
-
-    Args:
-        input: A tensor of any dtype. It takes the result. The method's `self`.
-        other: A tensor of any dtype whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
-        and ones.
+    """In-place version of `tt.logical_or` (`torch.Tensor.logical_or_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([True, True, False])
         >>> x.logical_or_(tt.tensor([True, False, False]))
         tensor([ True,  True, False])
-
-    Schema::
-
-        logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10996,34 +9648,13 @@ def logical_xor_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: whether exactly one of the two elements is true (`torch.Tensor.logical_xor_`).
-
-        input != other, both as bools
-
-    Args:
-        input: A tensor of any dtype. It takes the result. The method's `self`.
-        other: A tensor of any dtype whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
-        and ones.
+    """In-place version of `tt.logical_xor` (`torch.Tensor.logical_xor_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([True, True, False])
         >>> x.logical_xor_(tt.tensor([True, False, False]))
         tensor([False,  True, False])
-
-    Schema::
-
-        logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11126,34 +9757,13 @@ def bitwise_and_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the bits that are set in both of two integers (`torch.Tensor.bitwise_and_`).
-
-        input & other
-
-    Args:
-        input: A tensor of integers or bools, or a number if `other` is a tensor. It takes the result.
-            The method's `self`.
-        other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: An operand is floating or complex.
-
-    Note:
-        Integers are in two's complement. Bools give the logical and.
+    """In-place version of `tt.bitwise_and` (`torch.Tensor.bitwise_and_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([12, 10])
         >>> x.bitwise_and_(6)
         tensor([4, 2])
-
-    Schema::
-
-        bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11259,34 +9869,13 @@ def bitwise_or_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the bits that are set in at least one of two integers (`torch.Tensor.bitwise_or_`).
-
-        input | other
-
-    Args:
-        input: A tensor of integers or bools, or a number if `other` is a tensor. It takes the result.
-            The method's `self`.
-        other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: An operand is floating or complex.
-
-    Note:
-        Integers are in two's complement. Bools give the logical or.
+    """In-place version of `tt.bitwise_or` (`torch.Tensor.bitwise_or_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([12, 10])
         >>> x.bitwise_or_(3)
         tensor([15, 11])
-
-    Schema::
-
-        bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11392,34 +9981,13 @@ def bitwise_xor_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the bits that are set in exactly one of two integers (`torch.Tensor.bitwise_xor_`).
-
-        input ^ other
-
-    Args:
-        input: A tensor of integers or bools, or a number if `other` is a tensor. It takes the result.
-            The method's `self`.
-        other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: An operand is floating or complex.
-
-    Note:
-        Integers are in two's complement. Bools give the logical exclusive or.
+    """In-place version of `tt.bitwise_xor` (`torch.Tensor.bitwise_xor_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([12, 10])
         >>> x.bitwise_xor_(6)
         tensor([10, 12])
-
-    Schema::
-
-        bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11527,36 +10095,13 @@ def bitwise_left_shift_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the bits of integers, moved towards the higher places (`torch.Tensor.bitwise_left_shift_`).
-
-        input << other, that is input * 2 ** other
-
-    Args:
-        input: The integers to shift: a tensor, or a number if `other` is a tensor. It takes the result.
-            The method's `self`.
-        other: How many bits to shift by: a tensor of integers or a number; its shape broadcasts with
-            that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: The operands are floating or complex, or both of bools.
-
-    Note:
-        Bits that leave the dtype are lost. A count that is negative, or not below the dtype's number of
-        bits, gives 0.
+    """In-place version of `tt.bitwise_left_shift` (`torch.Tensor.bitwise_left_shift_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 3, -1])
         >>> x.bitwise_left_shift_(2)
         tensor([ 4, 12, -4])
-
-    Schema::
-
-        bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11664,36 +10209,13 @@ def bitwise_right_shift_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the bits of integers, moved towards the lower places (`torch.Tensor.bitwise_right_shift_`).
-
-        input >> other, that is floor(input / 2 ** other)
-
-    Args:
-        input: The integers to shift: a tensor, or a number if `other` is a tensor. It takes the result.
-            The method's `self`.
-        other: How many bits to shift by: a tensor of integers or a number; its shape broadcasts with
-            that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: The operands are floating or complex, or both of bools.
-
-    Note:
-        Signed integers keep their sign. A count that is negative, or not below the dtype's number of
-        bits, gives 0, or -1 for a negative integer.
+    """In-place version of `tt.bitwise_right_shift` (`torch.Tensor.bitwise_right_shift_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([8, 5, -8])
         >>> x.bitwise_right_shift_(2)
         tensor([ 2,  1, -2])
-
-    Schema::
-
-        bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11784,32 +10306,13 @@ def gcd_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the greatest common divisor of two integers (`torch.Tensor.gcd_`).
-
-    Args:
-        input: A tensor of integers. It takes the result. The method's `self`.
-        other: A tensor of integers whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: The operands are floating or complex, or both of bools.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        The signs of the operands do not count: gcd(0, x) is |x|, and gcd(0, 0) is 0.
+    """In-place version of `tt.gcd` (`torch.Tensor.gcd_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([12, -15, 0])
         >>> x.gcd_(tt.tensor([18, 10, 5]))
         tensor([6, 5, 5])
-
-    Schema::
-
-        gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11898,35 +10401,13 @@ def lcm_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the least common multiple of two integers (`torch.Tensor.lcm_`).
-
-        |input * other| / gcd(input, other)
-
-    Args:
-        input: A tensor of integers. It takes the result. The method's `self`.
-        other: A tensor of integers whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: The operands are floating or complex, or both of bools.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        It is 0 where either one is 0. A multiple that does not fit in the dtype wraps around and may
-        come out negative.
+    """In-place version of `tt.lcm` (`torch.Tensor.lcm_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([4, -6, 0])
         >>> x.lcm_(tt.tensor([6, 8, 5]))
         tensor([12, 24,  0])
-
-    Schema::
-
-        lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11989,28 +10470,13 @@ def bitwise_not(
 
 
 def bitwise_not_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: integers with every bit inverted; bools negated (`torch.Tensor.bitwise_not_`).
-
-        ~x, for signed integers -x - 1
-
-    Args:
-        input: A tensor of integers or bools of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is floating or complex.
+    """In-place version of `tt.bitwise_not` (`torch.Tensor.bitwise_not_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0, 5, -1])
         >>> x.bitwise_not_()
         tensor([-1, -6,  0])
-
-    Schema::
-
-        bitwise_not_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -12111,43 +10577,18 @@ def clamp_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: each element, held between a lower and an upper bound (`torch.Tensor.clamp_`).
-
-        min(max(x, min), max)
+    """In-place version of `tt.clamp` (`torch.Tensor.clamp_`).
 
     Signatures::
 
         tt.clamp_(input: Tensor, min: Number | None = None, max: Number | None = None) -> Tensor
         tt.clamp_(input: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor
 
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`; None
-            for no lower bound.
-        max: The upper bound, as `min`; both bounds are numbers or both are tensors.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: Both bounds are None, or the shapes do not broadcast.
-        NotImplementedError: `input` is complex, or bools are bounded by numbers that are bools.
-        TypeError: One bound is a number and the other one a tensor that has dimensions.
-
-    Note:
-        Where `min` is greater than `max` the result is `max`. nan in `input` or in a bound gives nan.
-        The gradient in `input` is 1 within the bounds and on them, 0 outside.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.5, 3.0])
         >>> x.clamp_(min=0, max=1)
         tensor([0.0000, 0.5000, 1.0000])
-
-    Schema::
-
-        clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
-        clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -12239,39 +10680,18 @@ def clamp_min(
 def clamp_min_(
     input: Tensor = REQUIRED, min: Number | Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: each element, or the lower bound where it is below that (`torch.Tensor.clamp_min_`).
-
-        max(x, min)
+    """In-place version of `tt.clamp_min` (`torch.Tensor.clamp_min_`).
 
     Signatures::
 
         tt.clamp_min_(input: Tensor, min: Number) -> Tensor
         tt.clamp_min_(input: Tensor, min: Tensor) -> Tensor
 
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast.
-        NotImplementedError: `input` is complex.
-
-    Note:
-        nan in `input` or in `min` gives nan.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.5, 3.0])
         >>> x.clamp_min_(0)
         tensor([0.0000, 0.5000, 3.0000])
-
-    Schema::
-
-        clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)
-        clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -12361,39 +10781,18 @@ def clamp_max(
 def clamp_max_(
     input: Tensor = REQUIRED, max: Number | Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: each element, or the upper bound where it is above that (`torch.Tensor.clamp_max_`).
-
-        min(x, max)
+    """In-place version of `tt.clamp_max` (`torch.Tensor.clamp_max_`).
 
     Signatures::
 
         tt.clamp_max_(input: Tensor, max: Number) -> Tensor
         tt.clamp_max_(input: Tensor, max: Tensor) -> Tensor
 
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        max: The upper bound: a number, or a tensor whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast.
-        NotImplementedError: `input` is complex.
-
-    Note:
-        nan in `input` or in `max` gives nan.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.5, 3.0])
         >>> x.clamp_max_(1)
         tensor([-1.0000,  0.5000,  1.0000])
-
-    Schema::
-
-        clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)
-        clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -12480,45 +10879,18 @@ def clip_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: each element, held between a lower and an upper bound (`torch.Tensor.clip_`).
-
-    Another name of `tt.clamp_`.
-
-        min(max(x, min), max)
+    """In-place version of `tt.clip` (`torch.Tensor.clip_`).
 
     Signatures::
 
         tt.clip_(input: Tensor, min: Number | None = None, max: Number | None = None) -> Tensor
         tt.clip_(input: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor
 
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`; None
-            for no lower bound.
-        max: The upper bound, as `min`; both bounds are numbers or both are tensors.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: Both bounds are None, or the shapes do not broadcast.
-        NotImplementedError: `input` is complex, or bools are bounded by numbers that are bools.
-        TypeError: One bound is a number and the other one a tensor that has dimensions.
-
-    Note:
-        Where `min` is greater than `max` the result is `max`. nan in `input` or in a bound gives nan.
-        The gradient in `input` is 1 within the bounds and on them, 0 outside.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.5, 3.0])
         >>> x.clip_(min=0, max=1)
         tensor([0.0000, 0.5000, 1.0000])
-
-    Schema::
-
-        clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
-        clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -12720,41 +11092,18 @@ def lerp_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: linear interpolation from `input` to `end` (`torch.Tensor.lerp_`).
-
-        input + weight * (end - input)
+    """In-place version of `tt.lerp` (`torch.Tensor.lerp_`).
 
     Signatures::
 
         tt.lerp_(input: Tensor, end: Tensor, weight: Number) -> Tensor
         tt.lerp_(input: Tensor, end: Tensor, weight: Tensor) -> Tensor
 
-    Args:
-        input: The starting points: a floating or complex tensor. It takes the result. The method's
-            `self`.
-        end: The ending points: a tensor of the same dtype; its shape broadcasts with that of `input`.
-        weight: 0 gives `input`, 1 gives `end`, numbers outside [0, 1] extrapolate: a number, or a
-            tensor of the same dtype whose shape broadcasts with the others.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `end` or `weight` is a tensor of another dtype than `input`, or the shapes do not
-            broadcast.
-        NotImplementedError: `input` is of integers or bools.
-        TypeError: `end` is a number.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 10.0])
         >>> x.lerp_(tt.tensor([10.0, 20.0]), 0.25)
         tensor([ 2.5000, 12.5000])
-
-    Schema::
-
-        lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)
-        lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -12855,34 +11204,13 @@ def addcmul_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: a tensor plus the scaled product of two others (`torch.Tensor.addcmul_`).
-
-        input + value * tensor1 * tensor2
-
-    Args:
-        input: The tensor to add to. It takes the result. The method's `self`.
-        tensor1: The first factor: a tensor.
-        tensor2: The second factor: a tensor.
-        value: The number by which the product is multiplied; truncated to an integer where the result
-            is of integers.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast.
-        NotImplementedError: All three tensors are of bools.
-        TypeError: `tensor1` or `tensor2` is a number.
+    """In-place version of `tt.addcmul` (`torch.Tensor.addcmul_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0])
         >>> x.addcmul_(tt.tensor([2.0, 3.0]), tt.tensor([4.0, 5.0]), value=0.5)
         tensor([5.0000, 9.5000])
-
-    Schema::
-
-        addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -12992,36 +11320,13 @@ def addcdiv_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: a tensor plus the scaled quotient of two others (`torch.Tensor.addcdiv_`).
-
-        input + value * tensor1 / tensor2
-
-    Args:
-        input: The tensor to add to. It takes the result. The method's `self`.
-        tensor1: The dividend: a tensor.
-        tensor2: The divisor: a tensor.
-        value: The number by which the quotient is multiplied.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `tensor1` and `tensor2` are both of integers or bools, or the shapes do not
-            broadcast.
-        TypeError: `tensor1` or `tensor2` is a number.
-
-    Note:
-        Division by zero gives inf, or nan for 0 / 0.
+    """In-place version of `tt.addcdiv` (`torch.Tensor.addcdiv_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0])
         >>> x.addcdiv_(tt.tensor([4.0, 9.0]), tt.tensor([2.0, 3.0]), value=10)
         tensor([21., 32.])
-
-    Schema::
-
-        addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -13094,28 +11399,13 @@ def sgn(
 
 
 def sgn_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the sign of each element; a complex number is divided by its modulus (`torch.Tensor.sgn_`).
-
-        x / |x|, and 0 for 0
-
-    Args:
-        input: A tensor of any shape; bools stay as they are. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        For real numbers it is `tt.sign`: -1, 0 or 1, and 0 for nan.
+    """In-place version of `tt.sgn` (`torch.Tensor.sgn_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([3 + 4j, -2 + 0j, 0j])
         >>> x.sgn_()
         tensor([ 0.6000+0.8000j, -1.0000+0.0000j,  0.0000+0.0000j])
-
-    Schema::
-
-        sgn_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -13232,31 +11522,13 @@ def frac(
 
 
 def frac_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the fraction of each element, with the element's sign (`torch.Tensor.frac_`).
-
-        x - trunc(x)
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        An infinity gives nan. The gradient is 1 everywhere.
+    """In-place version of `tt.frac` (`torch.Tensor.frac_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.5, -2.25, 3.0])
         >>> x.frac_()
         tensor([ 0.5000, -0.2500,  0.0000])
-
-    Schema::
-
-        frac_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -13359,34 +11631,13 @@ def copysign_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the magnitude of the first tensor with the sign of the second one (`torch.Tensor.copysign_`).
-
-        |input| if the sign bit of other is clear, -|input| if it is set
-
-    Args:
-        input: A tensor: the magnitudes. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`: the signs.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        -0.0 and nan with a minus sign make the result negative. The gradient in `other` is zero, and so
-        is that in `input` where `input` is zero.
+    """In-place version of `tt.copysign` (`torch.Tensor.copysign_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, -2.0, 3.0])
         >>> x.copysign_(tt.tensor([-1.0, 1.0, -0.0]))
         tensor([-1.,  2., -3.])
-
-    Schema::
-
-        copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -13466,35 +11717,13 @@ def heaviside(
 def heaviside_(
     input: Tensor = REQUIRED, values: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: the step function: 0 for negative elements, 1 for positive ones, and a given value for zero (`torch.Tensor.heaviside_`).
-
-        0 if x < 0, values if x = 0, 1 if x > 0
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        values: A tensor of `input`'s dtype, whose shape broadcasts with that of `input`: the results
-            where `input` is zero.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The dtypes differ, a tensor is complex, the shapes do not broadcast, or a gradient
-            is asked of the result.
-        TypeError: `values` is a number.
-
-    Note:
-        nan gives 0.
+    """In-place version of `tt.heaviside` (`torch.Tensor.heaviside_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.5, 0.0, 2.0])
         >>> x.heaviside_(tt.tensor([0.5]))
         tensor([0.0000, 0.5000, 1.0000])
-
-    Schema::
-
-        heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -13582,34 +11811,13 @@ def hypot_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the length of the hypotenuse over two legs, without overflow on the way (`torch.Tensor.hypot_`).
-
-        sqrt(input^2 + other^2)
-
-    Args:
-        input: A tensor: one leg. It takes the result. The method's `self`.
-        other: A tensor whose shape broadcasts with that of `input`: the other leg.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: An operand is complex, or neither one is floating.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        An infinite leg gives inf, next to nan too. The gradient at (0, 0) is nan.
+    """In-place version of `tt.hypot` (`torch.Tensor.hypot_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([3.0, 5.0])
         >>> x.hypot_(tt.tensor([4.0, 12.0]))
         tensor([ 5., 13.])
-
-    Schema::
-
-        hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -13699,22 +11907,7 @@ def nextafter_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the next number that the dtype can hold after `input`, on the way to `other` (`torch.Tensor.nextafter_`).
-
-    Args:
-        input: A tensor: where to start. It takes the result. The method's `self`.
-        other: A tensor whose shape broadcasts with that of `input`: the direction.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: An operand is complex, or neither one is floating.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        Where the two are equal the result is `other`; nan in either gives nan.
+    """In-place version of `tt.nextafter` (`torch.Tensor.nextafter_`).
 
     Example:
         >>> import triten as tt
@@ -13723,10 +11916,6 @@ def nextafter_(
         >>> x = tt.tensor([1.0, 2.0])
         >>> x.nextafter_(tt.tensor([1.0, 2.0]))
         tensor([1., 2.])
-
-    Schema::
-
-        nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -13806,31 +11995,13 @@ def nan_to_num_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the elements with nan and the infinities replaced by numbers (`torch.Tensor.nan_to_num_`).
-
-    Args:
-        input: A tensor of any shape; integers and bools stay as they are. It takes the result. The
-            method's `self`.
-        nan: The number that replaces nan; None means 0.
-        posinf: The number that replaces inf; None means the largest finite number of the dtype.
-        neginf: The number that replaces -inf; None means the lowest finite number of the dtype.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        The parts of a complex number are replaced one by one. The gradient of a replaced element is
-        zero.
+    """In-place version of `tt.nan_to_num` (`torch.Tensor.nan_to_num_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([float('nan'), float('inf'), 1.0])
         >>> x.nan_to_num_(nan=0.0, posinf=9.0)
         tensor([0., 9., 1.])
-
-    Schema::
-
-        nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -14000,30 +12171,13 @@ def ldexp_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: each element times a power of two (`torch.Tensor.ldexp_`).
-
-        input * 2 ** other
-
-    Args:
-        input: A tensor: the mantissas. It takes the result. The method's `self`.
-        other: A tensor whose shape broadcasts with that of `input`: the exponents, as a rule integers.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        TypeError: `input` or `other` is a number.
+    """In-place version of `tt.ldexp` (`torch.Tensor.ldexp_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 1.5, -3.0])
         >>> x.ldexp_(tt.tensor([3, 1, -1]))
         tensor([ 8.0000,  3.0000, -1.5000])
-
-    Schema::
-
-        ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -14089,29 +12243,13 @@ def deg2rad(
 
 
 def deg2rad_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: angles in degrees, converted to radians (`torch.Tensor.deg2rad_`).
-
-        x * pi / 180
-
-    Args:
-        input: A tensor of any shape, real; integers and bools are converted to the default floating
-            dtype. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` is complex.
+    """In-place version of `tt.deg2rad` (`torch.Tensor.deg2rad_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 90.0, 180.0])
         >>> x.deg2rad_()
         tensor([0.0000, 1.5708, 3.1416])
-
-    Schema::
-
-        deg2rad_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -14175,29 +12313,13 @@ def rad2deg(
 
 
 def rad2deg_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: angles in radians, converted to degrees (`torch.Tensor.rad2deg_`).
-
-        x * 180 / pi
-
-    Args:
-        input: A tensor of any shape, real; integers and bools are converted to the default floating
-            dtype. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` is complex.
+    """In-place version of `tt.rad2deg` (`torch.Tensor.rad2deg_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, tt.pi / 2, tt.pi])
         >>> x.rad2deg_()
         tensor([  0.,  90., 180.])
-
-    Schema::
-
-        rad2deg_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -14433,33 +12555,13 @@ def xlogy_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: one tensor times the logarithm of another one; zero times any logarithm is zero (`torch.Tensor.xlogy_`).
-
-        input * ln(other), and 0 where input = 0
-
-    Args:
-        input: A tensor, or a number if `other` is a tensor. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        nan in `other` gives nan, next to a zero in `input` too.
+    """In-place version of `tt.xlogy` (`torch.Tensor.xlogy_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, 2.0])
         >>> x.xlogy_(tt.tensor([0.0, 1.0, 2.0]))
         tensor([0.0000, 0.0000, 1.3863])
-
-    Schema::
-
-        xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -14536,34 +12638,13 @@ def logit(
 def logit_(
     input: Tensor = REQUIRED, eps: float | None = None, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: the inverse of the logistic sigmoid: the logarithm of the odds (`torch.Tensor.logit_`).
-
-        ln(x / (1 - x))
-
-    Args:
-        input: A tensor of probabilities, of any shape; integers and bools are converted to the default
-            floating dtype. It takes the result. The method's `self`.
-        eps: If given, elements are first clamped to [eps, 1 - eps].
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
-
-    Note:
-        Without `eps`, 0 gives -inf, 1 gives inf, and numbers outside [0, 1] give nan. The gradient is
-        zero where an element was clamped.
+    """In-place version of `tt.logit` (`torch.Tensor.logit_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 0.5, 1.0])
         >>> x.logit_(eps=0.25)
         tensor([-1.0986,  0.0000,  1.0986])
-
-    Schema::
-
-        logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -14649,29 +12730,13 @@ def sinc(
 
 
 def sinc_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the normalised sinc function of each element (`torch.Tensor.sinc_`).
-
-        sin(pi * x) / (pi * x), and 1 for x = 0
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        The result at other whole numbers is zero but for rounding.
+    """In-place version of `tt.sinc` (`torch.Tensor.sinc_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 0.5])
         >>> x.sinc_()
         tensor([1.0000, 0.6366])
-
-    Schema::
-
-        sinc_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -14774,35 +12839,13 @@ def multiply_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the product of two tensors, element by element (`torch.Tensor.multiply_`).
-
-    Another name of `tt.mul_`.
-
-        input * other
-
-    Args:
-        input: A tensor or a number. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-
-    Note:
-        Integers wrap around on overflow. The product of two bools is their logical and. For the product
-        of matrices use `tt.matmul`.
+    """In-place version of `tt.multiply` (`torch.Tensor.multiply_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 3.0])
         >>> x.multiply_(tt.tensor([2.0, 2.0, 0.5]))
         tensor([2.0000, 4.0000, 1.5000])
-
-    Schema::
-
-        multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -14926,37 +12969,13 @@ def subtract_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the difference of two tensors, the second one scaled by `alpha` (`torch.Tensor.subtract_`).
-
-    Another name of `tt.sub_`.
-
-        input - alpha * other
-
-    Args:
-        input: A tensor or a number. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-        alpha: A number by which `other` is multiplied before the subtraction; an integer where the
-            result is of integers.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
-            floating for a result of integers or complex for a result of real numbers.
-
-    Note:
-        Integers wrap around on overflow. For bools use `tt.logical_xor` or `~`.
+    """In-place version of `tt.subtract` (`torch.Tensor.subtract_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([10.0, 20.0])
         >>> x.subtract_(tt.tensor([1.0, 2.0]))
         tensor([ 9., 18.])
-
-    Schema::
-
-        subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
@@ -15091,34 +13110,12 @@ def divide_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.Tensor.divide_`).
-
-    Another name of `tt.div_`.
-
-        input / other
+    """In-place version of `tt.divide` (`torch.Tensor.divide_`).
 
     Signatures::
 
         tt.divide_(input: Tensor, other: Tensor | Number) -> Tensor
         tt.divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor
-
-    Args:
-        input: The dividend: a tensor or a number. It takes the result. The method's `self`.
-        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
-        rounding_mode: None for the quotient itself; 'trunc' rounds it towards zero, as integers are
-            divided in C; 'floor' rounds it down, as `//` does in Python.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, `rounding_mode` is another string, or on the CPU an
-            integer is divided by zero with a rounding mode.
-        NotImplementedError: `rounding_mode` is given and the operands are complex or both of bools.
-
-    Note:
-        Floating numbers divided by zero give inf, or nan for 0 / 0. Integers divided by zero with a
-        rounding mode are undefined on CUDA. With a rounding mode the gradient is zero.
 
     Example:
         >>> import triten as tt
@@ -15127,11 +13124,6 @@ def divide_(
         >>> x = tt.tensor([-7.0, 7.0])
         >>> x.divide_(2)
         tensor([-3.5000,  3.5000])
-
-    Schema::
-
-        divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-        divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
@@ -15237,32 +13229,13 @@ def true_divide_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the quotient of two tensors, never rounded to a whole number: `tt.div` without a rounding mode (`torch.Tensor.true_divide_`).
-
-        input / other
-
-    Args:
-        input: The dividend: a tensor or a number. It takes the result. The method's `self`.
-        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-
-    Note:
-        Division by zero gives inf, or nan for 0 / 0.
+    """In-place version of `tt.true_divide` (`torch.Tensor.true_divide_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 5.0])
         >>> x.true_divide_(2)
         tensor([0.5000, 2.5000])
-
-    Schema::
-
-        true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:

@@ -1835,25 +1835,7 @@ def dropout_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: elements set to 0 at random in training, the others scaled such that the mean stays (`torch.dropout_`).
-
-    Args:
-        input: A floating tensor of any shape. It takes the result.
-        p: The probability with which an element is set to 0, between 0 and 1.
-        train: Whether elements are dropped; otherwise the result is `input` itself.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `p` is not between 0 and 1, or `input` is of integers in training.
-        NotImplementedError: `input` is complex, in training.
-
-    Note:
-        With p = 1 all elements are 0. Numbers come from the generator of `input`'s device.
-
-    References:
-        Srivastava et al., Dropout, a simple way to prevent neural networks from overfitting (2014).
+    """In-place version of `tt.dropout` (`torch.dropout_`).
 
     Example:
         >>> import triten as tt
@@ -1861,10 +1843,6 @@ def dropout_(
         >>> x = tt.ones(4)
         >>> tt.dropout_(x, 0.5, True)
         tensor([2., 0., 0., 0.])
-
-    Schema::
-
-        dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1941,37 +1919,13 @@ def rrelu_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the leaky rectifier, with slopes for negative elements drawn at random in training (`torch.rrelu_`).
-
-        x where x > 0, else a * x
-
-    Args:
-        input: A floating tensor of any shape. It takes the result.
-        lower: The lower end of the range of the slopes a.
-        upper: The upper end of the range of the slopes a.
-        training: True draws a slope for each element uniformly from [lower, upper); False takes their
-            mean (lower + upper) / 2.
-        generator: The source of the random numbers; by default the device's own generator.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `lower` is greater than `upper`.
-        NotImplementedError: `input` is not floating.
-
-    References:
-        Xu et al., Empirical evaluation of rectified activations in convolution network (2015).
+    """In-place version of `tt.rrelu` (`torch.rrelu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 2.0])
         >>> tt.rrelu_(x, lower=0.1, upper=0.3)
         tensor([-0.2000,  2.0000])
-
-    Schema::
-
-        rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -2047,38 +2001,13 @@ def alpha_dropout_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: dropout that keeps mean 0 and variance 1, for networks of `selu` (`torch.alpha_dropout_`).
-
-        a * (x if kept else -1.7581) + b
-
-    Args:
-        input: A floating tensor of any shape. It takes the result.
-        p: The probability with which an element is dropped, between 0 and 1.
-        train: Whether elements are dropped; otherwise the result is `input` itself.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `p` is not between 0 and 1.
-
-    Note:
-        A dropped element becomes the limit of `selu` far below zero. The constants a and b, the same
-        for all elements, restore mean and variance of an input of mean 0 and variance 1. With p = 1 all
-        elements are 0.
-
-    References:
-        Klambauer et al., Self-normalizing neural networks (2017).
+    """In-place version of `tt.alpha_dropout` (`torch.alpha_dropout_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.ones(3)
         >>> tt.alpha_dropout_(x, 0.5, False)
         tensor([1., 1., 1.])
-
-    Schema::
-
-        alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -2155,25 +2084,7 @@ def feature_dropout_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: dropout of whole channels (`torch.feature_dropout_`).
-
-    Args:
-        input: A floating tensor of shape (N, C, ...); a channel is all that one pair of indices (n, c)
-            leads to. It takes the result.
-        p: The probability with which a channel is set to 0, between 0 and 1.
-        train: Whether channels are dropped; otherwise the result is `input` itself.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `p` is not between 0 and 1, or `input` has fewer than 2 dimensions in training.
-
-    Note:
-        Suits the maps of convolutions, whose neighbouring elements depend on each other.
-
-    References:
-        Tompson et al., Efficient object localization using convolutional networks (2015).
+    """In-place version of `tt.feature_dropout` (`torch.feature_dropout_`).
 
     Example:
         >>> import triten as tt
@@ -2184,10 +2095,6 @@ def feature_dropout_(
                  [0., 0.],
                  [0., 0.],
                  [0., 0.]]])
-
-    Schema::
-
-        feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -2258,22 +2165,7 @@ def feature_alpha_dropout_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: alpha dropout of whole channels, which keeps mean 0 and variance 1 (`torch.feature_alpha_dropout_`).
-
-    Args:
-        input: A floating tensor of shape (N, C, ...); a channel is all that one pair of indices (n, c)
-            leads to. It takes the result.
-        p: The probability with which a channel is dropped, between 0 and 1.
-        train: Whether channels are dropped; otherwise the result is `input` itself.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `p` is not between 0 and 1, or `input` has fewer than 2 dimensions in training.
-
-    Note:
-        All elements of a channel are dropped or kept together; otherwise as `alpha_dropout`.
+    """In-place version of `tt.feature_alpha_dropout` (`torch.feature_alpha_dropout_`).
 
     Example:
         >>> import triten as tt
@@ -2281,10 +2173,6 @@ def feature_alpha_dropout_(
         >>> tt.feature_alpha_dropout_(x, 0.5, False)
         tensor([[[1., 1.],
                  [1., 1.]]])
-
-    Schema::
-
-        feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:

@@ -2209,35 +2209,13 @@ def cumsum_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: the sums of each element and all those before it, along one dimension (`torch.Tensor.cumsum_`).
-
-        y_i = x_1 + x_2 + ... + x_i
-
-    Args:
-        input: A tensor of any shape and dtype. It takes the result. The method's `self`.
-        dim: The dimension (a number or a name) along which elements are added up.
-        dtype: The dtype to which `input` is converted first. By default integers and bools become
-            int64.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        IndexError: `dim` is out of range.
-
-    Note:
-        A nan makes all later sums nan. The in-place form keeps the dtype of its tensor.
+    """In-place version of `tt.cumsum` (`torch.Tensor.cumsum_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3, 4])
         >>> x.cumsum_(dim=0)
         tensor([ 1,  3,  6, 10])
-
-    Schema::
-
-        cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
-        cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
@@ -2331,35 +2309,13 @@ def cumprod_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: the products of each element and all those before it, along one dimension (`torch.Tensor.cumprod_`).
-
-        y_i = x_1 * x_2 * ... * x_i
-
-    Args:
-        input: A tensor of any shape and dtype. It takes the result. The method's `self`.
-        dim: The dimension (a number or a name) along which elements are multiplied.
-        dtype: The dtype to which `input` is converted first. By default integers and bools become
-            int64.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        IndexError: `dim` is out of range.
-
-    Note:
-        The gradient is right where elements are 0. The in-place form keeps the dtype of its tensor.
+    """In-place version of `tt.cumprod` (`torch.Tensor.cumprod_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3, 4])
         >>> x.cumprod_(dim=0)
         tensor([ 1,  2,  6, 24])
-
-    Schema::
-
-        cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
-        cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:

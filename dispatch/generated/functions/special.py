@@ -980,33 +980,13 @@ def lgamma(
 
 
 def lgamma_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: natural logarithm of the absolute value of the gamma function (`torch.Tensor.lgamma_`).
-
-        log(abs(gamma(x)))
-
-    Args:
-        input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
-            result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
-
-    Note:
-        The result is inf at 0, at the negative integers, and at both infinities. For a positive integer
-        n it is the logarithm of (n - 1)!. The derivative is `tt.digamma`.
+    """In-place version of `tt.lgamma` (`torch.Tensor.lgamma_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 3.0, 0.0])
         >>> x.lgamma_()
         tensor([0.0000, 0.6931,    inf])
-
-    Schema::
-
-        lgamma_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1073,32 +1053,13 @@ def digamma(
 
 
 def digamma_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: logarithmic derivative of the gamma function (`torch.Tensor.digamma_`).
-
-        d/dx log(gamma(x))
-
-    Args:
-        input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
-            result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
-
-    Note:
-        The result is -inf at 0.0, inf at -0.0, and nan at the negative integers and at -inf.
+    """In-place version of `tt.digamma` (`torch.Tensor.digamma_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0])
         >>> x.digamma_()
         tensor([-0.5772,  0.4228])
-
-    Schema::
-
-        digamma_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1229,34 +1190,13 @@ def mvlgamma(
 def mvlgamma_(
     input: Tensor = REQUIRED, p: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: natural logarithm of the multivariate gamma function (`torch.Tensor.mvlgamma_`).
-
-        p (p - 1) / 4 * log(pi) + sum_(i = 1..p) lgamma(x - (i - 1) / 2)
-
-    Args:
-        input: A tensor of any shape, real; integers give the default dtype. The function is meant for
-            elements greater than (p - 1) / 2. It takes the result. The method's `self`.
-        p: The dimension, a positive integer; 1 gives `tt.lgamma`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `p` is less than 1, or `input` is of dtype bool.
-        NotImplementedError: `input` is complex.
-
-    Note:
-        Elements of at most (p - 1) / 2 are not refused; the formula is evaluated there too.
+    """In-place version of `tt.mvlgamma` (`torch.Tensor.mvlgamma_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([2.0, 3.0])
         >>> x.mvlgamma_(2)
         tensor([0.4516, 1.5502])
-
-    Schema::
-
-        mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1344,35 +1284,13 @@ def igamma_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: regularised lower incomplete gamma function (`torch.Tensor.igamma_`).
-
-        1 / gamma(a) * integral of t^(a - 1) e^-t from 0 to x, with a of `input` and x of `other`
-
-    Args:
-        input: The parameter a, a floating tensor of any shape, not negative. It takes the result. The
-            method's `self`.
-        other: The upper limit x, not negative; its shape broadcasts with `input`'s.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: Both operands are of integers or bools, or one is complex.
-        RuntimeError: The shapes cannot be broadcast.
-
-    Note:
-        A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
-        backward raises NotImplementedError for `input`. `tt.igammac` is 1 minus this function.
+    """In-place version of `tt.igamma` (`torch.Tensor.igamma_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 4.0])
         >>> x.igamma_(tt.tensor([0.0, 3.0]))
         tensor([0.0000, 0.3528])
-
-    Schema::
-
-        igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -1463,36 +1381,13 @@ def igammac_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: regularised upper incomplete gamma function (`torch.Tensor.igammac_`).
-
-        1 / gamma(a) * integral of t^(a - 1) e^-t from x to infinity, with a of `input` and x of `other`
-
-    Args:
-        input: The parameter a, a floating tensor of any shape, not negative. It takes the result. The
-            method's `self`.
-        other: The lower limit x, not negative; its shape broadcasts with `input`'s.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: Both operands are of integers or bools, or one is complex.
-        RuntimeError: The shapes cannot be broadcast.
-
-    Note:
-        A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
-        backward raises NotImplementedError for `input`. Small results are accurate, where 1 -
-        `tt.igamma` would cancel.
+    """In-place version of `tt.igammac` (`torch.Tensor.igammac_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 4.0])
         >>> x.igammac_(tt.tensor([0.0, 3.0]))
         tensor([1.0000, 0.6472])
-
-    Schema::
-
-        igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -1640,29 +1535,13 @@ def erfinv(
 
 
 def erfinv_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: inverse of the error function (`torch.Tensor.erfinv_`).
-
-        the y with erf(y) = x
-
-    Args:
-        input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
-            result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
+    """In-place version of `tt.erfinv` (`torch.Tensor.erfinv_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 0.5, 1.0, 1.5])
         >>> x.erfinv_()
         tensor([0.0000, 0.4769,    inf,    nan])
-
-    Schema::
-
-        erfinv_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -2075,33 +1954,13 @@ def i0(
 
 
 def i0_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: modified Bessel function of the first kind of order 0 (`torch.Tensor.i0_`).
-
-        sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
-
-    Args:
-        input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
-            result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
-
-    Note:
-        The function grows like exp(abs(x)); `tt.special.i0e` does not overflow. The derivative is
-        `tt.special.i1`.
+    """In-place version of `tt.i0` (`torch.Tensor.i0_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, -1.0])
         >>> x.i0_()
         tensor([1.0000, 1.2661, 1.2661])
-
-    Schema::
-
-        i0_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:

@@ -2192,28 +2192,7 @@ def as_strided_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: a view of `input`'s memory with any sizes and strides (`torch.Tensor.as_strided_`).
-
-    Args:
-        input: A tensor whose memory is viewed; its own sizes do not matter. It takes the result. The
-            method's `self`.
-        size: The sizes of the result.
-        stride: For each dimension of the result, the number of elements in memory from one index to the
-            next; not negative.
-        storage_offset: The place of the result's first element in the memory, in elements from its
-            start; by default `input.storage_offset()`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `size` and `stride` differ in length, a stride is negative, or an element would
-            lie outside the memory.
-
-    Note:
-        Elements may overlap. In-place operators on such a view give undefined values or raise; copy it
-        with `clone` first. Prefer the other views where they suffice, for they check more and run as
-        fast.
+    """In-place version of `tt.as_strided` (`torch.Tensor.as_strided_`).
 
     Example:
         >>> import triten as tt
@@ -2222,10 +2201,6 @@ def as_strided_(
         tensor([[0, 2],
                 [1, 3],
                 [2, 4]])
-
-    Schema::
-
-        as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:

@@ -366,26 +366,12 @@ class IndexingMethods:
         value: Number | Tensor = REQUIRED,
         axis: Any = None,
     ) -> Tensor:
-        """In place: a copy in which the slices at given indices of a dimension hold one value (`torch.Tensor.index_fill_`).
+        """In-place version of `tt.index_fill` (`torch.Tensor.index_fill_`).
 
         Signatures::
 
             tt.Tensor.index_fill_(self, dim: int, index: Tensor, value: Number) -> Tensor
             tt.Tensor.index_fill_(self, dim: int, index: Tensor, value: Tensor) -> Tensor
-
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            dim: The dimension along which the slices lie, or its name; negative dimensions count from the
-                end.
-            index: The indices of the slices, int64; negative ones count from the end.
-            value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: `dim` or an index is out of range, or `index` is not int64.
-            RuntimeError: `value` is a tensor of one or more dimensions, or complex where `input` is not.
 
         Example:
             >>> import triten as tt
@@ -393,13 +379,6 @@ class IndexingMethods:
             >>> x.index_fill_(1, tt.tensor([0, 2]), 7)
             tensor([[7., 0., 7.],
                     [7., 0., 7.]])
-
-        Schema::
-
-            index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
-            index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)
-            index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)
-            index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)
         """
         if modes or axis is not None:
             if axis is not None:
@@ -535,33 +514,13 @@ class IndexingMethods:
         return plan(self, mask, source)
 
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
-        """In place: a copy in which consecutive elements of another tensor stand where a mask is true (`torch.Tensor.masked_scatter_`).
-
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            mask: A bool tensor whose shape broadcasts with `input`'s.
-            source: A tensor of `input`'s dtype, of any shape with at least as many elements as the mask has
-                true ones; they are taken in row-major order.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            RuntimeError: `mask` is not bool or does not broadcast, or `source` is of another dtype or too
-                short.
-
-        Note:
-            The mask chooses where to write; use `where` to choose between elements at one place.
+        """In-place version of `tt.masked_scatter` (`torch.Tensor.masked_scatter_`).
 
         Example:
             >>> import triten as tt
             >>> x = tt.zeros(4)
             >>> x.masked_scatter_(tt.tensor([True, False, True, False]), tt.tensor([1.0, 2.0]))
             tensor([1., 0., 2., 0.])
-
-        Schema::
-
-            masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)
         """
         if modes:
             return masked_scatter__packet.call_method_parameters(self, mask, source)
@@ -685,23 +644,7 @@ class IndexingMethods:
         return plan(self, index, source)
 
     def put_(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-        """In place: a copy with values written, or added, at given indices of the flattened tensor (`torch.Tensor.put_`).
-
-        Args:
-            input: A tensor of any shape; it counts as flattened in row-major order. It takes the result.
-                The method's `self`.
-            index: The indices, int64, of any shape; negative ones count from the end.
-            source: The values, of `input`'s dtype and as many as there are indices.
-            accumulate: Whether values are added to what is there. Otherwise they replace it, the last one
-                where an index occurs more than once.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: An index is out of range, or `source` and `index` differ in their number of
-                elements.
-            RuntimeError: `index` is not int64, or `source`'s dtype is not `input`'s.
+        """In-place version of `tt.put` (`torch.Tensor.put_`).
 
         Example:
             >>> import triten as tt
@@ -709,10 +652,6 @@ class IndexingMethods:
             >>> x.put_(tt.tensor([3, 0]), tt.tensor([1.0, 2.0]))
             tensor([[2., 0.],
                     [0., 1.]])
-
-        Schema::
-
-            put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)
         """
         if modes:
             return put__packet.call_method_parameters(self, index, source, accumulate)

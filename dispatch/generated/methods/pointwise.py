@@ -3535,41 +3535,18 @@ class PointwiseMethods:
         return plan(self, exponent)
 
     def float_power_(self, exponent: Tensor | Number) -> Tensor:
-        """In place: powers computed in double precision, whatever the dtypes (`torch.Tensor.float_power_`).
-
-            input ** exponent
+        """In-place version of `tt.float_power` (`torch.Tensor.float_power_`).
 
         Signatures::
 
             tt.Tensor.float_power_(self, exponent: Tensor) -> Tensor
             tt.Tensor.float_power_(self, exponent: Number) -> Tensor
 
-        Args:
-            input: The base: a tensor, or a number if `exponent` is a tensor. It takes the result. The
-                method's `self`.
-            exponent: The exponent: a number, or a tensor whose shape broadcasts with that of `input`.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            RuntimeError: The shapes do not broadcast, or the in-place form is called on a tensor of another
-                dtype than the result's.
-
-        Note:
-            Integers to negative powers give fractions. A negative real base to a fractional exponent is
-            nan.
-
         Example:
             >>> import triten as tt
             >>> x = tt.tensor([2.0, 4.0], dtype=tt.float64)
             >>> x.float_power_(2)
             tensor([ 4., 16.], dtype=triten.float64)
-
-        Schema::
-
-            float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
-            float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)
         """
         if modes:
             return float_power__packet.call_method_parameters(self, exponent)

@@ -102,35 +102,13 @@ class SpecialMethods:
         return plan(self)
 
     def polygamma_(self, n: int) -> Tensor:
-        """In place: derivative of order `n` of the digamma function (`torch.Tensor.polygamma_`).
-
-            (d/dx)^n digamma(x) = (-1)^(n + 1) * n! * zeta(n + 1, x)
-
-        Args:
-            input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
-                result. The method's `self`.
-            n: The order of the derivative, an integer that is not negative; 0 gives `tt.digamma` itself.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            RuntimeError: `n` is negative.
-            NotImplementedError: `input` is complex.
-
-        Note:
-            The first argument of the function is `n`; the method is `x.polygamma(n)`. The result is
-            infinite at 0.
+        """In-place version of `tt.polygamma` (`torch.Tensor.polygamma_`).
 
         Example:
             >>> import triten as tt
             >>> x = tt.tensor([1.0, 2.0])
             >>> x.polygamma_(1)
             tensor([1.6449, 0.6449])
-
-        Schema::
-
-            polygamma_(Tensor(a!) self, int n) -> Tensor(a!)
         """
         if modes:
             return polygamma__packet.call_method_parameters(self, n)

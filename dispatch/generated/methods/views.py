@@ -873,7 +873,7 @@ class ViewsMethods:
         return plan(self)
 
     def squeeze_(self, dim: int | Sequence[int] = NOT_GIVEN, axis: Any = None) -> Tensor:
-        """In place: a view without dimensions of size 1 (`torch.Tensor.squeeze_`).
+        """In-place version of `tt.squeeze` (`torch.Tensor.squeeze_`).
 
         Signatures::
 
@@ -881,32 +881,11 @@ class ViewsMethods:
             tt.Tensor.squeeze_(self, dim: int) -> Tensor
             tt.Tensor.squeeze_(self, dim: Sequence[int]) -> Tensor
 
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            dim: A dimension, its name, or several dimensions; only these are removed, and only where their
-                size is 1. By default every dimension of size 1 is removed.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: `dim` is out of range.
-
-        Note:
-            Without `dim` a batch of one loses its batch dimension too; programs that handle batches give
-            `dim`.
-
         Example:
             >>> import triten as tt
             >>> x = tt.tensor([[[1], [2]]])
             >>> x.squeeze_()
             tensor([1, 2])
-
-        Schema::
-
-            squeeze_(Tensor(a!) self) -> Tensor(a!)
-            squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)
-            squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)
         """
         if modes or axis is not None:
             if axis is not None:
@@ -925,18 +904,7 @@ class ViewsMethods:
         return plan(self)
 
     def swapaxes_(self, axis0: int, axis1: int) -> Tensor:
-        """In place: a view with two dimensions exchanged, by NumPy's name (`torch.Tensor.swapaxes_`).
-
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            axis0: The first dimension; negative dimensions count from the end.
-            axis1: The dimension with which `axis0` changes places.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: `axis0` or `axis1` is out of range.
+        """In-place version of `tt.swapaxes` (`torch.Tensor.swapaxes_`).
 
         Example:
             >>> import triten as tt
@@ -945,10 +913,6 @@ class ViewsMethods:
             tensor([[1, 4],
                     [2, 5],
                     [3, 6]])
-
-        Schema::
-
-            swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)
         """
         if modes:
             return swapaxes__packet.call_method_parameters(self, axis0, axis1)
@@ -959,20 +923,7 @@ class ViewsMethods:
         return plan(self)
 
     def swapdims_(self, dim0: int, dim1: int) -> Tensor:
-        """In place: a view with two dimensions exchanged (`torch.Tensor.swapdims_`).
-
-        Another name of `tt.Tensor.transpose_`.
-
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            dim0: The first dimension, or its name; negative dimensions count from the end.
-            dim1: The dimension with which `dim0` changes places.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: `dim0` or `dim1` is out of range.
+        """In-place version of `tt.swapdims` (`torch.Tensor.swapdims_`).
 
         Example:
             >>> import triten as tt
@@ -981,10 +932,6 @@ class ViewsMethods:
             tensor([[1, 4],
                     [2, 5],
                     [3, 6]])
-
-        Schema::
-
-            swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)
         """
         if modes:
             return swapdims__packet.call_method_parameters(self, dim0, dim1)
@@ -995,20 +942,7 @@ class ViewsMethods:
         return plan(self)
 
     def t_(self) -> Tensor:
-        """In place: the transpose of a matrix, as a view (`torch.Tensor.t_`).
-
-        Args:
-            input: A tensor of at most two dimensions. It takes the result. The method's `self`.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            RuntimeError: `input` has more than two dimensions.
-
-        Note:
-            For batches of matrices there are `Tensor.mT` and `transpose(-2, -1)`; for the conjugate
-            transpose, `adjoint`.
+        """In-place version of `tt.t` (`torch.Tensor.t_`).
 
         Example:
             >>> import triten as tt
@@ -1017,10 +951,6 @@ class ViewsMethods:
             tensor([[1, 4],
                     [2, 5],
                     [3, 6]])
-
-        Schema::
-
-            t_(Tensor(a!) self) -> Tensor(a!)
         """
         if modes:
             return t__packet.call_method_parameters(self)
@@ -1031,18 +961,7 @@ class ViewsMethods:
         return plan(self)
 
     def transpose_(self, dim0: int, dim1: int) -> Tensor:
-        """In place: a view with two dimensions exchanged (`torch.Tensor.transpose_`).
-
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            dim0: The first dimension, or its name; negative dimensions count from the end.
-            dim1: The dimension with which `dim0` changes places.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: `dim0` or `dim1` is out of range.
+        """In-place version of `tt.transpose` (`torch.Tensor.transpose_`).
 
         Example:
             >>> import triten as tt
@@ -1051,10 +970,6 @@ class ViewsMethods:
             tensor([[1, 4],
                     [2, 5],
                     [3, 6]])
-
-        Schema::
-
-            transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)
         """
         if modes:
             return transpose__packet.call_method_parameters(self, dim0, dim1)
@@ -1065,18 +980,7 @@ class ViewsMethods:
         return plan(self)
 
     def unsqueeze_(self, dim: int = REQUIRED, axis: Any = None) -> Tensor:
-        """In place: a view with a new dimension of size 1 (`torch.Tensor.unsqueeze_`).
-
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            dim: The place of the new dimension in the result, from `-input.dim() - 1` to `input.dim()`; -1
-                puts it last.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: `dim` is out of range.
+        """In-place version of `tt.unsqueeze` (`torch.Tensor.unsqueeze_`).
 
         Example:
             >>> import triten as tt
@@ -1084,10 +988,6 @@ class ViewsMethods:
             >>> x.unsqueeze_(1)
             tensor([[1],
                     [2]])
-
-        Schema::
-
-            unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)
         """
         if modes or axis is not None:
             if axis is not None:
