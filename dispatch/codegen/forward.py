@@ -13,6 +13,7 @@ from .autograd import formula_functions, inplace_twin, local_name
 from .derivatives import Derivative, Formula, is_list, result_names
 from .functions import HEADER
 from .model import ModelError, NativeFunction
+from .rows import parted, words_by_key
 
 _BUILTINS = {"list", "tuple", "len", "range", "min", "max", "sum", "int", "float", "bool"}
 
@@ -48,18 +49,20 @@ def forward_module(family: str, derivatives: list[Derivative]) -> str:
 
 def forward_index(derivatives: list[Derivative], functions: list[NativeFunction]) -> str:
     """`generated/forward/__init__.py`: in which family's module an operator's formula stands, and in-place twins."""
-    rows, twins = "", ""
+    operators: dict[str, list[str]] = {}
+    twins: list[str] = []
     for d in derivatives:
         if d.forward:
-            rows += f'    "aten::{d.function.name}": "{d.function.family}",\n'
+            operators.setdefault(d.function.family, []).append(str(d.function.name))
         twin = inplace_twin(d.function, functions)
         if twin is not None:
-            twins += f'    "aten::{twin.name}": "aten::{d.function.name}",\n'
+            twins.append(f'"aten::{twin.name}": "aten::{d.function.name}"')
     text = HEADER.format(title="Where forward mode's formulas stand.", source="derivatives.yaml")
     return (
-        f"{text}FAMILY_OF = {{\n{rows}}}\n"
+        f"{text}_NAMES = {words_by_key(operators)}\n"
+        'FAMILY_OF = {f"aten::{name}": family for family, names in _NAMES.items() for name in names.split()}\n'
         f'"""The family in whose module `forward_<family>` an operator\'s formula stands."""\n\n'
-        f"FUNCTIONAL_OF = {{\n{twins}}}\n"
+        f"FUNCTIONAL_OF = {parted('{', twins, '}')}  # fmt: skip\n"
         f'"""The operator whose derivative an in-place one shares."""\n'
     )
 

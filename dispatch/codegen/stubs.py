@@ -9,6 +9,7 @@ from .docstrings import Docstrings
 from .functions import OPERATORS, literal, packets_of
 from .load import Operators
 from .model import NativeFunction
+from .rows import names_list
 from .signature import PythonSignature
 from .signature_text import parameters_text, returns_text
 
@@ -64,8 +65,7 @@ def functions_stub(operators: Operators, docstrings: Docstrings) -> str:
             if f.python_binding and "function" in f.variants and f.form != "out"
         }
     )
-    exported = "".join(f'    "{name}",\n' for name in names)
-    return "\n\n".join([*parts, f"__all__ = [\n{exported}]"]) + "\n"
+    return "\n\n".join([*parts, f"__all__ = {names_list(names)}  # fmt: skip"]) + "\n"
 
 
 def methods_stub(operators: Operators, docstrings: Docstrings) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.constants import INT_1, INT_NEG_1
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
@@ -18,285 +18,65 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_prelu_kernel",
-    "celu",
-    "celu_",
-    "elu",
-    "elu_",
-    "elu_backward",
-    "glu",
-    "glu_backward",
-    "hardshrink",
-    "hardsigmoid",
-    "hardsigmoid_",
-    "hardswish",
-    "hardswish_",
-    "hardtanh",
-    "hardtanh_",
-    "log_sigmoid",
-    "mish",
-    "mish_",
-    "prelu",
-    "relu6",
-    "relu6_",
-    "selu",
-    "selu_",
-    "softshrink",
-    "threshold",
-    "threshold_",
-]
+    "_prelu_kernel", "celu", "celu_", "elu", "elu_", "elu_backward", "glu", "glu_backward", "hardshrink",
+    "hardsigmoid", "hardsigmoid_", "hardswish", "hardswish_", "hardtanh", "hardtanh_", "log_sigmoid", "mish",
+    "mish_", "prelu", "relu6", "relu6_", "selu", "selu_", "softshrink", "threshold", "threshold_",
+]  # fmt: skip
 
-elu_packet = packet(
-    "elu",
-    (
-        "elu",
-        "elu.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, False),
-        ("scale", "scale", INT_1, False),
-        ("input_scale", "scale", INT_1, False),
-    ),
-    False,
-)
-elu_plans = elu_packet.plans
-elu_scaled = elu_packet.scaled
-elu_outs = elu_packet.outs
-elu__packet = packet(
-    "elu_",
-    ("elu_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, False),
-        ("scale", "scale", INT_1, False),
-        ("input_scale", "scale", INT_1, False),
-    ),
-    False,
-)
-elu__plans = elu__packet.plans
-elu__scaled = elu__packet.scaled
-hardswish_packet = packet(
-    "hardswish",
-    (
-        "hardswish",
-        "hardswish.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-hardswish_plans = hardswish_packet.plans
-hardswish_outs = hardswish_packet.outs
-hardswish__packet = packet("hardswish_", ("hardswish_",), (("input", "tensor", NOT_GIVEN, False),), False)
+# fmt: off
+elu_packet = packet("elu", ("elu", "elu.out"), (("input", "tensor"), ("alpha", "scale", INT_1), ("scale", "scale", INT_1), ("input_scale", "scale", INT_1)))
+elu_plans, elu_scaled, elu_outs = elu_packet.plans, elu_packet.scaled, elu_packet.outs
+elu__packet = packet("elu_", ("elu_",), (("input", "tensor"), ("alpha", "scale", INT_1), ("scale", "scale", INT_1), ("input_scale", "scale", INT_1)))
+elu__plans, elu__scaled = elu__packet.plans, elu__packet.scaled
+hardswish_packet = packet("hardswish", ("hardswish", "hardswish.out"), (("input", "tensor"),))
+hardswish_plans, hardswish_outs = hardswish_packet.plans, hardswish_packet.outs
+hardswish__packet = packet("hardswish_", ("hardswish_",), (("input", "tensor"),))
 hardswish__plans = hardswish__packet.plans
-hardsigmoid_packet = packet(
-    "hardsigmoid",
-    (
-        "hardsigmoid",
-        "hardsigmoid.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-hardsigmoid_plans = hardsigmoid_packet.plans
-hardsigmoid_outs = hardsigmoid_packet.outs
-hardsigmoid__packet = packet(
-    "hardsigmoid_", ("hardsigmoid_",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+hardsigmoid_packet = packet("hardsigmoid", ("hardsigmoid", "hardsigmoid.out"), (("input", "tensor"),))
+hardsigmoid_plans, hardsigmoid_outs = hardsigmoid_packet.plans, hardsigmoid_packet.outs
+hardsigmoid__packet = packet("hardsigmoid_", ("hardsigmoid_",), (("input", "tensor"),))
 hardsigmoid__plans = hardsigmoid__packet.plans
-hardshrink_packet = packet(
-    "hardshrink",
-    (
-        "hardshrink",
-        "hardshrink.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("lambd", "number", 0.5, False),
-    ),
-    False,
-)
-hardshrink_plans = hardshrink_packet.plans
-hardshrink_outs = hardshrink_packet.outs
-softshrink_packet = packet(
-    "softshrink",
-    (
-        "softshrink",
-        "softshrink.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("lambd", "number", 0.5, False),
-    ),
-    False,
-)
-softshrink_plans = softshrink_packet.plans
-softshrink_outs = softshrink_packet.outs
-mish_packet = packet(
-    "mish",
-    (
-        "mish",
-        "mish.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-mish_plans = mish_packet.plans
-mish_outs = mish_packet.outs
-mish__packet = packet("mish_", ("mish_",), (("input", "tensor", NOT_GIVEN, False),), False)
+hardshrink_packet = packet("hardshrink", ("hardshrink", "hardshrink.out"), (("input", "tensor"), ("lambd", "number", 0.5)))
+hardshrink_plans, hardshrink_outs = hardshrink_packet.plans, hardshrink_packet.outs
+softshrink_packet = packet("softshrink", ("softshrink", "softshrink.out"), (("input", "tensor"), ("lambd", "number", 0.5)))
+softshrink_plans, softshrink_outs = softshrink_packet.plans, softshrink_packet.outs
+mish_packet = packet("mish", ("mish", "mish.out"), (("input", "tensor"),))
+mish_plans, mish_outs = mish_packet.plans, mish_packet.outs
+mish__packet = packet("mish_", ("mish_",), (("input", "tensor"),))
 mish__plans = mish__packet.plans
-log_sigmoid_packet = packet(
-    "log_sigmoid",
-    (
-        "log_sigmoid",
-        "log_sigmoid.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-log_sigmoid_plans = log_sigmoid_packet.plans
-log_sigmoid_outs = log_sigmoid_packet.outs
-threshold_packet = packet(
-    "threshold",
-    (
-        "threshold",
-        "threshold.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("threshold", "number", NOT_GIVEN, False),
-        ("value", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
-threshold_plans = threshold_packet.plans
-threshold_outs = threshold_packet.outs
-threshold__packet = packet(
-    "threshold_",
-    ("threshold_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("threshold", "number", NOT_GIVEN, False),
-        ("value", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+log_sigmoid_packet = packet("log_sigmoid", ("log_sigmoid", "log_sigmoid.out"), (("input", "tensor"),))
+log_sigmoid_plans, log_sigmoid_outs = log_sigmoid_packet.plans, log_sigmoid_packet.outs
+threshold_packet = packet("threshold", ("threshold", "threshold.out"), (("input", "tensor"), ("threshold", "number"), ("value", "number")))
+threshold_plans, threshold_outs = threshold_packet.plans, threshold_packet.outs
+threshold__packet = packet("threshold_", ("threshold_",), (("input", "tensor"), ("threshold", "number"), ("value", "number")))
 threshold__plans = threshold__packet.plans
-hardtanh_packet = packet(
-    "hardtanh",
-    (
-        "hardtanh",
-        "hardtanh.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min_val", "scale", INT_NEG_1, False),
-        ("max_val", "scale", INT_1, False),
-    ),
-    False,
-)
-hardtanh_plans = hardtanh_packet.plans
-hardtanh_scaled = hardtanh_packet.scaled
-hardtanh_outs = hardtanh_packet.outs
-hardtanh__packet = packet(
-    "hardtanh_",
-    ("hardtanh_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min_val", "scale", INT_NEG_1, False),
-        ("max_val", "scale", INT_1, False),
-    ),
-    False,
-)
-hardtanh__plans = hardtanh__packet.plans
-hardtanh__scaled = hardtanh__packet.scaled
-relu6_packet = packet("relu6", ("relu6",), (("input", "tensor", NOT_GIVEN, False),), False)
+hardtanh_packet = packet("hardtanh", ("hardtanh", "hardtanh.out"), (("input", "tensor"), ("min_val", "scale", INT_NEG_1), ("max_val", "scale", INT_1)))
+hardtanh_plans, hardtanh_scaled, hardtanh_outs = hardtanh_packet.plans, hardtanh_packet.scaled, hardtanh_packet.outs
+hardtanh__packet = packet("hardtanh_", ("hardtanh_",), (("input", "tensor"), ("min_val", "scale", INT_NEG_1), ("max_val", "scale", INT_1)))
+hardtanh__plans, hardtanh__scaled = hardtanh__packet.plans, hardtanh__packet.scaled
+relu6_packet = packet("relu6", ("relu6",), (("input", "tensor"),))
 relu6_plans = relu6_packet.plans
-relu6__packet = packet("relu6_", ("relu6_",), (("input", "tensor", NOT_GIVEN, False),), False)
+relu6__packet = packet("relu6_", ("relu6_",), (("input", "tensor"),))
 relu6__plans = relu6__packet.plans
-selu_packet = packet("selu", ("selu",), (("input", "tensor", NOT_GIVEN, False),), False)
+selu_packet = packet("selu", ("selu",), (("input", "tensor"),))
 selu_plans = selu_packet.plans
-selu__packet = packet("selu_", ("selu_",), (("input", "tensor", NOT_GIVEN, False),), False)
+selu__packet = packet("selu_", ("selu_",), (("input", "tensor"),))
 selu__plans = selu__packet.plans
-celu_packet = packet(
-    "celu",
-    ("celu",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("alpha", "number", 1.0, False),
-    ),
-    False,
-)
+celu_packet = packet("celu", ("celu",), (("input", "tensor"), ("alpha", "number", 1.0)))
 celu_plans = celu_packet.plans
-celu__packet = packet(
-    "celu_",
-    ("celu_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("alpha", "number", 1.0, False),
-    ),
-    False,
-)
+celu__packet = packet("celu_", ("celu_",), (("input", "tensor"), ("alpha", "number", 1.0)))
 celu__plans = celu__packet.plans
-elu_backward_packet = packet(
-    "elu_backward",
-    ("elu_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("alpha", "number", NOT_GIVEN, False),
-        ("scale", "number", NOT_GIVEN, False),
-        ("input_scale", "number", NOT_GIVEN, False),
-        ("is_result", "static", NOT_GIVEN, False),
-        ("self_or_result", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+elu_backward_packet = packet("elu_backward", ("elu_backward",), (("grad_output", "tensor"), ("alpha", "number"), ("scale", "number"), ("input_scale", "number"), ("is_result", "static"), ("self_or_result", "tensor")))
 elu_backward_plans = elu_backward_packet.plans
-glu_backward_packet = packet(
-    "glu_backward",
-    ("glu_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+glu_backward_packet = packet("glu_backward", ("glu_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("dim", "static")))
 glu_backward_plans = glu_backward_packet.plans
-glu_packet = packet(
-    "glu",
-    (
-        "glu",
-        "glu.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", -1, False),
-    ),
-    False,
-)
-glu_plans = glu_packet.plans
-glu_outs = glu_packet.outs
-_prelu_kernel_packet = packet(
-    "_prelu_kernel",
-    ("_prelu_kernel",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+glu_packet = packet("glu", ("glu", "glu.out"), (("input", "tensor"), ("dim", "static", -1)))
+glu_plans, glu_outs = glu_packet.plans, glu_packet.outs
+_prelu_kernel_packet = packet("_prelu_kernel", ("_prelu_kernel",), (("input", "tensor"), ("weight", "tensor")))
 _prelu_kernel_plans = _prelu_kernel_packet.plans
-prelu_packet = packet(
-    "prelu",
-    ("prelu",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+prelu_packet = packet("prelu", ("prelu",), (("input", "tensor"), ("weight", "tensor")))
 prelu_plans = prelu_packet.plans
+# fmt: on
 
 
 def elu(

@@ -20,845 +20,143 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_chunk_cat",
-    "_index_put_impl_",
-    "_unsafe_index",
-    "_unsafe_index_put",
-    "_unsafe_masked_index",
-    "_unsafe_masked_index_put_accumulate",
-    "argwhere",
-    "cat",
-    "column_stack",
-    "concat",
-    "concatenate",
-    "dstack",
-    "embedding",
-    "embedding_backward",
-    "embedding_dense_backward",
-    "embedding_renorm_",
-    "flip",
-    "fliplr",
-    "flipud",
-    "gather",
-    "hstack",
-    "index_add",
-    "index_add_",
-    "index_copy",
-    "index_copy_",
-    "index_fill",
-    "index_put",
-    "index_put_",
-    "index_reduce",
-    "index_reduce_",
-    "index_select",
-    "masked_fill",
-    "masked_fill_",
-    "masked_scatter",
-    "masked_select",
-    "nonzero",
-    "nonzero_static",
-    "put",
-    "repeat_interleave",
-    "roll",
-    "rot90",
-    "row_stack",
-    "scatter",
-    "scatter_",
-    "scatter_add",
-    "scatter_add_",
-    "scatter_reduce",
-    "scatter_reduce_",
-    "stack",
-    "take",
-    "take_along_dim",
-    "tile",
-    "tril",
-    "tril_",
-    "triu",
-    "triu_",
-    "vstack",
-]
+    "_chunk_cat", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put", "_unsafe_masked_index",
+    "_unsafe_masked_index_put_accumulate", "argwhere", "cat", "column_stack", "concat", "concatenate",
+    "dstack", "embedding", "embedding_backward", "embedding_dense_backward", "embedding_renorm_", "flip",
+    "fliplr", "flipud", "gather", "hstack", "index_add", "index_add_", "index_copy", "index_copy_",
+    "index_fill", "index_put", "index_put_", "index_reduce", "index_reduce_", "index_select", "masked_fill",
+    "masked_fill_", "masked_scatter", "masked_select", "nonzero", "nonzero_static", "put",
+    "repeat_interleave", "roll", "rot90", "row_stack", "scatter", "scatter_", "scatter_add", "scatter_add_",
+    "scatter_reduce", "scatter_reduce_", "stack", "take", "take_along_dim", "tile", "tril", "tril_", "triu",
+    "triu_", "vstack",
+]  # fmt: skip
 
-cat_packet = packet(
-    "cat",
-    (
-        "cat",
-        "cat.out",
-        "cat.names",
-        "cat.names_out",
-    ),
-    (
-        ("tensors", "list", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
-cat_plans = cat_packet.plans
-cat_outs = cat_packet.outs
-concat_packet = packet(
-    "concat",
-    ("concat",),
-    (
-        ("tensors", "list", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+# fmt: off
+cat_packet = packet("cat", ("cat", "cat.out", "cat.names", "cat.names_out"), (("tensors", "list"), ("dim", "static", 0)))
+cat_plans, cat_outs = cat_packet.plans, cat_packet.outs
+concat_packet = packet("concat", ("concat",), (("tensors", "list"), ("dim", "static", 0)))
 concat_plans = concat_packet.plans
-concatenate_packet = packet(
-    "concatenate",
-    ("concatenate",),
-    (
-        ("tensors", "list", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+concatenate_packet = packet("concatenate", ("concatenate",), (("tensors", "list"), ("dim", "static", 0)))
 concatenate_plans = concatenate_packet.plans
-stack_packet = packet(
-    "stack",
-    (
-        "stack",
-        "stack.out",
-    ),
-    (
-        ("tensors", "list", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
-stack_plans = stack_packet.plans
-stack_outs = stack_packet.outs
-_chunk_cat_packet = packet(
-    "_chunk_cat",
-    (
-        "_chunk_cat",
-        "_chunk_cat.out",
-    ),
-    (
-        ("tensors", "list", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("num_chunks", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-_chunk_cat_plans = _chunk_cat_packet.plans
-_chunk_cat_outs = _chunk_cat_packet.outs
-hstack_packet = packet(
-    "hstack",
-    (
-        "hstack",
-        "hstack.out",
-    ),
-    (("tensors", "list", NOT_GIVEN, False),),
-    False,
-)
-hstack_plans = hstack_packet.plans
-hstack_outs = hstack_packet.outs
-vstack_packet = packet(
-    "vstack",
-    (
-        "vstack",
-        "vstack.out",
-    ),
-    (("tensors", "list", NOT_GIVEN, False),),
-    False,
-)
-vstack_plans = vstack_packet.plans
-vstack_outs = vstack_packet.outs
-row_stack_packet = packet(
-    "row_stack",
-    (
-        "row_stack",
-        "row_stack.out",
-    ),
-    (("tensors", "list", NOT_GIVEN, False),),
-    False,
-)
-row_stack_plans = row_stack_packet.plans
-row_stack_outs = row_stack_packet.outs
-dstack_packet = packet(
-    "dstack",
-    (
-        "dstack",
-        "dstack.out",
-    ),
-    (("tensors", "list", NOT_GIVEN, False),),
-    False,
-)
-dstack_plans = dstack_packet.plans
-dstack_outs = dstack_packet.outs
-column_stack_packet = packet(
-    "column_stack",
-    (
-        "column_stack",
-        "column_stack.out",
-    ),
-    (("tensors", "list", NOT_GIVEN, False),),
-    False,
-)
-column_stack_plans = column_stack_packet.plans
-column_stack_outs = column_stack_packet.outs
-index_packet = packet(
-    "index",
-    ("index.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-    ),
-    False,
-)
+stack_packet = packet("stack", ("stack", "stack.out"), (("tensors", "list"), ("dim", "static", 0)))
+stack_plans, stack_outs = stack_packet.plans, stack_packet.outs
+_chunk_cat_packet = packet("_chunk_cat", ("_chunk_cat", "_chunk_cat.out"), (("tensors", "list"), ("dim", "static"), ("num_chunks", "static")))
+_chunk_cat_plans, _chunk_cat_outs = _chunk_cat_packet.plans, _chunk_cat_packet.outs
+hstack_packet = packet("hstack", ("hstack", "hstack.out"), (("tensors", "list"),))
+hstack_plans, hstack_outs = hstack_packet.plans, hstack_packet.outs
+vstack_packet = packet("vstack", ("vstack", "vstack.out"), (("tensors", "list"),))
+vstack_plans, vstack_outs = vstack_packet.plans, vstack_packet.outs
+row_stack_packet = packet("row_stack", ("row_stack", "row_stack.out"), (("tensors", "list"),))
+row_stack_plans, row_stack_outs = row_stack_packet.plans, row_stack_packet.outs
+dstack_packet = packet("dstack", ("dstack", "dstack.out"), (("tensors", "list"),))
+dstack_plans, dstack_outs = dstack_packet.plans, dstack_packet.outs
+column_stack_packet = packet("column_stack", ("column_stack", "column_stack.out"), (("tensors", "list"),))
+column_stack_plans, column_stack_outs = column_stack_packet.plans, column_stack_packet.outs
+index_packet = packet("index", ("index.Tensor",), (("input", "tensor"), ("indices", "list")))
 index_plans = index_packet.plans
-index_put_packet = packet(
-    "index_put",
-    ("index_put",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("accumulate", "static", False, False),
-    ),
-    False,
-)
+index_put_packet = packet("index_put", ("index_put",), (("input", "tensor"), ("indices", "list"), ("values", "tensor"), ("accumulate", "static", False)))
 index_put_plans = index_put_packet.plans
-index_put__packet = packet(
-    "index_put_",
-    ("index_put_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("accumulate", "static", False, False),
-    ),
-    False,
-)
+index_put__packet = packet("index_put_", ("index_put_",), (("input", "tensor"), ("indices", "list"), ("values", "tensor"), ("accumulate", "static", False)))
 index_put__plans = index_put__packet.plans
-_unsafe_index_packet = packet(
-    "_unsafe_index",
-    ("_unsafe_index.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-    ),
-    False,
-)
+_unsafe_index_packet = packet("_unsafe_index", ("_unsafe_index.Tensor",), (("input", "tensor"), ("indices", "list")))
 _unsafe_index_plans = _unsafe_index_packet.plans
-_unsafe_index_put_packet = packet(
-    "_unsafe_index_put",
-    ("_unsafe_index_put",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("accumulate", "static", False, False),
-    ),
-    False,
-)
+_unsafe_index_put_packet = packet("_unsafe_index_put", ("_unsafe_index_put",), (("input", "tensor"), ("indices", "list"), ("values", "tensor"), ("accumulate", "static", False)))
 _unsafe_index_put_plans = _unsafe_index_put_packet.plans
-_index_put_impl__packet = packet(
-    "_index_put_impl_",
-    ("_index_put_impl_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("accumulate", "static", False, False),
-        ("unsafe", "static", False, False),
-    ),
-    False,
-)
+_index_put_impl__packet = packet("_index_put_impl_", ("_index_put_impl_",), (("input", "tensor"), ("indices", "list"), ("values", "tensor"), ("accumulate", "static", False), ("unsafe", "static", False)))
 _index_put_impl__plans = _index_put_impl__packet.plans
-index_select_packet = packet(
-    "index_select",
-    (
-        "index_select",
-        "index_select.out",
-        "index_select.dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-index_select_plans = index_select_packet.plans
-index_select_outs = index_select_packet.outs
-index_add_packet = packet(
-    "index_add",
-    (
-        "index_add",
-        "index_add.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-index_add_plans = index_add_packet.plans
-index_add_scaled = index_add_packet.scaled
-index_add_outs = index_add_packet.outs
-index_add__packet = packet(
-    "index_add_",
-    ("index_add_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-index_add__plans = index_add__packet.plans
-index_add__scaled = index_add__packet.scaled
-index_reduce_packet = packet(
-    "index_reduce",
-    (
-        "index_reduce",
-        "index_reduce.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-        ("include_self", "static", True, True),
-    ),
-    False,
-)
-index_reduce_plans = index_reduce_packet.plans
-index_reduce_outs = index_reduce_packet.outs
-index_reduce__packet = packet(
-    "index_reduce_",
-    ("index_reduce_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-        ("include_self", "static", True, True),
-    ),
-    False,
-)
+index_select_packet = packet("index_select", ("index_select", "index_select.out", "index_select.dimname"), (("input", "tensor"), ("dim", "static"), ("index", "tensor")))
+index_select_plans, index_select_outs = index_select_packet.plans, index_select_packet.outs
+index_add_packet = packet("index_add", ("index_add", "index_add.out"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("source", "tensor"), ("alpha", "scale", INT_1, True)))
+index_add_plans, index_add_scaled, index_add_outs = index_add_packet.plans, index_add_packet.scaled, index_add_packet.outs
+index_add__packet = packet("index_add_", ("index_add_",), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("source", "tensor"), ("alpha", "scale", INT_1, True)))
+index_add__plans, index_add__scaled = index_add__packet.plans, index_add__packet.scaled
+index_reduce_packet = packet("index_reduce", ("index_reduce", "index_reduce.out"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("source", "tensor"), ("reduce", "static"), ("include_self", "static", True, True)))
+index_reduce_plans, index_reduce_outs = index_reduce_packet.plans, index_reduce_packet.outs
+index_reduce__packet = packet("index_reduce_", ("index_reduce_",), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("source", "tensor"), ("reduce", "static"), ("include_self", "static", True, True)))
 index_reduce__plans = index_reduce__packet.plans
-index_copy_packet = packet(
-    "index_copy",
-    (
-        "index_copy",
-        "index_copy.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-index_copy_plans = index_copy_packet.plans
-index_copy_outs = index_copy_packet.outs
-index_copy__packet = packet(
-    "index_copy_",
-    ("index_copy_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+index_copy_packet = packet("index_copy", ("index_copy", "index_copy.out"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("source", "tensor")))
+index_copy_plans, index_copy_outs = index_copy_packet.plans, index_copy_packet.outs
+index_copy__packet = packet("index_copy_", ("index_copy_",), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("source", "tensor")))
 index_copy__plans = index_copy__packet.plans
-index_fill_packet = packet(
-    "index_fill",
-    (
-        "index_fill.int_Scalar",
-        "index_fill.int_Tensor",
-        "index_fill.Dimname_Scalar",
-        "index_fill.Dimname_Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("value", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+index_fill_packet = packet("index_fill", ("index_fill.int_Scalar", "index_fill.int_Tensor", "index_fill.Dimname_Scalar", "index_fill.Dimname_Tensor"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("value", "operand")))
 index_fill_plans = index_fill_packet.plans
-index_fill__packet = packet(
-    "index_fill_",
-    (
-        "index_fill_.int_Scalar",
-        "index_fill_.int_Tensor",
-        "index_fill_.Dimname_Scalar",
-        "index_fill_.Dimname_Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("value", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+index_fill__packet = packet("index_fill_", ("index_fill_.int_Scalar", "index_fill_.int_Tensor", "index_fill_.Dimname_Scalar", "index_fill_.Dimname_Tensor"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("value", "operand")))
 index_fill__plans = index_fill__packet.plans
-gather_packet = packet(
-    "gather",
-    (
-        "gather",
-        "gather.out",
-        "gather.dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("sparse_grad", "static", False, True),
-    ),
-    False,
-)
-gather_plans = gather_packet.plans
-gather_outs = gather_packet.outs
-take_along_dim_packet = packet(
-    "take_along_dim",
-    (
-        "take_along_dim",
-        "take_along_dim.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("dim", "static", None, False),
-    ),
-    False,
-)
-take_along_dim_plans = take_along_dim_packet.plans
-take_along_dim_outs = take_along_dim_packet.outs
-scatter_packet = packet(
-    "scatter",
-    (
-        "scatter.src",
-        "scatter.src_out",
-        "scatter.value",
-        "scatter.value_out",
-        "scatter.reduce",
-        "scatter.reduce_out",
-        "scatter.value_reduce",
-        "scatter.value_reduce_out",
-    ),
-    (),
-    False,
-)
-scatter__packet = packet(
-    "scatter_",
-    (
-        "scatter_.src",
-        "scatter_.value",
-        "scatter_.reduce",
-        "scatter_.value_reduce",
-    ),
-    (),
-    False,
-)
-scatter_add_packet = packet(
-    "scatter_add",
-    (
-        "scatter_add",
-        "scatter_add.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-scatter_add_plans = scatter_add_packet.plans
-scatter_add_outs = scatter_add_packet.outs
-scatter_add__packet = packet(
-    "scatter_add_",
-    ("scatter_add_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+gather_packet = packet("gather", ("gather", "gather.out", "gather.dimname"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("sparse_grad", "static", False, True)))
+gather_plans, gather_outs = gather_packet.plans, gather_packet.outs
+take_along_dim_packet = packet("take_along_dim", ("take_along_dim", "take_along_dim.out"), (("input", "tensor"), ("indices", "tensor"), ("dim", "static", None)))
+take_along_dim_plans, take_along_dim_outs = take_along_dim_packet.plans, take_along_dim_packet.outs
+scatter_packet = packet("scatter", ("scatter.src", "scatter.src_out", "scatter.value", "scatter.value_out", "scatter.reduce", "scatter.reduce_out", "scatter.value_reduce", "scatter.value_reduce_out"))
+scatter__packet = packet("scatter_", ("scatter_.src", "scatter_.value", "scatter_.reduce", "scatter_.value_reduce"))
+scatter_add_packet = packet("scatter_add", ("scatter_add", "scatter_add.out"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("src", "tensor")))
+scatter_add_plans, scatter_add_outs = scatter_add_packet.plans, scatter_add_packet.outs
+scatter_add__packet = packet("scatter_add_", ("scatter_add_",), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("src", "tensor")))
 scatter_add__plans = scatter_add__packet.plans
-scatter_reduce_packet = packet(
-    "scatter_reduce",
-    (
-        "scatter_reduce.two",
-        "scatter_reduce.two_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-        ("include_self", "static", True, True),
-    ),
-    False,
-)
-scatter_reduce_plans = scatter_reduce_packet.plans
-scatter_reduce_outs = scatter_reduce_packet.outs
-scatter_reduce__packet = packet(
-    "scatter_reduce_",
-    ("scatter_reduce_.two",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-        ("include_self", "static", True, True),
-    ),
-    False,
-)
+scatter_reduce_packet = packet("scatter_reduce", ("scatter_reduce.two", "scatter_reduce.two_out"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("src", "tensor"), ("reduce", "static"), ("include_self", "static", True, True)))
+scatter_reduce_plans, scatter_reduce_outs = scatter_reduce_packet.plans, scatter_reduce_packet.outs
+scatter_reduce__packet = packet("scatter_reduce_", ("scatter_reduce_.two",), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("src", "tensor"), ("reduce", "static"), ("include_self", "static", True, True)))
 scatter_reduce__plans = scatter_reduce__packet.plans
-masked_scatter_packet = packet(
-    "masked_scatter",
-    ("masked_scatter",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+masked_scatter_packet = packet("masked_scatter", ("masked_scatter",), (("input", "tensor"), ("mask", "tensor"), ("source", "tensor")))
 masked_scatter_plans = masked_scatter_packet.plans
-masked_scatter__packet = packet(
-    "masked_scatter_",
-    ("masked_scatter_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+masked_scatter__packet = packet("masked_scatter_", ("masked_scatter_",), (("input", "tensor"), ("mask", "tensor"), ("source", "tensor")))
 masked_scatter__plans = masked_scatter__packet.plans
-_unsafe_masked_index_packet = packet(
-    "_unsafe_masked_index",
-    ("_unsafe_masked_index",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-        ("fill", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_unsafe_masked_index_packet = packet("_unsafe_masked_index", ("_unsafe_masked_index",), (("input", "tensor"), ("mask", "tensor"), ("indices", "list"), ("fill", "number")))
 _unsafe_masked_index_plans = _unsafe_masked_index_packet.plans
-_unsafe_masked_index_put_accumulate_packet = packet(
-    "_unsafe_masked_index_put_accumulate",
-    ("_unsafe_masked_index_put_accumulate",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_unsafe_masked_index_put_accumulate_packet = packet("_unsafe_masked_index_put_accumulate", ("_unsafe_masked_index_put_accumulate",), (("input", "tensor"), ("mask", "tensor"), ("indices", "list"), ("values", "tensor")))
 _unsafe_masked_index_put_accumulate_plans = _unsafe_masked_index_put_accumulate_packet.plans
-masked_fill_packet = packet(
-    "masked_fill",
-    (
-        "masked_fill.Scalar",
-        "masked_fill.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("value", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+masked_fill_packet = packet("masked_fill", ("masked_fill.Scalar", "masked_fill.Tensor"), (("input", "tensor"), ("mask", "tensor"), ("value", "operand")))
 masked_fill_plans = masked_fill_packet.plans
-masked_fill__packet = packet(
-    "masked_fill_",
-    (
-        "masked_fill_.Scalar",
-        "masked_fill_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("value", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+masked_fill__packet = packet("masked_fill_", ("masked_fill_.Scalar", "masked_fill_.Tensor"), (("input", "tensor"), ("mask", "tensor"), ("value", "operand")))
 masked_fill__plans = masked_fill__packet.plans
-masked_select_packet = packet(
-    "masked_select",
-    (
-        "masked_select",
-        "masked_select.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-masked_select_plans = masked_select_packet.plans
-masked_select_outs = masked_select_packet.outs
-nonzero_packet = packet(
-    "nonzero",
-    (
-        "nonzero",
-        "nonzero.out",
-        "nonzero.as_tuple",
-        "nonzero.as_tuple_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("as_tuple", "static", NOT_GIVEN, True),
-    ),
-    False,
-)
-nonzero_plans = nonzero_packet.plans
-nonzero_outs = nonzero_packet.outs
-nonzero_static_packet = packet(
-    "nonzero_static",
-    (
-        "nonzero_static",
-        "nonzero_static.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, True),
-        ("fill_value", "static", -1, True),
-    ),
-    False,
-)
-nonzero_static_plans = nonzero_static_packet.plans
-nonzero_static_outs = nonzero_static_packet.outs
-nonzero_numpy_packet = packet(
-    "nonzero_numpy", ("nonzero_numpy",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+masked_select_packet = packet("masked_select", ("masked_select", "masked_select.out"), (("input", "tensor"), ("mask", "tensor")))
+masked_select_plans, masked_select_outs = masked_select_packet.plans, masked_select_packet.outs
+nonzero_packet = packet("nonzero", ("nonzero", "nonzero.out", "nonzero.as_tuple", "nonzero.as_tuple_out"), (("input", "tensor"), ("as_tuple", "static", NOT_GIVEN, True)))
+nonzero_plans, nonzero_outs = nonzero_packet.plans, nonzero_packet.outs
+nonzero_static_packet = packet("nonzero_static", ("nonzero_static", "nonzero_static.out"), (("input", "tensor"), ("size", "static", NOT_GIVEN, True), ("fill_value", "static", -1, True)))
+nonzero_static_plans, nonzero_static_outs = nonzero_static_packet.plans, nonzero_static_packet.outs
+nonzero_numpy_packet = packet("nonzero_numpy", ("nonzero_numpy",), (("input", "tensor"),))
 nonzero_numpy_plans = nonzero_numpy_packet.plans
-argwhere_packet = packet("argwhere", ("argwhere",), (("input", "tensor", NOT_GIVEN, False),), False)
+argwhere_packet = packet("argwhere", ("argwhere",), (("input", "tensor"),))
 argwhere_plans = argwhere_packet.plans
-take_packet = packet(
-    "take",
-    (
-        "take",
-        "take.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-take_plans = take_packet.plans
-take_outs = take_packet.outs
-put_packet = packet(
-    "put",
-    ("put",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-        ("accumulate", "static", False, False),
-    ),
-    False,
-)
+take_packet = packet("take", ("take", "take.out"), (("input", "tensor"), ("index", "tensor")))
+take_plans, take_outs = take_packet.plans, take_packet.outs
+put_packet = packet("put", ("put",), (("input", "tensor"), ("index", "tensor"), ("source", "tensor"), ("accumulate", "static", False)))
 put_plans = put_packet.plans
-put__packet = packet(
-    "put_",
-    ("put_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-        ("accumulate", "static", False, False),
-    ),
-    False,
-)
+put__packet = packet("put_", ("put_",), (("input", "tensor"), ("index", "tensor"), ("source", "tensor"), ("accumulate", "static", False)))
 put__plans = put__packet.plans
-embedding_packet = packet(
-    "embedding",
-    ("embedding",),
-    (
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("padding_idx", "static", -1, False),
-        ("scale_grad_by_freq", "static", False, False),
-        ("sparse", "static", False, False),
-    ),
-    False,
-)
+embedding_packet = packet("embedding", ("embedding",), (("weight", "tensor"), ("indices", "tensor"), ("padding_idx", "static", -1), ("scale_grad_by_freq", "static", False), ("sparse", "static", False)))
 embedding_plans = embedding_packet.plans
-embedding_renorm__packet = packet(
-    "embedding_renorm_",
-    ("embedding_renorm_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("max_norm", "number", NOT_GIVEN, False),
-        ("norm_type", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+embedding_renorm__packet = packet("embedding_renorm_", ("embedding_renorm_",), (("input", "tensor"), ("indices", "tensor"), ("max_norm", "number"), ("norm_type", "number")))
 embedding_renorm__plans = embedding_renorm__packet.plans
-embedding_backward_packet = packet(
-    "embedding_backward",
-    ("embedding_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("num_weights", "static", NOT_GIVEN, False),
-        ("padding_idx", "static", NOT_GIVEN, False),
-        ("scale_grad_by_freq", "static", NOT_GIVEN, False),
-        ("sparse", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+embedding_backward_packet = packet("embedding_backward", ("embedding_backward",), (("grad", "tensor"), ("indices", "tensor"), ("num_weights", "static"), ("padding_idx", "static"), ("scale_grad_by_freq", "static"), ("sparse", "static")))
 embedding_backward_plans = embedding_backward_packet.plans
-embedding_dense_backward_packet = packet(
-    "embedding_dense_backward",
-    ("embedding_dense_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("num_weights", "static", NOT_GIVEN, False),
-        ("padding_idx", "static", NOT_GIVEN, False),
-        ("scale_grad_by_freq", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+embedding_dense_backward_packet = packet("embedding_dense_backward", ("embedding_dense_backward",), (("grad_output", "tensor"), ("indices", "tensor"), ("num_weights", "static"), ("padding_idx", "static"), ("scale_grad_by_freq", "static")))
 embedding_dense_backward_plans = embedding_dense_backward_packet.plans
-flip_packet = packet(
-    "flip",
-    ("flip",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dims", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+flip_packet = packet("flip", ("flip",), (("input", "tensor"), ("dims", "static")))
 flip_plans = flip_packet.plans
-fliplr_packet = packet("fliplr", ("fliplr",), (("input", "tensor", NOT_GIVEN, False),), False)
+fliplr_packet = packet("fliplr", ("fliplr",), (("input", "tensor"),))
 fliplr_plans = fliplr_packet.plans
-flipud_packet = packet("flipud", ("flipud",), (("input", "tensor", NOT_GIVEN, False),), False)
+flipud_packet = packet("flipud", ("flipud",), (("input", "tensor"),))
 flipud_plans = flipud_packet.plans
-roll_packet = packet(
-    "roll",
-    ("roll",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("shifts", "static", NOT_GIVEN, False),
-        ("dims", "static", (), False),
-    ),
-    False,
-)
+roll_packet = packet("roll", ("roll",), (("input", "tensor"), ("shifts", "static"), ("dims", "static", ())))
 roll_plans = roll_packet.plans
-rot90_packet = packet(
-    "rot90",
-    ("rot90",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("k", "static", 1, False),
-        ("dims", "static", (0, 1), False),
-    ),
-    False,
-)
+rot90_packet = packet("rot90", ("rot90",), (("input", "tensor"), ("k", "static", 1), ("dims", "static", (0, 1))))
 rot90_plans = rot90_packet.plans
-repeat_packet = packet(
-    "repeat",
-    ("repeat",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("repeats", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+repeat_packet = packet("repeat", ("repeat",), (("input", "tensor"), ("repeats", "static")))
 repeat_plans = repeat_packet.plans
-repeat_interleave_packet = packet(
-    "repeat_interleave",
-    (
-        "repeat_interleave.Tensor",
-        "repeat_interleave.Tensor_out",
-        "repeat_interleave.self_Tensor",
-        "repeat_interleave.self_int",
-    ),
-    (),
-    False,
-)
+repeat_interleave_packet = packet("repeat_interleave", ("repeat_interleave.Tensor", "repeat_interleave.Tensor_out", "repeat_interleave.self_Tensor", "repeat_interleave.self_int"))
 repeat_interleave_short = repeat_interleave_packet.short
-tile_packet = packet(
-    "tile",
-    ("tile",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dims", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+tile_packet = packet("tile", ("tile",), (("input", "tensor"), ("dims", "static")))
 tile_plans = tile_packet.plans
-tril_packet = packet(
-    "tril",
-    (
-        "tril",
-        "tril.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("diagonal", "static", 0, False),
-    ),
-    False,
-)
-tril_plans = tril_packet.plans
-tril_outs = tril_packet.outs
-tril__packet = packet(
-    "tril_",
-    ("tril_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("diagonal", "static", 0, False),
-    ),
-    False,
-)
+tril_packet = packet("tril", ("tril", "tril.out"), (("input", "tensor"), ("diagonal", "static", 0)))
+tril_plans, tril_outs = tril_packet.plans, tril_packet.outs
+tril__packet = packet("tril_", ("tril_",), (("input", "tensor"), ("diagonal", "static", 0)))
 tril__plans = tril__packet.plans
-triu_packet = packet(
-    "triu",
-    (
-        "triu",
-        "triu.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("diagonal", "static", 0, False),
-    ),
-    False,
-)
-triu_plans = triu_packet.plans
-triu_outs = triu_packet.outs
-triu__packet = packet(
-    "triu_",
-    ("triu_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("diagonal", "static", 0, False),
-    ),
-    False,
-)
+triu_packet = packet("triu", ("triu", "triu.out"), (("input", "tensor"), ("diagonal", "static", 0)))
+triu_plans, triu_outs = triu_packet.plans, triu_packet.outs
+triu__packet = packet("triu_", ("triu_",), (("input", "tensor"), ("diagonal", "static", 0)))
 triu__plans = triu__packet.plans
+# fmt: on
 
 
 def cat(

@@ -20,2667 +20,531 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_conj_physical",
-    "_conj_physical_",
-    "_frexp_exponent",
-    "_frexp_mantissa",
-    "abs",
-    "abs_",
-    "absolute",
-    "absolute_",
-    "acos",
-    "acos_",
-    "acosh",
-    "acosh_",
-    "add",
-    "add_",
-    "addcdiv",
-    "addcdiv_",
-    "addcmul",
-    "addcmul_",
-    "angle",
-    "arccos",
-    "arccos_",
-    "arccosh",
-    "arccosh_",
-    "arcsin",
-    "arcsin_",
-    "arcsinh",
-    "arcsinh_",
-    "arctan",
-    "arctan2",
-    "arctan2_",
-    "arctan_",
-    "arctanh",
-    "arctanh_",
-    "asin",
-    "asin_",
-    "asinh",
-    "asinh_",
-    "atan",
-    "atan2",
-    "atan2_",
-    "atan_",
-    "atanh",
-    "atanh_",
-    "bitwise_and",
-    "bitwise_and_",
-    "bitwise_left_shift",
-    "bitwise_left_shift_",
-    "bitwise_not",
-    "bitwise_not_",
-    "bitwise_or",
-    "bitwise_or_",
-    "bitwise_right_shift",
-    "bitwise_right_shift_",
-    "bitwise_xor",
-    "bitwise_xor_",
-    "ceil",
-    "ceil_",
-    "clamp",
-    "clamp_",
-    "clamp_max",
-    "clamp_max_",
-    "clamp_min",
-    "clamp_min_",
-    "clip",
-    "clip_",
-    "complex",
-    "conj",
-    "conj_physical",
-    "conj_physical_",
-    "copysign",
-    "copysign_",
-    "cos",
-    "cos_",
-    "cosh",
-    "cosh_",
-    "deg2rad",
-    "deg2rad_",
-    "div",
-    "div_",
-    "divide",
-    "divide_",
-    "eq",
-    "eq_",
-    "erf",
-    "erf_",
-    "erfc",
-    "erfc_",
-    "exp",
-    "exp2",
-    "exp2_",
-    "exp_",
-    "expm1",
-    "expm1_",
-    "fix",
-    "fix_",
-    "float_power",
-    "floor",
-    "floor_",
-    "floor_divide",
-    "floor_divide_",
-    "fmax",
-    "fmin",
-    "fmod",
-    "fmod_",
-    "frac",
-    "frac_",
-    "frexp",
-    "gcd",
-    "gcd_",
-    "ge",
-    "ge_",
-    "gelu",
-    "gelu_",
-    "gelu_backward",
-    "greater",
-    "greater_",
-    "greater_equal",
-    "greater_equal_",
-    "gt",
-    "gt_",
-    "heaviside",
-    "heaviside_",
-    "hypot",
-    "hypot_",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "lcm",
-    "lcm_",
-    "ldexp",
-    "ldexp_",
-    "le",
-    "le_",
-    "leaky_relu",
-    "leaky_relu_",
-    "leaky_relu_backward",
-    "lerp",
-    "lerp_",
-    "less",
-    "less_",
-    "less_equal",
-    "less_equal_",
-    "log",
-    "log10",
-    "log10_",
-    "log1p",
-    "log1p_",
-    "log2",
-    "log2_",
-    "log_",
-    "logaddexp",
-    "logaddexp2",
-    "logical_and",
-    "logical_and_",
-    "logical_not",
-    "logical_not_",
-    "logical_or",
-    "logical_or_",
-    "logical_xor",
-    "logical_xor_",
-    "logit",
-    "logit_",
-    "logit_backward",
-    "lt",
-    "lt_",
-    "maximum",
-    "minimum",
-    "mul",
-    "mul_",
-    "multiply",
-    "multiply_",
-    "nan_to_num",
-    "nan_to_num_",
-    "ne",
-    "ne_",
-    "neg",
-    "neg_",
-    "negative",
-    "negative_",
-    "nextafter",
-    "nextafter_",
-    "not_equal",
-    "not_equal_",
-    "polar",
-    "positive",
-    "pow",
-    "pow_",
-    "rad2deg",
-    "rad2deg_",
-    "reciprocal",
-    "reciprocal_",
-    "relu",
-    "relu_",
-    "remainder",
-    "remainder_",
-    "resolve_conj",
-    "resolve_neg",
-    "round",
-    "round_",
-    "rsqrt",
-    "rsqrt_",
-    "rsub",
-    "sgn",
-    "sgn_",
-    "sigmoid",
-    "sigmoid_",
-    "sigmoid_backward",
-    "sign",
-    "sign_",
-    "signbit",
-    "silu",
-    "silu_",
-    "silu_backward",
-    "sin",
-    "sin_",
-    "sinc",
-    "sinc_",
-    "sinh",
-    "sinh_",
-    "softplus",
-    "softplus_backward",
-    "sqrt",
-    "sqrt_",
-    "square",
-    "square_",
-    "sub",
-    "sub_",
-    "subtract",
-    "subtract_",
-    "tan",
-    "tan_",
-    "tanh",
-    "tanh_",
-    "tanh_backward",
-    "threshold_backward",
-    "true_divide",
-    "true_divide_",
-    "trunc",
-    "trunc_",
-    "where",
-    "xlogy",
+    "_conj_physical", "_conj_physical_", "_frexp_exponent", "_frexp_mantissa", "abs", "abs_", "absolute",
+    "absolute_", "acos", "acos_", "acosh", "acosh_", "add", "add_", "addcdiv", "addcdiv_", "addcmul",
+    "addcmul_", "angle", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_", "arcsinh",
+    "arcsinh_", "arctan", "arctan2", "arctan2_", "arctan_", "arctanh", "arctanh_", "asin", "asin_", "asinh",
+    "asinh_", "atan", "atan2", "atan2_", "atan_", "atanh", "atanh_", "bitwise_and", "bitwise_and_",
+    "bitwise_left_shift", "bitwise_left_shift_", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_or_",
+    "bitwise_right_shift", "bitwise_right_shift_", "bitwise_xor", "bitwise_xor_", "ceil", "ceil_", "clamp",
+    "clamp_", "clamp_max", "clamp_max_", "clamp_min", "clamp_min_", "clip", "clip_", "complex", "conj",
+    "conj_physical", "conj_physical_", "copysign", "copysign_", "cos", "cos_", "cosh", "cosh_", "deg2rad",
+    "deg2rad_", "div", "div_", "divide", "divide_", "eq", "eq_", "erf", "erf_", "erfc", "erfc_", "exp",
+    "exp2", "exp2_", "exp_", "expm1", "expm1_", "fix", "fix_", "float_power", "floor", "floor_",
+    "floor_divide", "floor_divide_", "fmax", "fmin", "fmod", "fmod_", "frac", "frac_", "frexp", "gcd", "gcd_",
+    "ge", "ge_", "gelu", "gelu_", "gelu_backward", "greater", "greater_", "greater_equal", "greater_equal_",
+    "gt", "gt_", "heaviside", "heaviside_", "hypot", "hypot_", "isfinite", "isinf", "isnan", "lcm", "lcm_",
+    "ldexp", "ldexp_", "le", "le_", "leaky_relu", "leaky_relu_", "leaky_relu_backward", "lerp", "lerp_",
+    "less", "less_", "less_equal", "less_equal_", "log", "log10", "log10_", "log1p", "log1p_", "log2",
+    "log2_", "log_", "logaddexp", "logaddexp2", "logical_and", "logical_and_", "logical_not", "logical_not_",
+    "logical_or", "logical_or_", "logical_xor", "logical_xor_", "logit", "logit_", "logit_backward", "lt",
+    "lt_", "maximum", "minimum", "mul", "mul_", "multiply", "multiply_", "nan_to_num", "nan_to_num_", "ne",
+    "ne_", "neg", "neg_", "negative", "negative_", "nextafter", "nextafter_", "not_equal", "not_equal_",
+    "polar", "positive", "pow", "pow_", "rad2deg", "rad2deg_", "reciprocal", "reciprocal_", "relu", "relu_",
+    "remainder", "remainder_", "resolve_conj", "resolve_neg", "round", "round_", "rsqrt", "rsqrt_", "rsub",
+    "sgn", "sgn_", "sigmoid", "sigmoid_", "sigmoid_backward", "sign", "sign_", "signbit", "silu", "silu_",
+    "silu_backward", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "softplus", "softplus_backward", "sqrt",
+    "sqrt_", "square", "square_", "sub", "sub_", "subtract", "subtract_", "tan", "tan_", "tanh", "tanh_",
+    "tanh_backward", "threshold_backward", "true_divide", "true_divide_", "trunc", "trunc_", "where", "xlogy",
     "xlogy_",
-]
+]  # fmt: skip
 
-add_packet = packet(
-    "add",
-    (
-        "add.Tensor",
-        "add.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    True,
-)
-add_packet.deprecated = (
-    (
-        "add(Tensor self, Scalar alpha, Tensor other) -> Tensor",
-        (("self", "self"), ("other", "other"), ("alpha", "alpha")),
-    ),
-)
-add_plans = add_packet.plans
-add_scaled = add_packet.scaled
-add_outs = add_packet.outs
-add__packet = packet(
-    "add_",
-    ("add_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    True,
-)
-add__packet.deprecated = (
-    (
-        "add_(Tensor(a!) self, Scalar alpha, Tensor other) -> Tensor(a!)",
-        (("self", "self"), ("other", "other"), ("alpha", "alpha")),
-    ),
-)
-add__plans = add__packet.plans
-add__scaled = add__packet.scaled
-sub_packet = packet(
-    "sub",
-    (
-        "sub.Tensor",
-        "sub.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    True,
-)
-sub_packet.deprecated = (
-    (
-        "sub(Tensor self, Scalar alpha, Tensor other) -> Tensor",
-        (("self", "self"), ("other", "other"), ("alpha", "alpha")),
-    ),
-)
-sub_plans = sub_packet.plans
-sub_scaled = sub_packet.scaled
-sub_outs = sub_packet.outs
-sub__packet = packet(
-    "sub_",
-    ("sub_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    True,
-)
-sub__packet.deprecated = (
-    (
-        "sub_(Tensor(a!) self, Scalar alpha, Tensor other) -> Tensor(a!)",
-        (("self", "self"), ("other", "other"), ("alpha", "alpha")),
-    ),
-)
-sub__plans = sub__packet.plans
-sub__scaled = sub__packet.scaled
-rsub_packet = packet(
-    "rsub",
-    ("rsub.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    "rest",
-)
-rsub_plans = rsub_packet.plans
-rsub_scaled = rsub_packet.scaled
-mul_packet = packet(
-    "mul",
-    (
-        "mul.Tensor",
-        "mul.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
-mul_plans = mul_packet.plans
-mul_outs = mul_packet.outs
-mul__packet = packet(
-    "mul_",
-    ("mul_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
+# fmt: off
+add_packet = packet("add", ("add.Tensor", "add.out"), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors=True)
+add_packet.deprecated = (('add(Tensor self, Scalar alpha, Tensor other) -> Tensor', (('self', 'self'), ('other', 'other'), ('alpha', 'alpha'))),)
+add_plans, add_scaled, add_outs = add_packet.plans, add_packet.scaled, add_packet.outs
+add__packet = packet("add_", ("add_.Tensor",), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors=True)
+add__packet.deprecated = (('add_(Tensor(a!) self, Scalar alpha, Tensor other) -> Tensor(a!)', (('self', 'self'), ('other', 'other'), ('alpha', 'alpha'))),)
+add__plans, add__scaled = add__packet.plans, add__packet.scaled
+sub_packet = packet("sub", ("sub.Tensor", "sub.out"), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors=True)
+sub_packet.deprecated = (('sub(Tensor self, Scalar alpha, Tensor other) -> Tensor', (('self', 'self'), ('other', 'other'), ('alpha', 'alpha'))),)
+sub_plans, sub_scaled, sub_outs = sub_packet.plans, sub_packet.scaled, sub_packet.outs
+sub__packet = packet("sub_", ("sub_.Tensor",), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors=True)
+sub__packet.deprecated = (('sub_(Tensor(a!) self, Scalar alpha, Tensor other) -> Tensor(a!)', (('self', 'self'), ('other', 'other'), ('alpha', 'alpha'))),)
+sub__plans, sub__scaled = sub__packet.plans, sub__packet.scaled
+rsub_packet = packet("rsub", ("rsub.Tensor",), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors='rest')
+rsub_plans, rsub_scaled = rsub_packet.plans, rsub_packet.scaled
+mul_packet = packet("mul", ("mul.Tensor", "mul.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
+mul_plans, mul_outs = mul_packet.plans, mul_packet.outs
+mul__packet = packet("mul_", ("mul_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
 mul__plans = mul__packet.plans
-div_packet = packet(
-    "div",
-    (
-        "div.Tensor",
-        "div.out",
-        "div.Tensor_mode",
-        "div.out_mode",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("rounding_mode", "static", NOT_GIVEN, True),
-    ),
-    True,
-)
-div_plans = div_packet.plans
-div_outs = div_packet.outs
-div__packet = packet(
-    "div_",
-    (
-        "div_.Tensor",
-        "div_.Tensor_mode",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("rounding_mode", "static", NOT_GIVEN, True),
-    ),
-    True,
-)
+div_packet = packet("div", ("div.Tensor", "div.out", "div.Tensor_mode", "div.out_mode"), (("input", "tensor"), ("other", "operand"), ("rounding_mode", "static", NOT_GIVEN, True)), numbers_as_tensors=True)
+div_plans, div_outs = div_packet.plans, div_packet.outs
+div__packet = packet("div_", ("div_.Tensor", "div_.Tensor_mode"), (("input", "tensor"), ("other", "operand"), ("rounding_mode", "static", NOT_GIVEN, True)), numbers_as_tensors=True)
 div__plans = div__packet.plans
-floor_divide_packet = packet(
-    "floor_divide",
-    (
-        "floor_divide",
-        "floor_divide.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
-floor_divide_plans = floor_divide_packet.plans
-floor_divide_outs = floor_divide_packet.outs
-floor_divide__packet = packet(
-    "floor_divide_",
-    ("floor_divide_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
+floor_divide_packet = packet("floor_divide", ("floor_divide", "floor_divide.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
+floor_divide_plans, floor_divide_outs = floor_divide_packet.plans, floor_divide_packet.outs
+floor_divide__packet = packet("floor_divide_", ("floor_divide_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
 floor_divide__plans = floor_divide__packet.plans
-remainder_packet = packet(
-    "remainder",
-    (
-        "remainder.Tensor",
-        "remainder.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-remainder_plans = remainder_packet.plans
-remainder_outs = remainder_packet.outs
-remainder__packet = packet(
-    "remainder_",
-    ("remainder_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+remainder_packet = packet("remainder", ("remainder.Tensor", "remainder.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+remainder_plans, remainder_outs = remainder_packet.plans, remainder_packet.outs
+remainder__packet = packet("remainder_", ("remainder_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 remainder__plans = remainder__packet.plans
-fmod_packet = packet(
-    "fmod",
-    (
-        "fmod.Tensor",
-        "fmod.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-fmod_plans = fmod_packet.plans
-fmod_outs = fmod_packet.outs
-fmod__packet = packet(
-    "fmod_",
-    ("fmod_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+fmod_packet = packet("fmod", ("fmod.Tensor", "fmod.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+fmod_plans, fmod_outs = fmod_packet.plans, fmod_packet.outs
+fmod__packet = packet("fmod_", ("fmod_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 fmod__plans = fmod__packet.plans
-pow_packet = packet(
-    "pow",
-    (
-        "pow.Tensor_Tensor",
-        "pow.Tensor_Tensor_out",
-        "pow.Tensor_Scalar",
-        "pow.Tensor_Scalar_out",
-        "pow.Scalar",
-        "pow.Scalar_out",
-    ),
-    (
-        ("input", "operand", NOT_GIVEN, False),
-        ("exponent", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
-pow_plans = pow_packet.plans
-pow_outs = pow_packet.outs
-pow__packet = packet(
-    "pow_",
-    (
-        "pow_.Tensor",
-        "pow_.Scalar",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("exponent", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+pow_packet = packet("pow", ("pow.Tensor_Tensor", "pow.Tensor_Tensor_out", "pow.Tensor_Scalar", "pow.Tensor_Scalar_out", "pow.Scalar", "pow.Scalar_out"), (("input", "operand"), ("exponent", "operand")))
+pow_plans, pow_outs = pow_packet.plans, pow_packet.outs
+pow__packet = packet("pow_", ("pow_.Tensor", "pow_.Scalar"), (("input", "tensor"), ("exponent", "operand")))
 pow__plans = pow__packet.plans
-maximum_packet = packet(
-    "maximum",
-    (
-        "maximum",
-        "maximum.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-maximum_plans = maximum_packet.plans
-maximum_outs = maximum_packet.outs
-minimum_packet = packet(
-    "minimum",
-    (
-        "minimum",
-        "minimum.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-minimum_plans = minimum_packet.plans
-minimum_outs = minimum_packet.outs
-fmax_packet = packet(
-    "fmax",
-    (
-        "fmax",
-        "fmax.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-fmax_plans = fmax_packet.plans
-fmax_outs = fmax_packet.outs
-fmin_packet = packet(
-    "fmin",
-    (
-        "fmin",
-        "fmin.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-fmin_plans = fmin_packet.plans
-fmin_outs = fmin_packet.outs
-atan2_packet = packet(
-    "atan2",
-    (
-        "atan2",
-        "atan2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-atan2_plans = atan2_packet.plans
-atan2_outs = atan2_packet.outs
-atan2__packet = packet(
-    "atan2_",
-    ("atan2_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+maximum_packet = packet("maximum", ("maximum", "maximum.out"), (("input", "tensor"), ("other", "tensor")))
+maximum_plans, maximum_outs = maximum_packet.plans, maximum_packet.outs
+minimum_packet = packet("minimum", ("minimum", "minimum.out"), (("input", "tensor"), ("other", "tensor")))
+minimum_plans, minimum_outs = minimum_packet.plans, minimum_packet.outs
+fmax_packet = packet("fmax", ("fmax", "fmax.out"), (("input", "tensor"), ("other", "tensor")))
+fmax_plans, fmax_outs = fmax_packet.plans, fmax_packet.outs
+fmin_packet = packet("fmin", ("fmin", "fmin.out"), (("input", "tensor"), ("other", "tensor")))
+fmin_plans, fmin_outs = fmin_packet.plans, fmin_packet.outs
+atan2_packet = packet("atan2", ("atan2", "atan2.out"), (("input", "tensor"), ("other", "tensor")))
+atan2_plans, atan2_outs = atan2_packet.plans, atan2_packet.outs
+atan2__packet = packet("atan2_", ("atan2_",), (("input", "tensor"), ("other", "tensor")))
 atan2__plans = atan2__packet.plans
-arctan2_packet = packet(
-    "arctan2",
-    (
-        "arctan2",
-        "arctan2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-arctan2_plans = arctan2_packet.plans
-arctan2_outs = arctan2_packet.outs
-arctan2__packet = packet(
-    "arctan2_",
-    ("arctan2_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+arctan2_packet = packet("arctan2", ("arctan2", "arctan2.out"), (("input", "tensor"), ("other", "tensor")))
+arctan2_plans, arctan2_outs = arctan2_packet.plans, arctan2_packet.outs
+arctan2__packet = packet("arctan2_", ("arctan2_",), (("input", "tensor"), ("other", "tensor")))
 arctan2__plans = arctan2__packet.plans
-neg_packet = packet(
-    "neg",
-    (
-        "neg",
-        "neg.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-neg_plans = neg_packet.plans
-neg_outs = neg_packet.outs
-neg__packet = packet("neg_", ("neg_",), (("input", "tensor", NOT_GIVEN, False),), False)
+neg_packet = packet("neg", ("neg", "neg.out"), (("input", "tensor"),))
+neg_plans, neg_outs = neg_packet.plans, neg_packet.outs
+neg__packet = packet("neg_", ("neg_",), (("input", "tensor"),))
 neg__plans = neg__packet.plans
-abs_packet = packet(
-    "abs",
-    (
-        "abs",
-        "abs.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-abs_plans = abs_packet.plans
-abs_outs = abs_packet.outs
-abs__packet = packet("abs_", ("abs_",), (("input", "tensor", NOT_GIVEN, False),), False)
+abs_packet = packet("abs", ("abs", "abs.out"), (("input", "tensor"),))
+abs_plans, abs_outs = abs_packet.plans, abs_packet.outs
+abs__packet = packet("abs_", ("abs_",), (("input", "tensor"),))
 abs__plans = abs__packet.plans
-negative_packet = packet(
-    "negative",
-    (
-        "negative",
-        "negative.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-negative_plans = negative_packet.plans
-negative_outs = negative_packet.outs
-negative__packet = packet("negative_", ("negative_",), (("input", "tensor", NOT_GIVEN, False),), False)
+negative_packet = packet("negative", ("negative", "negative.out"), (("input", "tensor"),))
+negative_plans, negative_outs = negative_packet.plans, negative_packet.outs
+negative__packet = packet("negative_", ("negative_",), (("input", "tensor"),))
 negative__plans = negative__packet.plans
-absolute_packet = packet(
-    "absolute",
-    (
-        "absolute",
-        "absolute.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-absolute_plans = absolute_packet.plans
-absolute_outs = absolute_packet.outs
-absolute__packet = packet("absolute_", ("absolute_",), (("input", "tensor", NOT_GIVEN, False),), False)
+absolute_packet = packet("absolute", ("absolute", "absolute.out"), (("input", "tensor"),))
+absolute_plans, absolute_outs = absolute_packet.plans, absolute_packet.outs
+absolute__packet = packet("absolute_", ("absolute_",), (("input", "tensor"),))
 absolute__plans = absolute__packet.plans
-positive_packet = packet("positive", ("positive",), (("input", "tensor", NOT_GIVEN, False),), False)
+positive_packet = packet("positive", ("positive",), (("input", "tensor"),))
 positive_plans = positive_packet.plans
-sign_packet = packet(
-    "sign",
-    (
-        "sign",
-        "sign.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sign_plans = sign_packet.plans
-sign_outs = sign_packet.outs
-sign__packet = packet("sign_", ("sign_",), (("input", "tensor", NOT_GIVEN, False),), False)
+sign_packet = packet("sign", ("sign", "sign.out"), (("input", "tensor"),))
+sign_plans, sign_outs = sign_packet.plans, sign_packet.outs
+sign__packet = packet("sign_", ("sign_",), (("input", "tensor"),))
 sign__plans = sign__packet.plans
-square_packet = packet(
-    "square",
-    (
-        "square",
-        "square.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-square_plans = square_packet.plans
-square_outs = square_packet.outs
-square__packet = packet("square_", ("square_",), (("input", "tensor", NOT_GIVEN, False),), False)
+square_packet = packet("square", ("square", "square.out"), (("input", "tensor"),))
+square_plans, square_outs = square_packet.plans, square_packet.outs
+square__packet = packet("square_", ("square_",), (("input", "tensor"),))
 square__plans = square__packet.plans
-reciprocal_packet = packet(
-    "reciprocal",
-    (
-        "reciprocal",
-        "reciprocal.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-reciprocal_plans = reciprocal_packet.plans
-reciprocal_outs = reciprocal_packet.outs
-reciprocal__packet = packet("reciprocal_", ("reciprocal_",), (("input", "tensor", NOT_GIVEN, False),), False)
+reciprocal_packet = packet("reciprocal", ("reciprocal", "reciprocal.out"), (("input", "tensor"),))
+reciprocal_plans, reciprocal_outs = reciprocal_packet.plans, reciprocal_packet.outs
+reciprocal__packet = packet("reciprocal_", ("reciprocal_",), (("input", "tensor"),))
 reciprocal__plans = reciprocal__packet.plans
-exp_packet = packet(
-    "exp",
-    (
-        "exp",
-        "exp.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-exp_plans = exp_packet.plans
-exp_outs = exp_packet.outs
-exp__packet = packet("exp_", ("exp_",), (("input", "tensor", NOT_GIVEN, False),), False)
+exp_packet = packet("exp", ("exp", "exp.out"), (("input", "tensor"),))
+exp_plans, exp_outs = exp_packet.plans, exp_packet.outs
+exp__packet = packet("exp_", ("exp_",), (("input", "tensor"),))
 exp__plans = exp__packet.plans
-exp2_packet = packet(
-    "exp2",
-    (
-        "exp2",
-        "exp2.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-exp2_plans = exp2_packet.plans
-exp2_outs = exp2_packet.outs
-exp2__packet = packet("exp2_", ("exp2_",), (("input", "tensor", NOT_GIVEN, False),), False)
+exp2_packet = packet("exp2", ("exp2", "exp2.out"), (("input", "tensor"),))
+exp2_plans, exp2_outs = exp2_packet.plans, exp2_packet.outs
+exp2__packet = packet("exp2_", ("exp2_",), (("input", "tensor"),))
 exp2__plans = exp2__packet.plans
-expm1_packet = packet(
-    "expm1",
-    (
-        "expm1",
-        "expm1.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-expm1_plans = expm1_packet.plans
-expm1_outs = expm1_packet.outs
-expm1__packet = packet("expm1_", ("expm1_",), (("input", "tensor", NOT_GIVEN, False),), False)
+expm1_packet = packet("expm1", ("expm1", "expm1.out"), (("input", "tensor"),))
+expm1_plans, expm1_outs = expm1_packet.plans, expm1_packet.outs
+expm1__packet = packet("expm1_", ("expm1_",), (("input", "tensor"),))
 expm1__plans = expm1__packet.plans
-log_packet = packet(
-    "log",
-    (
-        "log",
-        "log.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-log_plans = log_packet.plans
-log_outs = log_packet.outs
-log__packet = packet("log_", ("log_",), (("input", "tensor", NOT_GIVEN, False),), False)
+log_packet = packet("log", ("log", "log.out"), (("input", "tensor"),))
+log_plans, log_outs = log_packet.plans, log_packet.outs
+log__packet = packet("log_", ("log_",), (("input", "tensor"),))
 log__plans = log__packet.plans
-log1p_packet = packet(
-    "log1p",
-    (
-        "log1p",
-        "log1p.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-log1p_plans = log1p_packet.plans
-log1p_outs = log1p_packet.outs
-log1p__packet = packet("log1p_", ("log1p_",), (("input", "tensor", NOT_GIVEN, False),), False)
+log1p_packet = packet("log1p", ("log1p", "log1p.out"), (("input", "tensor"),))
+log1p_plans, log1p_outs = log1p_packet.plans, log1p_packet.outs
+log1p__packet = packet("log1p_", ("log1p_",), (("input", "tensor"),))
 log1p__plans = log1p__packet.plans
-log2_packet = packet(
-    "log2",
-    (
-        "log2",
-        "log2.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-log2_plans = log2_packet.plans
-log2_outs = log2_packet.outs
-log2__packet = packet("log2_", ("log2_",), (("input", "tensor", NOT_GIVEN, False),), False)
+log2_packet = packet("log2", ("log2", "log2.out"), (("input", "tensor"),))
+log2_plans, log2_outs = log2_packet.plans, log2_packet.outs
+log2__packet = packet("log2_", ("log2_",), (("input", "tensor"),))
 log2__plans = log2__packet.plans
-log10_packet = packet(
-    "log10",
-    (
-        "log10",
-        "log10.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-log10_plans = log10_packet.plans
-log10_outs = log10_packet.outs
-log10__packet = packet("log10_", ("log10_",), (("input", "tensor", NOT_GIVEN, False),), False)
+log10_packet = packet("log10", ("log10", "log10.out"), (("input", "tensor"),))
+log10_plans, log10_outs = log10_packet.plans, log10_packet.outs
+log10__packet = packet("log10_", ("log10_",), (("input", "tensor"),))
 log10__plans = log10__packet.plans
-sqrt_packet = packet(
-    "sqrt",
-    (
-        "sqrt",
-        "sqrt.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sqrt_plans = sqrt_packet.plans
-sqrt_outs = sqrt_packet.outs
-sqrt__packet = packet("sqrt_", ("sqrt_",), (("input", "tensor", NOT_GIVEN, False),), False)
+sqrt_packet = packet("sqrt", ("sqrt", "sqrt.out"), (("input", "tensor"),))
+sqrt_plans, sqrt_outs = sqrt_packet.plans, sqrt_packet.outs
+sqrt__packet = packet("sqrt_", ("sqrt_",), (("input", "tensor"),))
 sqrt__plans = sqrt__packet.plans
-rsqrt_packet = packet(
-    "rsqrt",
-    (
-        "rsqrt",
-        "rsqrt.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-rsqrt_plans = rsqrt_packet.plans
-rsqrt_outs = rsqrt_packet.outs
-rsqrt__packet = packet("rsqrt_", ("rsqrt_",), (("input", "tensor", NOT_GIVEN, False),), False)
+rsqrt_packet = packet("rsqrt", ("rsqrt", "rsqrt.out"), (("input", "tensor"),))
+rsqrt_plans, rsqrt_outs = rsqrt_packet.plans, rsqrt_packet.outs
+rsqrt__packet = packet("rsqrt_", ("rsqrt_",), (("input", "tensor"),))
 rsqrt__plans = rsqrt__packet.plans
-sin_packet = packet(
-    "sin",
-    (
-        "sin",
-        "sin.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sin_plans = sin_packet.plans
-sin_outs = sin_packet.outs
-sin__packet = packet("sin_", ("sin_",), (("input", "tensor", NOT_GIVEN, False),), False)
+sin_packet = packet("sin", ("sin", "sin.out"), (("input", "tensor"),))
+sin_plans, sin_outs = sin_packet.plans, sin_packet.outs
+sin__packet = packet("sin_", ("sin_",), (("input", "tensor"),))
 sin__plans = sin__packet.plans
-cos_packet = packet(
-    "cos",
-    (
-        "cos",
-        "cos.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-cos_plans = cos_packet.plans
-cos_outs = cos_packet.outs
-cos__packet = packet("cos_", ("cos_",), (("input", "tensor", NOT_GIVEN, False),), False)
+cos_packet = packet("cos", ("cos", "cos.out"), (("input", "tensor"),))
+cos_plans, cos_outs = cos_packet.plans, cos_packet.outs
+cos__packet = packet("cos_", ("cos_",), (("input", "tensor"),))
 cos__plans = cos__packet.plans
-tan_packet = packet(
-    "tan",
-    (
-        "tan",
-        "tan.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-tan_plans = tan_packet.plans
-tan_outs = tan_packet.outs
-tan__packet = packet("tan_", ("tan_",), (("input", "tensor", NOT_GIVEN, False),), False)
+tan_packet = packet("tan", ("tan", "tan.out"), (("input", "tensor"),))
+tan_plans, tan_outs = tan_packet.plans, tan_packet.outs
+tan__packet = packet("tan_", ("tan_",), (("input", "tensor"),))
 tan__plans = tan__packet.plans
-tanh_packet = packet(
-    "tanh",
-    (
-        "tanh",
-        "tanh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-tanh_plans = tanh_packet.plans
-tanh_outs = tanh_packet.outs
-tanh__packet = packet("tanh_", ("tanh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+tanh_packet = packet("tanh", ("tanh", "tanh.out"), (("input", "tensor"),))
+tanh_plans, tanh_outs = tanh_packet.plans, tanh_packet.outs
+tanh__packet = packet("tanh_", ("tanh_",), (("input", "tensor"),))
 tanh__plans = tanh__packet.plans
-sinh_packet = packet(
-    "sinh",
-    (
-        "sinh",
-        "sinh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sinh_plans = sinh_packet.plans
-sinh_outs = sinh_packet.outs
-sinh__packet = packet("sinh_", ("sinh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+sinh_packet = packet("sinh", ("sinh", "sinh.out"), (("input", "tensor"),))
+sinh_plans, sinh_outs = sinh_packet.plans, sinh_packet.outs
+sinh__packet = packet("sinh_", ("sinh_",), (("input", "tensor"),))
 sinh__plans = sinh__packet.plans
-cosh_packet = packet(
-    "cosh",
-    (
-        "cosh",
-        "cosh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-cosh_plans = cosh_packet.plans
-cosh_outs = cosh_packet.outs
-cosh__packet = packet("cosh_", ("cosh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+cosh_packet = packet("cosh", ("cosh", "cosh.out"), (("input", "tensor"),))
+cosh_plans, cosh_outs = cosh_packet.plans, cosh_packet.outs
+cosh__packet = packet("cosh_", ("cosh_",), (("input", "tensor"),))
 cosh__plans = cosh__packet.plans
-asin_packet = packet(
-    "asin",
-    (
-        "asin",
-        "asin.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-asin_plans = asin_packet.plans
-asin_outs = asin_packet.outs
-asin__packet = packet("asin_", ("asin_",), (("input", "tensor", NOT_GIVEN, False),), False)
+asin_packet = packet("asin", ("asin", "asin.out"), (("input", "tensor"),))
+asin_plans, asin_outs = asin_packet.plans, asin_packet.outs
+asin__packet = packet("asin_", ("asin_",), (("input", "tensor"),))
 asin__plans = asin__packet.plans
-acos_packet = packet(
-    "acos",
-    (
-        "acos",
-        "acos.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-acos_plans = acos_packet.plans
-acos_outs = acos_packet.outs
-acos__packet = packet("acos_", ("acos_",), (("input", "tensor", NOT_GIVEN, False),), False)
+acos_packet = packet("acos", ("acos", "acos.out"), (("input", "tensor"),))
+acos_plans, acos_outs = acos_packet.plans, acos_packet.outs
+acos__packet = packet("acos_", ("acos_",), (("input", "tensor"),))
 acos__plans = acos__packet.plans
-atan_packet = packet(
-    "atan",
-    (
-        "atan",
-        "atan.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-atan_plans = atan_packet.plans
-atan_outs = atan_packet.outs
-atan__packet = packet("atan_", ("atan_",), (("input", "tensor", NOT_GIVEN, False),), False)
+atan_packet = packet("atan", ("atan", "atan.out"), (("input", "tensor"),))
+atan_plans, atan_outs = atan_packet.plans, atan_packet.outs
+atan__packet = packet("atan_", ("atan_",), (("input", "tensor"),))
 atan__plans = atan__packet.plans
-asinh_packet = packet(
-    "asinh",
-    (
-        "asinh",
-        "asinh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-asinh_plans = asinh_packet.plans
-asinh_outs = asinh_packet.outs
-asinh__packet = packet("asinh_", ("asinh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+asinh_packet = packet("asinh", ("asinh", "asinh.out"), (("input", "tensor"),))
+asinh_plans, asinh_outs = asinh_packet.plans, asinh_packet.outs
+asinh__packet = packet("asinh_", ("asinh_",), (("input", "tensor"),))
 asinh__plans = asinh__packet.plans
-acosh_packet = packet(
-    "acosh",
-    (
-        "acosh",
-        "acosh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-acosh_plans = acosh_packet.plans
-acosh_outs = acosh_packet.outs
-acosh__packet = packet("acosh_", ("acosh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+acosh_packet = packet("acosh", ("acosh", "acosh.out"), (("input", "tensor"),))
+acosh_plans, acosh_outs = acosh_packet.plans, acosh_packet.outs
+acosh__packet = packet("acosh_", ("acosh_",), (("input", "tensor"),))
 acosh__plans = acosh__packet.plans
-atanh_packet = packet(
-    "atanh",
-    (
-        "atanh",
-        "atanh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-atanh_plans = atanh_packet.plans
-atanh_outs = atanh_packet.outs
-atanh__packet = packet("atanh_", ("atanh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+atanh_packet = packet("atanh", ("atanh", "atanh.out"), (("input", "tensor"),))
+atanh_plans, atanh_outs = atanh_packet.plans, atanh_packet.outs
+atanh__packet = packet("atanh_", ("atanh_",), (("input", "tensor"),))
 atanh__plans = atanh__packet.plans
-sigmoid_packet = packet(
-    "sigmoid",
-    (
-        "sigmoid",
-        "sigmoid.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sigmoid_plans = sigmoid_packet.plans
-sigmoid_outs = sigmoid_packet.outs
-sigmoid__packet = packet("sigmoid_", ("sigmoid_",), (("input", "tensor", NOT_GIVEN, False),), False)
+sigmoid_packet = packet("sigmoid", ("sigmoid", "sigmoid.out"), (("input", "tensor"),))
+sigmoid_plans, sigmoid_outs = sigmoid_packet.plans, sigmoid_packet.outs
+sigmoid__packet = packet("sigmoid_", ("sigmoid_",), (("input", "tensor"),))
 sigmoid__plans = sigmoid__packet.plans
-erf_packet = packet(
-    "erf",
-    (
-        "erf",
-        "erf.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-erf_plans = erf_packet.plans
-erf_outs = erf_packet.outs
-erf__packet = packet("erf_", ("erf_",), (("input", "tensor", NOT_GIVEN, False),), False)
+erf_packet = packet("erf", ("erf", "erf.out"), (("input", "tensor"),))
+erf_plans, erf_outs = erf_packet.plans, erf_packet.outs
+erf__packet = packet("erf_", ("erf_",), (("input", "tensor"),))
 erf__plans = erf__packet.plans
-erfc_packet = packet(
-    "erfc",
-    (
-        "erfc",
-        "erfc.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-erfc_plans = erfc_packet.plans
-erfc_outs = erfc_packet.outs
-erfc__packet = packet("erfc_", ("erfc_",), (("input", "tensor", NOT_GIVEN, False),), False)
+erfc_packet = packet("erfc", ("erfc", "erfc.out"), (("input", "tensor"),))
+erfc_plans, erfc_outs = erfc_packet.plans, erfc_packet.outs
+erfc__packet = packet("erfc_", ("erfc_",), (("input", "tensor"),))
 erfc__plans = erfc__packet.plans
-arcsin_packet = packet(
-    "arcsin",
-    (
-        "arcsin",
-        "arcsin.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-arcsin_plans = arcsin_packet.plans
-arcsin_outs = arcsin_packet.outs
-arcsin__packet = packet("arcsin_", ("arcsin_",), (("input", "tensor", NOT_GIVEN, False),), False)
+arcsin_packet = packet("arcsin", ("arcsin", "arcsin.out"), (("input", "tensor"),))
+arcsin_plans, arcsin_outs = arcsin_packet.plans, arcsin_packet.outs
+arcsin__packet = packet("arcsin_", ("arcsin_",), (("input", "tensor"),))
 arcsin__plans = arcsin__packet.plans
-arccos_packet = packet(
-    "arccos",
-    (
-        "arccos",
-        "arccos.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-arccos_plans = arccos_packet.plans
-arccos_outs = arccos_packet.outs
-arccos__packet = packet("arccos_", ("arccos_",), (("input", "tensor", NOT_GIVEN, False),), False)
+arccos_packet = packet("arccos", ("arccos", "arccos.out"), (("input", "tensor"),))
+arccos_plans, arccos_outs = arccos_packet.plans, arccos_packet.outs
+arccos__packet = packet("arccos_", ("arccos_",), (("input", "tensor"),))
 arccos__plans = arccos__packet.plans
-arctan_packet = packet(
-    "arctan",
-    (
-        "arctan",
-        "arctan.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-arctan_plans = arctan_packet.plans
-arctan_outs = arctan_packet.outs
-arctan__packet = packet("arctan_", ("arctan_",), (("input", "tensor", NOT_GIVEN, False),), False)
+arctan_packet = packet("arctan", ("arctan", "arctan.out"), (("input", "tensor"),))
+arctan_plans, arctan_outs = arctan_packet.plans, arctan_packet.outs
+arctan__packet = packet("arctan_", ("arctan_",), (("input", "tensor"),))
 arctan__plans = arctan__packet.plans
-arcsinh_packet = packet(
-    "arcsinh",
-    (
-        "arcsinh",
-        "arcsinh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-arcsinh_plans = arcsinh_packet.plans
-arcsinh_outs = arcsinh_packet.outs
-arcsinh__packet = packet("arcsinh_", ("arcsinh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+arcsinh_packet = packet("arcsinh", ("arcsinh", "arcsinh.out"), (("input", "tensor"),))
+arcsinh_plans, arcsinh_outs = arcsinh_packet.plans, arcsinh_packet.outs
+arcsinh__packet = packet("arcsinh_", ("arcsinh_",), (("input", "tensor"),))
 arcsinh__plans = arcsinh__packet.plans
-arccosh_packet = packet(
-    "arccosh",
-    (
-        "arccosh",
-        "arccosh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-arccosh_plans = arccosh_packet.plans
-arccosh_outs = arccosh_packet.outs
-arccosh__packet = packet("arccosh_", ("arccosh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+arccosh_packet = packet("arccosh", ("arccosh", "arccosh.out"), (("input", "tensor"),))
+arccosh_plans, arccosh_outs = arccosh_packet.plans, arccosh_packet.outs
+arccosh__packet = packet("arccosh_", ("arccosh_",), (("input", "tensor"),))
 arccosh__plans = arccosh__packet.plans
-arctanh_packet = packet(
-    "arctanh",
-    (
-        "arctanh",
-        "arctanh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-arctanh_plans = arctanh_packet.plans
-arctanh_outs = arctanh_packet.outs
-arctanh__packet = packet("arctanh_", ("arctanh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+arctanh_packet = packet("arctanh", ("arctanh", "arctanh.out"), (("input", "tensor"),))
+arctanh_plans, arctanh_outs = arctanh_packet.plans, arctanh_packet.outs
+arctanh__packet = packet("arctanh_", ("arctanh_",), (("input", "tensor"),))
 arctanh__plans = arctanh__packet.plans
-floor_packet = packet(
-    "floor",
-    (
-        "floor",
-        "floor.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-floor_plans = floor_packet.plans
-floor_outs = floor_packet.outs
-floor__packet = packet("floor_", ("floor_",), (("input", "tensor", NOT_GIVEN, False),), False)
+floor_packet = packet("floor", ("floor", "floor.out"), (("input", "tensor"),))
+floor_plans, floor_outs = floor_packet.plans, floor_packet.outs
+floor__packet = packet("floor_", ("floor_",), (("input", "tensor"),))
 floor__plans = floor__packet.plans
-ceil_packet = packet(
-    "ceil",
-    (
-        "ceil",
-        "ceil.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-ceil_plans = ceil_packet.plans
-ceil_outs = ceil_packet.outs
-ceil__packet = packet("ceil_", ("ceil_",), (("input", "tensor", NOT_GIVEN, False),), False)
+ceil_packet = packet("ceil", ("ceil", "ceil.out"), (("input", "tensor"),))
+ceil_plans, ceil_outs = ceil_packet.plans, ceil_packet.outs
+ceil__packet = packet("ceil_", ("ceil_",), (("input", "tensor"),))
 ceil__plans = ceil__packet.plans
-round_packet = packet(
-    "round",
-    (
-        "round",
-        "round.out",
-        "round.decimals",
-        "round.decimals_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("decimals", "static", NOT_GIVEN, True),
-    ),
-    False,
-)
-round_plans = round_packet.plans
-round_outs = round_packet.outs
-round__packet = packet(
-    "round_",
-    (
-        "round_",
-        "round_.decimals",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("decimals", "static", NOT_GIVEN, True),
-    ),
-    False,
-)
+round_packet = packet("round", ("round", "round.out", "round.decimals", "round.decimals_out"), (("input", "tensor"), ("decimals", "static", NOT_GIVEN, True)))
+round_plans, round_outs = round_packet.plans, round_packet.outs
+round__packet = packet("round_", ("round_", "round_.decimals"), (("input", "tensor"), ("decimals", "static", NOT_GIVEN, True)))
 round__plans = round__packet.plans
-trunc_packet = packet(
-    "trunc",
-    (
-        "trunc",
-        "trunc.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-trunc_plans = trunc_packet.plans
-trunc_outs = trunc_packet.outs
-trunc__packet = packet("trunc_", ("trunc_",), (("input", "tensor", NOT_GIVEN, False),), False)
+trunc_packet = packet("trunc", ("trunc", "trunc.out"), (("input", "tensor"),))
+trunc_plans, trunc_outs = trunc_packet.plans, trunc_packet.outs
+trunc__packet = packet("trunc_", ("trunc_",), (("input", "tensor"),))
 trunc__plans = trunc__packet.plans
-fix_packet = packet(
-    "fix",
-    (
-        "fix",
-        "fix.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-fix_plans = fix_packet.plans
-fix_outs = fix_packet.outs
-fix__packet = packet("fix_", ("fix_",), (("input", "tensor", NOT_GIVEN, False),), False)
+fix_packet = packet("fix", ("fix", "fix.out"), (("input", "tensor"),))
+fix_plans, fix_outs = fix_packet.plans, fix_packet.outs
+fix__packet = packet("fix_", ("fix_",), (("input", "tensor"),))
 fix__plans = fix__packet.plans
-_conj_physical_packet = packet(
-    "_conj_physical",
-    (
-        "_conj_physical",
-        "_conj_physical.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-_conj_physical_plans = _conj_physical_packet.plans
-_conj_physical_outs = _conj_physical_packet.outs
-_conj_physical__packet = packet(
-    "_conj_physical_", ("_conj_physical_",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+_conj_physical_packet = packet("_conj_physical", ("_conj_physical", "_conj_physical.out"), (("input", "tensor"),))
+_conj_physical_plans, _conj_physical_outs = _conj_physical_packet.plans, _conj_physical_packet.outs
+_conj_physical__packet = packet("_conj_physical_", ("_conj_physical_",), (("input", "tensor"),))
 _conj_physical__plans = _conj_physical__packet.plans
-conj_physical_packet = packet(
-    "conj_physical",
-    (
-        "conj_physical",
-        "conj_physical.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-conj_physical_plans = conj_physical_packet.plans
-conj_physical_outs = conj_physical_packet.outs
-conj_physical__packet = packet(
-    "conj_physical_", ("conj_physical_",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+conj_physical_packet = packet("conj_physical", ("conj_physical", "conj_physical.out"), (("input", "tensor"),))
+conj_physical_plans, conj_physical_outs = conj_physical_packet.plans, conj_physical_packet.outs
+conj_physical__packet = packet("conj_physical_", ("conj_physical_",), (("input", "tensor"),))
 conj_physical__plans = conj_physical__packet.plans
-conj_packet = packet("conj", ("conj",), (("input", "tensor", NOT_GIVEN, False),), False)
+conj_packet = packet("conj", ("conj",), (("input", "tensor"),))
 conj_plans = conj_packet.plans
-resolve_conj_packet = packet(
-    "resolve_conj", ("resolve_conj",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+resolve_conj_packet = packet("resolve_conj", ("resolve_conj",), (("input", "tensor"),))
 resolve_conj_plans = resolve_conj_packet.plans
-resolve_neg_packet = packet("resolve_neg", ("resolve_neg",), (("input", "tensor", NOT_GIVEN, False),), False)
+resolve_neg_packet = packet("resolve_neg", ("resolve_neg",), (("input", "tensor"),))
 resolve_neg_plans = resolve_neg_packet.plans
-relu_packet = packet(
-    "relu",
-    (
-        "relu",
-        "relu.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-relu_plans = relu_packet.plans
-relu_outs = relu_packet.outs
-relu__packet = packet("relu_", ("relu_",), (("input", "tensor", NOT_GIVEN, False),), False)
+relu_packet = packet("relu", ("relu", "relu.out"), (("input", "tensor"),))
+relu_plans, relu_outs = relu_packet.plans, relu_packet.outs
+relu__packet = packet("relu_", ("relu_",), (("input", "tensor"),))
 relu__plans = relu__packet.plans
-gelu_packet = packet(
-    "gelu",
-    (
-        "gelu",
-        "gelu.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("approximate", "static", "none", True),
-    ),
-    False,
-)
-gelu_plans = gelu_packet.plans
-gelu_outs = gelu_packet.outs
-gelu__packet = packet(
-    "gelu_",
-    ("gelu_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("approximate", "static", "none", True),
-    ),
-    False,
-)
+gelu_packet = packet("gelu", ("gelu", "gelu.out"), (("input", "tensor"), ("approximate", "static", 'none', True)))
+gelu_plans, gelu_outs = gelu_packet.plans, gelu_packet.outs
+gelu__packet = packet("gelu_", ("gelu_",), (("input", "tensor"), ("approximate", "static", 'none', True)))
 gelu__plans = gelu__packet.plans
-silu_packet = packet(
-    "silu",
-    (
-        "silu",
-        "silu.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-silu_plans = silu_packet.plans
-silu_outs = silu_packet.outs
-silu__packet = packet("silu_", ("silu_",), (("input", "tensor", NOT_GIVEN, False),), False)
+silu_packet = packet("silu", ("silu", "silu.out"), (("input", "tensor"),))
+silu_plans, silu_outs = silu_packet.plans, silu_packet.outs
+silu__packet = packet("silu_", ("silu_",), (("input", "tensor"),))
 silu__plans = silu__packet.plans
-softplus_packet = packet(
-    "softplus",
-    (
-        "softplus",
-        "softplus.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, False),
-        ("threshold", "scale", INT_20, False),
-    ),
-    False,
-)
-softplus_plans = softplus_packet.plans
-softplus_scaled = softplus_packet.scaled
-softplus_outs = softplus_packet.outs
-leaky_relu_packet = packet(
-    "leaky_relu",
-    (
-        "leaky_relu",
-        "leaky_relu.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("negative_slope", "number", 0.01, False),
-    ),
-    False,
-)
-leaky_relu_plans = leaky_relu_packet.plans
-leaky_relu_outs = leaky_relu_packet.outs
-leaky_relu__packet = packet(
-    "leaky_relu_",
-    ("leaky_relu_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("negative_slope", "number", 0.01, False),
-    ),
-    False,
-)
+softplus_packet = packet("softplus", ("softplus", "softplus.out"), (("input", "tensor"), ("beta", "scale", INT_1), ("threshold", "scale", INT_20)))
+softplus_plans, softplus_scaled, softplus_outs = softplus_packet.plans, softplus_packet.scaled, softplus_packet.outs
+leaky_relu_packet = packet("leaky_relu", ("leaky_relu", "leaky_relu.out"), (("input", "tensor"), ("negative_slope", "number", 0.01)))
+leaky_relu_plans, leaky_relu_outs = leaky_relu_packet.plans, leaky_relu_packet.outs
+leaky_relu__packet = packet("leaky_relu_", ("leaky_relu_",), (("input", "tensor"), ("negative_slope", "number", 0.01)))
 leaky_relu__plans = leaky_relu__packet.plans
-threshold_backward_packet = packet(
-    "threshold_backward",
-    ("threshold_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("threshold", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+threshold_backward_packet = packet("threshold_backward", ("threshold_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("threshold", "number")))
 threshold_backward_plans = threshold_backward_packet.plans
-sigmoid_backward_packet = packet(
-    "sigmoid_backward",
-    ("sigmoid_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+sigmoid_backward_packet = packet("sigmoid_backward", ("sigmoid_backward",), (("grad_output", "tensor"), ("output", "tensor")))
 sigmoid_backward_plans = sigmoid_backward_packet.plans
-tanh_backward_packet = packet(
-    "tanh_backward",
-    ("tanh_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+tanh_backward_packet = packet("tanh_backward", ("tanh_backward",), (("grad_output", "tensor"), ("output", "tensor")))
 tanh_backward_plans = tanh_backward_packet.plans
-gelu_backward_packet = packet(
-    "gelu_backward",
-    ("gelu_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("approximate", "static", "none", True),
-    ),
-    False,
-)
+gelu_backward_packet = packet("gelu_backward", ("gelu_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("approximate", "static", 'none', True)))
 gelu_backward_plans = gelu_backward_packet.plans
-silu_backward_packet = packet(
-    "silu_backward",
-    ("silu_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+silu_backward_packet = packet("silu_backward", ("silu_backward",), (("grad_output", "tensor"), ("input", "tensor")))
 silu_backward_plans = silu_backward_packet.plans
-softplus_backward_packet = packet(
-    "softplus_backward",
-    ("softplus_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("beta", "number", NOT_GIVEN, False),
-        ("threshold", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+softplus_backward_packet = packet("softplus_backward", ("softplus_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("beta", "number"), ("threshold", "number")))
 softplus_backward_plans = softplus_backward_packet.plans
-leaky_relu_backward_packet = packet(
-    "leaky_relu_backward",
-    ("leaky_relu_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("negative_slope", "number", NOT_GIVEN, False),
-        ("self_is_result", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+leaky_relu_backward_packet = packet("leaky_relu_backward", ("leaky_relu_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("negative_slope", "number"), ("self_is_result", "static")))
 leaky_relu_backward_plans = leaky_relu_backward_packet.plans
-eq_packet = packet(
-    "eq",
-    (
-        "eq.Tensor",
-        "eq.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-eq_plans = eq_packet.plans
-eq_outs = eq_packet.outs
-eq__packet = packet(
-    "eq_",
-    ("eq_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+eq_packet = packet("eq", ("eq.Tensor", "eq.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+eq_plans, eq_outs = eq_packet.plans, eq_packet.outs
+eq__packet = packet("eq_", ("eq_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 eq__plans = eq__packet.plans
-ne_packet = packet(
-    "ne",
-    (
-        "ne.Tensor",
-        "ne.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-ne_plans = ne_packet.plans
-ne_outs = ne_packet.outs
-ne__packet = packet(
-    "ne_",
-    ("ne_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+ne_packet = packet("ne", ("ne.Tensor", "ne.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+ne_plans, ne_outs = ne_packet.plans, ne_packet.outs
+ne__packet = packet("ne_", ("ne_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 ne__plans = ne__packet.plans
-lt_packet = packet(
-    "lt",
-    (
-        "lt.Tensor",
-        "lt.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-lt_plans = lt_packet.plans
-lt_outs = lt_packet.outs
-lt__packet = packet(
-    "lt_",
-    ("lt_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+lt_packet = packet("lt", ("lt.Tensor", "lt.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+lt_plans, lt_outs = lt_packet.plans, lt_packet.outs
+lt__packet = packet("lt_", ("lt_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 lt__plans = lt__packet.plans
-le_packet = packet(
-    "le",
-    (
-        "le.Tensor",
-        "le.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-le_plans = le_packet.plans
-le_outs = le_packet.outs
-le__packet = packet(
-    "le_",
-    ("le_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+le_packet = packet("le", ("le.Tensor", "le.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+le_plans, le_outs = le_packet.plans, le_packet.outs
+le__packet = packet("le_", ("le_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 le__plans = le__packet.plans
-gt_packet = packet(
-    "gt",
-    (
-        "gt.Tensor",
-        "gt.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-gt_plans = gt_packet.plans
-gt_outs = gt_packet.outs
-gt__packet = packet(
-    "gt_",
-    ("gt_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+gt_packet = packet("gt", ("gt.Tensor", "gt.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+gt_plans, gt_outs = gt_packet.plans, gt_packet.outs
+gt__packet = packet("gt_", ("gt_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 gt__plans = gt__packet.plans
-ge_packet = packet(
-    "ge",
-    (
-        "ge.Tensor",
-        "ge.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-ge_plans = ge_packet.plans
-ge_outs = ge_packet.outs
-ge__packet = packet(
-    "ge_",
-    ("ge_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+ge_packet = packet("ge", ("ge.Tensor", "ge.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+ge_plans, ge_outs = ge_packet.plans, ge_packet.outs
+ge__packet = packet("ge_", ("ge_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 ge__plans = ge__packet.plans
-greater_packet = packet(
-    "greater",
-    (
-        "greater.Tensor",
-        "greater.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-greater_plans = greater_packet.plans
-greater_outs = greater_packet.outs
-greater__packet = packet(
-    "greater_",
-    ("greater_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+greater_packet = packet("greater", ("greater.Tensor", "greater.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+greater_plans, greater_outs = greater_packet.plans, greater_packet.outs
+greater__packet = packet("greater_", ("greater_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 greater__plans = greater__packet.plans
-greater_equal_packet = packet(
-    "greater_equal",
-    (
-        "greater_equal.Tensor",
-        "greater_equal.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-greater_equal_plans = greater_equal_packet.plans
-greater_equal_outs = greater_equal_packet.outs
-greater_equal__packet = packet(
-    "greater_equal_",
-    ("greater_equal_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+greater_equal_packet = packet("greater_equal", ("greater_equal.Tensor", "greater_equal.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+greater_equal_plans, greater_equal_outs = greater_equal_packet.plans, greater_equal_packet.outs
+greater_equal__packet = packet("greater_equal_", ("greater_equal_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 greater_equal__plans = greater_equal__packet.plans
-less_packet = packet(
-    "less",
-    (
-        "less.Tensor",
-        "less.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-less_plans = less_packet.plans
-less_outs = less_packet.outs
-less__packet = packet(
-    "less_",
-    ("less_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+less_packet = packet("less", ("less.Tensor", "less.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+less_plans, less_outs = less_packet.plans, less_packet.outs
+less__packet = packet("less_", ("less_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 less__plans = less__packet.plans
-less_equal_packet = packet(
-    "less_equal",
-    (
-        "less_equal.Tensor",
-        "less_equal.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-less_equal_plans = less_equal_packet.plans
-less_equal_outs = less_equal_packet.outs
-less_equal__packet = packet(
-    "less_equal_",
-    ("less_equal_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+less_equal_packet = packet("less_equal", ("less_equal.Tensor", "less_equal.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+less_equal_plans, less_equal_outs = less_equal_packet.plans, less_equal_packet.outs
+less_equal__packet = packet("less_equal_", ("less_equal_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 less_equal__plans = less_equal__packet.plans
-not_equal_packet = packet(
-    "not_equal",
-    (
-        "not_equal.Tensor",
-        "not_equal.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-not_equal_plans = not_equal_packet.plans
-not_equal_outs = not_equal_packet.outs
-not_equal__packet = packet(
-    "not_equal_",
-    ("not_equal_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+not_equal_packet = packet("not_equal", ("not_equal.Tensor", "not_equal.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+not_equal_plans, not_equal_outs = not_equal_packet.plans, not_equal_packet.outs
+not_equal__packet = packet("not_equal_", ("not_equal_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 not_equal__plans = not_equal__packet.plans
-isnan_packet = packet("isnan", ("isnan",), (("input", "tensor", NOT_GIVEN, False),), False)
+isnan_packet = packet("isnan", ("isnan",), (("input", "tensor"),))
 isnan_plans = isnan_packet.plans
-isinf_packet = packet("isinf", ("isinf",), (("input", "tensor", NOT_GIVEN, False),), False)
+isinf_packet = packet("isinf", ("isinf",), (("input", "tensor"),))
 isinf_plans = isinf_packet.plans
-isfinite_packet = packet("isfinite", ("isfinite",), (("input", "tensor", NOT_GIVEN, False),), False)
+isfinite_packet = packet("isfinite", ("isfinite",), (("input", "tensor"),))
 isfinite_plans = isfinite_packet.plans
-logical_not_packet = packet(
-    "logical_not",
-    (
-        "logical_not",
-        "logical_not.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-logical_not_plans = logical_not_packet.plans
-logical_not_outs = logical_not_packet.outs
-logical_not__packet = packet(
-    "logical_not_", ("logical_not_",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+logical_not_packet = packet("logical_not", ("logical_not", "logical_not.out"), (("input", "tensor"),))
+logical_not_plans, logical_not_outs = logical_not_packet.plans, logical_not_packet.outs
+logical_not__packet = packet("logical_not_", ("logical_not_",), (("input", "tensor"),))
 logical_not__plans = logical_not__packet.plans
-logical_and_packet = packet(
-    "logical_and",
-    (
-        "logical_and",
-        "logical_and.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-logical_and_plans = logical_and_packet.plans
-logical_and_outs = logical_and_packet.outs
-logical_and__packet = packet(
-    "logical_and_",
-    ("logical_and_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+logical_and_packet = packet("logical_and", ("logical_and", "logical_and.out"), (("input", "tensor"), ("other", "tensor")))
+logical_and_plans, logical_and_outs = logical_and_packet.plans, logical_and_packet.outs
+logical_and__packet = packet("logical_and_", ("logical_and_",), (("input", "tensor"), ("other", "tensor")))
 logical_and__plans = logical_and__packet.plans
-logical_or_packet = packet(
-    "logical_or",
-    (
-        "logical_or",
-        "logical_or.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-logical_or_plans = logical_or_packet.plans
-logical_or_outs = logical_or_packet.outs
-logical_or__packet = packet(
-    "logical_or_",
-    ("logical_or_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+logical_or_packet = packet("logical_or", ("logical_or", "logical_or.out"), (("input", "tensor"), ("other", "tensor")))
+logical_or_plans, logical_or_outs = logical_or_packet.plans, logical_or_packet.outs
+logical_or__packet = packet("logical_or_", ("logical_or_",), (("input", "tensor"), ("other", "tensor")))
 logical_or__plans = logical_or__packet.plans
-logical_xor_packet = packet(
-    "logical_xor",
-    (
-        "logical_xor",
-        "logical_xor.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-logical_xor_plans = logical_xor_packet.plans
-logical_xor_outs = logical_xor_packet.outs
-logical_xor__packet = packet(
-    "logical_xor_",
-    ("logical_xor_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+logical_xor_packet = packet("logical_xor", ("logical_xor", "logical_xor.out"), (("input", "tensor"), ("other", "tensor")))
+logical_xor_plans, logical_xor_outs = logical_xor_packet.plans, logical_xor_packet.outs
+logical_xor__packet = packet("logical_xor_", ("logical_xor_",), (("input", "tensor"), ("other", "tensor")))
 logical_xor__plans = logical_xor__packet.plans
-bitwise_and_packet = packet(
-    "bitwise_and",
-    (
-        "bitwise_and.Tensor",
-        "bitwise_and.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-bitwise_and_plans = bitwise_and_packet.plans
-bitwise_and_outs = bitwise_and_packet.outs
-bitwise_and__packet = packet(
-    "bitwise_and_",
-    ("bitwise_and_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+bitwise_and_packet = packet("bitwise_and", ("bitwise_and.Tensor", "bitwise_and.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+bitwise_and_plans, bitwise_and_outs = bitwise_and_packet.plans, bitwise_and_packet.outs
+bitwise_and__packet = packet("bitwise_and_", ("bitwise_and_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 bitwise_and__plans = bitwise_and__packet.plans
-bitwise_or_packet = packet(
-    "bitwise_or",
-    (
-        "bitwise_or.Tensor",
-        "bitwise_or.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-bitwise_or_plans = bitwise_or_packet.plans
-bitwise_or_outs = bitwise_or_packet.outs
-bitwise_or__packet = packet(
-    "bitwise_or_",
-    ("bitwise_or_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+bitwise_or_packet = packet("bitwise_or", ("bitwise_or.Tensor", "bitwise_or.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+bitwise_or_plans, bitwise_or_outs = bitwise_or_packet.plans, bitwise_or_packet.outs
+bitwise_or__packet = packet("bitwise_or_", ("bitwise_or_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 bitwise_or__plans = bitwise_or__packet.plans
-bitwise_xor_packet = packet(
-    "bitwise_xor",
-    (
-        "bitwise_xor.Tensor",
-        "bitwise_xor.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-bitwise_xor_plans = bitwise_xor_packet.plans
-bitwise_xor_outs = bitwise_xor_packet.outs
-bitwise_xor__packet = packet(
-    "bitwise_xor_",
-    ("bitwise_xor_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+bitwise_xor_packet = packet("bitwise_xor", ("bitwise_xor.Tensor", "bitwise_xor.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+bitwise_xor_plans, bitwise_xor_outs = bitwise_xor_packet.plans, bitwise_xor_packet.outs
+bitwise_xor__packet = packet("bitwise_xor_", ("bitwise_xor_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 bitwise_xor__plans = bitwise_xor__packet.plans
-bitwise_left_shift_packet = packet(
-    "bitwise_left_shift",
-    (
-        "bitwise_left_shift.Tensor",
-        "bitwise_left_shift.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-bitwise_left_shift_plans = bitwise_left_shift_packet.plans
-bitwise_left_shift_outs = bitwise_left_shift_packet.outs
-bitwise_left_shift__packet = packet(
-    "bitwise_left_shift_",
-    ("bitwise_left_shift_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+bitwise_left_shift_packet = packet("bitwise_left_shift", ("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+bitwise_left_shift_plans, bitwise_left_shift_outs = bitwise_left_shift_packet.plans, bitwise_left_shift_packet.outs
+bitwise_left_shift__packet = packet("bitwise_left_shift_", ("bitwise_left_shift_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 bitwise_left_shift__plans = bitwise_left_shift__packet.plans
-bitwise_right_shift_packet = packet(
-    "bitwise_right_shift",
-    (
-        "bitwise_right_shift.Tensor",
-        "bitwise_right_shift.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-bitwise_right_shift_plans = bitwise_right_shift_packet.plans
-bitwise_right_shift_outs = bitwise_right_shift_packet.outs
-bitwise_right_shift__packet = packet(
-    "bitwise_right_shift_",
-    ("bitwise_right_shift_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+bitwise_right_shift_packet = packet("bitwise_right_shift", ("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+bitwise_right_shift_plans, bitwise_right_shift_outs = bitwise_right_shift_packet.plans, bitwise_right_shift_packet.outs
+bitwise_right_shift__packet = packet("bitwise_right_shift_", ("bitwise_right_shift_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 bitwise_right_shift__plans = bitwise_right_shift__packet.plans
-gcd_packet = packet(
-    "gcd",
-    (
-        "gcd",
-        "gcd.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-gcd_plans = gcd_packet.plans
-gcd_outs = gcd_packet.outs
-gcd__packet = packet(
-    "gcd_",
-    ("gcd_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+gcd_packet = packet("gcd", ("gcd", "gcd.out"), (("input", "tensor"), ("other", "tensor")))
+gcd_plans, gcd_outs = gcd_packet.plans, gcd_packet.outs
+gcd__packet = packet("gcd_", ("gcd_",), (("input", "tensor"), ("other", "tensor")))
 gcd__plans = gcd__packet.plans
-lcm_packet = packet(
-    "lcm",
-    (
-        "lcm",
-        "lcm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-lcm_plans = lcm_packet.plans
-lcm_outs = lcm_packet.outs
-lcm__packet = packet(
-    "lcm_",
-    ("lcm_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+lcm_packet = packet("lcm", ("lcm", "lcm.out"), (("input", "tensor"), ("other", "tensor")))
+lcm_plans, lcm_outs = lcm_packet.plans, lcm_packet.outs
+lcm__packet = packet("lcm_", ("lcm_",), (("input", "tensor"), ("other", "tensor")))
 lcm__plans = lcm__packet.plans
-bitwise_not_packet = packet(
-    "bitwise_not",
-    (
-        "bitwise_not",
-        "bitwise_not.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-bitwise_not_plans = bitwise_not_packet.plans
-bitwise_not_outs = bitwise_not_packet.outs
-bitwise_not__packet = packet(
-    "bitwise_not_", ("bitwise_not_",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+bitwise_not_packet = packet("bitwise_not", ("bitwise_not", "bitwise_not.out"), (("input", "tensor"),))
+bitwise_not_plans, bitwise_not_outs = bitwise_not_packet.plans, bitwise_not_packet.outs
+bitwise_not__packet = packet("bitwise_not_", ("bitwise_not_",), (("input", "tensor"),))
 bitwise_not__plans = bitwise_not__packet.plans
-clamp_packet = packet(
-    "clamp",
-    (
-        "clamp",
-        "clamp.out",
-        "clamp.Tensor",
-        "clamp.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min", "operand", None, False),
-        ("max", "operand", None, False),
-    ),
-    False,
-)
-clamp_plans = clamp_packet.plans
-clamp_outs = clamp_packet.outs
-clamp__packet = packet(
-    "clamp_",
-    (
-        "clamp_",
-        "clamp_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min", "operand", None, False),
-        ("max", "operand", None, False),
-    ),
-    False,
-)
+clamp_packet = packet("clamp", ("clamp", "clamp.out", "clamp.Tensor", "clamp.Tensor_out"), (("input", "tensor"), ("min", "operand", None), ("max", "operand", None)))
+clamp_plans, clamp_outs = clamp_packet.plans, clamp_packet.outs
+clamp__packet = packet("clamp_", ("clamp_", "clamp_.Tensor"), (("input", "tensor"), ("min", "operand", None), ("max", "operand", None)))
 clamp__plans = clamp__packet.plans
-clamp_min_packet = packet(
-    "clamp_min",
-    (
-        "clamp_min",
-        "clamp_min.out",
-        "clamp_min.Tensor",
-        "clamp_min.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
-clamp_min_plans = clamp_min_packet.plans
-clamp_min_outs = clamp_min_packet.outs
-clamp_min__packet = packet(
-    "clamp_min_",
-    (
-        "clamp_min_",
-        "clamp_min_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+clamp_min_packet = packet("clamp_min", ("clamp_min", "clamp_min.out", "clamp_min.Tensor", "clamp_min.Tensor_out"), (("input", "tensor"), ("min", "operand")))
+clamp_min_plans, clamp_min_outs = clamp_min_packet.plans, clamp_min_packet.outs
+clamp_min__packet = packet("clamp_min_", ("clamp_min_", "clamp_min_.Tensor"), (("input", "tensor"), ("min", "operand")))
 clamp_min__plans = clamp_min__packet.plans
-clamp_max_packet = packet(
-    "clamp_max",
-    (
-        "clamp_max",
-        "clamp_max.out",
-        "clamp_max.Tensor",
-        "clamp_max.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("max", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
-clamp_max_plans = clamp_max_packet.plans
-clamp_max_outs = clamp_max_packet.outs
-clamp_max__packet = packet(
-    "clamp_max_",
-    (
-        "clamp_max_",
-        "clamp_max_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("max", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+clamp_max_packet = packet("clamp_max", ("clamp_max", "clamp_max.out", "clamp_max.Tensor", "clamp_max.Tensor_out"), (("input", "tensor"), ("max", "operand")))
+clamp_max_plans, clamp_max_outs = clamp_max_packet.plans, clamp_max_packet.outs
+clamp_max__packet = packet("clamp_max_", ("clamp_max_", "clamp_max_.Tensor"), (("input", "tensor"), ("max", "operand")))
 clamp_max__plans = clamp_max__packet.plans
-clip_packet = packet(
-    "clip",
-    (
-        "clip",
-        "clip.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min", "operand", None, False),
-        ("max", "operand", None, False),
-    ),
-    False,
-)
+clip_packet = packet("clip", ("clip", "clip.Tensor"), (("input", "tensor"), ("min", "operand", None), ("max", "operand", None)))
 clip_plans = clip_packet.plans
-clip__packet = packet(
-    "clip_",
-    (
-        "clip_",
-        "clip_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min", "operand", None, False),
-        ("max", "operand", None, False),
-    ),
-    False,
-)
+clip__packet = packet("clip_", ("clip_", "clip_.Tensor"), (("input", "tensor"), ("min", "operand", None), ("max", "operand", None)))
 clip__plans = clip__packet.plans
-where_packet = packet(
-    "where",
-    (
-        "where.self",
-        "where.self_out",
-        "where",
-    ),
-    (
-        ("condition", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-where_plans = where_packet.plans
-where_outs = where_packet.outs
-lerp_packet = packet(
-    "lerp",
-    (
-        "lerp.Scalar",
-        "lerp.Scalar_out",
-        "lerp.Tensor",
-        "lerp.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("end", "tensor", NOT_GIVEN, False),
-        ("weight", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
-lerp_plans = lerp_packet.plans
-lerp_outs = lerp_packet.outs
-lerp__packet = packet(
-    "lerp_",
-    (
-        "lerp_.Scalar",
-        "lerp_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("end", "tensor", NOT_GIVEN, False),
-        ("weight", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+where_packet = packet("where", ("where.self", "where.self_out", "where"), (("condition", "tensor"), ("input", "tensor", NOT_GIVEN), ("other", "operand", NOT_GIVEN)), numbers_as_tensors='rest')
+where_plans, where_outs = where_packet.plans, where_packet.outs
+lerp_packet = packet("lerp", ("lerp.Scalar", "lerp.Scalar_out", "lerp.Tensor", "lerp.Tensor_out"), (("input", "tensor"), ("end", "tensor"), ("weight", "operand")))
+lerp_plans, lerp_outs = lerp_packet.plans, lerp_packet.outs
+lerp__packet = packet("lerp_", ("lerp_.Scalar", "lerp_.Tensor"), (("input", "tensor"), ("end", "tensor"), ("weight", "operand")))
 lerp__plans = lerp__packet.plans
-addcmul_packet = packet(
-    "addcmul",
-    (
-        "addcmul",
-        "addcmul.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("tensor1", "tensor", NOT_GIVEN, False),
-        ("tensor2", "tensor", NOT_GIVEN, False),
-        ("value", "scale", INT_1, True),
-    ),
-    False,
-)
-addcmul_packet.deprecated = (
-    (
-        "addcmul(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
-        (("self", "self"), ("tensor1", "tensor1"), ("tensor2", "tensor2"), ("value", "value")),
-    ),
-)
-addcmul_plans = addcmul_packet.plans
-addcmul_scaled = addcmul_packet.scaled
-addcmul_outs = addcmul_packet.outs
-addcmul__packet = packet(
-    "addcmul_",
-    ("addcmul_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("tensor1", "tensor", NOT_GIVEN, False),
-        ("tensor2", "tensor", NOT_GIVEN, False),
-        ("value", "scale", INT_1, True),
-    ),
-    False,
-)
-addcmul__packet.deprecated = (
-    (
-        "addcmul_(Tensor(a!) self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor(a!)",
-        (("self", "self"), ("tensor1", "tensor1"), ("tensor2", "tensor2"), ("value", "value")),
-    ),
-)
-addcmul__plans = addcmul__packet.plans
-addcmul__scaled = addcmul__packet.scaled
-addcdiv_packet = packet(
-    "addcdiv",
-    (
-        "addcdiv",
-        "addcdiv.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("tensor1", "tensor", NOT_GIVEN, False),
-        ("tensor2", "tensor", NOT_GIVEN, False),
-        ("value", "scale", INT_1, True),
-    ),
-    False,
-)
-addcdiv_packet.deprecated = (
-    (
-        "addcdiv(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
-        (("self", "self"), ("tensor1", "tensor1"), ("tensor2", "tensor2"), ("value", "value")),
-    ),
-)
-addcdiv_plans = addcdiv_packet.plans
-addcdiv_scaled = addcdiv_packet.scaled
-addcdiv_outs = addcdiv_packet.outs
-addcdiv__packet = packet(
-    "addcdiv_",
-    ("addcdiv_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("tensor1", "tensor", NOT_GIVEN, False),
-        ("tensor2", "tensor", NOT_GIVEN, False),
-        ("value", "scale", INT_1, True),
-    ),
-    False,
-)
-addcdiv__packet.deprecated = (
-    (
-        "addcdiv_(Tensor(a!) self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor(a!)",
-        (("self", "self"), ("tensor1", "tensor1"), ("tensor2", "tensor2"), ("value", "value")),
-    ),
-)
-addcdiv__plans = addcdiv__packet.plans
-addcdiv__scaled = addcdiv__packet.scaled
-sgn_packet = packet(
-    "sgn",
-    (
-        "sgn",
-        "sgn.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sgn_plans = sgn_packet.plans
-sgn_outs = sgn_packet.outs
-sgn__packet = packet("sgn_", ("sgn_",), (("input", "tensor", NOT_GIVEN, False),), False)
+addcmul_packet = packet("addcmul", ("addcmul", "addcmul.out"), (("input", "tensor"), ("tensor1", "tensor"), ("tensor2", "tensor"), ("value", "scale", INT_1, True)))
+addcmul_packet.deprecated = (('addcmul(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor', (('self', 'self'), ('tensor1', 'tensor1'), ('tensor2', 'tensor2'), ('value', 'value'))),)
+addcmul_plans, addcmul_scaled, addcmul_outs = addcmul_packet.plans, addcmul_packet.scaled, addcmul_packet.outs
+addcmul__packet = packet("addcmul_", ("addcmul_",), (("input", "tensor"), ("tensor1", "tensor"), ("tensor2", "tensor"), ("value", "scale", INT_1, True)))
+addcmul__packet.deprecated = (('addcmul_(Tensor(a!) self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor(a!)', (('self', 'self'), ('tensor1', 'tensor1'), ('tensor2', 'tensor2'), ('value', 'value'))),)
+addcmul__plans, addcmul__scaled = addcmul__packet.plans, addcmul__packet.scaled
+addcdiv_packet = packet("addcdiv", ("addcdiv", "addcdiv.out"), (("input", "tensor"), ("tensor1", "tensor"), ("tensor2", "tensor"), ("value", "scale", INT_1, True)))
+addcdiv_packet.deprecated = (('addcdiv(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor', (('self', 'self'), ('tensor1', 'tensor1'), ('tensor2', 'tensor2'), ('value', 'value'))),)
+addcdiv_plans, addcdiv_scaled, addcdiv_outs = addcdiv_packet.plans, addcdiv_packet.scaled, addcdiv_packet.outs
+addcdiv__packet = packet("addcdiv_", ("addcdiv_",), (("input", "tensor"), ("tensor1", "tensor"), ("tensor2", "tensor"), ("value", "scale", INT_1, True)))
+addcdiv__packet.deprecated = (('addcdiv_(Tensor(a!) self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor(a!)', (('self', 'self'), ('tensor1', 'tensor1'), ('tensor2', 'tensor2'), ('value', 'value'))),)
+addcdiv__plans, addcdiv__scaled = addcdiv__packet.plans, addcdiv__packet.scaled
+sgn_packet = packet("sgn", ("sgn", "sgn.out"), (("input", "tensor"),))
+sgn_plans, sgn_outs = sgn_packet.plans, sgn_packet.outs
+sgn__packet = packet("sgn_", ("sgn_",), (("input", "tensor"),))
 sgn__plans = sgn__packet.plans
-signbit_packet = packet(
-    "signbit",
-    (
-        "signbit",
-        "signbit.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-signbit_plans = signbit_packet.plans
-signbit_outs = signbit_packet.outs
-frac_packet = packet(
-    "frac",
-    (
-        "frac",
-        "frac.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-frac_plans = frac_packet.plans
-frac_outs = frac_packet.outs
-frac__packet = packet("frac_", ("frac_",), (("input", "tensor", NOT_GIVEN, False),), False)
+signbit_packet = packet("signbit", ("signbit", "signbit.out"), (("input", "tensor"),))
+signbit_plans, signbit_outs = signbit_packet.plans, signbit_packet.outs
+frac_packet = packet("frac", ("frac", "frac.out"), (("input", "tensor"),))
+frac_plans, frac_outs = frac_packet.plans, frac_packet.outs
+frac__packet = packet("frac_", ("frac_",), (("input", "tensor"),))
 frac__plans = frac__packet.plans
-copysign_packet = packet(
-    "copysign",
-    (
-        "copysign.Tensor",
-        "copysign.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-copysign_plans = copysign_packet.plans
-copysign_outs = copysign_packet.outs
-copysign__packet = packet(
-    "copysign_",
-    ("copysign_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+copysign_packet = packet("copysign", ("copysign.Tensor", "copysign.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+copysign_plans, copysign_outs = copysign_packet.plans, copysign_packet.outs
+copysign__packet = packet("copysign_", ("copysign_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 copysign__plans = copysign__packet.plans
-heaviside_packet = packet(
-    "heaviside",
-    (
-        "heaviside",
-        "heaviside.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-heaviside_plans = heaviside_packet.plans
-heaviside_outs = heaviside_packet.outs
-heaviside__packet = packet(
-    "heaviside_",
-    ("heaviside_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+heaviside_packet = packet("heaviside", ("heaviside", "heaviside.out"), (("input", "tensor"), ("values", "tensor")))
+heaviside_plans, heaviside_outs = heaviside_packet.plans, heaviside_packet.outs
+heaviside__packet = packet("heaviside_", ("heaviside_",), (("input", "tensor"), ("values", "tensor")))
 heaviside__plans = heaviside__packet.plans
-hypot_packet = packet(
-    "hypot",
-    (
-        "hypot",
-        "hypot.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-hypot_plans = hypot_packet.plans
-hypot_outs = hypot_packet.outs
-hypot__packet = packet(
-    "hypot_",
-    ("hypot_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+hypot_packet = packet("hypot", ("hypot", "hypot.out"), (("input", "tensor"), ("other", "tensor")))
+hypot_plans, hypot_outs = hypot_packet.plans, hypot_packet.outs
+hypot__packet = packet("hypot_", ("hypot_",), (("input", "tensor"), ("other", "tensor")))
 hypot__plans = hypot__packet.plans
-nextafter_packet = packet(
-    "nextafter",
-    (
-        "nextafter",
-        "nextafter.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-nextafter_plans = nextafter_packet.plans
-nextafter_outs = nextafter_packet.outs
-nextafter__packet = packet(
-    "nextafter_",
-    ("nextafter_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+nextafter_packet = packet("nextafter", ("nextafter", "nextafter.out"), (("input", "tensor"), ("other", "tensor")))
+nextafter_plans, nextafter_outs = nextafter_packet.plans, nextafter_packet.outs
+nextafter__packet = packet("nextafter_", ("nextafter_",), (("input", "tensor"), ("other", "tensor")))
 nextafter__plans = nextafter__packet.plans
-nan_to_num_packet = packet(
-    "nan_to_num",
-    (
-        "nan_to_num",
-        "nan_to_num.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("nan", "number", None, False),
-        ("posinf", "number", None, False),
-        ("neginf", "number", None, False),
-    ),
-    False,
-)
-nan_to_num_plans = nan_to_num_packet.plans
-nan_to_num_outs = nan_to_num_packet.outs
-nan_to_num__packet = packet(
-    "nan_to_num_",
-    ("nan_to_num_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("nan", "number", None, False),
-        ("posinf", "number", None, False),
-        ("neginf", "number", None, False),
-    ),
-    False,
-)
+nan_to_num_packet = packet("nan_to_num", ("nan_to_num", "nan_to_num.out"), (("input", "tensor"), ("nan", "number", None), ("posinf", "number", None), ("neginf", "number", None)))
+nan_to_num_plans, nan_to_num_outs = nan_to_num_packet.plans, nan_to_num_packet.outs
+nan_to_num__packet = packet("nan_to_num_", ("nan_to_num_",), (("input", "tensor"), ("nan", "number", None), ("posinf", "number", None), ("neginf", "number", None)))
 nan_to_num__plans = nan_to_num__packet.plans
-frexp_packet = packet(
-    "frexp",
-    (
-        "frexp.Tensor",
-        "frexp.Tensor_out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-frexp_plans = frexp_packet.plans
-frexp_outs = frexp_packet.outs
-_frexp_mantissa_packet = packet(
-    "_frexp_mantissa", ("_frexp_mantissa",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+frexp_packet = packet("frexp", ("frexp.Tensor", "frexp.Tensor_out"), (("input", "tensor"),))
+frexp_plans, frexp_outs = frexp_packet.plans, frexp_packet.outs
+_frexp_mantissa_packet = packet("_frexp_mantissa", ("_frexp_mantissa",), (("input", "tensor"),))
 _frexp_mantissa_plans = _frexp_mantissa_packet.plans
-_frexp_exponent_packet = packet(
-    "_frexp_exponent", ("_frexp_exponent",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+_frexp_exponent_packet = packet("_frexp_exponent", ("_frexp_exponent",), (("input", "tensor"),))
 _frexp_exponent_plans = _frexp_exponent_packet.plans
-ldexp_packet = packet(
-    "ldexp",
-    (
-        "ldexp.Tensor",
-        "ldexp.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-ldexp_plans = ldexp_packet.plans
-ldexp_outs = ldexp_packet.outs
-ldexp__packet = packet(
-    "ldexp_",
-    ("ldexp_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+ldexp_packet = packet("ldexp", ("ldexp.Tensor", "ldexp.out"), (("input", "tensor"), ("other", "tensor")))
+ldexp_plans, ldexp_outs = ldexp_packet.plans, ldexp_packet.outs
+ldexp__packet = packet("ldexp_", ("ldexp_",), (("input", "tensor"), ("other", "tensor")))
 ldexp__plans = ldexp__packet.plans
-deg2rad_packet = packet(
-    "deg2rad",
-    (
-        "deg2rad",
-        "deg2rad.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-deg2rad_plans = deg2rad_packet.plans
-deg2rad_outs = deg2rad_packet.outs
-deg2rad__packet = packet("deg2rad_", ("deg2rad_",), (("input", "tensor", NOT_GIVEN, False),), False)
+deg2rad_packet = packet("deg2rad", ("deg2rad", "deg2rad.out"), (("input", "tensor"),))
+deg2rad_plans, deg2rad_outs = deg2rad_packet.plans, deg2rad_packet.outs
+deg2rad__packet = packet("deg2rad_", ("deg2rad_",), (("input", "tensor"),))
 deg2rad__plans = deg2rad__packet.plans
-rad2deg_packet = packet(
-    "rad2deg",
-    (
-        "rad2deg",
-        "rad2deg.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-rad2deg_plans = rad2deg_packet.plans
-rad2deg_outs = rad2deg_packet.outs
-rad2deg__packet = packet("rad2deg_", ("rad2deg_",), (("input", "tensor", NOT_GIVEN, False),), False)
+rad2deg_packet = packet("rad2deg", ("rad2deg", "rad2deg.out"), (("input", "tensor"),))
+rad2deg_plans, rad2deg_outs = rad2deg_packet.plans, rad2deg_packet.outs
+rad2deg__packet = packet("rad2deg_", ("rad2deg_",), (("input", "tensor"),))
 rad2deg__plans = rad2deg__packet.plans
-logaddexp_packet = packet(
-    "logaddexp",
-    (
-        "logaddexp",
-        "logaddexp.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-logaddexp_plans = logaddexp_packet.plans
-logaddexp_outs = logaddexp_packet.outs
-logaddexp2_packet = packet(
-    "logaddexp2",
-    (
-        "logaddexp2",
-        "logaddexp2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-logaddexp2_plans = logaddexp2_packet.plans
-logaddexp2_outs = logaddexp2_packet.outs
-xlogy_packet = packet(
-    "xlogy",
-    (
-        "xlogy.Tensor",
-        "xlogy.OutTensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-xlogy_plans = xlogy_packet.plans
-xlogy_outs = xlogy_packet.outs
-xlogy__packet = packet(
-    "xlogy_",
-    ("xlogy_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+logaddexp_packet = packet("logaddexp", ("logaddexp", "logaddexp.out"), (("input", "tensor"), ("other", "tensor")))
+logaddexp_plans, logaddexp_outs = logaddexp_packet.plans, logaddexp_packet.outs
+logaddexp2_packet = packet("logaddexp2", ("logaddexp2", "logaddexp2.out"), (("input", "tensor"), ("other", "tensor")))
+logaddexp2_plans, logaddexp2_outs = logaddexp2_packet.plans, logaddexp2_packet.outs
+xlogy_packet = packet("xlogy", ("xlogy.Tensor", "xlogy.OutTensor"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+xlogy_plans, xlogy_outs = xlogy_packet.plans, xlogy_packet.outs
+xlogy__packet = packet("xlogy_", ("xlogy_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 xlogy__plans = xlogy__packet.plans
-logit_packet = packet(
-    "logit",
-    (
-        "logit",
-        "logit.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("eps", "number", None, False),
-    ),
-    False,
-)
-logit_plans = logit_packet.plans
-logit_outs = logit_packet.outs
-logit__packet = packet(
-    "logit_",
-    ("logit_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("eps", "number", None, False),
-    ),
-    False,
-)
+logit_packet = packet("logit", ("logit", "logit.out"), (("input", "tensor"), ("eps", "number", None)))
+logit_plans, logit_outs = logit_packet.plans, logit_packet.outs
+logit__packet = packet("logit_", ("logit_",), (("input", "tensor"), ("eps", "number", None)))
 logit__plans = logit__packet.plans
-logit_backward_packet = packet(
-    "logit_backward",
-    ("logit_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("eps", "number", None, False),
-    ),
-    False,
-)
+logit_backward_packet = packet("logit_backward", ("logit_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("eps", "number", None)))
 logit_backward_plans = logit_backward_packet.plans
-sinc_packet = packet(
-    "sinc",
-    (
-        "sinc",
-        "sinc.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sinc_plans = sinc_packet.plans
-sinc_outs = sinc_packet.outs
-sinc__packet = packet("sinc_", ("sinc_",), (("input", "tensor", NOT_GIVEN, False),), False)
+sinc_packet = packet("sinc", ("sinc", "sinc.out"), (("input", "tensor"),))
+sinc_plans, sinc_outs = sinc_packet.plans, sinc_packet.outs
+sinc__packet = packet("sinc_", ("sinc_",), (("input", "tensor"),))
 sinc__plans = sinc__packet.plans
-multiply_packet = packet(
-    "multiply",
-    (
-        "multiply.Tensor",
-        "multiply.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
-multiply_plans = multiply_packet.plans
-multiply_outs = multiply_packet.outs
-multiply__packet = packet(
-    "multiply_",
-    ("multiply_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
+multiply_packet = packet("multiply", ("multiply.Tensor", "multiply.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
+multiply_plans, multiply_outs = multiply_packet.plans, multiply_packet.outs
+multiply__packet = packet("multiply_", ("multiply_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
 multiply__plans = multiply__packet.plans
-subtract_packet = packet(
-    "subtract",
-    (
-        "subtract.Tensor",
-        "subtract.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    True,
-)
-subtract_plans = subtract_packet.plans
-subtract_scaled = subtract_packet.scaled
-subtract_outs = subtract_packet.outs
-subtract__packet = packet(
-    "subtract_",
-    ("subtract_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    True,
-)
-subtract__plans = subtract__packet.plans
-subtract__scaled = subtract__packet.scaled
-divide_packet = packet(
-    "divide",
-    (
-        "divide.Tensor",
-        "divide.out",
-        "divide.Tensor_mode",
-        "divide.out_mode",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("rounding_mode", "static", NOT_GIVEN, True),
-    ),
-    True,
-)
-divide_plans = divide_packet.plans
-divide_outs = divide_packet.outs
-divide__packet = packet(
-    "divide_",
-    (
-        "divide_.Tensor",
-        "divide_.Tensor_mode",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("rounding_mode", "static", NOT_GIVEN, True),
-    ),
-    True,
-)
+subtract_packet = packet("subtract", ("subtract.Tensor", "subtract.out"), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors=True)
+subtract_plans, subtract_scaled, subtract_outs = subtract_packet.plans, subtract_packet.scaled, subtract_packet.outs
+subtract__packet = packet("subtract_", ("subtract_.Tensor",), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors=True)
+subtract__plans, subtract__scaled = subtract__packet.plans, subtract__packet.scaled
+divide_packet = packet("divide", ("divide.Tensor", "divide.out", "divide.Tensor_mode", "divide.out_mode"), (("input", "tensor"), ("other", "operand"), ("rounding_mode", "static", NOT_GIVEN, True)), numbers_as_tensors=True)
+divide_plans, divide_outs = divide_packet.plans, divide_packet.outs
+divide__packet = packet("divide_", ("divide_.Tensor", "divide_.Tensor_mode"), (("input", "tensor"), ("other", "operand"), ("rounding_mode", "static", NOT_GIVEN, True)), numbers_as_tensors=True)
 divide__plans = divide__packet.plans
-true_divide_packet = packet(
-    "true_divide",
-    (
-        "true_divide.Tensor",
-        "true_divide.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
-true_divide_plans = true_divide_packet.plans
-true_divide_outs = true_divide_packet.outs
-true_divide__packet = packet(
-    "true_divide_",
-    ("true_divide_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
+true_divide_packet = packet("true_divide", ("true_divide.Tensor", "true_divide.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
+true_divide_plans, true_divide_outs = true_divide_packet.plans, true_divide_packet.outs
+true_divide__packet = packet("true_divide_", ("true_divide_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
 true_divide__plans = true_divide__packet.plans
-float_power_packet = packet(
-    "float_power",
-    (
-        "float_power.Tensor_Tensor",
-        "float_power.Tensor_Tensor_out",
-        "float_power.Tensor_Scalar",
-        "float_power.Tensor_Scalar_out",
-        "float_power.Scalar",
-        "float_power.Scalar_out",
-    ),
-    (
-        ("input", "operand", NOT_GIVEN, False),
-        ("exponent", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
-float_power_plans = float_power_packet.plans
-float_power_outs = float_power_packet.outs
-float_power__packet = packet(
-    "float_power_",
-    (
-        "float_power_.Tensor",
-        "float_power_.Scalar",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("exponent", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+float_power_packet = packet("float_power", ("float_power.Tensor_Tensor", "float_power.Tensor_Tensor_out", "float_power.Tensor_Scalar", "float_power.Tensor_Scalar_out", "float_power.Scalar", "float_power.Scalar_out"), (("input", "operand"), ("exponent", "operand")))
+float_power_plans, float_power_outs = float_power_packet.plans, float_power_packet.outs
+float_power__packet = packet("float_power_", ("float_power_.Tensor", "float_power_.Scalar"), (("input", "tensor"), ("exponent", "operand")))
 float_power__plans = float_power__packet.plans
-angle_packet = packet(
-    "angle",
-    (
-        "angle",
-        "angle.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-angle_plans = angle_packet.plans
-angle_outs = angle_packet.outs
-complex_packet = packet(
-    "complex",
-    (
-        "complex",
-        "complex.out",
-    ),
-    (
-        ("real", "tensor", NOT_GIVEN, False),
-        ("imag", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-complex_plans = complex_packet.plans
-complex_outs = complex_packet.outs
-polar_packet = packet(
-    "polar",
-    (
-        "polar",
-        "polar.out",
-    ),
-    (
-        ("abs", "tensor", NOT_GIVEN, False),
-        ("angle", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-polar_plans = polar_packet.plans
-polar_outs = polar_packet.outs
+angle_packet = packet("angle", ("angle", "angle.out"), (("input", "tensor"),))
+angle_plans, angle_outs = angle_packet.plans, angle_packet.outs
+complex_packet = packet("complex", ("complex", "complex.out"), (("real", "tensor"), ("imag", "tensor")))
+complex_plans, complex_outs = complex_packet.plans, complex_packet.outs
+polar_packet = packet("polar", ("polar", "polar.out"), (("abs", "tensor"), ("angle", "tensor")))
+polar_plans, polar_outs = polar_packet.plans, polar_packet.outs
+# fmt: on
 
 
 def add(

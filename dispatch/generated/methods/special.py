@@ -10,40 +10,18 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import REQUIRED
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.special import (
-    digamma__packet,
-    digamma__plans,
-    digamma_packet,
-    digamma_plans,
-    erfinv__packet,
-    erfinv__plans,
-    erfinv_packet,
-    erfinv_plans,
-    i0__packet,
-    i0__plans,
-    i0_packet,
-    i0_plans,
-    igamma__packet,
-    igamma__plans,
-    igamma_packet,
-    igamma_plans,
-    igammac__packet,
-    igammac__plans,
-    igammac_packet,
-    igammac_plans,
-    lgamma__packet,
-    lgamma__plans,
-    lgamma_packet,
-    lgamma_plans,
-    mvlgamma__packet,
-    mvlgamma__plans,
-    mvlgamma_packet,
-    mvlgamma_plans,
-    polygamma__packet,
-    polygamma__plans,
-    polygamma_packet,
-    polygamma_plans,
+    digamma_packet, digamma_plans, digamma__packet, digamma__plans, erfinv_packet, erfinv_plans,
+    erfinv__packet, erfinv__plans, i0_packet, i0_plans, i0__packet, i0__plans, igamma_packet, igamma_plans,
+    igamma__packet, igamma__plans, igammac_packet, igammac_plans, igammac__packet, igammac__plans,
+    lgamma_packet, lgamma_plans, lgamma__packet, lgamma__plans, mvlgamma_packet, mvlgamma_plans,
+    mvlgamma__packet, mvlgamma__plans, polygamma_packet, polygamma_plans, polygamma__packet, polygamma__plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
