@@ -9,13 +9,12 @@ import ast
 import re
 
 from ..schema import base_type
-from .autograd import formula_functions, inplace_twin, local_name
+from ..schema.function_schema import local_name
+from .autograd import BUILTINS, formula_functions, inplace_twin
 from .derivatives import Derivative, Formula, is_list, result_names
 from .functions import HEADER
 from .model import ModelError, NativeFunction
 from .rows import parted, words_by_key
-
-_BUILTINS = {"list", "tuple", "len", "range", "min", "max", "sum", "int", "float", "bool"}
 
 
 def forward_module(family: str, derivatives: list[Derivative]) -> str:
@@ -40,7 +39,7 @@ def forward_module(family: str, derivatives: list[Derivative]) -> str:
     shared = sorted(called & {"plus", "tangent_like", "zero_tangent"})
     if shared:
         imports.append(f"from ...autograd.tangents import {', '.join(shared)}")
-    generated = sorted(called - _BUILTINS - written.keys() - set(shared))
+    generated = sorted(called - BUILTINS - written.keys() - set(shared))
     if generated:
         imports.append(f"from ..functions import {', '.join(generated)}")
     text = HEADER.format(title=f"Forward mode of the {family} family.", source="derivatives.yaml")
