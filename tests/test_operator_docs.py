@@ -80,13 +80,13 @@ def taken_parameters(function: Callable[..., Any]) -> set[str]:
 
 
 def functional_text(text: str) -> str:
-    """The docstring of the function whose in-place version a docstring describes; nothing for other docstrings."""
+    """Return the docstring of the functional form that an in-place form's docstring names."""
     named = re.match(r"In-place version of `tt\.([\w.]+)` ", text)
     return (inspect.getdoc(operator.attrgetter(named[1])(tt)) or "") if named else ""
 
 
 def lacks(function: Callable[..., Any]) -> list[str]:
-    """What a docstring does not say, and that of the functional form, to which an in-place form's refers, neither."""
+    """Return what a docstring lacks; that of an in-place form may leave it to its functional form's."""
     text = inspect.getdoc(function) or ""
     summary = text.partition("\n\n")[0]
     text += f"\n\n{functional_text(text)}"

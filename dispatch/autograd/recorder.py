@@ -1,8 +1,8 @@
 """Recorders: the functions that plans of differentiable operators call, written when a plan is made.
 
 A row of `generated/autograd` says what an operator's node keeps (`recorded`). The recorder is written out for the
-operator, so that a call runs straight-line code: it takes the edges of the inputs, makes the call below autograd,
-fills in the node and links the results to it. What a plan knows of its arguments are free variables of the recorder.
+operator, so that a call runs straight-line code. It takes the edges of the inputs, makes the call below autograd,
+fills in the node and links the results to it. Its free variables hold what the plan knows of its arguments.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _GLOBALS = {
 
 
 class Recording(NamedTuple):
-    """What the node of an operator keeps.
+    """Contents of the nodes of an operator.
 
     `saves` maps each argument that a formula needs whole to the inputs whose gradients need it. `specs` are arguments
     whose specs alone are needed, `statics` those that are no tensors, `results` the results that are needed.
@@ -262,7 +262,7 @@ class RecorderText:
         return f"({', '.join(edges)}{',' if len(edges) == 1 else ''})"
 
     def _needed(self, inputs: Iterable[str]) -> str:
-        """The condition that one of some inputs requires grad."""
+        """Return the condition that one of some inputs requires grad."""
         return " or ".join(
             "edges[0] is not None" if self.inplace and name == "self" else f"needs_{local_name(name)}"
             for name in inputs
@@ -275,7 +275,7 @@ class RecorderText:
         ]
 
     def _saved(self) -> list[str]:
-        """The statements that keep arguments, each with its version."""
+        """Return the statements that keep arguments, each with its version."""
         lines = []
         for name, users in self.recording.saves.items():
             local = local_name(name)
@@ -299,7 +299,7 @@ class RecorderText:
         return lines
 
     def _history(self) -> list[str]:
-        """The statements that link the only result to the node."""
+        """Return the statements that link the only result to the node."""
         if self.inplace:
             lines = ["node.specs = (self_._spec.detached,)", "rebase_history(self_, node)"]
         else:
@@ -320,7 +320,7 @@ class RecorderText:
         ]
 
     def _histories(self) -> list[str]:
-        """The statements that link several results to the node."""
+        """Return the statements that link several results to the node."""
         count = len(self.returns)
         if self.is_masked:
             lines = ["node.specs = tuple([spec_of(o) for o in out])"]
@@ -363,7 +363,7 @@ def _versioned(out: str) -> list[str]:
 
 
 def _result(name: str, out: str, spec: str) -> list[str]:
-    """The statements of `save_result`, and what its version is; `saved_version` refuses an inference tensor."""
+    """Return the statements of `save_result`, with the version; `saved_version` refuses an inference tensor."""
     return [
         f"kept = blank_tensor() if {out}.__class__ is Tensor else {out}._blank()",
         f"kept._data = {out}._data",

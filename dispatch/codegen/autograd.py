@@ -141,7 +141,7 @@ def _unpack_lines(d: Derivative, f: Formula) -> list[str]:
 
 
 def planner_row(d: Derivative) -> str:
-    """The planner of an operator's autograd kernel: what `recorded` is to keep."""
+    """Return the row that makes the planner of an operator's Autograd keys."""
     users = {
         n: " ".join(dict.fromkeys(i for f in d.separate if n in f.saves for i in f.inputs))
         for n in _all(d, "saves")
@@ -167,7 +167,7 @@ def planner_row(d: Derivative) -> str:
 
 
 def autograd_module(family: str, derivatives: list[Derivative], functions: list[NativeFunction]) -> str:
-    """The module of a family's nodes and planners."""
+    """Return the module of a family's nodes and planners."""
     text = HEADER.format(title=f"Derivatives of the {family} family.", source="derivatives.yaml")
     parts: list[str] = []
     own = {str(d.function.name) for d in derivatives}

@@ -44,7 +44,7 @@ class Docstrings:
         return "\n".join(_schemas(self._signatures[name])) if found is None else self._text(found)
 
     def summary_of(self, name: str) -> str:
-        """The first line of a documented name's docstring; nothing without documentation."""
+        """Return the first line of a documented name's docstring; nothing without documentation."""
         found = self._documentation.get(name)
         return "" if found is None else self._text(found).partition("\n")[0]
 
@@ -185,7 +185,7 @@ def _notes(docs: OperatorDocs) -> list[str]:
 
 
 def _signatures_text(signature: PythonSignature) -> str:
-    """The section that lists signatures, of names that `inspect` cannot tell them for."""
+    """Return the section that lists signatures, for names whose overloads share none."""
     lines = _signature_lines(signature)
     if len(lines) < 2 and all(parameter.default != "NOT_GIVEN" for parameter in signature.parameters):
         return ""

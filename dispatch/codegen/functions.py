@@ -564,7 +564,7 @@ def signatures_of(operators: Operators) -> dict[str, PythonSignature]:
 
 
 def parameter_source(p: PythonParameter) -> str:
-    """The values of a `Parameter` as source, without those at their defaults."""
+    """Return the values of a `Parameter` as source, without those at their defaults."""
     values = [f'"{"input" if p.name == "self" else p.name}"', f'"{p.role}"']
     if p.default is not None:
         is_scale = p.role == "scale" and p.default.lstrip("-").isdigit()
@@ -575,7 +575,7 @@ def parameter_source(p: PythonParameter) -> str:
 
 
 def tuple_source(items: list[str]) -> str:
-    """A tuple of expressions as source."""
+    """Return a tuple of expressions as source."""
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 

@@ -60,7 +60,7 @@ def registrations_module(family: str, functions: list[NativeFunction], derivativ
 
 
 def _row(f: NativeFunction, functions: list[NativeFunction], recorded: Collection[str]) -> list[str]:
-    """The arguments that define an operator, as source."""
+    """Return the arguments that define an operator, as source."""
     schema = str(f.schema)
     row = [repr(schema) if '"' in schema else f'"{schema}"']
     if f.location.operator != str(f.name):
@@ -93,7 +93,7 @@ def _row(f: NativeFunction, functions: list[NativeFunction], recorded: Collectio
 
 
 def _composite(f: NativeFunction, kernel: str, functions: list[NativeFunction]) -> str:
-    """A kernel composed of other operators, as source."""
+    """Return a kernel that is composed of other operators, as source."""
     if not f.written:
         return f"composition.{kernel}"
     if f.form == "inplace" and any(each.structured and each.base == f"{kernel}_" for each in functions):

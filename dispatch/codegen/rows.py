@@ -9,24 +9,24 @@ WIDTH = 110
 
 
 def names_list(names: Iterable[str]) -> str:
-    """A list literal of strings, as many in a line as fit; to be followed by ``# fmt: skip``."""
+    """Return a list literal of strings, filled; ``# fmt: skip`` is to follow."""
     return parted("[", (f'"{name}"' for name in names), "]")
 
 
 def imported(module: str, names: Iterable[str]) -> str:
-    """The import of many names from a module, as many in a line as fit."""
+    """Return the import of many names from a module, filled."""
     statement = f"from {module} import {parted('(', names, ')')}"
     return f"# isort: off\n# fmt: off\n{statement}\n# fmt: on\n# isort: on\n"
 
 
 def parted(start: str, items: Iterable[str], end: str) -> str:
-    """Items between brackets, as many in a line as fit."""
+    """Return items between brackets, as many in a line as fit."""
     text = ", ".join(items)
     return f"{start}\n{_filled(text)},\n{end}" if text else start + end
 
 
 def words_by_key(words: Mapping[str, Iterable[str]]) -> str:
-    """A dictionary literal from each key to its words, as one text."""
+    """Return a dictionary literal from each key to its words, as one text."""
     rows = (f'    "{key}": """\n{_filled(" ".join(of))}""",\n' for key, of in words.items())
     return "{\n" + "".join(rows) + "}"
 

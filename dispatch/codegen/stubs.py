@@ -33,7 +33,7 @@ def _overloads(
     method: bool,
     docstrings: Docstrings,
 ) -> list[str]:
-    """The overloads of each name beside each other, as type checkers demand; the first has the summary."""
+    """Return the overloads of each name together, as type checkers demand; the first has the summary."""
     distinct: dict[str, list[str]] = {}
     for f in functions:
         known = distinct.setdefault(f.base, [])

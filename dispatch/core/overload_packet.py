@@ -81,7 +81,7 @@ def packet(
     parameters: tuple[tuple[Any, ...], ...] = (),
     numbers_as_tensors: bool | str = False,
 ) -> OverloadPacket:
-    """The packet of a public name, made by generated code; `parameters` are arguments of `Parameter`."""
+    """Return the packet of a public name, for generated code; `parameters` are arguments of `Parameter`."""
     made = packets[name] = OverloadPacket(name, overloads, parameters, numbers_as_tensors)
     return made
 

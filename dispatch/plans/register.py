@@ -1,4 +1,4 @@
-"""What generated registrations call: a row for each operator."""
+"""Definition of operators by rows, which generated registrations call."""
 
 from __future__ import annotations
 

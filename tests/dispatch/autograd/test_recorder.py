@@ -23,7 +23,7 @@ OPERATOR_OF = {
 
 
 def planners(family: str) -> dict[str, RecordingPlanner]:
-    """The planners of a family's operators, by operator."""
+    """Return the planners of a family's operators, by operator."""
     try:
         module = importlib.import_module(f"triten.dispatch.generated.autograd.{family}")
     except ModuleNotFoundError:
@@ -36,7 +36,7 @@ def planners(family: str) -> dict[str, RecordingPlanner]:
 
 
 def texts(name: str, planner: RecordingPlanner) -> list[RecorderText]:
-    """The recorders of an operator: with all runtime arguments, and without those that are baked."""
+    """Return the recorders of an operator: with all runtime arguments, and without those that are baked."""
     op = Dispatcher.singleton().find_schema_or_throw(name)
     op.find_runtime_arguments()
     baked = {position for position, _ in op.bakeable}
@@ -45,7 +45,7 @@ def texts(name: str, planner: RecordingPlanner) -> list[RecorderText]:
 
 
 def names_in(code: CodeType) -> set[str]:
-    """The global names that code reads, with that of functions inside."""
+    """Return the global names that code and the functions inside it read."""
     instructions = importlib.import_module("dis").get_instructions(code)
     own = {each.argval for each in instructions if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return own.union(*(names_in(each) for each in code.co_consts if isinstance(each, CodeType)))
@@ -69,7 +69,7 @@ def test_every_recorder_of_a_family_can_be_written(family: str) -> None:
 
 
 def edge(name: str) -> str:
-    """The edge of an input, as source."""
+    """Return the edge of an input, as source."""
     known = f"({name}._autograd.edge if {name}._view_base is None else None)"
     return f"({known} or edge_of({name})) if needs_{name} else None"
 
