@@ -1,6 +1,7 @@
 """Recorders that are written at plan time: their text, what they know, and that each operator's can be written."""
 
 import builtins
+import dis
 import importlib
 import linecache
 from types import CodeType
@@ -46,8 +47,7 @@ def texts(name: str, planner: RecordingPlanner) -> list[RecorderText]:
 
 def names_in(code: CodeType) -> set[str]:
     """Return the global names that code and the functions inside it read."""
-    instructions = importlib.import_module("dis").get_instructions(code)
-    own = {each.argval for each in instructions if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    own = {each.argval for each in dis.get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return own.union(*(names_in(each) for each in code.co_consts if isinstance(each, CodeType)))
 
 
@@ -146,3 +146,10 @@ def test_scales_at_their_defaults_are_no_arguments_of_the_recorder() -> None:
 def test_a_planner_belongs_to_the_module_of_its_node() -> None:
     planner = recorded(planners("pointwise")["aten::exp"].recording.node, inputs="self", results="result")
     assert planner.__module__ == "triten.dispatch.generated.autograd.pointwise"
+
+
+def test_a_write_before_the_call_is_part_of_the_saved_version() -> None:
+    w, factor = tt.ones(2, requires_grad=True), tt.ones(2)
+    factor.add_(1.0)
+    (w * factor).sum().backward()
+    assert w.grad is not None and w.grad.tolist() == [2.0, 2.0]
