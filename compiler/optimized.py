@@ -166,7 +166,7 @@ class OptimizedFunction:
                 else:
                     known = None
             except AttributeError:
-                known = ()  # the function must not run in this handler, where its `raise` would find this error
+                known = []  # the function must not run in this handler, where its `raise` would find this error
             if known is not None and stance.stance == "default":
                 for each in known:
                     held = each.hold()

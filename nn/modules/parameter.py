@@ -94,14 +94,14 @@ def _of_its_class(data: Any, requires_grad: bool) -> Any:
         raise AttributeError(
             f"Parameter(): argument 'data' must be Tensor, not {kind}; convert it with tensor(data)"
         )
-    made: Any = data.detach()
+    made: Any = data.detach()  # a subclass may override it
     if type(made) is not type(data):
         raise RuntimeError(
             f"Creating a Parameter from an instance of type {kind} requires that detach() returns an instance of the "
             f"same type, but return type {type(made).__name__} was found instead. To use the type as a Parameter, "
             "please correct the detach() semantics defined by its __torch_dispatch__() implementation."
         )
-    made._is_param = True
+    made._is_param = True  # type: ignore[attr-defined]  # as `isinstance(x, Parameter)` knows it
     if made.requires_grad != requires_grad:
         made.requires_grad_(requires_grad)
     return made
