@@ -80,7 +80,7 @@ DEV_READY := $(call stamp,dev)
 DOCS_READY := $(VENV)/.installed-docs
 RELEASE_READY := $(VENV)/.installed-release
 
-.PHONY: demo environment test test-random lint type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
+.PHONY: demo environment test test-random lint commit-messages type generate generate-check coverage docs wheel-check release-check bench screenshot bench-launch aot \
 	gpu-check emulate planted-faults rehearse gpu-bench conformance fuzz programs clients matrix oldest triton-versions clean
 
 demo: $(DEMO_READY)
@@ -97,6 +97,9 @@ test: $(TEST_READY)
 test-random: $(TEST_READY)
 	seed=$(or $(SEED),$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')); echo "SEED=$$seed"; \
 	$(RUN) -m pytest -n $(WORKERS) --seed $$seed --hypothesis-seed $$seed $(TESTS)
+
+commit-messages:
+	$(PYTHON) .ci/commit_messages.py
 
 lint: $(DEV_READY)
 	$(BIN)/ruff check .

@@ -18,6 +18,7 @@ import typing as _typing
 if "triten.dispatch.codegen" not in _sys.orig_argv:
     from . import _C as _C
     from ._public import *  # noqa: F403 - the public namespace is declared in _public.py
+    from ._public import __config__ as __config__
     from ._public import _dynamo as _dynamo
 
     if not _typing.TYPE_CHECKING:

@@ -235,6 +235,7 @@ ops = _Ops()
 # The first stands above the root, which does not import it; the others are for programs that ask for them.
 perf = _LazyModule(f"{__package__}.perf")
 if _typing.TYPE_CHECKING:
+    from . import __config__ as __config__
     from . import _dynamo as _dynamo
     from . import ao as ao
     from . import array_api as array_api
@@ -262,6 +263,7 @@ if _typing.TYPE_CHECKING:
     from . import types as types
     from . import xpu as xpu
 else:
+    __config__ = _LazyModule(f"{__package__}.__config__")
     _dynamo = _LazyModule(f"{__package__}._dynamo")
     ao = _LazyModule(f"{__package__}.ao")
     array_api = _ConstantLazyModule(f"{__package__}.array_api")

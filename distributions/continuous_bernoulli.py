@@ -12,7 +12,7 @@ from . import constraints
 from .distribution import Shape
 from .exp_family import ExponentialFamily
 from .probabilities import ByProbabilities
-from .utils import broadcast_all, clamp_probs
+from .utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs
 
 __all__ = ["ContinuousBernoulli"]
 
@@ -61,6 +61,11 @@ class ContinuousBernoulli(ByProbabilities, ExponentialFamily):
             self.__dict__["probs"] = clamp_probs(self.probs)
         self._lims = lims
         super().__init__(shape, validate_args=validate_args)
+
+    @lazy_property
+    def probs(self) -> Tensor:
+        """The parameter p, between the smallest and the largest number that formulas can divide by."""
+        return clamp_probs(logits_to_probs(self.logits, is_binary=True))
 
     def _is_far(self) -> Tensor:
         """Where p is outside of the limits."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from ..dispatch.core.op_overload import OpOverload, OpOverloadGroup
-from ..dispatch.functions.queries import typename
+from ..dispatch.functions.queries import _assert, typename
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
 from ..runtime.device import device
@@ -53,7 +53,7 @@ _RANDOM = frozenset(
         *(_ops.randint_like, _ops.randn, _ops.randn_like, _ops.randperm),
     }
 )
-_with_side_effect: set[Any] = {operator.setitem}
+_with_side_effect: set[Any] = {operator.setitem, _assert}
 
 
 def has_side_effect(fn: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

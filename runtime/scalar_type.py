@@ -267,6 +267,13 @@ def dtype_of_number(kind: type) -> dtype:
     return _BY_PYTHON[kind]
 
 
+def dtype_of_fill(kind: type) -> dtype:
+    """Return the dtype that `full` chooses for a number of class `kind`: never complex32, as in PyTorch."""
+    if kind is complex:
+        return complex128 if _default[0] is float64 else complex64
+    return dtype_of_number(kind)
+
+
 class finfo:
     """Limits of a floating dtype (`torch.finfo`): bits, eps, max, min, tiny, smallest_normal, resolution, dtype.
 

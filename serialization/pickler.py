@@ -62,6 +62,7 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
     def __init__(self, file: IO[bytes], protocol: int) -> None:
         super().__init__(file, protocol)
         self.storages: dict[int, tuple[str, Storage]] = {}
+        self.dtypes: dict[str, str] = {}
 
     def persistent_id(self, obj: object) -> tuple[str, _Name, str, str, int] | None:
         """Of a storage: ``("storage", its type, its number, where it is, how many elements it has)``."""
@@ -72,6 +73,12 @@ class _Pickler(_PythonPickler):  # type: ignore[misc]
         storage = obj.storage
         key, _ = self.storages.setdefault(id(storage), (str(len(self.storages)), storage))
         name = STORAGE_NAMES.get(obj.dtype) if obj.dtype is not None else None
+        kept = self.dtypes.setdefault(key, name or "ByteStorage")
+        if storage.nbytes() and kept != (name or "ByteStorage"):
+            raise RuntimeError(
+                "Cannot save multiple tensors or storages that view the same data as different types: one is of "
+                f"{kept}, another of {name or 'UntypedStorage'}. Save a clone of one of them."
+            )
         kind = _Name(f"torch.{name}" if name else "torch.storage.UntypedStorage")
         count = storage.nbytes() // (obj.dtype.itemsize if name and obj.dtype is not None else 1)
         return "storage", kind, key, str(storage.device), count

@@ -1,6 +1,7 @@
 """`tt.utils`: tools beside tensors (`torch.utils`).
 
 * `benchmark`: timing pieces of programs;
+* `collect_env`: what a bug report needs to know of the machine;
 * `checkpoint`: recomputing in backward what forward did not keep;
 * `data`: samples in batches;
 * `dlpack`: memory of other libraries, without a copy;
@@ -36,6 +37,7 @@ ROOT = __package__.rpartition(".")[0]
 __all__ = [
     "benchmark",
     "checkpoint",
+    "collect_env",
     "data",
     "dlpack",
     "generate_methods_for_privateuse1_backend",
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from . import _python_dispatch as _python_dispatch
     from . import _pytree as _pytree
     from . import _triton as _triton
-    from . import benchmark, checkpoint, data, dlpack, hooks, model_zoo, weak
+    from . import benchmark, checkpoint, collect_env, data, dlpack, hooks, model_zoo, weak
     from .swapping import swap_tensors
 else:
     __getattr__, __dir__, _ = lazy_names(
@@ -68,6 +70,7 @@ else:
             "weak",
             "benchmark",
             "checkpoint",
+            "collect_env",
             "data",
             "dlpack",
             "hooks",

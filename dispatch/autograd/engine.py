@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.fork_lock import forkable
-from ...runtime.grad_mode import set_grad_enabled
+from ...runtime.grad_mode import is_grad_enabled, set_grad_enabled
 from ...runtime.layout import strided
 from ...runtime.memory_format import contiguous_format
 from ...runtime.tensor_impl import TensorImpl
@@ -359,7 +359,8 @@ def accumulate(node: AccumulateGrad, grad: Tensor | None) -> None:
             is_own = grad._version_cell is None and grad._view_base is None and not spec.overlaps
             # What nobody else has and lies as the leaf does, which most gradients do.
             meta.grad = grad if is_own and spec.twin is leaf._spec else _as_own(leaf._spec, grad)
-        elif present._spec.requires_grad or grad._spec.requires_grad or grad._spec.keys & _OUT_OF_PLACE:
+        elif is_grad_enabled() or present._spec.requires_grad or grad._spec.keys & _OUT_OF_PLACE:
+            # Under `create_graph` what the program took from `.grad` before stays as it is.
             # A batched gradient may have more examples than what is there, a distributed one lie otherwise.
             meta.grad = _added(present, grad)
         elif present._spec.layout is not strided and grad._spec.layout is strided:

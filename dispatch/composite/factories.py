@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.device import CPU, META
 from ...runtime.device import device as Device
 from ...runtime.memory_format import contiguous_strides
-from ...runtime.scalar_type import complex128, dtype_of_number, float32, float64, get_default_dtype, int64
+from ...runtime.scalar_type import complex128, dtype_of_fill, float32, float64, get_default_dtype, int64
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
@@ -45,7 +45,7 @@ def full(
     """`torch.full`: the dtype follows the value unless given."""
     if is_sparse(layout):
         raise RuntimeError(f"full(...) is not implemented for sparse layout: {layout}")
-    chosen = dtype_of_number(fill_value.__class__) if dtype is None else dtype
+    chosen = dtype_of_fill(fill_value.__class__) if dtype is None else dtype
     return empty(tuple(size), dtype=chosen, layout=layout, device=device, pin_memory=pin).fill_(fill_value)
 
 

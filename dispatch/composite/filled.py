@@ -7,7 +7,7 @@ from typing import Any
 
 from ...runtime.device import CPU
 from ...runtime.layout import strided
-from ...runtime.scalar_type import dtype_of_number
+from ...runtime.scalar_type import dtype_of_fill
 from ...runtime.tensor_spec import TensorSpec
 from ...runtime.traceback_filter import hide_inner_frames
 from ..core.kernel_function import Plan
@@ -26,7 +26,7 @@ def plan_full(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | No
         return None
     if not is_unseen(key_set, ("aten::empty.memory_format", "aten::fill_.Scalar")):
         return None
-    chosen = dtype_of_number(value.__class__) if dtype is None else dtype
+    chosen = dtype_of_fill(value.__class__) if dtype is None else dtype
     made = spec_from("empty", size, chosen, layout, device)
     return _plan_filled(made, value.__class__) if made.device is CPU else None
 

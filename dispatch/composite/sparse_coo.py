@@ -399,7 +399,8 @@ def embedding_sparse_backward(
     if padding_idx >= 0:
         kept = (indices != padding_idx).nonzero().reshape(-1)
         indices, rows = indices.index_select(0, kept), rows.index_select(0, kept)
-    return ops._sparse_coo_tensor_unsafe(indices.unsqueeze(0), rows, size)
+    # The caller may write to the indices later.
+    return ops._sparse_coo_tensor_unsafe(indices.unsqueeze(0).clone(), rows, size)
 
 
 def _gather_sparse_backward(grad: Any, input_sizes: Sizes, dim: int, index: Any) -> Any:

@@ -37,6 +37,13 @@ class _Sources:
         given, self.spec = tree_flatten(tree)
         self.tensors: list[Any] = []
         self.fresh: set[int] = set()
+        before = set_grad_enabled(True)  # what is differentiated later, outside of a no_grad block, has its history
+        try:
+            self._take(given, name)
+        finally:
+            set_grad_enabled(before)
+
+    def _take(self, given: Sequence[Any], name: str) -> None:
         for value in given:
             if not isinstance(value, TensorImpl):
                 raise ValueError(

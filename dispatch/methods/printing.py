@@ -25,8 +25,13 @@ if TYPE_CHECKING:
 def tensor_text(tensor: Tensor) -> str:
     """``tensor([...], dtype=..., device=..., requires_grad=...)``, what follows from the default left out.
 
-    A subclass's own name stands in place of ``tensor``.
+    A subclass's own name stands in place of ``tensor``, in ``Parameter(...)`` if it is one.
     """
+    text = _text(tensor)
+    return f"Parameter({text})" if getattr(tensor, "_is_param", False) is True else text
+
+
+def _text(tensor: Tensor) -> str:
     spec = tensor._spec
     if spec.layout in PARTS:
         return _sparse_text(tensor)

@@ -6,6 +6,7 @@ PyTorch has deprecated them, and warns at the first; files of its older versions
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
@@ -235,7 +236,8 @@ class TypedStorage:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TypedStorage:
         if id(self) not in memo:
-            memo[id(self)] = self.clone()
+            # Tensors and storages over the same bytes share them after, too.
+            memo[id(self)] = self._over(copy.deepcopy(self._elements, memo))
         copied: TypedStorage = memo[id(self)]
         return copied
 

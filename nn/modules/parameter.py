@@ -48,15 +48,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
     __tensor_function__ = disabled_tensor_function  # type: ignore[assignment]
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
-        if cls is Parameter and hasattr(type(data), "__tensor_dispatch__"):
-            made = _of_its_class(data, requires_grad)
-            if made is not None:
-                return made  # type: ignore[no-any-return]
-        if data is not None and not isinstance(data, Tensor):
-            kind = type(data).__name__
-            raise AttributeError(
-                f"{cls.__name__}(): argument 'data' must be Tensor, not {kind}; convert it with tensor(data)"
-            )
+        if data is not None and type(data) is not Tensor and not issubclass(type(data), Parameter | Buffer):
+            return _of_its_class(data, requires_grad)  # type: ignore[no-any-return]
         return cls._make_subclass(cls, _ops.empty(0) if data is None else data, requires_grad)
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
@@ -90,10 +83,24 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
 
 
 def _of_its_class(data: Any, requires_grad: bool) -> Any:
-    """A parameter of the class of `data`; None where that makes tensors of another one."""
-    made = data.detach()
+    """Return a parameter that stays of the class of `data`, a subclass of `Tensor`.
+
+    Raises:
+        AttributeError: `data` is no tensor.
+        RuntimeError: ``data.detach()`` is of another class.
+    """
+    kind = type(data).__name__
+    if not isinstance(data, Tensor):
+        raise AttributeError(
+            f"Parameter(): argument 'data' must be Tensor, not {kind}; convert it with tensor(data)"
+        )
+    made: Any = data.detach()
     if type(made) is not type(data):
-        return None
+        raise RuntimeError(
+            f"Creating a Parameter from an instance of type {kind} requires that detach() returns an instance of the "
+            f"same type, but return type {type(made).__name__} was found instead. To use the type as a Parameter, "
+            "please correct the detach() semantics defined by its __torch_dispatch__() implementation."
+        )
     made._is_param = True
     if made.requires_grad != requires_grad:
         made.requires_grad_(requires_grad)

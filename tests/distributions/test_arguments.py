@@ -146,3 +146,10 @@ def test_nothing_is_loaded_before_it_is_used():
     code = "import sys, triten as tt; print(any(m.startswith('triten.distributions.') for m in sys.modules))"
     printed = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert printed.stdout.strip() == "False"
+
+
+def test_huge_logits_of_a_continuous_bernoulli():
+    found = tt.distributions.ContinuousBernoulli(logits=tt.tensor([1e38, -1e38])).log_prob(
+        tt.tensor([1.0, 0.0])
+    )
+    assert tt.allclose(found, tt.tensor(2.7690), atol=1e-3)

@@ -495,3 +495,13 @@ def test_proxies_of_two_graphs_do_not_mix() -> None:
 def test_map_arg_wants_a_function() -> None:
     with pytest.raises(AssertionError, match="fn must be a callable"):
         fx.map_arg((), 3)
+
+
+def test_dead_code_elimination_keeps_assertions():
+    def function(a, b):
+        tt._assert(a.shape[0] > 0, "no rows")
+        return b + 1
+
+    graph = tt.fx.symbolic_trace(function).graph
+    graph.eliminate_dead_code()
+    assert any(node.target is tt._assert for node in graph.nodes)

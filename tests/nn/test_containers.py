@@ -167,3 +167,16 @@ def test_an_error_names_the_layer_of_a_sequential(how):
 def test_a_parameter_is_made_of_a_tensor():
     with pytest.raises(AttributeError, match="'data' must be Tensor, not int"):
         nn.Parameter(3)
+
+
+class Marked(tt.Tensor):
+    """A subclass without a handler of its own."""
+
+
+def test_a_parameter_of_a_subclass_stays_of_its_class():
+    weight = nn.Parameter(tt.Tensor._make_subclass(Marked, tt.ones(2)))
+    assert type(weight) is Marked and isinstance(weight, nn.Parameter) and type(weight + 1) is Marked
+    assert repr(weight) == "Parameter(Marked([1., 1.], requires_grad=True))"
+    module = nn.Module()
+    module.weight = weight
+    assert next(iter(module.parameters())) is weight

@@ -306,3 +306,11 @@ def test_ranges_of_integers_beyond_64_bits_are_refused(bounds):
     held = all(-(2**63) <= bound < 2**64 for bound in bounds)
     with pytest.raises(RuntimeError if held else OverflowError, match=r"overflow|does not fit into 64 bits"):
         tt.arange(*bounds)
+
+
+def test_full_of_a_complex_number_is_never_complex32():
+    tt.set_default_dtype(tt.float16)
+    try:
+        assert tt.full((2,), 1 + 1j).dtype is tt.complex64 and tt.full((2,), 1.0).dtype is tt.float16
+    finally:
+        tt.set_default_dtype(tt.float32)

@@ -1,5 +1,6 @@
 """Files of tensors: as they were saved, from PyTorch and for PyTorch, and nothing else unless it is asked for."""
 
+import copy
 import io
 import pickle
 import zipfile
@@ -210,10 +211,22 @@ def test_a_parameter_keeps_its_attributes_in_a_pickle():
 
 
 def test_storages():
-    x = tt.arange(4, dtype=tt.int32)
+    x = tt.arange(4, dtype=tt.uint8)
     storage, found = again([x.untyped_storage(), x])
-    assert isinstance(storage, tt.UntypedStorage) and storage.nbytes() == 16
+    assert isinstance(storage, tt.UntypedStorage) and storage.nbytes() == 4
     assert found.untyped_storage() is storage
+
+
+@pytest.mark.parametrize("other", ["view", "untyped", "typed"])
+def test_one_memory_with_two_dtypes_is_refused(other):
+    x = tt.arange(4, dtype=tt.int32)
+    also = {
+        "view": lambda: x.view(tt.float32),
+        "untyped": x.untyped_storage,
+        "typed": lambda: x.view(tt.int16).storage(),
+    }
+    with pytest.raises(RuntimeError, match="view the same data as different types"):
+        again([x, also[other]()])
 
 
 def test_attributes_of_a_plain_tensor_pass_between_pytorch_and_here():
@@ -383,3 +396,10 @@ def test_a_file_that_cannot_seek():
 
     with pytest.raises(io.UnsupportedOperation, match="You can only load from a file that is seekable"):
         tt.load(Pipe(saved(1)))
+
+
+def test_deep_copies_of_tensors_and_typed_storages_share_memory():
+    x = tt.ones(3)
+    tensor, (first, second) = copy.deepcopy([x, [x.storage(), x.view(3).storage()]])
+    tensor.fill_(9)
+    assert list(first) == list(second) == [9, 9, 9] and x.tolist() == [1, 1, 1]

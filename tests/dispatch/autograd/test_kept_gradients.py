@@ -70,3 +70,29 @@ def test_a_recorded_transpose_has_a_gradient_of_its_gradient():
     (first,) = tt.autograd.grad(out, weight, create_graph=True)
     (second,) = tt.autograd.grad(first.sum(), weight)
     assert second.tolist() == [[6.0] * 3] * 2
+
+
+def test_a_gradient_that_was_taken_stays_when_the_next_one_has_a_graph():
+    x = tt.ones(2, requires_grad=True)
+    y = x + 2
+    y.backward(tt.ones(2), retain_graph=True)
+    taken = x.grad
+    y.backward(tt.ones(2), create_graph=True)
+    assert taken.tolist() == [1, 1] and x.grad.tolist() == [2, 2]
+
+
+def test_a_sparse_gradient_has_indices_of_its_own():
+    layer = tt.nn.Embedding(10, 3, sparse=True)
+    indices = tt.tensor([7, 1, 3])
+    layer(indices).sum().backward()
+    indices[0] = 8
+    assert layer.weight.grad._indices().tolist() == [[7, 1, 3]]
+
+
+def test_vjp_under_no_grad_keeps_the_history_of_its_inputs():
+    x = tt.ones(2, requires_grad=True)
+    with tt.no_grad():
+        value, pull_back = tt.func.vjp(lambda x: x * x, x)
+        assert not value.requires_grad and not pull_back(tt.ones(2))[0].requires_grad
+    (found,) = pull_back(tt.ones(2))
+    assert found.requires_grad and tt.autograd.grad(found.sum(), x)[0].tolist() == [2, 2]
