@@ -3,6 +3,7 @@
 A row of `MODULES` makes a module. It gives, for each module of this package, the names that are taken from there;
 ``_StridedShard=StridedShard`` renames one. A place that begins with ``!`` is the reason why names are refused: they can
 be imported, and raise NotImplementedError when they are called. A row whose name another row continues is a package.
+The row "functorch" is the top-level package of that name, which comes with PyTorch.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ _CODEGEN = "!graphs are compiled by tt.compile, which has no passes or templates
 _DYNAMO = "!functions are captured by tt.compile, which does not translate bytecode"
 _FSDP = "!FullyShardedDataParallel has no place here; use torch.distributed.fsdp.fully_shard"
 _SCRIPT = "!programs of torch.jit run as Python, without TorchScript's graphs"
+_FUNCTIONAL = (
+    "FunctionalModule FunctionalModuleWithBuffers combine_state_for_ensemble make_functional "
+    "make_functional_with_buffers"
+)
 _TRITON_OPS = "triton_op wrap_triton capture_triton=wrap_triton"
 
 MODULES: Mapping[str, Mapping[str, str]] = {
@@ -32,7 +37,17 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "_dynamo.exc": {"compiler": "Unsupported"},
     "_dynamo.types": {_DYNAMO: "FrameAction FrameExecStrategy"},
     "_dynamo.variables": {_DYNAMO: "VariableTracker"},
-    "_guards": {_DYNAMO: "detect_fake_mode CompileContext TracingContext"},
+    "_functorch": {},
+    "_functorch.apis": {"func": "grad grad_and_value vmap"},
+    "_functorch.eager_transforms": {
+        "func": "functionalize grad grad_and_value hessian jacfwd jacrev jvp linearize vjp"
+    },
+    "_functorch.functional_call": {"func": "functional_call stack_module_state"},
+    "_functorch.make_functional": {"nn.modules.make_functional": _FUNCTIONAL},
+    "_guards": {
+        "_subclasses.fake_tensor": "active_fake_mode detect_fake_mode",
+        _DYNAMO: "CompileContext TracingContext",
+    },
     "_higher_order_ops.inline_asm_elementwise": {
         "!operators are written in Triton, not in PTX": "inline_asm_elementwise"
     },
@@ -83,12 +98,20 @@ MODULES: Mapping[str, Mapping[str, str]] = {
     "distributed.fsdp.sharded_grad_scaler": {_FSDP: "ShardedGradScaler"},
     "distributed.tensor._utils": {"distributed.tensor.shards": "compute_local_shape_and_global_offset"},
     "distributed.tensor.placement_types": {"distributed.tensor.placements": _STRIDED},
+    "functorch": {
+        "func": "functionalize grad grad_and_value hessian jacfwd jacrev jvp vjp vmap",
+        "fx.experimental.proxy_tensor": "make_fx",
+        "nn.modules.make_functional": _FUNCTIONAL,
+    },
     "nn._reduction": {"nn.reductions": "get_enum legacy_get_enum legacy_get_string"},
     "sparse._triton_ops_meta": {
         "!products of sparse tensors choose their tiles themselves": "get_meta minimize update"
     },
 }
 """Rows of modules that are made."""
+
+ALIASES: Mapping[str, str] = {"_functorch.vmap": "dispatch.layers.vmap"}
+"""Modules of this package by PyTorch's names, for packages that replace functions in them."""
 
 NAMES: Mapping[str, Mapping[str, str]] = {
     "_C": {"": "Tag TensorBase=Tensor dtype", _SCRIPT: "Graph Node ScriptObject Value"},
@@ -167,8 +190,12 @@ class _Loader(importlib.abc.Loader):
         """Leave the making of the module to Python."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module the names of its row."""
-        row = MODULES[module.__name__.removeprefix(f"{_ROOT}.")]
+        """Give the module the names of its row, or put the module of an alias in its place."""
+        name = module.__name__.removeprefix(f"{_ROOT}.")
+        if name in ALIASES:
+            sys.modules[module.__name__] = import_module(f"{_ROOT}.{ALIASES[name]}")
+            return
+        row = MODULES[name]
         vars(module)["__all__"] = _names(row)
         _extend(module, row)
 
@@ -180,7 +207,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         name = fullname.removeprefix(f"{_ROOT}.")
-        if name not in MODULES or name == fullname:
+        if (name not in MODULES and name not in ALIASES) or name == fullname:
             return None
         is_package = any(each.startswith(f"{name}.") for each in MODULES)
         return ModuleSpec(fullname, _Loader(), origin=__file__, is_package=is_package)
@@ -194,7 +221,7 @@ def install() -> None:
         when_imported(full, partial(lambda full, row: _extend(sys.modules[full], row), full, row))
     for name in PRIVATE:
         _bind(_ROOT, name)
-    for name in MODULES:
+    for name in (*MODULES, *ALIASES):
         package, _, last = f"{_ROOT}.{name}".rpartition(".")
         if package.removeprefix(f"{_ROOT}.") not in MODULES:
             when_imported(package, partial(_bind, package, last))

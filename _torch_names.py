@@ -76,7 +76,12 @@ def of_root() -> dict[str, Any]:
     The root has no names that wait for their first use, and ``import triten`` pays for none of these.
     """
     scripts = {name: getattr(jit, name) for name in ("ScriptFunction", "ScriptModule")}
-    return {**scripts, **typed_storage.legacy, "TypedStorage": typed_storage.TypedStorage}
+    return {
+        **scripts,
+        **typed_storage.legacy,
+        "StorageBase": typed_storage.UntypedStorage,
+        "TypedStorage": typed_storage.TypedStorage,
+    }
 
 
 _numpy = Tensor.numpy

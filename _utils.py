@@ -18,6 +18,7 @@ __all__ = [
     "_get_all_device_indices",
     "_get_available_device_type",
     "_get_device_index",
+    "_get_device_module",
     "_rebuild_parameter",
     "_rebuild_tensor",
     "_rebuild_tensor_v2",
@@ -167,3 +168,25 @@ def _set_obj_state(obj: Any, state: Any) -> Any:
     for name, value in (slots or {}).items():
         setattr(obj, name, value)
     return obj
+
+
+def _get_device_module(device_type: str) -> Any:
+    """Return the module of a device type, such as `tt.cuda` (`torch._utils`).
+
+    Raises:
+        RuntimeError: There is no module of that name.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten._utils import _get_device_module
+        >>> _get_device_module("cuda") is tt.cuda
+        True
+    """
+    import sys
+
+    module = getattr(sys.modules[__package__], device_type, None)
+    if module is None:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
+        )
+    return module

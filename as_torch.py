@@ -13,7 +13,8 @@ Or in a program, before anything imports torch::
 
 Every ``torch.X`` is the very module ``triten.X``. PyTorch's names that hold "torch", such as ``__torch_function__`` and
 `TorchDispatchMode`, exist beside those that they have here. ``torch.__version__`` and the installed version of "torch"
-are those of the PyTorch whose behaviour is followed. Processes that this one spawns see the same.
+are those of the PyTorch whose behaviour is followed. Random numbers on the CPU are PyTorch's too
+(`tt.random.set_cpu_engine`). Processes that this one spawns see the same.
 
 Raises:
     ImportError: PyTorch has been imported already.
@@ -38,6 +39,8 @@ __all__ = ["TORCH_VERSION", "main"]
 
 _OURS = __name__.rpartition(".")[0] if __name__ != "__main__" else __package__ or "triten"
 _THEIRS = "torch"
+_PACKAGES = {_THEIRS: _OURS, "functorch": f"{_OURS}.functorch"}
+"""The top-level packages that come with PyTorch, and the packages here that stand for them."""
 
 TORCH_VERSION = "2.13.0"
 """The PyTorch whose behaviour is followed."""
@@ -46,7 +49,8 @@ TORCH_VERSION = "2.13.0"
 def _own_name(name: str) -> str | None:
     """The name here of one of PyTorch's modules; None for other modules."""
     head, dot, rest = name.partition(".")
-    return f"{_OURS}{dot}{rest}" if head == _THEIRS else None
+    own = _PACKAGES.get(head)
+    return None if own is None else f"{own}{dot}{rest}"
 
 
 def _share_loaded() -> None:
@@ -160,6 +164,7 @@ def _install() -> None:
             name=_THEIRS,
         )
     from . import _torch_modules, _torch_names
+    from .random import set_cpu_engine
     from .torch_version import TorchVersion
 
     own_version = root.__version__
@@ -169,6 +174,7 @@ def _install() -> None:
     sys.modules[_THEIRS] = vars(root)[_THEIRS] = root  # PyTorch's package has itself as an attribute
     _share_loaded()
     sys.meta_path.insert(0, _Finder())
+    set_cpu_engine("mt19937")
     _pass_on_to_spawned_processes()
 
 

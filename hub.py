@@ -34,6 +34,8 @@ from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
 from . import serialization
+from .runtime.cache_files import make_own_folder
+from .runtime.regular_file import open_regular
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
 
@@ -43,6 +45,8 @@ HASH_REGEX = re.compile(r"-([a-f0-9]*)\.")
 CONFIGURATION = "hubconf.py"
 TRUSTED_OWNERS = ("facebookresearch", "facebookincubator", "pytorch", "fairinternal")
 CHUNK = 1 << 17
+FOLDER_MODE = 0o755
+"""Permissions of folders and, without those to execute, of files: programs come from them, whatever the umask is."""
 
 TrustRepo = bool | Literal["check"]
 
@@ -126,7 +130,10 @@ def download_url_to_file(
     part = f"{target}.{uuid.uuid4().hex}.partial"
     digest = hashlib.sha256()
     try:
-        with open(part, "xb") as file, urlopen(Request(url, headers={"User-Agent": "torch.hub"})) as response:
+        with (
+            open_regular(part, "xb") as file,
+            urlopen(Request(url, headers={"User-Agent": "torch.hub"})) as response,
+        ):
             length = response.headers.get("Content-Length")
             total = None if length is None else int(length)
             with tqdm(
@@ -172,7 +179,7 @@ def load_state_dict_from_url(
         RuntimeError: its hash is not that in its name.
     """
     folder = os.path.join(get_dir(), "checkpoints") if model_dir is None else os.fspath(model_dir)
-    os.makedirs(folder, exist_ok=True)
+    make_own_folder(folder, FOLDER_MODE)
     name = file_name or os.path.basename(urlparse(url).path)
     kept = os.path.join(folder, name)
     if not os.path.exists(kept):
@@ -189,10 +196,11 @@ def load_state_dict_from_url(
 
 def _is_one_zipped_file(path: str) -> bool:
     """Whether somebody has zipped a file of weights, which is no archive that `tt.save` wrote."""
-    if not zipfile.is_zipfile(path):
-        return False
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
+    with open_regular(path) as file:
+        if not zipfile.is_zipfile(file):
+            return False
+        with zipfile.ZipFile(file) as archive:
+            members = archive.infolist()
     return len(members) == 1 and not members[0].is_dir()
 
 
@@ -295,7 +303,9 @@ def _configuration(folder: str) -> Iterator[ModuleType]:
     """A repository's ``hubconf.py``, whose imports find the repository as long as the block runs."""
     sys.path.insert(0, folder)
     try:
-        spec = importlib.util.spec_from_file_location(CONFIGURATION, os.path.join(folder, CONFIGURATION))
+        path = os.path.join(folder, CONFIGURATION)
+        open_regular(path).close()  # the import would wait for a FIFO
+        spec = importlib.util.spec_from_file_location(CONFIGURATION, path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
@@ -324,7 +334,7 @@ def _repository(
     github: str, force_reload: bool, trust_repo: TrustRepo, verbose: bool, skip_validation: bool
 ) -> str:
     """The folder of a repository of GitHub's, downloaded where it is not there."""
-    os.makedirs(get_dir(), exist_ok=True)
+    make_own_folder(get_dir(), FOLDER_MODE)
     owner, name, ref = _parse_repo_info(github)
     folder_name = f"{owner}_{name}_{ref.replace('/', '_')}"
     folder = os.path.join(get_dir(), folder_name)
@@ -354,6 +364,10 @@ def _repository(
         unpacked = os.path.join(place, "unpacked")
         with zipfile.ZipFile(file) as archive:
             _safe_extract_zip(archive, unpacked)
+        for place_of_files, folders, files in os.walk(unpacked):
+            for each in (*folders, *files):
+                path = os.path.join(place_of_files, each)
+                os.chmod(path, os.stat(path).st_mode & FOLDER_MODE)
         within = os.listdir(unpacked)
         if len(within) != 1:
             raise ValueError(f"{url}: expected an archive of one folder, got {sorted(within)}")
@@ -425,7 +439,11 @@ def _validate_not_a_forked_repo(owner: str, name: str, ref: str) -> None:
 def _check_repo_is_trusted(owner: str, name: str, folder_name: str, trust_repo: TrustRepo) -> None:
     """Ask the user about a repository that is not known. Raises an error where the answer is no."""
     record = Path(get_dir(), "trusted_list")
-    known = record.read_text().split("\n") if record.exists() else []
+    text = ""
+    if record.exists():
+        with open_regular(record) as file:
+            text = file.read().decode()
+    known = text.split("\n")
     repository = f"{owner}_{name}"
     trusted = (
         repository in known or os.path.isdir(os.path.join(get_dir(), folder_name)) or owner in TRUSTED_OWNERS
@@ -442,5 +460,5 @@ def _check_repo_is_trusted(owner: str, name: str, folder_name: str, trust_repo: 
         if trusted:
             print("The repository is already trusted.")
     if not trusted:
-        with record.open("a") as file:
-            file.write(f"{repository}\n")
+        with open_regular(record, "ab") as file:
+            file.write(f"{repository}\n".encode())

@@ -7,8 +7,10 @@ reads arguments.
 
 from typing import TYPE_CHECKING
 
+from ..dispatch.core.tensor_function import ALL_DISABLED as _ALL_DISABLED
 from ..dispatch.core.tensor_function import DisableTensorFunction, DisableTensorFunctionSubclass
 from ..dispatch.core.tensor_function import disabled_tensor_function as _disabled_tensor_function_impl
+from ..dispatch.core.tensor_function import state as _function_state
 from ..dispatch.layers.levels import current_levels as _current_levels
 from ..dispatch.random import Generator
 from ..dispatch.tensor_meta import TensorMeta as _TensorMeta
@@ -42,11 +44,14 @@ __all__ = [
     "_cuda_getDevice",
     "_disabled_tensor_function_impl",
     "_dispatch_has_kernel_for_dispatch_key",
+    "_dispatch_keys",
     "_get_accelerator",
     "_get_privateuse1_backend_name",
     "_get_tracing_state",
     "_has_xpu",
     "_is_alias_of",
+    "_is_tensor_function_enabled",
+    "_is_tensor_function_mode_enabled",
     "_log_api_usage_once",
 ]
 
@@ -85,6 +90,11 @@ def _get_privateuse1_backend_name() -> str:
     return _device("privateuseone").type
 
 
+def _dispatch_keys(tensor: "Tensor") -> DispatchKeySet:
+    """Return the keys of a tensor, as `Tensor.key_set` (`torch._C._dispatch_keys`)."""
+    return tensor.key_set()
+
+
 def _dispatch_has_kernel_for_dispatch_key(name: str, dispatch_key: str) -> bool:
     """Return whether an operator has a kernel of its own for a key.
 
@@ -114,6 +124,16 @@ def _are_functorch_transforms_active() -> bool:
         ([True], False)
     """
     return bool(_current_levels())
+
+
+def _is_tensor_function_mode_enabled() -> bool:
+    """Return whether a function mode sees calls where this is called (`torch._C._is_torch_function_mode_enabled`)."""
+    return bool(_function_state.modes) and _function_state.disabled < _ALL_DISABLED
+
+
+def _is_tensor_function_enabled() -> bool:
+    """Return whether handlers of arguments see calls here (`torch._C._is_torch_function_enabled`)."""
+    return not _function_state.disabled
 
 
 def _get_accelerator(check: bool | None = None) -> _device:

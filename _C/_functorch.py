@@ -4,9 +4,9 @@ Only `tt.vmap` has tensors of a kind of its own here: `tt.func.grad` and its kin
 no wrappers of theirs to ask about.
 """
 
-from ..dispatch.layers.batched_tensor import BatchedValue, batched, unbatched
+from ..dispatch.layers.batched_tensor import BatchedValue
 from ..dispatch.layers.functionalization.layer import FunctionalTensor
-from ..dispatch.layers.levels import VmapLevel, current_levels
+from ..dispatch.layers.vmap import _add_batch_dim, _remove_batch_dim
 from ..dispatch.tensor import Tensor
 
 __all__ = [
@@ -65,47 +65,3 @@ def get_unwrapped(tensor: Tensor) -> Tensor:
         raise RuntimeError("get_unwrapped: expected a tensor that vmap maps, got a plain one")
     value: Tensor = data.value  # type: ignore[assignment]
     return value
-
-
-def _add_batch_dim(tensor: Tensor, dim: int, level: int) -> Tensor:
-    """Return a tensor of which a `vmap` in progress maps a dimension (`torch._C._functorch._add_batch_dim`).
-
-    Args:
-        tensor: The tensor of all examples.
-        dim: The dimension that is mapped.
-        level: The number of the `vmap`, as `maybe_get_level` gives it.
-
-    Raises:
-        RuntimeError: No `vmap` in progress has this number.
-    """
-    return batched(tensor, dim % tensor.ndim, _vmap_level(level))
-
-
-def _remove_batch_dim(tensor: Tensor, level: int, batch_size: int, dim: int) -> Tensor:
-    """Return a tensor with the dimension that a `vmap` maps at `dim` (`torch._C._functorch._remove_batch_dim`).
-
-    A tensor that the `vmap` does not map is expanded to `batch_size` examples.
-
-    Args:
-        tensor: A tensor inside the `vmap`.
-        level: The number of the `vmap`, as `maybe_get_level` gives it.
-        batch_size: The number of examples.
-        dim: The place of the mapped dimension in the result.
-
-    Raises:
-        RuntimeError: No `vmap` in progress has this number.
-    """
-    value, mapped = unbatched(tensor, _vmap_level(level))
-    if mapped is None:
-        widened = value.unsqueeze(dim)
-        sizes = list(widened.shape)
-        sizes[dim] = batch_size
-        return widened.expand(sizes)  # type: ignore[no-any-return]
-    return value.movedim(mapped, dim)  # type: ignore[no-any-return]
-
-
-def _vmap_level(number: int) -> VmapLevel:
-    for level in current_levels():
-        if level.number == number and isinstance(level, VmapLevel):
-            return level
-    raise RuntimeError(f"expected the number of a vmap in progress, got {number}")

@@ -4,7 +4,7 @@ from typing import Any, NoReturn
 
 from ..dispatch.tensor import Tensor
 
-__all__ = ["FakeTensor", "is_fake"]
+__all__ = ["FakeTensor", "active_fake_mode", "detect_fake_mode", "is_fake"]
 
 
 class FakeTensor(Tensor):
@@ -17,3 +17,11 @@ class FakeTensor(Tensor):
 def is_fake(x: object) -> bool:
     """False: no tensor is a `FakeTensor`."""
     return isinstance(x, FakeTensor)
+
+
+def active_fake_mode() -> None:
+    """Return None: no mode makes fake tensors (`torch._guards.active_fake_mode`)."""
+
+
+def detect_fake_mode(inputs: Any = None) -> None:
+    """Return None: no tensor is a `FakeTensor` (`torch._guards.detect_fake_mode`)."""

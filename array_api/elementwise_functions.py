@@ -34,6 +34,7 @@ from ..dispatch.generated.functions.pointwise import (
     ne_plans,
     nextafter_plans,
     pow_plans,
+    remainder_plans,
     sub_plans,
 )
 from ..runtime.local_dispatch_key_set import modes
@@ -1356,7 +1357,12 @@ def remainder(x1: Tensor | Number, x2: Tensor | Number, /) -> Tensor:
         >>> xp.remainder(xp.asarray([7, -7]), xp.asarray([3, 3]))
         tensor([1, 2])
     """
-    return promoted_tensors(special_cases.remainder, x1, x2)
+    try:
+        first, second = x1._spec, x2._spec
+        plan = remainder_plans[first][second] if first.dtype is second.dtype and not modes else None
+    except (AttributeError, KeyError):
+        plan = None
+    return promoted_tensors(functions.remainder, x1, x2) if plan is None else plan(x1, x2)
 
 
 def round(x: Tensor, /) -> Tensor:

@@ -19,14 +19,6 @@ def floor_divide(x1: Tensor, x2: Tensor) -> Tensor:
     return functions.where(infinite, functions.div(x1, x2), quotient)
 
 
-def remainder(x1: Tensor, x2: Tensor) -> Tensor:
-    """The remainder with the sign of the divisor, of a zero too."""
-    rest = functions.remainder(x1, x2)
-    if not rest.dtype.is_floating_point:
-        return rest
-    return functions.where(rest == 0, functions.copysign(rest, x2), rest)
-
-
 def round(x: Tensor) -> Tensor:
     """The nearest integers; of complex numbers, of both parts."""
     if x.dtype.is_complex:
@@ -48,7 +40,8 @@ def expm1(x: Tensor) -> Tensor:
     if not x.dtype.is_complex:
         return out
     out = functions.where(functions.isinf(x.real), functions.exp(x) - 1, out)
-    on_axis = functions.complex(functions.expm1(x.real), x.imag)
+    # A negative zero gives the positive one.
+    on_axis = functions.complex(functions.expm1(x.real) + 0.0, x.imag)
     return functions.where(x.imag == 0, on_axis, out)
 
 

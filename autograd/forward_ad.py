@@ -1,7 +1,10 @@
 """Forward mode by hand: dual tensors (`torch.autograd.forward_ad`)."""
 
+from typing import Any
+
 from ..dispatch.autograd.forward_ad import (
     UnpackedDualTensor,
+    current_level,
     dual_level,
     enter_dual_level,
     exit_dual_level,
@@ -17,3 +20,9 @@ __all__ = [
     "make_dual",
     "unpack_dual",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_current_level":  # PyTorch's variable, which programs read
+        return current_level()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

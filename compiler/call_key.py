@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
+from ..dispatch.autograd.tangents import FORWARD_BIT
 from ..dispatch.layers.autocast.state import state as autocast
 from ..dispatch.layers.pytree import TreeSpec, tree_flatten
 from ..dispatch.tensor import Tensor
@@ -27,7 +28,7 @@ SPEC = attrgetter("_spec")
 def signature(leaves: Sequence[Any], spec: TreeSpec) -> tuple[list[Any] | None, Any]:
     """The tensors among the leaves, and the key of calls that look like this one; None where it has none.
 
-    That is so for subclasses of tensors, and for tensors whose history is not defined.
+    That is so for subclasses of tensors, for dual tensors, and for tensors whose history is not defined.
     """
     tensors = []
     looks: list[Any] = [spec, is_grad_enabled(), is_inference_mode_enabled(), get_default_dtype()]
@@ -38,7 +39,7 @@ def signature(leaves: Sequence[Any], spec: TreeSpec) -> tuple[list[Any] | None, 
     looks.append(are_deterministic_algorithms_enabled())
     for leaf in leaves:
         kind = leaf.__class__
-        if kind in PLAIN:
+        if kind in PLAIN and not leaf._spec.keys & FORWARD_BIT:
             tensors.append(leaf)
             looks.append(leaf._spec)
             if leaf._spec.requires_grad:

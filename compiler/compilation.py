@@ -11,11 +11,13 @@ from typing import Any
 
 from ..dispatch.autograd.engine import mark_shared
 from ..dispatch.autograd.function import Function
+from ..dispatch.autograd.tangents import FORWARD_BIT
 from ..dispatch.generated import functions as ops
 from ..dispatch.layers.graph.graph import Graph, Node, map_nodes
 from ..dispatch.layers.pytree import tree_flatten, tree_unflatten
 from ..dispatch.tensor import blank_tensor
 from ..nn.modules.parameter import Parameter
+from ..runtime.dispatch_key import Functionality, functionality_bit
 from ..runtime.grad_mode import is_grad_enabled, is_inference_mode_enabled, set_grad_enabled
 from ..runtime.storage import FOLLOWERS
 from .backends import Backend, boxed, compile_graph, compiling_kernels, interpreted
@@ -48,6 +50,9 @@ from .training import (
 )
 
 FIRST = itemgetter(0)
+
+_TRANSFORMED = FORWARD_BIT | functionality_bit(Functionality.Batched)
+"""Keys of gradients that compiled kernels cannot read: dual and batched tensors."""
 
 
 @dataclass(frozen=True)
@@ -376,11 +381,11 @@ def _stage_function(
                 ctx.inputs = ()
             coming = [g for i, g in zip(own, grads, strict=True) if i in differentiable]
             found: list[Any] = [None] * (1 + len(tensors))
-            if is_grad_enabled():
+            if is_grad_enabled() or any(g._spec.keys & _TRANSFORMED for g in coming):
                 if draws:
                     raise RuntimeError(
-                        "compile: a graph that draws random numbers cannot be differentiated twice; run the function "
-                        "eagerly"
+                        "compile: a graph that draws random numbers cannot be differentiated twice, and vmap cannot "
+                        "map its gradients; run the function eagerly"
                     )
                 made = again()(*tensors, *coming)
                 own_gradients: Sequence[int] = ()

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..runtime.cache_files import make_own_folder
 from .capture.guards import shown
 from .capture.recording import Recording
 from .schedule import Schedule
@@ -28,7 +29,7 @@ def write_debug_files(
         return
     safe = "".join(c if c.isalnum() or c in "_-" else "_" for c in name)
     folder = Path(named) / f"{safe}-{os.getpid()}-{number}"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_own_folder(folder)
     made = [schedule for schedule in schedules if schedule is not None]
     (folder / "graph.txt").write_text(f"{recording.graph}\n", encoding="utf-8")
     (folder / "schedule.txt").write_text("\n\n".join(map(str, made)) + "\n", encoding="utf-8")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ..dispatch.core.op_overload import OpOverload
 from ..dispatch.layers.graph.graph import Node
 from ..dispatch.structured.meta.draws import counters
+from ..runtime.generator import get_cpu_engine
 from ..runtime.scalar_type import bfloat16, float16, float32, float64
 from ..runtime.tensor_spec import TensorSpec
 from .host.object_code import is_possible
@@ -71,6 +72,6 @@ def dropout_call(node: Node) -> DropoutCall | None:
         return None
     if not all(each.is_contiguous for each in (spec, *node.val)):
         return None
-    if spec.device.type == "cpu" and not is_possible():
+    if spec.device.type == "cpu" and (get_cpu_engine() != "philox" or not is_possible()):
         return None
     return DropoutCall(node, source, float(p))

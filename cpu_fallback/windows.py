@@ -14,6 +14,10 @@ MAX_WASTE = 1.5
 """How many more positions than windows a run may have before gathering the windows alone is cheaper."""
 
 
+FAR = 1 << 31
+"""A step of so many elements and more lies beyond every input, unless it is never made."""
+
+
 class Window(NamedTuple):
     """Where a window of `kernel` taps stands: at `out` positions over inputs of `spatial` elements."""
 
@@ -23,6 +27,25 @@ class Window(NamedTuple):
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     out: tuple[int, ...]
+
+    @staticmethod
+    def of(
+        spatial: tuple[int, ...],
+        kernel: tuple[int, ...],
+        stride: tuple[int, ...],
+        padding: tuple[int, ...],
+        dilation: tuple[int, ...],
+        out: tuple[int, ...],
+    ) -> Window:
+        """Return a window whose steps fit an array's strides: a step that is never made may be of any size."""
+        return Window(
+            spatial,
+            kernel,
+            tuple([s if s < FAR or o > 1 else 1 for s, o in zip(stride, out, strict=True)]),
+            padding,
+            tuple([d if d < FAR or k > 1 else 1 for d, k in zip(dilation, kernel, strict=True)]),
+            out,
+        )
 
     @property
     def padded(self) -> tuple[int, ...]:

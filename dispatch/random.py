@@ -1,12 +1,13 @@
 """Seeds and the state of random streams (torch/random.py): `Generator`, `manual_seed`, `fork_rng` and their
 like.
 
-A state is 16 bytes, seed and offset, as a uint8 tensor in host memory.
+A state is a uint8 tensor in host memory: 16 bytes, seed and offset, or PyTorch's 5056 bytes of a Mersenne Twister.
 """
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from ..runtime import generator as streams
 from ..runtime.device import CPU
 from ..runtime.device import device as Device
+from ..runtime.mersenne_twister import STATE_SIZE
 from ..runtime.scalar_type import uint8
 from .tensor import Tensor
 from .tensor_data import from_numpy
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 class Generator(streams.Generator):
     """A random stream of one device: a seed and how many Philox counters were used (`torch.Generator`).
+
+    After ``tt.random.set_cpu_engine("mt19937")`` new generators of the CPU give PyTorch's numbers.
 
     Args:
         device: where operators that take the generator compute.
@@ -41,8 +45,14 @@ class Generator(streams.Generator):
 
     __slots__ = ()
 
+    def __new__(cls, device: Device | str = "cpu") -> Generator:
+        """Return a generator of the engine that its device has."""
+        chosen: Any = streams.generator_type(Device(device)) if cls is Generator else cls
+        made: Generator = object.__new__(chosen)
+        return made
+
     def get_state(self) -> Tensor:
-        """Seed and offset as a uint8 tensor of 16 elements."""
+        """Return the state as a uint8 tensor: seed and offset in 16 elements, or a Mersenne Twister's 5056."""
         return from_numpy(np.frombuffer(self.state_bytes(), np.uint8).copy())
 
     def set_state(self, state: Tensor) -> Generator:
@@ -58,9 +68,7 @@ class Generator(streams.Generator):
 
     def clone_state(self) -> Generator:
         """A generator of its own in the same state."""
-        made = Generator(self.device)
-        made.set_state_bytes(self.state_bytes())
-        return made
+        return _restored_generator(self.device, self.state_bytes())
 
     def graphsafe_get_state(self) -> Generator:
         """`clone_state`; the form that captured graphs use."""
@@ -79,18 +87,35 @@ class Generator(streams.Generator):
         return _restored_generator, (self.device, self.state_bytes())
 
 
+class _MersenneGenerator(streams.MersenneGenerator, Generator):
+    """A `Generator` of the CPU with the engine of PyTorch's."""
+
+    __slots__ = ()
+
+    def manual_seed(self, seed: int) -> Generator:
+        super().manual_seed(seed)
+        return self
+
+
+_MersenneGenerator.__name__ = _MersenneGenerator.__qualname__ = "Generator"
+_TYPES: dict[str, type[streams.Generator]] = {"philox": Generator, "mt19937": _MersenneGenerator}
+
+
 def _restored_generator(device: Device, state: bytes) -> Generator:
-    made = Generator(device)
+    """Return a generator of the engine that the state belongs to."""
+    made: Any = object.__new__(_TYPES["mt19937" if len(state) == STATE_SIZE else "philox"])
+    made.__init__(device)
     made.set_state_bytes(state)
-    return made
+    restored: Generator = made
+    return restored
 
 
-streams.set_generator_type(Generator)
+streams.set_generator_types(_TYPES)
 
 
 def default_generator_of(device: Device | str = "cpu") -> Generator:
     """The generator that operators on a device take when given none."""
-    return streams.default_generator(Device(device))  # type: ignore[return-value]  # of `set_generator_type`
+    return streams.default_generator(Device(device))  # type: ignore[return-value]  # of `set_generator_types`
 
 
 default_generator: Generator = default_generator_of()
@@ -149,11 +174,57 @@ def initial_seed() -> int:
     return int(default_generator.initial_seed())
 
 
+def get_cpu_engine() -> str:
+    """Return the engine of new generators of the CPU.
+
+    Returns:
+        "philox" or "mt19937".
+
+    Example:
+        >>> import triten as tt
+        >>> tt.random.get_cpu_engine()
+        'philox'
+    """
+    return streams.get_cpu_engine()
+
+
+def set_cpu_engine(engine: str) -> None:
+    """Choose the engine of random numbers on the CPU.
+
+    The default generator starts anew at its seed with the engine, and generators that are made later have it. Existing
+    ones keep theirs, and so do other devices, whose engine is always Philox. Compiled functions are compiled anew.
+
+    Args:
+        engine: "philox", by default, gives the same numbers on every device. "mt19937" gives the numbers of PyTorch's
+            CPU generator: a seeded program draws what it draws under PyTorch. ``import triten.as_torch`` chooses it.
+
+    Raises:
+        ValueError: `engine` is neither.
+
+    References:
+        M. Matsumoto, T. Nishimura, Mersenne Twister: A 623-dimensionally equidistributed uniform pseudo-random number
+        generator (1998).
+
+    Example:
+        >>> import triten as tt
+        >>> tt.random.set_cpu_engine("mt19937")
+        >>> g = tt.manual_seed(0)
+        >>> tt.randperm(8)
+        tensor([4, 0, 7, 3, 2, 5, 1, 6])
+        >>> tt.random.set_cpu_engine("philox")
+    """
+    streams.set_cpu_engine(engine)
+    optimized = sys.modules.get(f"{__package__.partition('.')[0]}.compiler.optimized")
+    if optimized is not None:
+        optimized.forget_all()
+
+
 def get_rng_state() -> Tensor:
     """The state of the host's generator (`torch.get_rng_state`).
 
     Returns:
-        A tensor of 16 bytes, seed and offset, of dtype uint8.
+        A tensor of dtype uint8: 16 bytes, seed and offset, or the 5056 bytes of PyTorch's state after
+        ``set_cpu_engine("mt19937")``.
 
     Example:
         >>> import triten as tt

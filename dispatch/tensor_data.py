@@ -300,6 +300,12 @@ def _integers(leaves: list[Any], dtype: ScalarType) -> NDArray[Any]:
 def _number_in(tensor: Any) -> Any:
     if tensor._spec.numel != 1:
         raise ValueError("only one element tensors can be converted to Python scalars")
+    if modes:
+        from .layers.python_key import without_modes
+
+        # Modes see the tensor that is made, not the reads.
+        with without_modes():
+            return tensor.item()
     return tensor.item()
 
 
@@ -327,7 +333,8 @@ def tensor(
     """A new tensor that holds a copy of numbers, nested sequences, an ndarray or a tensor (`torch.tensor`).
 
     Args:
-        data: What is copied; of a tensor, a detached copy is made.
+        data: What is copied; of a tensor, a detached copy is made. A storage is not copied: the result is a view of
+            all its bytes, as int64 if `dtype` is None.
         dtype: The dtype; by default that of the widest element: bool, int64, the default dtype for floats, its
             complex one for complex numbers. NumPy numbers and arrays keep theirs.
         device: The result's device; by default `tt.get_default_device()`, of a tensor its own.
@@ -382,6 +389,8 @@ def tensor(
             source: Any = data
             warn_of_copy("tensor")
             made = source.detach().to(device=where, dtype=dtype, copy=True)
+        elif isinstance(data, Storage):
+            made = _over_storage(data, dtype).to(device=where)
         elif shows_device_memory(data):
             made = _over_device_memory(data).to(device=where, dtype=dtype, copy=True)
         else:
@@ -438,6 +447,13 @@ def _over_device_memory(data: Any) -> Any:
 
     pointer, spec = imported(data)
     return Tensor.from_data(pointer, spec.replace(is_inference=is_inference_mode_enabled()))
+
+
+def _over_storage(storage: Storage, dtype: ScalarType | None) -> Any:
+    """Return a view of a storage's whole elements, int64 by default."""
+    dtype = int64 if dtype is None else dtype
+    made = find_overload("aten::empty.memory_format")((0,), dtype=dtype, device=storage.device)
+    return made.set_(storage, 0, (storage.nbytes() // dtype.itemsize,), (1,))
 
 
 def _over_own(array: NDArray[Any]) -> Tensor:

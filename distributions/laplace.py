@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from ..dispatch.generated import functions as _ops
 from ..dispatch.tensor import Tensor
+from ..runtime.scalar_type import finfo
 from . import constraints
 from .distribution import Distribution, Shape
 from .utils import broadcast_all, is_number
@@ -60,10 +61,9 @@ class Laplace(Distribution):
 
     def rsample(self, sample_shape: Shape = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        # Two halves of an exponential distribution: no number is at an end of a range.
-        size = self.loc.new_empty(shape).exponential_()
-        side = 2 * self.loc.new_empty(shape).bernoulli_(0.5) - 1
-        return self.loc + self.scale * side * size
+        # Neither -1 nor 1 is drawn, whose logarithms are infinite.
+        drawn = self.loc.new_empty(shape).uniform_(finfo(self.loc.dtype).eps - 1, 1)
+        return self.loc - self.scale * drawn.sign() * (-drawn.abs()).log1p()
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:

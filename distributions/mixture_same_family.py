@@ -131,8 +131,8 @@ class MixtureSameFamily(Distribution):
         with no_grad():
             shape = tuple(sample_shape)
             place = len(shape) + len(self.batch_shape)
-            drawn = self.component_distribution.sample(shape)
             chosen = self.mixture_distribution.expand(self.batch_shape).sample(shape)
+            drawn = self.component_distribution.sample(shape)
             index = chosen.reshape((*chosen.shape, *([1] * (self._event_ndims + 1))))
             sizes = (*chosen.shape, 1, *self.event_shape)
             return drawn.gather(place, index.expand(sizes)).squeeze(place)

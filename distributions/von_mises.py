@@ -80,7 +80,7 @@ class VonMises(Distribution):
                 c = kappa * (r - f)
                 accepted = (c * (2 - c) > u[1]) | ((c / u[1]).log() + 1 >= c)
                 proposal = (u[2] - 0.5).sign() * f.clamp(min=-1.0, max=1.0).acos()
-                angle = _ops.where(done, angle, proposal)
+                angle = _ops.where(accepted, proposal, angle)
                 done = done | accepted
             turned = angle + math.pi + self.loc.to(float64)
             return (turned % (2 * math.pi) - math.pi).to(self.loc.dtype)

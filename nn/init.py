@@ -44,6 +44,8 @@ __all__ = [
     "zeros_",
 ]
 
+NORMAL_SHARE = 0.3
+"""The share of normal numbers within the bounds from which `trunc_normal_` draws normal numbers."""
 GAINS = {"sigmoid": 1.0, "linear": 1.0, "tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
 GAINS |= {f"conv{t}{n}d": 1.0 for t in ("", "_transpose") for n in (1, 2, 3)}
 
@@ -108,11 +110,39 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Generator | None = None,
 ) -> Tensor:
-    """Normal numbers, those outside [a, b] drawn again: by the inverse distribution function of uniform numbers."""
+    """Fill with normal numbers, of which those outside [a, b] are drawn again (`torch.nn.init.trunc_normal_`).
+
+    If most would lie outside, uniform numbers of [a, b] are drawn, and accepted in proportion to their density.
+    """
+    if tensor.is_meta:
+        return tensor
+    if mean < a - 2 * std or mean > b + 2 * std:
+        warnings.warn(
+            f"mean {mean} is more than 2 std from [{a}, {b}] in nn.init.trunc_normal_. "
+            "The distribution of values may be incorrect.",
+            stacklevel=2,
+        )
     low, high = ((1.0 + math.erf((x - mean) / std / math.sqrt(2.0))) / 2.0 for x in (a, b))
     with no_grad():
-        tensor.uniform_(2 * low - 1, 2 * high - 1, generator=generator)
-        return tensor.erfinv_().mul_(std * math.sqrt(2.0)).add_(mean).clamp_(min=a, max=b)
+        if high - low > NORMAL_SHARE:
+            least, most = (tensor.new_tensor(x, device="cpu").item() for x in (a, b))
+            made = tensor.normal_(mean, std, generator=generator)
+            while bool((outside := (made < least) | (made > most)).any()):
+                made = _ops.where(
+                    outside, _ops.empty_like(made).normal_(mean, std, generator=generator), made
+                )
+        else:
+            peak = -0.5 * ((max(a, min(mean, b)) - mean) / std) ** 2
+            made, waiting = tensor, None
+            while waiting is None or bool(waiting.any()):
+                drawn = (tensor if waiting is None else _ops.empty_like(tensor)).uniform_(
+                    a, b, generator=generator
+                )
+                made = drawn if waiting is None else _ops.where(waiting, drawn, made)
+                density = drawn.sub(mean).div_(std).pow_(2).mul_(-0.5).sub_(peak)
+                refused = _ops.empty_like(tensor).uniform_(generator=generator).log_().gt(density)
+                waiting = refused if waiting is None else waiting & refused
+        return tensor if made is tensor else tensor.copy_(made)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
@@ -128,7 +158,8 @@ def ones_(tensor: Tensor) -> Tensor:
 
 def zeros_(tensor: Tensor) -> Tensor:
     """Zeros."""
-    return constant_(tensor, 0.0)
+    with no_grad():
+        return tensor.zero_()
 
 
 def eye_(tensor: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from .optimizer import (
     in_layout,
     loss_of,
     rate_for,
+    spare_saved,
     takes_fused,
 )
 
@@ -177,6 +178,8 @@ class Adam(Optimizer):
 
     def _step_single(self, group: Group, parameter: Tensor, gradient: Tensor) -> None:
         state, lr = self.state[parameter], group["lr"]
+        if group["differentiable"]:
+            spare_saved(state)
         beta1, beta2 = (float(beta) for beta in group["betas"])
         state["step"] += 1
         if group["maximize"]:
@@ -195,7 +198,8 @@ class Adam(Optimizer):
         mean.lerp_(gradient, 1 - beta1)
         squares.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
         if largest:
-            squares = largest[0].copy_(_ops.maximum(largest[0], squares))
+            before = largest[0].clone() if group["differentiable"] else largest[0]
+            squares = largest[0].copy_(_ops.maximum(before, squares))
         step = state["step"] if group["capturable"] or group["differentiable"] else state["step"].item()
         first, second = 1 - beta1**step, 1 - beta2**step
         root = squares.sqrt() / second**0.5 + group["eps"]

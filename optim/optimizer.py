@@ -357,6 +357,13 @@ def _use_grad_for_differentiable(step: Step) -> Step:
     return stepped  # type: ignore[return-value]
 
 
+def spare_saved(state: dict[str, Any]) -> None:
+    """Replace the buffers of a differentiable step by copies: the graph of the last step has saved those before."""
+    for name, value in state.items():
+        if isinstance(value, Tensor) and name != "step":
+            state[name] = value.clone()
+
+
 def loss_of(closure: Callable[[], Loss] | None) -> Loss | None:
     """The loss that a closure computes, with gradients; None without one."""
     if closure is None:

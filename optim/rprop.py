@@ -74,7 +74,7 @@ class Rprop(SingleOptimizer):
     ) -> None:
         """The steps' sizes, then the steps; where the sign changed there is none, and no gradient is remembered."""
         (shrink, grow), (least, most) = group["etas"], group["step_sizes"]
-        agreement = gradient * state["prev"]
+        agreement = gradient.detach() * state["prev"].detach()
         changed = agreement < 0
         factor = _ops.ones_like(gradient).masked_fill(agreement > 0, grow).masked_fill(changed, shrink)
         state["step_size"].mul_(factor).clamp_(least, most)

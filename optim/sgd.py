@@ -19,6 +19,7 @@ from .optimizer import (
     in_layout,
     loss_of,
     rate_for,
+    spare_saved,
     takes_fused,
 )
 
@@ -136,9 +137,12 @@ class SGD(Optimizer):
             gradient = gradient.add(parameter, alpha=group["weight_decay"])
         if group["momentum"]:
             state = self.state[parameter]
+            if group["differentiable"]:
+                spare_saved(state)
             buffer = state.get("momentum_buffer")
             if buffer is None:
-                buffer = state["momentum_buffer"] = gradient.detach().clone()
+                first = gradient if group["differentiable"] else gradient.detach()
+                buffer = state["momentum_buffer"] = first.clone()
             else:
                 buffer.mul_(group["momentum"]).add_(gradient, alpha=1 - group["dampening"])
             gradient = gradient.add(buffer, alpha=group["momentum"]) if group["nesterov"] else buffer

@@ -19,6 +19,7 @@ from .optimizer import (
     check_capturable,
     check_number,
     loss_of,
+    spare_saved,
 )
 from .tensor_list import TensorList
 
@@ -123,6 +124,8 @@ class SingleOptimizer(Optimizer):
                     other[name].copy_(state[name])
 
     def _step_one(self, group: Group, state: dict[str, Any], parameter: Tensor, gradient: Any) -> None:
+        if group["differentiable"]:
+            spare_saved(state)
         count = state["step"] if group.get("capturable") else state["step"].item()
         if group["maximize"]:
             gradient = -gradient

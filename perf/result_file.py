@@ -20,6 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ..runtime.regular_file import open_regular
+
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "perf" / "results"
 DISTRIBUTIONS = ("numpy", "triton", "cupy-cuda13x", "cupy-cuda12x", "ml_dtypes", "scipy")
@@ -46,7 +48,8 @@ def read_result(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        found = json.loads(path.read_bytes())
+        with open_regular(path) as file:
+            found = json.loads(file.read())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: damaged, or no result file: not JSON: {error}") from None
     if not isinstance(found, dict):

@@ -8,6 +8,7 @@ import contextlib
 import os
 import secrets
 import stat
+import warnings
 
 ROOT = 0
 
@@ -16,41 +17,84 @@ class UntrustedFileError(OSError):
     """A file of a cache that another user has written, or could."""
 
 
-def make_own_folder(path: str | os.PathLike[str]) -> None:
-    """Create a folder of a cache, and those above it that are missing, for this user alone, whatever the umask.
+def make_own_folder(path: str | os.PathLike[str], mode: int = 0o700) -> None:
+    """Create a folder of a cache, and those above it that are missing, which no other user may write to.
 
-    A folder that is there keeps its permissions. Raises OSError where it cannot be created.
+    A folder that is there keeps its permissions.
+
+    Args:
+        path: The folder.
+        mode: Its permissions, from which the umask takes. Default: this user alone.
+
+    Raises:
+        OSError: It cannot be created.
     """
     folder = os.path.abspath(path)
     if os.path.isdir(folder):
         return
-    make_own_folder(os.path.dirname(folder))
+    make_own_folder(os.path.dirname(folder), mode)
     with contextlib.suppress(FileExistsError):
-        os.mkdir(folder, 0o700)
+        os.mkdir(folder, mode)
 
 
-def _refuse_foreign_writers(path: str | os.PathLike[str], mode: int) -> None:
-    """Raise UntrustedFileError if a group, or anybody, may write to a file or folder."""
-    if mode & stat.S_IWOTH:
+def _refuse_foreign_writers(path: str | os.PathLike[str], status: os.stat_result) -> None:
+    """Raise UntrustedFileError if a file or folder belongs to another user, or if its group or anybody may write to it.
+
+    Other users cannot replace this user's files in a folder with the sticky bit.
+    """
+    if status.st_uid not in (os.geteuid(), ROOT):
         raise UntrustedFileError(
-            f"{os.fspath(path)} may be written to by anybody; chmod go-w makes it usable"
+            f"{os.fspath(path)} belongs to user {status.st_uid}, not to this one or root"
         )
-    if mode & stat.S_IWGRP:
-        raise UntrustedFileError(
-            f"{os.fspath(path)} may be written to by its group; chmod go-w makes it usable"
-        )
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
+        return
+    for bit, writer in ((stat.S_IWOTH, "anybody"), (stat.S_IWGRP, "its group")):
+        if status.st_mode & bit:
+            raise UntrustedFileError(
+                f"{os.fspath(path)} may be written to by {writer}; chmod go-w makes it usable"
+            )
 
 
-def read_own_file(path: str | os.PathLike[str], most: int) -> tuple[bytes, float] | None:
-    """The bytes of a file and its modification time; None for one that has more than `most` bytes.
+def _refuse_foreign_folders(path: str | os.PathLike[str], root: str | os.PathLike[str] | None) -> None:
+    """Raise UntrustedFileError for a folder of another user, from that of a file up to a cache's root."""
+    folder = os.path.dirname(os.path.abspath(path))
+    last = folder if root is None else os.path.abspath(root)
+    while True:
+        _refuse_foreign_writers(folder, os.stat(folder))
+        above = os.path.dirname(folder)
+        if folder in (last, above):
+            return
+        folder = above
 
-    Whoever waits for a pipe in the place of an entry waits for ever: what is no regular file is not opened for long.
+
+_warned: set[str] = set()
+
+
+def warn_once(folder: str | os.PathLike[str], message: str) -> None:
+    """Tell, in a RuntimeWarning, that a cache's folder is of no use; only the first message of a folder is given."""
+    name = os.fspath(folder)
+    if name not in _warned:
+        _warned.add(name)
+        warnings.warn(message, RuntimeWarning, stacklevel=3)
+
+
+def read_own_file(
+    path: str | os.PathLike[str], most: int, root: str | os.PathLike[str] | None = None
+) -> tuple[bytes, float] | None:
+    """Return the bytes of a file and its modification time; None for a file that has more than `most` bytes.
+
+    The call does not wait for a FIFO.
+
+    Args:
+        path: The file.
+        most: The most bytes that it may have.
+        root: The cache's folder: those between it and the file are checked, too. Default: the file's own folder.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        UntrustedFileError: it belongs to another user than this one and root, or its group or anybody may write to it
-            or its folder.
-        OSError: it cannot be read, or is no regular file.
+        FileNotFoundError: There is no such file.
+        UntrustedFileError: The file or one of the folders belongs to another user than this one and root, or its group
+            or anybody may write to it.
+        OSError: It cannot be read, or is no regular file.
     """
     flags = (
         os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -61,13 +105,8 @@ def read_own_file(path: str | os.PathLike[str], most: int) -> tuple[bytes, float
         if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{os.fspath(path)} is no regular file")
         if hasattr(os, "geteuid"):
-            if status.st_uid not in (os.geteuid(), ROOT):
-                raise UntrustedFileError(
-                    f"{os.fspath(path)} belongs to user {status.st_uid}, not to this one or root"
-                )
-            _refuse_foreign_writers(path, status.st_mode)
-            folder = os.path.dirname(os.path.abspath(path))
-            _refuse_foreign_writers(folder, os.stat(folder).st_mode)
+            _refuse_foreign_writers(path, status)
+            _refuse_foreign_folders(path, root)
         if status.st_size > most:
             return None
         with open(descriptor, "rb", buffering=0, closefd=False) as file:

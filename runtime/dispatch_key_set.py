@@ -62,9 +62,9 @@ class DispatchKeySet:
         return self.repr_
 
     def has(self, key: DispatchKey) -> bool:
-        """Whether every bit of `key` stands in the set."""
+        """Whether every bit of `key` stands in the set: True for alias keys and Undefined, which have none."""
         bits = _bits(key)
-        return bool(bits) and self.repr_ & bits == bits
+        return self.repr_ & bits == bits
 
     __contains__ = has
 

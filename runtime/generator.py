@@ -2,6 +2,8 @@
 
 All backends draw from Philox 4x32-10, keyed by the seed and counted by `offset`, so that one seed gives the
 same bits everywhere. Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC11.
+
+On the CPU a generator may have the engine of PyTorch's instead: `MersenneGenerator`, chosen by `set_cpu_engine`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from typing import NamedTuple, Protocol
 from .device import CPU
 from .device import device as Device
 from .fork_lock import forkable
+from .mersenne_twister import STATE_SIZE as MERSENNE_STATE_SIZE
+from .mersenne_twister import MersenneTwister
 
 DEFAULT_SEED = 67280421310721
 _STATE = struct.Struct("<QQ")
@@ -25,7 +29,8 @@ class SeedInMemory(NamedTuple):
     address: int
 
 
-Seed = int | SeedInMemory
+Seed = int | SeedInMemory | MersenneTwister
+"""What a kernel draws from: the key of Philox, or the stream of a `MersenneGenerator` itself."""
 
 
 class Generator:
@@ -34,7 +39,8 @@ class Generator:
     `dispatch.random.Generator` is the public one, whose states are tensors.
     """
 
-    __slots__ = ("__weakref__", "_lock", "_offset", "_seed", "device")
+    __slots__ = ("__weakref__", "_lock", "_offset", "_seed", "_twister", "device")
+    _twister: MersenneTwister
 
     def __init__(self, device: Device | str = CPU) -> None:
         self.device = Device(device)
@@ -79,7 +85,12 @@ class Generator:
     def set_state_bytes(self, state: bytes) -> None:
         """Restore what `state_bytes` gave. Raises RuntimeError for anything of another length."""
         if len(state) != _STATE.size:
-            raise RuntimeError(f"Generator state has {_STATE.size} bytes, got {len(state)}")
+            remedy = (
+                '; call tt.random.set_cpu_engine("mt19937") for the state of a generator of PyTorch'
+                if len(state) == MERSENNE_STATE_SIZE
+                else ""
+            )
+            raise RuntimeError(f"Generator state has {_STATE.size} bytes, got {len(state)}{remedy}")
         self._check_not_captured("set_state")
         self._seed, self._offset = _STATE.unpack(state)
 
@@ -108,6 +119,53 @@ class Generator:
         return f"<triten.Generator device={self.device}>"
 
 
+class MersenneGenerator(Generator):
+    """A generator of the CPU whose kernels take the words of a Mersenne Twister, as PyTorch's do.
+
+    Its layout is that of `Generator`, so that the default generator changes its engine in place. `_seed` is unused.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, device: Device | str = CPU) -> None:
+        super().__init__(device)
+        self._twister = MersenneTwister(self._seed)
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Restart the stream at this seed, of which the lower 32 bits count. Returns the generator."""
+        super().manual_seed(seed)
+        self._twister = MersenneTwister(self._seed)
+        return self
+
+    def initial_seed(self) -> int:
+        """Return the seed."""
+        return self._twister.seed
+
+    def get_offset(self) -> int:
+        """Raise RuntimeError, as PyTorch does: a Mersenne Twister has no counters."""
+        raise RuntimeError("CPU Generator does not use offset: get_offset needs the engine philox")
+
+    def set_offset(self, offset: int) -> None:
+        """Raise RuntimeError, as PyTorch does: a Mersenne Twister has no counters."""
+        raise RuntimeError(
+            f"CPU Generator does not use offset: set_offset got {offset} with the engine mt19937"
+        )
+
+    def state_bytes(self) -> bytes:
+        """Return PyTorch's state, 5056 bytes."""
+        with self._twister.lock:
+            return self._twister.state_bytes()
+
+    def set_state_bytes(self, state: bytes) -> None:
+        """Restore what `state_bytes` or PyTorch gave. Raises RuntimeError for a state that is none."""
+        with self._twister.lock:
+            self._twister.set_state_bytes(state)
+
+    def reserve(self, counters: int) -> tuple[Seed, int]:
+        """Return the stream itself, from which the kernel takes as many words as it needs."""
+        return self._twister, 0
+
+
 class CapturedDraws(Protocol):
     """What draws do while graphs are being captured."""
 
@@ -133,14 +191,39 @@ def set_captured_draws(captured: CapturedDraws | None) -> None:
 _defaults: dict[Device, Generator] = {}
 _defaults_lock = forkable(threading.Lock())
 _shared_seed = [DEFAULT_SEED]
-_type: list[type[Generator]] = [Generator]
+_types: dict[str, type[Generator]] = {"philox": Generator, "mt19937": MersenneGenerator}
+"""The classes of generators by their engine."""
+_cpu_engine = ["philox"]
 
 
-def set_generator_type(cls: type[Generator]) -> None:
-    """Have default generators be of this class; those made before are forgotten."""
+def set_generator_types(types: dict[str, type[Generator]]) -> None:
+    """Have generators be of these classes, by engine; default ones made before are forgotten."""
     with _defaults_lock:
-        _type[0] = cls
+        _types.update(types)
         _defaults.clear()
+
+
+def generator_type(device: Device) -> type[Generator]:
+    """Return the class of new generators of a device."""
+    return _types[_cpu_engine[0] if device.type == "cpu" else "philox"]
+
+
+def get_cpu_engine() -> str:
+    """Return the engine of new generators of the CPU, "philox" or "mt19937"."""
+    return _cpu_engine[0]
+
+
+def set_cpu_engine(engine: str) -> None:
+    """Have new generators of the CPU be of this engine; the default one starts anew at its seed with it."""
+    if engine not in _types:
+        raise ValueError(f"set_cpu_engine expects one of {sorted(_types)}, got {engine!r}")
+    if engine == _cpu_engine[0]:
+        return
+    generator = default_generator(CPU)
+    seed = generator.initial_seed()
+    _cpu_engine[0] = engine
+    generator.__class__ = _types[engine]
+    generator.manual_seed(seed)
 
 
 def default_generator(device: Device) -> Generator:
@@ -148,7 +231,7 @@ def default_generator(device: Device) -> Generator:
     found = _defaults.get(device)
     if found is None:
         with _defaults_lock:
-            found = _defaults.setdefault(device, _type[0](device).manual_seed(_shared_seed[0]))
+            found = _defaults.setdefault(device, generator_type(device)(device).manual_seed(_shared_seed[0]))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Opening of regular files for reading. A FIFO, which would block, and a device, which may never end, are refused."""
+"""Opening of regular files. A FIFO, which would block, and a device, which may never end, are refused."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import stat
 from typing import BinaryIO
 
 
-def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
-    """Open a regular file for reading bytes.
+def open_regular(path: str | os.PathLike[str], mode: str = "rb") -> BinaryIO:
+    """Open a regular file of bytes.
 
     The file is opened without blocking and examined afterwards, so that no other file can take its place in between.
 
     Args:
         path: The file. A symbolic link is followed.
+        mode: A mode of `open` for bytes. Default: reading. A new file may be written to by this user alone.
 
     Returns:
         The open file.
@@ -22,21 +23,21 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
     Raises:
         FileNotFoundError: There is no such file.
         IsADirectoryError: It is a folder.
-        OSError: It is a FIFO, a socket or a device, or cannot be read.
+        OSError: It is a FIFO, a socket or a device, or cannot be opened.
     """
-    flags = (
-        os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    )
-    descriptor = os.open(path, flags)
+    return open(os.fspath(path), mode, opener=_opened)  # type: ignore[return-value]
+
+
+def _opened(path: str, flags: int) -> int:
+    """Return a descriptor of a file, without waiting for what opens a FIFO's other end."""
+    descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o644)
     try:
         mode = os.fstat(descriptor).st_mode
         if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if not stat.S_ISREG(mode):
-            raise OSError(
-                f"{os.fspath(path)!r} is no regular file; copy its bytes to a file, or open it yourself"
-            )
-        return open(descriptor, "rb")
+            raise OSError(f"{path!r} is no regular file; copy its bytes to a file, or open it yourself")
     except BaseException:
         os.close(descriptor)
         raise
+    return descriptor

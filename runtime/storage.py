@@ -22,6 +22,7 @@ from .regular_file import open_regular
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from .mapped_file import MappedFile
     from .tensor_impl import TensorImpl
 
 _storages: weakref.WeakValueDictionary[int, Storage] = weakref.WeakValueDictionary()
@@ -50,6 +51,17 @@ def address_of(data: Any) -> int:
     return address
 
 
+def _mapped_file(root: Any) -> MappedFile | None:
+    """Return the file whose bytes a root is; None for other roots."""
+    base = root.base
+    if not isinstance(base, memoryview):
+        return None
+    from .mapped_file import MappedFile
+
+    mapped: object = base.obj
+    return mapped if isinstance(mapped, MappedFile) else None
+
+
 class Storage:
     """Untyped bytes on a device (`torch.UntypedStorage`), shared by a tensor and its views.
 
@@ -65,7 +77,7 @@ class Storage:
     def __init__(self, root: Any, device: Device) -> None:
         self.root = root
         self.device = device
-        self.resizable = id(root) not in shared_roots
+        self.resizable = id(root) not in shared_roots and _mapped_file(root) is None
         self._tensors: weakref.WeakValueDictionary[int, TensorImpl] = weakref.WeakValueDictionary()
 
     def nbytes(self) -> int:
@@ -73,6 +85,12 @@ class Storage:
         return int(self.root.nbytes)
 
     size = nbytes
+
+    @property
+    def filename(self) -> str | None:
+        """The file whose bytes these are; None for other memory."""
+        mapped = _mapped_file(self.root)
+        return None if mapped is None else mapped.filename
 
     def __len__(self) -> int:
         return self.nbytes()
@@ -122,7 +140,12 @@ class Storage:
 
     def is_shared(self) -> bool:
         """Whether other processes may see the bytes (`torch.UntypedStorage.is_shared`): always on a GPU."""
-        return self.device.type == "cuda" or id(self.root) in shared_roots
+        mapped = _mapped_file(self.root)
+        return (
+            self.device.type == "cuda"
+            or id(self.root) in shared_roots
+            or (mapped is not None and mapped.shared)
+        )
 
     def share_memory_(self) -> Storage:
         """Move the bytes to memory that other processes may see (`torch.UntypedStorage.share_memory_`).
@@ -166,11 +189,13 @@ class Storage:
         Raises:
             RuntimeError: The file cannot be opened, or is shorter.
         """
-        import mmap
+        from mmap import ACCESS_COPY, ACCESS_WRITE
+
+        from .mapped_file import MappedFile
 
         mode = "r+b" if os.path.exists(filename) else "w+b"
         try:
-            with open(filename, mode) if shared else open_regular(filename) as file:
+            with open_regular(filename, mode if shared else "rb") as file:
                 length = os.fstat(file.fileno()).st_size
                 if shared and length < nbytes:
                     file.truncate(nbytes)
@@ -180,15 +205,15 @@ class Storage:
                     )
                 if nbytes == 0:
                     return Storage(np.empty(0, np.uint8), CPU)
-                access = mmap.ACCESS_WRITE if shared else mmap.ACCESS_COPY
-                mapped = mmap.mmap(file.fileno(), nbytes, access=access)
+                access = ACCESS_WRITE if shared else ACCESS_COPY
+                mapped = MappedFile(file.fileno(), nbytes, access=access)
         except OSError as error:
             way = "read-write" if shared else "read-only"
             reason = f"{error.strerror} ({error.errno})" if error.errno else str(error)
             raise RuntimeError(f"unable to open file <{filename}> in {way} mode: {reason}") from None
+        mapped.filename, mapped.shared = os.fspath(filename), shared
         root = np.frombuffer(mapped, np.uint8)
         storage = _storages[id(root)] = Storage(root, CPU)
-        storage.resizable = False
         return storage
 
     def untyped(self) -> Storage:

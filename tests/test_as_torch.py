@@ -42,7 +42,13 @@ assert torch is triten and sys.modules["torch"] is triten
 assert nn is triten.nn is torch.nn is sys.modules["torch.nn"]
 assert F is triten.nn.functional is torch.nn.functional
 assert DataLoader is triten.utils.data.DataLoader
+import functorch, torch._functorch.vmap, torch._functorch.make_functional
+assert functorch.vmap is torch.vmap and functorch.make_functional.__module__.startswith("triten.nn")
+assert torch._functorch.vmap is sys.modules["triten.dispatch.layers.vmap"]
+assert torch.StorageBase is torch.UntypedStorage
 assert torch.autograd.gradcheck is gradcheck  # the function, not the module of its name
+assert torch.manual_seed(0) is torch.default_generator
+assert torch.randperm(8).tolist() == [4, 0, 7, 3, 2, 5, 1, 6]  # PyTorch's numbers
 assert triten.nn.__spec__.name == triten.nn.__name__ == "triten.nn"
 for name, module in list(sys.modules.items()):
     if name.startswith("torch."):

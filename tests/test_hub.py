@@ -4,6 +4,7 @@ import hashlib
 import http.server
 import io
 import json
+import os
 import sys
 import threading
 import zipfile
@@ -203,6 +204,19 @@ def on_github(repository, tmp_path, monkeypatch):
 
     monkeypatch.setattr(hub, "_read_url", read)
     return path
+
+
+def test_an_unpacked_repository_is_written_to_by_its_user_alone(on_github, hub_dir):
+    before = os.umask(0)
+    try:
+        assert hub.load(
+            "me/repository:main", "linear", 2, trust_repo=True, skip_validation=True, verbose=False
+        )
+    finally:
+        os.umask(before)
+    made = [hub_dir, *hub_dir.glob("**/*")]
+    assert {"hubconf.py", "trusted_list"} <= {each.name for each in made}
+    assert [each for each in made if each.stat().st_mode & 0o022] == []
 
 
 def test_a_repository_is_downloaded_once_and_trusted_from_then_on(on_github, hub_dir, capsys, monkeypatch):

@@ -68,7 +68,11 @@ def test_functions_of_lists_and_dicts_as_trees() -> None:
         ("distributions.utils", "_standard_normal _sum_rightmost"),
         ("jit.annotations", "BroadcastingList2 Dict List Optional Tuple"),
         ("nn.init", "_calculate_correct_fan _calculate_fan_in_and_fan_out"),
-        ("nn.modules.module", "_EXTRA_STATE_KEY_SUFFIX _IncompatibleKeys"),
+        ("_utils", "_get_device_module"),
+        (
+            "nn.modules.module",
+            "_EXTRA_STATE_KEY_SUFFIX _IncompatibleKeys _global_forward_hooks _global_parameter_registration_hooks",
+        ),
         ("utils.dlpack", "DLDeviceType from_dlpack to_dlpack"),
         ("utils.model_zoo", "load_url tqdm"),
     ],
@@ -94,6 +98,46 @@ def test_batch_dimensions_are_added_and_removed_by_level() -> None:
     assert tt.vmap(inside)(tt.zeros(3)).tolist() == other.T.tolist()
     with pytest.raises(RuntimeError, match="number of a vmap in progress, got 1"):
         _add_batch_dim(other, 0, 1)
+
+
+def test_steps_of_vmap_are_replaced_in_its_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    # tensordict replaces them so, to map its containers.
+    from triten.dispatch.layers import vmap
+
+    class Box:
+        def __init__(self, value: tt.Tensor) -> None:
+            self.value = value
+
+    def process(in_dims: object, args: tuple[Box], func: object) -> tuple[object, ...]:
+        assert in_dims == 0
+        return args[0].value.shape[0], [0], list(args), tt.utils._pytree.tree_structure(args)
+
+    def create(dims: list[int], leaves: list[Box], level: int, spec: object) -> tuple[Box]:
+        return (Box(vmap._add_batch_dim(leaves[0].value, dims[0], level)),)
+
+    def unwrap(outputs: Box, out_dims: int, level: int, size: int, func: object) -> Box:
+        return Box(vmap._maybe_remove_batch_dim("func", outputs.value, level, size, out_dims))
+
+    monkeypatch.setattr(vmap, "_process_batched_inputs", process)
+    monkeypatch.setattr(vmap, "_create_batched_inputs", create)
+    monkeypatch.setattr(vmap, "_unwrap_batched", unwrap)
+    mapped = tt.vmap(lambda box: Box(box.value.sum()))(Box(tt.ones(3, 4)))
+    assert mapped.value.tolist() == [4.0] * 3
+
+
+def test_what_is_in_progress_is_told() -> None:
+    from triten._C import _is_tensor_function_enabled, _is_tensor_function_mode_enabled
+    from triten.autograd import forward_ad
+
+    assert forward_ad._current_level == -1 and not _is_tensor_function_mode_enabled()
+    with forward_ad.dual_level() as level, tt.overrides.BaseTensorFunctionMode():
+        assert forward_ad._current_level == level >= 0
+        assert _is_tensor_function_mode_enabled()
+        with tt._C.DisableTensorFunctionSubclass():
+            assert _is_tensor_function_mode_enabled() and not _is_tensor_function_enabled()
+        with tt._C.DisableTensorFunction():
+            assert not _is_tensor_function_mode_enabled()
+    assert _is_tensor_function_enabled()
 
 
 def test_what_private_names_tell_of_transforms() -> None:

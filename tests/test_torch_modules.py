@@ -7,7 +7,7 @@ from importlib import import_module, util
 import pytest
 
 from triten import _torch_modules
-from triten._torch_modules import MODULES, NAMES
+from triten._torch_modules import ALIASES, MODULES, NAMES
 
 ROWS = [(module, place) for table in (MODULES, NAMES) for module, row in table.items() for place in row]
 
@@ -28,5 +28,6 @@ def test_the_table_makes_no_module_that_is_there() -> None:
         parent = name.rpartition(".")[0]
         return parent not in MODULES and util.find_spec(f"triten.{name}") is not None
 
-    assert not [name for name in MODULES if is_file(name)]
+    assert not [name for name in (*MODULES, *ALIASES) if is_file(name)]
+    assert all(util.find_spec(f"triten.{own}") is not None for own in ALIASES.values())
     assert not [name for name in NAMES if import_module(f"triten.{name}".rstrip(".")) is None]

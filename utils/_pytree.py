@@ -32,6 +32,7 @@ from ..dispatch.layers.pytree import (
     SequenceKey,
     TreeSpec,
     Unflatten,
+    _broadcast_to_and_flatten,  # noqa: F401 - other packages import it here
     is_namedtuple_class,
     node_type,
     register_pytree_node,
@@ -381,18 +382,6 @@ def tree_any_only(
 ) -> bool:
     """Whether a predicate holds for a leaf of some types."""
     return any(pred(leaf) for leaf in tree_iter(tree, is_leaf) if isinstance(leaf, type_or_types))
-
-
-def _broadcast_to_and_flatten(tree: PyTree, treespec: TreeSpec, is_leaf: IsLeaf = None) -> list[Any] | None:
-    """A tree's leaves, each as often as the spec has leaves in its place; None where the tree is no prefix of it."""
-    try:
-        leaves, own = tree_flatten(tree, is_leaf)
-        parts = own.flatten_up_to(treespec.unflatten(range(treespec.num_leaves)))
-    except ValueError:
-        return None
-    return [
-        leaf for leaf, part in zip(leaves, parts, strict=True) for _ in range(len(tree_leaves(part, is_leaf)))
-    ]
 
 
 # Paths

@@ -17,6 +17,7 @@ from pathlib import Path
 from ...runtime.cuda.occupancy import KNOWN, Target
 from ...runtime.cuda.triton.cubin_store import pack, unpack
 from ...runtime.cuda.triton.kernel_archive import KernelArchive
+from ...runtime.regular_file import open_regular
 from .kernel_recording import INDEX, SUFFIX, target_to_json
 
 FOLDER = "kernels/"
@@ -58,7 +59,8 @@ def compiled_kernels(archive: str, targets: Iterable[str | Target]) -> dict[str,
                     f"save: the kernels for {target.name} cannot be compiled: {lines[-1] if lines else done.returncode}"
                 )
             for path in sorted(Path(folder).iterdir()):
-                records[f"{FOLDER}{target.name}/{path.name}"] = path.read_bytes()
+                with open_regular(path) as file:
+                    records[f"{FOLDER}{target.name}/{path.name}"] = file.read()
     return records
 
 

@@ -6,7 +6,8 @@ end. `numpy_calls` writes each call. Where llvmlite is installed `loops` does so
 `element_program` by `arithmetic_rows` and `activation_rows`, which see a call as an `operator_step`.
 `elementary_functions` writes functions as instructions, some of which hold for numbers of a range (`ranged_loops`).
 `stages` cuts a program into loops and what NumPy computes between them, `llvm_source` writes a loop as LLVM's text, and
-`object_code` compiles it, keeps it on disk and loads it; `reduction_loops` are loops that reduce what they compute,
+`object_code` has it compiled by `llvm_compiler`, keeps it on disk and has it loaded by `object_loader`;
+`reduction_loops` are loops that reduce what they compute,
 into the `accumulators` of each reduction, as a `reduction_nest` has it.
 
 A kernel over rows is one loop by `row_loops`: a `row_program` has reductions (`reduction_rows` says which), for which

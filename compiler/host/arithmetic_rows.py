@@ -256,8 +256,20 @@ def _lerp(s: Step) -> Value:
     span = p.arithmetic("sub", end, start)
     rounded = np.dtype(s.dtype).type(weight)
     if abs(rounded) < 0.5:
-        return p.arithmetic("add", start, product(s, span, s.operand("weight")))
-    return p.arithmetic("sub", end, product(s, span, s.number(1 - rounded)))
+        made = p.arithmetic("add", start, product(s, span, s.operand("weight")))
+    else:
+        made = p.arithmetic("sub", end, product(s, span, s.number(1 - rounded)))
+
+    def share(a: Value, of: float) -> Value:
+        term = product(s, a, s.number(of))
+        if of != 0:
+            return term
+        is_infinite = p.compare("eq", p.intrinsic("fabs", a), s.number(np.inf))
+        return p.select(is_infinite, s.number(0), term)
+
+    # Where the span is infinite, the weighted sum: infinite between a number and infinity.
+    weighted = p.arithmetic("add", share(start, 1 - rounded), share(end, rounded))
+    return p.select(p.is_nan(made), weighted, made)
 
 
 ARITHMETIC: dict[str, Row] = {

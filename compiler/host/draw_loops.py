@@ -1,14 +1,27 @@
-"""Loops of random numbers: Philox over counters, and normal numbers of its words.
+"""Loops of random numbers: Philox over counters, normal numbers of its words, and PyTorch's of a Mersenne Twister.
 
-They compute what `cpu_fallback/random/philox.py` and `box_muller.py` do in passes, in the same order of operations.
+They compute what `cpu_fallback/random/philox.py`, `box_muller.py`, `mersenne_normal.py` and the shuffle of
+`mersenne_draws.py` do in passes, in the same order of operations.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ...cpu_fallback.random.box_muller import STEP, STEPS, TWO_PI
+from ...cpu_fallback.random.mersenne_normal import (
+    ANGLE,
+    COS,
+    FOUR_OVER_PI,
+    LOG,
+    LOG_2_HIGH,
+    LOG_2_LOW,
+    QUARTER_PI,
+    SIN,
+    SQRT_HALF,
+)
 from ...cpu_fallback.random.philox import MULTIPLIERS, ROUNDS, WEYL
 from .calling_convention import HEADER, python_call
 from .object_code import loop_function
@@ -149,6 +162,153 @@ def normal_text(kind: str) -> str:
     return functions + _module(pointers, head, body, 5)
 
 
+class _Lanes:
+    """The lines of a computation on 8 lanes; its methods return the names of their results."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def line(self, text: str) -> str:
+        """Append a line that computes something."""
+        name = f"%v{len(self.lines)}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def floats(self, operation: str, a: str, b: str) -> str:
+        """Compute in float32, rounded."""
+        return self.line(f"{operation} {_FLOATS} {a}, {b}")
+
+    def integers(self, operation: str, a: str, b: int) -> str:
+        """Compute in int32, with a number."""
+        return self.line(f"{operation} {_INTEGERS} {a}, {_lanes('i32', str(b))}")
+
+    def fma(self, a: str, b: str, c: str) -> str:
+        """Compute ``a * b + c``, rounded once."""
+        operands = ", ".join(f"{_FLOATS} {v}" for v in (a, b, c))
+        return self.line(f"call {_FLOATS} @llvm.fma.v8f32({operands})")
+
+    def cast(self, operation: str, value: str, given: str, made: str) -> str:
+        """Convert lanes."""
+        return self.line(f"{operation} {given} {value} to {made}")
+
+    def select(self, chosen: str, a: str, b: str) -> str:
+        """Select `a` where chosen, elsewhere `b`."""
+        return self.line(f"select <8 x i1> {chosen}, {_FLOATS} {a}, {_FLOATS} {b}")
+
+    def polynomial(self, coefficients: Sequence[Any], x: str) -> str:
+        """Evaluate a polynomial by Horner's rule."""
+        made = _number(coefficients[0])
+        for coefficient in coefficients[1:]:
+            made = self.fma(made, x, _number(coefficient))
+        return made
+
+
+_FLOATS, _INTEGERS = "<8 x float>", "<8 x i32>"
+
+
+def _lanes(kind: str, text: str) -> str:
+    return "<" + ", ".join([f"{kind} {text}"] * 8) + ">"
+
+
+def _number(value: Any) -> str:
+    return _lanes("float", f"0x{struct.pack('>d', float(value)).hex().upper()}")
+
+
+def mersenne_normal_text() -> str:
+    """Return the text of ``loop(numbers, out, uniform, parameters)`` over groups of 16 elements.
+
+    `parameters` are mean and standard deviation.
+    """
+    lanes = _Lanes()
+    one, zero = _number(1.0), _number(0.0)
+
+    # The logarithm of 1 - u.
+    x = lanes.floats("fsub", one, "%radial")
+    bits = lanes.cast("bitcast", x, _FLOATS, _INTEGERS)
+    exponent = lanes.integers("sub", lanes.integers("lshr", bits, 23), 126)
+    e = lanes.cast("sitofp", exponent, _INTEGERS, _FLOATS)
+    mantissa = lanes.integers("or", lanes.integers("and", bits, 0x007FFFFF), 0x3F000000)
+    x = lanes.cast("bitcast", mantissa, _INTEGERS, _FLOATS)
+    small = lanes.line(f"fcmp olt {_FLOATS} {x}, {_number(SQRT_HALF)}")
+    e = lanes.floats("fsub", e, lanes.select(small, one, zero))
+    x = lanes.floats("fadd", lanes.floats("fsub", x, one), lanes.select(small, x, zero))
+    square = lanes.floats("fmul", x, x)
+    series = lanes.floats("fmul", lanes.polynomial(LOG, x), x)
+    series = lanes.fma(series, square, lanes.floats("fmul", e, _number(LOG_2_LOW)))
+    series = lanes.fma(square, _number(-0.5), series)
+    logarithm = lanes.fma(e, _number(LOG_2_HIGH), lanes.floats("fadd", x, series))
+    doubled = lanes.floats("fmul", _number(-2.0), logarithm)
+    radius = lanes.line(f"call {_FLOATS} @llvm.sqrt.v8f32({_FLOATS} {doubled})")
+
+    # Sine and cosine of the angle.
+    x = lanes.floats("fmul", _number(ANGLE), "%angular")
+    octant = lanes.cast("fptosi", lanes.floats("fmul", x, _number(FOUR_OVER_PI)), _FLOATS, _INTEGERS)
+    octant = lanes.integers("and", lanes.integers("add", octant, 1), -2)
+    turns = lanes.cast("sitofp", octant, _INTEGERS, _FLOATS)
+    for part in QUARTER_PI:
+        x = lanes.fma(turns, _number(part), x)
+    square = lanes.floats("fmul", x, x)
+    cosine = lanes.floats("fmul", lanes.polynomial(COS, square), square)
+    cosine = lanes.fma(cosine, square, lanes.floats("fmul", square, _number(-0.5)))
+    cosine = lanes.floats("fadd", cosine, one)
+    sine = lanes.fma(lanes.floats("fmul", lanes.polynomial(SIN, square), square), x, x)
+    straight = lanes.line(f"icmp eq {_INTEGERS} {lanes.integers('and', octant, 2)}, {_lanes('i32', '0')}")
+    signs = [
+        lanes.integers("shl", lanes.integers("and", octant, 4), 29),
+        lanes.integers(
+            "shl", lanes.integers("and", lanes.integers("xor", lanes.integers("sub", octant, 2), -1), 4), 29
+        ),
+    ]
+    chosen = [lanes.select(straight, sine, cosine), lanes.select(straight, cosine, sine)]
+    made = []
+    for value, sign in zip(chosen, signs, strict=True):
+        raw = lanes.cast("bitcast", value, _FLOATS, _INTEGERS)
+        signed = lanes.cast("bitcast", lanes.line(f"xor {_INTEGERS} {raw}, {sign}"), _INTEGERS, _FLOATS)
+        made.append(lanes.fma(lanes.floats("fmul", radius, signed), "%deviations", "%means"))
+    head = ["  %n_p = getelementptr i64, ptr %g, i64 0", "  %n = load i64, ptr %n_p"]
+    for place, name in enumerate(("mean", "deviation")):
+        head += [
+            f"  %{name}_p = getelementptr float, ptr %p2, i64 {place}",
+            f"  %{name} = load float, ptr %{name}_p, align 4",
+            f"  %{name}_0 = insertelement {_FLOATS} undef, float %{name}, i32 0",
+            f"  %{name}s = shufflevector {_FLOATS} %{name}_0, {_FLOATS} undef, {_INTEGERS} zeroinitializer",
+        ]
+    body = ["  %first = shl i64 %i, 4", "  %second = add i64 %first, 8"]
+    for name, at in (("radial", "%first"), ("angular", "%second")):
+        body += [
+            f"  %{name}_p = getelementptr float, ptr %p1, i64 {at}",
+            f"  %{name} = load {_FLOATS}, ptr %{name}_p, align 4",
+        ]
+    body += lanes.lines
+    for value, at in ((made[1], "first"), (made[0], "second")):
+        body += [
+            f"  %to_{at} = getelementptr float, ptr %p0, i64 %{at}",
+            f"  store {_FLOATS} {value}, ptr %to_{at}, align 4",
+        ]
+    functions = (
+        f"declare {_FLOATS} @llvm.fma.v8f32({_FLOATS}, {_FLOATS}, {_FLOATS})\n"
+        f"declare {_FLOATS} @llvm.sqrt.v8f32({_FLOATS})\n"
+    )
+    pointers = "ptr noalias nocapture %p0, ptr nocapture readonly %p1, ptr nocapture readonly %p2"
+    return functions + _module(pointers, head, body, 3)
+
+
+def shuffle_text() -> str:
+    """Return the text of ``loop(numbers, order, others)``, which exchanges elements i and ``others[i]``, in order."""
+    body = [
+        "  %other_p = getelementptr i64, ptr %p1, i64 %i",
+        "  %other = load i64, ptr %other_p, align 8",
+        "  %here = getelementptr i64, ptr %p0, i64 %i",
+        "  %there = getelementptr i64, ptr %p0, i64 %other",
+        "  %mine = load i64, ptr %here, align 8",
+        "  %its = load i64, ptr %there, align 8",
+        "  store i64 %its, ptr %here, align 8",
+        "  store i64 %mine, ptr %there, align 8",
+    ]
+    head = ["  %n_p = getelementptr i64, ptr %g, i64 0", "  %n = load i64, ptr %n_p"]
+    return _module("ptr noalias nocapture %p0, ptr nocapture readonly %p1", head, body, 2)
+
+
 def _module(pointers: str, head: list[str], body: list[str], arrays: int) -> str:
     function = _function(f"loop(ptr nocapture readonly %g, {pointers})", head, body)
     return HEADER + function + python_call(arrays, 1)
@@ -178,6 +338,8 @@ TEXTS: dict[str, Callable[[], str]] = {
     "philox_words": words_text,
     "normal_pairs_32": lambda: normal_text("i32"),
     "normal_pairs_64": lambda: normal_text("i64"),
+    "mersenne_normal_32": mersenne_normal_text,
+    "mersenne_shuffle": shuffle_text,
 }
 """By the name that kernels ask for."""
 

@@ -48,6 +48,8 @@ def loop_by_name(name: str) -> Callable[..., None] | None:
         from .optimizer_loops import addresses, optimizer_loop
 
         return addresses() if kind == "addresses" else optimizer_loop(name)
+    if kind == "mersenne_normal_32" and not found.fuses:
+        return None
     if kind != "run_sums":
         from .draw_loops import draw_loop
 

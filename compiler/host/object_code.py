@@ -5,6 +5,9 @@ and of the processor with its features, and starts with a checksum, so that a da
 one that another user than this one or root has written.
 `TRITEN_CACHE_MAXSIZE=0` has nothing kept.
 
+LLVM compiles in this process where memory is not limited, and in a process of its own elsewhere (`llvm_compiler`):
+LLVM aborts its process when an allocation fails. `object_loader` loads the code without LLVM.
+
 Functions are CPython's builtins (`METH_FASTCALL`): a call costs some 50 ns, where one through ctypes costs 1 us.
 """
 
@@ -13,14 +16,16 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import json
 import os
 import platform
+import subprocess
 import sys
 import sysconfig
 import threading
 import weakref
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,11 +33,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...dispatch.structured.compiled_loops import background
-from ...runtime.cache_files import make_own_folder, read_own_file, write_own_file
+from ...runtime.cache_files import (
+    UntrustedFileError,
+    make_own_folder,
+    read_own_file,
+    warn_once,
+    write_own_file,
+)
 from ...runtime.fork_lock import forkable, hold_across_fork
-from ...runtime.spare_memory import require_memory
+from ...runtime.spare_memory import can_run_out, require_memory
 from ..triton.source_files import directory as sources
+from . import llvm_compiler
 from .calling_convention import DATA
+from .object_loader import IS_SUPPORTED, LoadedObject, library_address
 
 METH_FASTCALL = 0x80
 DIGEST_SIZE = 32
@@ -42,6 +55,8 @@ COMPILER_BYTES = 1 << 27
 """Memory that must be there to compile and load a text: LLVM aborts the process without its 10 to 64 MiB."""
 BYTES_OF_CHARACTER = 1 << 9
 """The same for each character of the text."""
+STDERR_LENGTH = 300
+"""Characters of what a process wrote before it ended that an error repeats."""
 MOST_BYTES = 1 << 28
 """A file that is longer is none of ours."""
 
@@ -50,8 +65,6 @@ class Target(NamedTuple):
     """The processor that code is made for.
 
     Attributes:
-        binding: llvmlite's interface to LLVM.
-        machine: makes a target machine of LLVM's; an engine has one of its own, and frees it.
         key: versions and features, as a part of names on disk.
         converts_half: whether it converts float16.
         truncates: whether it makes the least integer of floats that do not fit.
@@ -60,8 +73,6 @@ class Target(NamedTuple):
         vector_registers: how many of them it has.
     """
 
-    binding: Any
-    machine: Callable[[], Any]
     key: str
     converts_half: bool
     truncates: bool
@@ -83,33 +94,53 @@ def target() -> Target | None:
     if not is_possible() or not _arrays_have_pointers_at(DATA):
         return None
     try:
-        require_memory(LIBRARY_BYTES, "llvmlite")
-        import llvmlite.binding as binding
+        if can_run_out():
+            described = json.loads(_asked("processor"))
+        else:
+            _load_library()
+            described = llvm_compiler.processor()
     except (ImportError, OSError, MemoryError):
         return None
+    features = set(described["features"])
+    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    is_arm = platform.machine().lower() in ("aarch64", "arm64")
+    return Target(
+        described["key"],
+        "f16c" in features or is_arm,
+        is_x86,
+        "fma" in features or is_arm,
+        256 if "avx2" in features else 128,
+        32 if "avx512vl" in features or is_arm else 16,
+    )
+
+
+def _load_library() -> None:
+    """Import llvmlite, which then calls LLVM in this process."""
+    require_memory(LIBRARY_BYTES, "llvmlite")
+    from llvmlite import binding
+
     # Every call of LLVM's holds llvmlite's lock: a child that began within such a call could make none. The thread that
     # makes loops calls LLVM while it is busy, so that a fork takes the lock of that first.
     hold_across_fork(background.busy)
     hold_across_fork(binding.ffi.lib._lock)
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    for name, address in _symbols().items():
-        binding.add_symbol(name, address)
-    features = binding.get_host_cpu_features()
-    name, flags = binding.get_host_cpu_name(), features.flatten()
-    machine = partial(
-        binding.Target.from_default_triple().create_target_machine, cpu=name, features=flags, opt=3, jit=True
-    )
-    is_x86 = platform.machine().lower() in ("x86_64", "amd64")
-    version = sys.modules["llvmlite"].__version__
-    key = f"{version} {binding.llvm_version_info} {binding.get_process_triple()} {name} {flags}"
-    is_arm = platform.machine().lower() in ("aarch64", "arm64")
-    return Target(
-        *(binding, machine, key, bool(features.get("f16c")) or is_arm, is_x86),
-        bool(features.get("fma")) or is_arm,
-        256 if features.get("avx2") else 128,
-        32 if features.get("avx512vl") or is_arm else 16,
-    )
+
+
+def _asked(command: str, text: str = "") -> bytes:
+    """Return what a process of its own answers (`llvm_compiler`): LLVM then lacks memory there, and not here.
+
+    Raises:
+        MemoryError: The process could not be started, or had no memory.
+    """
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)}
+    program = [sys.executable, "-P", llvm_compiler.__file__, command]
+    try:
+        done = subprocess.run(program, input=text.encode(), capture_output=True, env=environment)
+    except OSError as error:
+        raise MemoryError(f"no process can be started to compile loops: {error}") from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip()[-STDERR_LENGTH:]
+        raise MemoryError(f"the process that compiles loops ended with status {done.returncode}: {said}")
+    return done.stdout
 
 
 def _arrays_have_pointers_at(offset: int) -> bool:
@@ -117,14 +148,20 @@ def _arrays_have_pointers_at(offset: int) -> bool:
     return ctypes.c_void_p.from_address(id(array) + offset).value == array.ctypes.data
 
 
+@cache
 def _symbols() -> dict[str, int]:
-    """Addresses of what code calls in Python."""
+    """Addresses of what code refers to by name: what it calls in Python, and what `define_symbol` adds."""
     functions = ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "PyErr_SetString")
     found = {
         name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in functions
     }
     error = ctypes.addressof(ctypes.c_void_p.in_dll(ctypes.pythonapi, "PyExc_RuntimeError"))
     return {**found, "_Py_NoneStruct": id(None), "PyExc_RuntimeError": error}
+
+
+def define_symbol(name: str, address: int) -> None:
+    """Let code that is loaded later refer to an address by a name."""
+    _symbols()[name] = address
 
 
 class _MethodDef(ctypes.Structure):
@@ -141,9 +178,37 @@ class _MethodDef(ctypes.Structure):
 class _Code:
     """Loaded code, which a builtin has as its `__self__` and keeps alive by it."""
 
-    def __init__(self, engine: Any, address: int) -> None:
-        self.engine, self.address = engine, address
-        self.definition = _MethodDef(b"loop", address, METH_FASTCALL, None)
+    def __init__(self, loaded: LoadedObject | _Engine, name: str) -> None:
+        self.addresses = loaded.addresses
+        self.loaded, self.address = loaded, loaded.addresses[name]
+        self.definition = _MethodDef(b"loop", self.address, METH_FASTCALL, None)
+
+
+class _Addresses(dict[str, int]):
+    """Addresses of an engine's functions, found when they are asked for."""
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+
+    def __missing__(self, name: str) -> int:
+        return int(self.engine.get_function_address(name))
+
+
+class _Engine:
+    """Object code that LLVM loads, where there is no loader of ours (`object_loader`)."""
+
+    def __init__(self, data: bytes) -> None:
+        require_memory(COMPILER_BYTES, "a compiled loop")
+        _load_library()
+        from llvmlite import binding
+
+        for name, address in list(_symbols().items()):
+            binding.add_symbol(name, address)
+        machine = llvm_compiler.target_machine()
+        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+        engine.add_object_file(binding.ObjectFileRef.from_data(data))
+        engine.finalize_object()
+        self.addresses = _Addresses(engine)
 
 
 _loaded: weakref.WeakValueDictionary[str, _Code] = weakref.WeakValueDictionary()
@@ -160,7 +225,7 @@ def loop_function(text: str) -> Callable[..., None]:
     with _lock:
         code = _loaded.get(key)
         if code is None:
-            code = _loaded[key] = _load(found, key, text)
+            code = _loaded[key] = _load(key, text)
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     return make(ctypes.addressof(code.definition), code, None)  # type: ignore[no-any-return]
@@ -170,7 +235,7 @@ def part_address(loop: Callable[..., None]) -> int:
     """Where a loop has the function that threads without Python call, with the numbers of a part and all pointers."""
     code = getattr(loop, "__self__", None)
     assert isinstance(code, _Code)
-    return int(code.engine.get_function_address("part"))
+    return code.addresses["part"]
 
 
 _functions: dict[str, _Code] = {}
@@ -187,51 +252,34 @@ def shared_function(name: str, text: str) -> int:
         code = _functions.get(name)
         if code is None:
             key = hashlib.sha256(f"{found.key}\n{name}\n{text}".encode()).hexdigest()
-            code = _functions[name] = _load(found, key, text, name, optimises=False)
-            found.binding.add_symbol(name, code.address)
+            code = _functions[name] = _load(key, text, name, optimizes=False)
+            define_symbol(name, code.address)
     return code.address
 
 
-def _load(found: Target, key: str, text: str, name: str = "call", optimises: bool = True) -> _Code:
-    binding = found.binding
-    require_memory(COMPILER_BYTES + BYTES_OF_CHARACTER * len(text), "a compiled loop")
+def _load(key: str, text: str, name: str = "call", optimizes: bool = True) -> _Code:
     data = _read(key)
     if data is None:
-        data = _compile(found, text, optimises)
+        data = _compile(text, optimizes)
         counts["compiled"] += 1
         _write(key, data)
     else:
         counts["read"] += 1
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), found.machine())
-    engine.add_object_file(binding.ObjectFileRef.from_data(data))
-    engine.finalize_object()
-    return _Code(engine, engine.get_function_address(name))
+    return _Code(LoadedObject(data, _address) if IS_SUPPORTED else _Engine(data), name)
 
 
-def _compile(found: Target, text: str, optimises: bool = True) -> bytes:
-    """Object code of a text, optimised as C at ``-O3`` if at all."""
-    binding = found.binding
-    machine, module = found.machine(), binding.parse_assembly(text)
-    module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    if optimises:
-        options = binding.create_pipeline_tuning_options(speed_level=3)
-        options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = True
-        builder = binding.create_pass_builder(machine, options)
-        passes = builder.getModulePassManager()
-        passes.run(module, builder)
-        _dispose(passes)
-    made: bytes = machine.emit_object(module)
-    return made
+def _address(name: str) -> int:
+    known = _symbols().get(name)
+    return library_address(name) if known is None else known
 
 
-def _dispose(passes: Any) -> None:
-    """Free passes where llvmlite does not: to its 0.50 theirs is the `_dispose` of a class that frees nothing."""
-    for each in type(passes).__mro__:
-        own = vars(each).get("_dispose")
-        if own is not None and each.__name__ == "NewPassManager":
-            if type(passes)._dispose is not own:
-                own(passes)
-            return
+def _compile(text: str, optimizes: bool) -> bytes:
+    """Object code of a text, from a process of its own if this one can run out of memory."""
+    if can_run_out():
+        return _asked("optimize" if optimizes else "compile", text)
+    require_memory(COMPILER_BYTES + BYTES_OF_CHARACTER * len(text), "a compiled loop")
+    _load_library()
+    return llvm_compiler.compile_text(text, optimizes)
 
 
 def _path(key: str) -> Path | None:
@@ -249,7 +297,10 @@ def _read(key: str) -> bytes | None:
     if path is None:
         return None
     try:
-        found = read_own_file(path, MOST_BYTES)
+        found = read_own_file(path, MOST_BYTES, path.parent.parent)
+    except UntrustedFileError as error:
+        warn_once(path.parent, f"compiled loops are not read from {path.parent}, but compiled anew: {error}")
+        return None
     except OSError:
         return None
     data = b"" if found is None else found[0]

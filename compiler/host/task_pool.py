@@ -12,6 +12,7 @@ import os
 import platform
 import sys
 import threading
+from _thread import start_new_thread
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ from .object_code import loop_function, part_address, target
 from .task_pool_source import FUTEX, LENGTH, WAKE, WORDS, share_text, worker_text
 
 STACK_BYTES = 1 << 24
-"""Memory that must be there to start a thread: one that runs out of it as it begins leaves `Thread.start` waiting."""
+"""Memory that must be there to start a thread."""
 Array = np.ndarray[Any, Any]
 Loop = Callable[..., None]
 
@@ -44,19 +45,12 @@ class TaskPool:
         self.words = self.words[begin : begin + LENGTH]
         self.words[WORDS["threads"]] = threads
         worker = loop_function(worker_text(_machine()))
-        self.running = [
-            threading.Thread(
-                target=worker,
-                args=(self.words, np.array([number])),
-                name=f"triten-task_{number}",
-                daemon=True,
-            )
-            for number in range(1, threads)
-        ]
+        self.numbers = [np.array([number]) for number in range(1, threads)]
         require_memory(threads * STACK_BYTES, "a pool of threads")
         try:
-            for thread in self.running:
-                thread.start()
+            for number in self.numbers:
+                # `Thread.start` would wait for ever for a thread that has no memory for Python's part of its start.
+                start_new_thread(worker, (self.words, number))
         except RuntimeError:  # The system has no more threads.
             self.stop()
             raise
@@ -69,11 +63,6 @@ class TaskPool:
         ctypes.CDLL(None).syscall(
             ctypes.c_long(FUTEX[_machine()]), address, WAKE, self.threads, None, None, 0
         )
-
-    def join(self) -> None:
-        """Wait for threads that were told to end."""
-        for thread in self.running:
-            thread.join()
 
 
 class _Pools:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .object_code import target
+from .object_code import define_symbol, target
 
 TYPES = {"float32": np.dtype(np.float32).num, "float64": np.dtype(np.float64).num}
 """NumPy's numbers of the dtypes that there are loops for."""
@@ -60,18 +60,18 @@ class UfuncLoop(NamedTuple):
 
 @cache
 def ufunc_loop(function: np.ufunc, dtype: str) -> UfuncLoop | None:
-    """The loop of a ufunc of one number, known to LLVM by its symbol; None where there is none."""
-    found, head = target(), _head(function)
-    if found is None or head is None or dtype not in TYPES:
+    """Return the loop of a ufunc of one number, known to loops by its symbol; None where there is none."""
+    head = _head(function)
+    if target() is None or head is None or dtype not in TYPES:
         return None
     number = TYPES[dtype].to_bytes(1, "little")
     for i in range(head.ntypes):
         if head.types[2 * i] == head.types[2 * i + 1] == number and head.functions[i]:
             symbol = f"numpy_{function.__name__}_{dtype}"
-            found.binding.add_symbol(symbol, head.functions[i])
+            define_symbol(symbol, head.functions[i])
             data = head.data[i] if head.data else None
             if data:
-                found.binding.add_symbol(f"{symbol}_data", data)
+                define_symbol(f"{symbol}_data", data)
             return UfuncLoop(symbol, bool(data))
     return None
 

@@ -118,7 +118,7 @@ class Convolution:
         stride, padding, dilation = (
             for_each_dimension(args[name], rank) for name in ("stride", "padding", "dilation")
         )
-        self.window = Window(input[2:], weight[2:], stride, padding, dilation, out[2:])
+        self.window = Window.of(input[2:], weight[2:], stride, padding, dilation, out[2:])
         self.n, self.channels = input[:2]
         self.outputs = weight[0]
         self.groups: int = args["groups"]

@@ -98,7 +98,6 @@ OPERATORS: dict[str, Row] = {
     "maximum": (np.maximum, REAL),
     "minimum": (np.minimum, REAL),
     "mul": (np.multiply, ANY),
-    "neg": (np.negative, "iufc"),
     "reciprocal": (m.reciprocal, INEXACT),
     "rsqrt": (m.rsqrt, INEXACT),
     "rsub": (m.rsub, "iufc"),
@@ -429,7 +428,21 @@ def equality(function: np.ufunc) -> Callable[[StructuredCall], PlannedKernel]:
 def sigmoid(call: StructuredCall) -> PlannedKernel:
     """The logistic function, its 1 made once for a dtype."""
     check_kind(call, INEXACT)
-    return planned(call, m.sigmoid_in(compute_np(call.common_dtype)))
+    return planned(call, m.sigmoid_in(compute_np(call.common_dtype), negative_of(call)))
+
+
+def negative_of(call: StructuredCall) -> Callable[..., Any]:
+    """Return NumPy's negative where it is right: an operand without gaps, or whose gaps the output does not share."""
+    operand, out = call.args["self"], call.outputs[0]
+    as_out = operand.strides == out.strides and operand.sizes == out.sizes
+    is_safe = operand.is_contiguous or (as_out and operand.is_dense())
+    return np.negative if is_safe else m.negative  # type: ignore[no-any-return]
+
+
+def neg(call: StructuredCall) -> PlannedKernel:
+    """-a."""
+    check_kind(call, "iufc")
+    return planned(call, negative_of(call))
 
 
 def gelu(call: StructuredCall) -> PlannedKernel:
@@ -487,6 +500,7 @@ FACTORIES: dict[str, Callable[[StructuredCall], PlannedKernel]] = {
     "gelu_backward": gelu_backward,
     "nan_to_num": nan_to_num,
     "ne": equality(np.not_equal),
+    "neg": neg,
     "nextafter": nextafter,
     "pow": pow_,
     "relu": relu,

@@ -116,12 +116,29 @@ def rsqrt(a: Any, out: Any = None) -> Any:
     return np.divide(1, root, root) if root.dtype.kind == "c" else np.reciprocal(root, root)
 
 
+@making
+def negative(a: Any, out: Any = None) -> Any:
+    """Return -a for any strides of both arrays.
+
+    `np.negative` of NumPy 2.4 misreads inputs whose elements are 4 (of 32 bits) or 8 (of 64 bits) items apart when the
+    output has gaps too. A new array has none.
+    """
+    made = np.negative(a)
+    if out is None:
+        return made
+    copyto(out, made)
+    return out
+
+
 @cache
-def sigmoid_in(np_dtype: Any) -> Callable[..., Any]:
-    """1 / (1 + exp(-a)) in a dtype; exp overflows to infinity, which gives the right 0."""
+def sigmoid_in(np_dtype: Any, negative: Callable[..., Any] = np.negative) -> Callable[..., Any]:
+    """1 / (1 + exp(-a)) in a dtype; exp overflows to infinity, which gives the right 0.
+
+    `negative` computes -a: `np.negative` for rows without gaps, the function above for other strides.
+    """
     one = np.ones((), np_dtype)
 
-    negative, exp, add, reciprocal = np.negative, np.exp, np.add, np.reciprocal
+    exp, add, reciprocal = np.exp, np.add, np.reciprocal
 
     @making
     def sigmoid(a: Any, out: Any = None) -> Any:
@@ -345,10 +362,16 @@ def gelu_tanh_backward(grad: Any, a: Any) -> Any:
 
 @making
 def lerp(start: Any, end: Any, weight: Any, out: Any = None) -> Any:
-    """start + weight * (end - start), computed from the end for large weights, so that 1 gives the end."""
+    """start + weight * (end - start), computed from the end for large weights, so that 1 gives the end.
+
+    Where the span is infinite, it is the weighted sum: infinite between a number and infinity.
+    """
     span = end - start
-    if weight.ndim:
+    is_finite = span.dtype.kind == "c" or math.isfinite(np.add.reduce(span, None))
+    if weight.ndim or not is_finite:
         made = _lerp_of_each(start, end, weight, span)
+        if not is_finite:
+            made = selected(np.isnan(made), _share(start, 1 - weight) + _share(end, weight), made)
         if out is None:
             return made
         copyto(out, made)
@@ -358,6 +381,11 @@ def lerp(start: Any, end: Any, weight: Any, out: Any = None) -> Any:
         return np.add(start, span, out)
     span *= 1 - weight
     return np.subtract(end, span, out)
+
+
+def _share(a: Any, weight: Any) -> Any:
+    """The term of a weighted sum; infinity has none of weight 0."""
+    return selected((weight == 0) & np.isinf(a), a.dtype.type(0), a * weight)
 
 
 def _lerp_of_each(start: Any, end: Any, weight: Any, span: Any) -> Any:
@@ -438,11 +466,8 @@ def divide_trunc_integers(a: Any, b: Any) -> Any:
 
 
 def remainder(a: Any, b: Any) -> Any:
-    """fmod brought to the divisor's sign; a zero keeps the dividend's sign."""
-    found = np.remainder(a, b)
-    if count_nonzero(found) == found.size:
-        return found
-    return np.where(found == 0, np.copysign(found, a), found)
+    """fmod brought to the divisor's sign, which a zero has too."""
+    return np.remainder(a, b)
 
 
 def remainder_integers(a: Any, b: Any) -> Any:

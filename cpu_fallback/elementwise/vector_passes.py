@@ -97,9 +97,10 @@ def fmod(a: Array, b: Array) -> Array:
 
 
 def remainder(a: Array, b: Array) -> Array:
-    """`fmod` brought to the divisor's sign; a zero keeps the dividend's sign."""
+    """`fmod` brought to the divisor's sign, which a zero has too."""
     rest = fmod(a, b)
-    return selected((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+    rest = selected((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+    return selected(rest == 0, np.copysign(rest, b), rest)
 
 
 LEAST_SQUARE, LARGEST_SQUARE = 1e-30, 1e30

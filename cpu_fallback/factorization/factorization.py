@@ -26,7 +26,7 @@ def by_lapack(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
         names, count = call.runtime, len(call.outputs)
         first = call.args[(*routine.reads, *(name for _, name in routine.copies))[0]]
         batch = (call.outputs[routine.copies[0][0]] if routine.copies else first).sizes[:-2]
-        single = SINGLE[stub](call) if stub in SINGLE and _are_few(call, batch) else None
+        single = SINGLE[stub](call) if stub in SINGLE and _are_few(call, batch, routine.vectors) else None
         if single is not None:
             chosen("LAPACK's own routine", "one matrix, or few of small sizes")
             return PlannedKernel(single)
@@ -55,11 +55,15 @@ def by_lapack(stub: str) -> Callable[[StructuredCall], PlannedKernel]:
     return factory
 
 
-def _are_few(call: StructuredCall, batch: tuple[int, ...]) -> bool:
-    """Whether these are a few matrices with elements, all of one batch."""
-    operands = [call.args[name] for name in call.runtime if hasattr(call.args[name], "sizes")]
+def _are_few(call: StructuredCall, batch: tuple[int, ...], vectors: tuple[str, ...]) -> bool:
+    """Return True for a few matrices with elements, whose operands all have exactly the batch dimensions `batch`."""
+    operands = [
+        (call.args[name], -1 if name in vectors else -2)
+        for name in call.runtime
+        if hasattr(call.args[name], "sizes")
+    ]
     return math.prod(batch) <= FEW and all(
-        spec.numel and spec.sizes[: len(batch)] == batch for spec in operands
+        spec.numel and spec.sizes[:tail] == batch for spec, tail in operands
     )
 
 

@@ -234,6 +234,8 @@ def block_diag(tensors: Sequence[TensorSpec]) -> HostKernel | None:
 
 def _strided(spec: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int) -> TensorSpec | None:
     """The spec of elements of a plain tensor that lie a number of elements after its first, all within it."""
+    if len(size) != len(stride) or min(size, default=0) < 0:
+        return None
     reach = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     if not _is_plain(spec) or 0 in size or offset < 0 or reach >= spec.numel:
         return None

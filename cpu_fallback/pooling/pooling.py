@@ -30,7 +30,7 @@ def window_of(call: StructuredCall) -> Window:
     """The call's window over its input."""
     pool = call.extra["pool"]
     spatial = call.args["self"].sizes[-len(pool.out) :]
-    return Window(spatial, pool.kernel, pool.stride, pool.padding, pool.dilation, pool.out)
+    return Window.of(spatial, pool.kernel, pool.stride, pool.padding, pool.dilation, pool.out)
 
 
 def batched(array: Any, window: Window) -> Any:

@@ -32,6 +32,8 @@ def max_unpool(call: StructuredCall) -> HostKernel | None:
     sizes, np_dtype = (*spec.sizes[:-rank], *size), spec.np_dtype
     volume = math.prod(size)
     planes = math.prod(spec.sizes[:-rank])
+    if planes * volume >= 1 << 63:
+        return None
     starts = (np.arange(planes) * volume).reshape(planes, 1)
     lines = (planes, spec.numel // planes)
 

@@ -14,6 +14,8 @@ from ...runtime.float_errors import quietly
 from ..indexing.index_bounds import greatest
 from ..plain_numpy import np
 from ..widen import compute_np
+from . import mersenne_draws
+from .engine import register_draws
 from .philox import draws32, draws64
 from .random import BLOCK, by_blocks, open_unit
 
@@ -234,10 +236,10 @@ def _masked(values: Any, mask: Any, scale: float, wide: Any) -> Any:
     return scaled
 
 
-register_stub("bernoulli_stub", "cpu", bernoulli)
-register_stub("bernoulli_tensor_stub", "cpu", bernoulli_tensor)
-register_stub("random_stub", "cpu", random)
-register_stub("randperm_stub", "cpu", randperm)
-register_stub("multinomial_stub", "cpu", multinomial)
-register_stub("native_dropout_stub", "cpu", native_dropout)
+register_draws("bernoulli_stub", bernoulli, mersenne_draws.bernoulli)
+register_draws("bernoulli_tensor_stub", bernoulli_tensor, mersenne_draws.bernoulli_tensor)
+register_draws("random_stub", random, mersenne_draws.random)
+register_draws("randperm_stub", randperm, mersenne_draws.randperm)
+register_draws("multinomial_stub", multinomial, mersenne_draws.multinomial)
+register_draws("native_dropout_stub", native_dropout, mersenne_draws.native_dropout)
 register_stub("native_dropout_backward_stub", "cpu", native_dropout_backward)

@@ -10,13 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import bfloat16, complex32, float16, float32, float64
 from ...runtime.tensor_spec import TensorSpec
 from ..elementwise.constants import MAX_CONSTANTS
 from ..plain_numpy import np
+from . import mersenne_draws
 from .box_muller import normal_pairs
+from .engine import register_draws
 from .philox import draws32, draws64
 
 BLOCK = 1 << 15
@@ -299,10 +301,10 @@ def geometric(call: StructuredCall) -> PlannedKernel:
     return by_blocks(spec, False, _log_unit, finish)
 
 
-register_stub("uniform_stub", "cpu", uniform)
-register_stub("normal_stub", "cpu", normal)
-register_stub("normal_tensor_stub", "cpu", normal_tensor)
-register_stub("exponential_stub", "cpu", exponential)
-register_stub("log_normal_stub", "cpu", log_normal)
-register_stub("cauchy_stub", "cpu", cauchy)
-register_stub("geometric_stub", "cpu", geometric)
+register_draws("uniform_stub", uniform, mersenne_draws.uniform)
+register_draws("normal_stub", normal, mersenne_draws.normal)
+register_draws("normal_tensor_stub", normal_tensor, mersenne_draws.normal_tensor)
+register_draws("exponential_stub", exponential, mersenne_draws.exponential)
+register_draws("log_normal_stub", log_normal, mersenne_draws.log_normal)
+register_draws("cauchy_stub", cauchy, mersenne_draws.cauchy)
+register_draws("geometric_stub", geometric, mersenne_draws.geometric)

@@ -15,10 +15,12 @@ from functools import cache
 from typing import Any
 
 from ...dispatch.iterator.parallel import parallel_for
-from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
+from ...dispatch.structured.stub import PlannedKernel, StructuredCall
 from ...runtime.float_errors import quietly
 from ...runtime.scalar_type import finfo, float64
 from ..plain_numpy import np
+from . import mersenne_rejection
+from .engine import register_draws
 from .philox import philox
 
 BLOCK = 1 << 13
@@ -300,7 +302,7 @@ def dirichlet(call: StructuredCall) -> PlannedKernel:
     return PlannedKernel(into)
 
 
-register_stub("standard_gamma_stub", "cpu", gamma)
-register_stub("poisson_stub", "cpu", poisson_numbers)
-register_stub("binomial_stub", "cpu", binomial_numbers)
-register_stub("sample_dirichlet_stub", "cpu", dirichlet)
+register_draws("standard_gamma_stub", gamma, mersenne_rejection.gamma)
+register_draws("poisson_stub", poisson_numbers, mersenne_rejection.poisson)
+register_draws("binomial_stub", binomial_numbers, mersenne_rejection.binomial)
+register_draws("sample_dirichlet_stub", dirichlet, mersenne_rejection.dirichlet)

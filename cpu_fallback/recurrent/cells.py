@@ -12,7 +12,7 @@ from ...dispatch.iterator.parallel import parallel_for
 from ...dispatch.structured.stub import PlannedKernel, StructuredCall, register_stub
 from ...runtime.float_errors import quietly
 from ...runtime.tensor_spec import TensorSpec
-from ..elementwise.pointwise_math import sigmoid_in
+from ..elementwise.pointwise_math import negative, sigmoid_in
 from ..normalization.moments import column_sums
 from ..plain_numpy import np
 from ..widen import compute_np
@@ -69,7 +69,8 @@ def lstm_cell(call: StructuredCall) -> PlannedKernel:
     """c' = f c + i g, h' = o tanh(c'); the activated gates i, f, g, o."""
     n = call.args["cx"].sizes[1]
     rows = _Rows(call.args["cx"], 4 * n)
-    sigmoid = sigmoid_in(rows.dtype)
+    # One gate of one unit is a column of four.
+    sigmoid = sigmoid_in(rows.dtype, negative) if n == 1 else sigmoid_in(rows.dtype)
 
     def into(hy: Any, cy: Any, kept: Any, x: Any, h: Any, cx: Any, x_bias: Any, h_bias: Any) -> None:
         bias = None if x_bias is None else np.add(rows.wide(x_bias), rows.wide(h_bias))

@@ -14,6 +14,7 @@ from ...runtime.float_errors import unwrapped
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import int64
 from ...runtime.tensor_spec import TensorSpec
+from ..elementwise.pointwise_math import lerp
 from ..indexing.index_bounds import greatest
 from ..plain_numpy import np
 from ..widen import FULL_FLOATS
@@ -152,7 +153,6 @@ def quantile(call: StructuredCall) -> HostKernel | None:
     lines = _lines(spec, dim)
     last = (spec.numel if dim is None or not spec.ndim else spec.sizes[dim]) - 1
     number = spec.np_dtype.type
-    half = number(0.5)
     sizes: Sequence[int] = ()
     if keepdim:
         sizes = [1 if dim is None or i == dim else n for i, n in enumerate(spec.sizes)]
@@ -167,9 +167,7 @@ def quantile(call: StructuredCall) -> HostKernel | None:
         rank = number(q) * number(last)
         low = int(rank)
         weight = rank - number(low)
-        start, end = ordered[:, low], ordered[:, low + (weight > 0)]
-        span = end - start
-        made = start + weight * span if weight < half else end - span * (number(1) - weight)
+        made = lerp(ordered[:, low], ordered[:, low + (weight > 0)], weight)
         highest = ordered[:, last]
         missing = highest != highest
         if greatest(missing):

@@ -12,7 +12,8 @@ from typing import Any
 
 from ..elementwise.vector_passes import LONG, square_sum
 from ..plain_numpy import np
-from . import float32_functions
+from . import float32_functions, high_degrees
+from .high_degrees import HIGH_DEGREE, at_high_degrees
 
 Array = np.ndarray[Any, Any]
 
@@ -296,16 +297,18 @@ def polynomial(
     argument: Callable[[Array], Array],
     first: Callable[[Array], Array],
     step: Recurrence,
+    high: Callable[[Array, Array], Array],
     whole: Callable[[Array, Array], tuple[Array, Array]] | None = None,
     known: Callable[[int, Array], Array] | None = None,
 ) -> Callable[[Array, Array], Array]:
-    """An orthogonal polynomial of degree n at x, 0 for a negative degree.
+    """Return an orthogonal polynomial of degree n at x, 0 for a negative degree.
 
     Args:
         argument: what of x the recurrence is in, of x in float64.
         first: of that argument in the dtype of x, the polynomial of degree 1.
         step: of the argument, the polynomials of degrees k and k - 1, and k, the polynomial of degree k + 1. A product
             is added to in float64 before it is rounded, as the fused instruction of PyTorch's build does.
+        high: of x and n in float64, the polynomial of a degree of `HIGH_DEGREE` and more.
         whole: of x and n, where a formula without recurrence holds, and its value.
         known: of a low degree and x in float64, the polynomial.
     """
@@ -332,6 +335,10 @@ def polynomial(
         n = np.trunc(degree)
         one = np.ones(x.shape, x.dtype)
         settled, value = (np.zeros(x.shape, bool), one) if whole is None else whole(x, n)
+        is_high = (n >= HIGH_DEGREE) & (n < np.inf) & ~settled
+        if is_high.any():
+            value = np.where(is_high, at_high_degrees(high, x, n), value)
+            settled = settled | is_high
         wide = argument(x.astype(np.float64))
         before, current = one, first(wide.astype(x.dtype))
         # A degree that is no number counts as a negative one.
@@ -447,23 +454,35 @@ def _chebyshev(kind: str, shift: float) -> Callable[[Array, Array], Array]:
     degree = 6 if kind == "t" or shift else 8
     argument = _moved_and_doubled if shift else _doubled
     known = _moved(CHEBYSHEV[kind]) if shift else CHEBYSHEV[kind]
+    high = high_degrees.chebyshev(kind, shift)
     whole = _at_angle(shift, degree, angle[kind])
-    return polynomial(argument, first[kind], _less_before, whole, known)
+    return polynomial(argument, first[kind], _less_before, high, whole, known)
 
 
 POLYNOMIALS: dict[str, Callable[[Array, Array], Array]] = {
     **{f"chebyshev_polynomial_{kind}": _chebyshev(kind, 0.0) for kind in "tuvw"},
     **{f"shifted_chebyshev_polynomial_{kind}": _chebyshev(kind, 1.0) for kind in "tuvw"},
     "hermite_polynomial_h": polynomial(
-        _doubled, _itself, lambda x, p, q, k: x * p - 2 * k * q, None, _named("eval_hermite")
+        _doubled,
+        _itself,
+        lambda x, p, q, k: x * p - 2 * k * q,
+        high_degrees.hermite,
+        None,
+        _named("eval_hermite"),
     ),
     "hermite_polynomial_he": polynomial(
-        _itself, _itself, lambda x, p, q, k: x * p - k * q, None, _named("eval_hermitenorm")
+        _itself,
+        _itself,
+        lambda x, p, q, k: x * p - k * q,
+        high_degrees.hermite,
+        None,
+        _named("eval_hermitenorm"),
     ),
     "laguerre_polynomial_l": polynomial(
         _itself,
         lambda x: 1 - x,
         lambda x, p, q, k: ((k + k + 1 - x) * p - k * q) / (k + 1),
+        high_degrees.laguerre,
         None,
         _named("eval_laguerre"),
     ),
@@ -471,6 +490,7 @@ POLYNOMIALS: dict[str, Callable[[Array, Array], Array]] = {
         _itself,
         _itself,
         lambda x, p, q, k: ((k + k + 1) * x * p - k * q) / (k + 1),
+        high_degrees.legendre,
         None,
         _named("eval_legendre"),
     ),

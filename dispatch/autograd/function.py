@@ -78,8 +78,13 @@ class FunctionCtx(Node):
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors (or None) for `jvp`, which finds them in `saved_tensors`."""
+        """Keep tensors (or None) for `jvp`, which finds them in `saved_tensors` and `saved_for_forward`."""
         self._to_save_forward = tensors
+
+    @property
+    def saved_for_forward(self) -> tuple[Tensor | None, ...]:
+        """What `save_for_forward` was given, as `saved_tensors` has it in `jvp`."""
+        return self._to_save_forward
 
     def mark_dirty(self, *tensors: Tensor) -> None:
         """Say which inputs `forward` wrote to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.tensor_impl import TensorImpl
@@ -15,8 +16,12 @@ if TYPE_CHECKING:
     from .function import FunctionCtx
 
 
-def apply_forward(cls: Any, args: tuple[Any, ...]) -> Any:
+def apply_forward(cls: Any, args: tuple[Any, ...], run: Callable[..., Any] | None = None) -> Any:
     """`Function.apply` of arguments of which some are dual.
+
+    Args:
+        run: ``run(context, args)``, which applies the function without tangents and calls `context` for what it
+            saves in; by default `Function._run`.
 
     Raises RuntimeError where the class has no `jvp` of its own, or it returns another number of tangents.
     """
@@ -35,13 +40,21 @@ def apply_forward(cls: Any, args: tuple[Any, ...]) -> Any:
         return made[0]
 
     with without_tangents():
-        result = cls._run(context, args, [i for i, a in enumerate(args) if isinstance(a, TensorImpl)])
+        if run is None:
+            result = cls._run(context, args, [i for i, a in enumerate(args) if isinstance(a, TensorImpl)])
+        else:
+            result = run(context, args)
     outputs = list(result) if isinstance(result, tuple | list) else [result]
     for output in tensors_in(outputs):
         if not any(output is a for a in args):
             set_tangents(output, {})
     for level in levels:
         _differentiate(cls, made[0], args, outputs, level)
+    given = list(result) if isinstance(result, tuple | list) else [result]
+    for kept, _, position in made[0]._saved:
+        # The copy of a result that backward reads has the result's tangents, for forward over reverse mode.
+        if position >= 0 and isinstance(kept, TensorImpl):
+            set_tangents(kept, tangents_of(given[position]))
     return result
 
 
@@ -52,13 +65,13 @@ def _differentiate(cls: Any, ctx: FunctionCtx, args: Any, outputs: list[Any], le
             zeros_of(a._spec) if t is None and isinstance(a, TensorImpl) and is_differentiable(a) else t
             for a, t in zip(args, tangents, strict=True)
         ]
-    before = ctx._saved
+    before = ctx._saved, ctx._to_save_forward
     kept = [None if t is None else below(t, level) for t in ctx._to_save_forward]
-    ctx._saved = [(t, saved_version(t), -1) for t in kept]
+    ctx._saved, ctx._to_save_forward = [(t, saved_version(t), -1) for t in kept], tuple(kept)
     try:
         found = cls.jvp(ctx, *tangents)
     finally:
-        ctx._saved = before
+        ctx._saved, ctx._to_save_forward = before
     found = list(found) if isinstance(found, tuple | list) else [found]
     if len(found) != len(outputs):
         raise RuntimeError(

@@ -123,20 +123,25 @@ class enable_grad(_GradContext):
 
 
 class set_grad_enabled(_GradContext):
-    """Sets grad mode at once, and restores it at the end if used as a context manager."""
+    """Set grad mode at once; as a context manager, set it in the block and restore that of before the call.
 
-    __slots__ = ()
+    One object may be entered any number of times, each of which ends in the mode of before the call.
+    """
+
+    __slots__ = ("_restored",)
 
     def __init__(self, mode: bool) -> None:
         super().__init__(bool(mode))
-        self._before.append(grad_mode.set_grad_enabled(bool(mode)))
+        self._restored = grad_mode.set_grad_enabled(bool(mode))
 
     def __enter__(self) -> None:
-        return None
+        grad_mode.set_grad_enabled(self._enabled)
+
+    def __exit__(self, *error: object) -> None:
+        grad_mode.set_grad_enabled(self._restored)
 
     def __call__(self, function: Function) -> Function:
-        if self._before:
-            grad_mode.set_grad_enabled(self._before.pop())
+        grad_mode.set_grad_enabled(self._restored)
         return super().__call__(function)
 
 

@@ -7,7 +7,7 @@ import sys
 
 from ...runtime.tensor_impl import TensorImpl
 from .creation import refuse_marked, version_at_creation
-from .node import AccumulateGrad, Edge, Node, edge_of, leaf_meta
+from .node import AccumulateGrad, Edge, Node, edge_of, leaf_meta, set_edge
 from .view_history import CopySlices, ViewGeometry, check_view, refresh
 
 _HELD_BY_BASE = 3
@@ -63,7 +63,7 @@ def _set_edge(tensor: TensorImpl, edge: Edge, holders: int) -> None:
     meta = tensor._autograd
     if meta is None:
         meta = tensor._autograd = leaf_meta()
-    meta.edge = edge
+    set_edge(meta, edge)
     cell = tensor._version_cell
     meta.version = 0 if cell is None else cell[0]
     if not tensor._spec.requires_grad:

@@ -288,6 +288,19 @@ def root_edge(tensor: Any) -> Edge:
     return edge
 
 
+def set_edge(meta: AutogradMeta, edge: Edge) -> None:
+    """Give a tensor that was written to its new edge, at which `retain_grad` keeps the gradient from now on."""
+    before, meta.edge = meta.edge, edge
+    if before is None or not getattr(meta, "retains_grad", False):
+        return
+    (old, number), (node, new_number) = before, edge
+    keep = None if old.hooks is None else old.hooks.retain.pop(number, None)
+    if keep is not None:
+        if node.hooks is None:
+            node.hooks = NodeHooks()
+        node.hooks.retain[new_number] = keep
+
+
 def set_history(out: Any, node: Node, number: int = 0) -> None:
     """Make `node` the origin of a fresh output; one of an integral dtype has none."""
     out._spec = out._spec.twin

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.dispatch_key import Functionality, functionality_bit
+from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.tensor_impl import TensorImpl
 from .node import leaf_meta
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 FORWARD_BIT = functionality_bit(Functionality.ForwardAD)
+_BATCHED = functionality_bit(Functionality.Batched)
 
 Tangents = Mapping[int, Any]
 _NONE: Tangents = {}
@@ -30,6 +32,32 @@ def tangents_of(tensor: TensorImpl) -> Tangents:
     if not tensor._spec.keys & FORWARD_BIT or tensor._autograd is None:
         return _NONE
     return getattr(tensor._autograd, "tangents", _NONE)
+
+
+def is_differentiated(*tensors: TensorImpl | None) -> bool:
+    """Return True if results computed from these tensors carry derivatives: in a graph, or as tangents.
+
+    A batched tensor is asked at every level. Levels outside of its vmap record whatever the grad mode inside is.
+    Formulas that would use saved values without history, as LU factors or row means, ask before.
+    """
+    recorded = is_grad_enabled()
+    for tensor in tensors:
+        inner: Any = tensor
+        records = recorded
+        while inner is not None:
+            spec = inner._spec
+            if spec.keys & FORWARD_BIT or (records and spec.requires_grad):
+                return True
+            inner = inner._data.value if spec.keys & _BATCHED else None
+            records = True
+    return False
+
+
+def all_examples(tensor: Any) -> Any:
+    """Return the values of all examples of a batched tensor, and any other tensor as it is."""
+    while tensor._spec.keys & _BATCHED:
+        tensor = tensor._data.value
+    return tensor
 
 
 def set_tangents(tensor: TensorImpl, tangents: Tangents) -> None:

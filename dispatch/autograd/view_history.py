@@ -13,7 +13,7 @@ from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.storage import address_of
 from ..generated import functions as ops
 from .creation import refuse_marked
-from .node import AccumulateGrad, Edge, Node, edge_of, leaf_meta, next_sequence
+from .node import AccumulateGrad, Edge, Node, edge_of, leaf_meta, next_sequence, set_edge
 
 if TYPE_CHECKING:
     from ...runtime.tensor_impl import TensorImpl
@@ -75,6 +75,8 @@ def check_view(view: TensorImpl, base: TensorImpl) -> None:
 
 def elements_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether two indices may share an address."""
+    if 0 in sizes:
+        return False
     reach = 0
     for stride, size in sorted(zip(strides, sizes, strict=True)):
         if size > 1:
@@ -187,6 +189,6 @@ def refresh(view: Any) -> None:
         return
     node = AsStridedBackward0(base, base_edge, ViewGeometry.of(view, base))
     node.specs = (view._spec.detached,)
-    meta.edge = (node, 0)
+    set_edge(meta, (node, 0))
     if not view._spec.requires_grad:
         view._spec = view._spec.twin

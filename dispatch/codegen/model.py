@@ -198,7 +198,10 @@ class NativeFunction:
         return made
 
     def derive(self, name: str) -> NativeFunction:
-        """The in-place or ``out=`` form of this functional operator that ``autogen`` names."""
+        """The in-place or ``out=`` form of this functional operator that ``autogen`` names.
+
+        The result of the overload ``grad_input`` has that name.
+        """
         wanted = parse_name(name)
         alias = AliasInfo(("a",), ("a",), True)
         arguments = list(self.schema.arguments)
@@ -209,10 +212,11 @@ class NativeFunction:
             returns = ()
             letters = "abcdefgh"
             many = len(self.schema.returns) > 1
+            only = "grad_input" if wanted.overload == "grad_input" else "out"
             for number, (letter, each) in enumerate(zip(letters, self.schema.returns, strict=False)):
                 mark = AliasInfo((letter,), (letter,), True)
                 out = Argument(
-                    each.name or f"out{number}" if many else "out",
+                    each.name or f"out{number}" if many else only,
                     each.type,
                     kwarg_only=True,
                     alias_info=mark,
@@ -228,12 +232,22 @@ class NativeFunction:
         variants = frozenset({"method"}) if form == "inplace" else frozenset({"function"})
         if form == "inplace" and "function" in self.variants:
             variants |= {"function"}
+        # Python's functions have no argument grad_input: derivatives call them, operators go by `tt.ops`.
+        binding = False if wanted.overload == "grad_input" else self.python_binding
         if not self.structured:
             return replace(
-                self, schema=schema, form=form, variants=variants, autogen=(), written=True, docs=None
+                self,
+                schema=schema,
+                form=form,
+                variants=variants,
+                python_binding=binding,
+                autogen=(),
+                written=True,
+                docs=None,
             )
         return replace(
             self,
+            python_binding=binding,
             schema=schema,
             form=form,
             variants=variants,

@@ -22,6 +22,7 @@ from ...runtime.attention_backends import (
     permitted,
 )
 from ...runtime.device import CPU
+from ...runtime.generator import MersenneGenerator, default_generator
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.scalar_type import bfloat16, bool_, float16, float32
 from ..autograd.tangents import tangents_of
@@ -288,11 +289,14 @@ def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def _dropped(weights: Tensor, dropout_p: float, mask: Any) -> Tensor:
-    """Weights after dropout, by the same draws as the fused operators: a row has a whole number of counters."""
+    """Weights after dropout, by the same draws as the fused operators: a row has a whole number of counters.
+
+    A Mersenne Twister has no counters, and draws for the weights alone.
+    """
     if mask is not None:
         return ops.masked_fill(weights, ops.logical_not(mask), 0.0) * (1.0 / (1.0 - dropout_p))
     keys = weights.shape[-1]
-    if keys % 4 == 0:
+    if keys % 4 == 0 or isinstance(default_generator(weights.device), MersenneGenerator):
         return ops.dropout(weights, dropout_p, True)
     whole = ops.cat([weights, weights.new_zeros((*weights.shape[:-1], -keys % 4))], -1)
     kept: Tensor = ops.dropout(whole, dropout_p, True)[..., :keys]

@@ -21,6 +21,7 @@ from ..core.operator_entry import OperatorEntry
 from ..generated.functions import add, convolution, neg, stack, view_as_complex, view_as_real
 from ..plans.register import planned_by
 from ..structured.meta.convolution import for_each_dimension
+from ..structured.operand_checks import check_ranks
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -253,6 +254,8 @@ def convolution_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """The gradients of input, weight and bias that `output_mask` asks for, None for the others."""
+    for argument, x in (("grad_output", grad_output), ("input", input)):
+        check_ranks("convolution_backward", argument, x._spec, weight._spec.ndim)
     window = (stride, padding, dilation, transposed, groups)
     of_input = of_weight = None
     if output_mask[0] and output_mask[1]:

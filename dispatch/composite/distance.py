@@ -11,6 +11,8 @@ from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
+from ..structured.meta.linalg import check_same_device
+from ..structured.operand_checks import check_dtype, check_ranks, check_sizes
 from .forms import owned
 
 if TYPE_CHECKING:
@@ -62,6 +64,11 @@ def refuse_narrow(kernel: str, x: Tensor) -> None:
 def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
     """Distances by differences, or Euclidean ones by products; the modes are PyTorch's: 0 chooses by size."""
     refuse_narrow("cdist", x1)
+    if min(x1._spec.ndim, x2._spec.ndim) < 2:
+        raise RuntimeError(
+            f"_cdist_forward: expected x1 and x2 of 2 or more dimensions, but got shapes {list(x1._spec.sizes)} and "
+            f"{list(x2._spec.sizes)}"
+        )
     rows, others = x1._spec.sizes[-2], x2._spec.sizes[-2]
     many = rows > USE_PRODUCTS_FROM or others > USE_PRODUCTS_FROM
     if p == 2 and (compute_mode == 1 or (compute_mode in (None, 0) and many)):
@@ -115,6 +122,16 @@ def _by_products(x1: Tensor, x2: Tensor) -> Tensor:
 
 def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor:
     """The gradient of the first matrix; 0 where a distance is 0."""
+    first, second = x1._spec, x2._spec
+    for argument, spec in (("x1", first), ("x2", second)):
+        if spec.ndim < 2 or spec.sizes[-1] != first.sizes[-1] or spec.sizes[:-2] != first.sizes[:-2]:
+            raise RuntimeError(
+                f"_cdist_backward: expected {argument} of matrices with as many columns as x1, but got x1 of "
+                f"shape {list(first.sizes)} and x2 of shape {list(second.sizes)}"
+            )
+    _check_distances("_cdist_backward", x1, {"x2": x2, "grad": grad, "cdist": cdist})
+    for argument, x in (("grad", grad), ("cdist", cdist)):
+        check_sizes("_cdist_backward", argument, x._spec, (*first.sizes[:-1], second.sizes[-2]))
     if not x1.numel() or not x2.numel() or p == 0:
         return ops.zeros_like(x1)
 
@@ -124,6 +141,13 @@ def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tenso
         return ops.sum(_directions(_differences(rows, x2), p, own[1]) * own[0], [-2])
 
     return _over_parts(x1, x2, part)
+
+
+def _check_distances(name: str, x: Tensor, others: dict[str, Tensor]) -> None:
+    """Raise RuntimeError for operands on other devices or of other dtypes than the matrix."""
+    check_same_device(name, x._spec, *[each._spec for each in others.values()])
+    for argument, each in others.items():
+        check_dtype(name, argument, each._spec, x._spec.dtype)
 
 
 def _directions(differences: Tensor, p: float, distances: Tensor) -> Tensor:
@@ -166,6 +190,7 @@ def _pairs(n: int, device: Device) -> Tensor:
 
 def _pdist_forward(self: Tensor, p: float) -> Tensor:
     """Distances of the pairs i < j: the upper triangle of those of all pairs."""
+    check_ranks("_pdist_forward", "self", self._spec, 2)
     n, columns = self._spec.sizes
     if n <= 1 or not columns:
         return ops.zeros((n * (n - 1) // 2,), dtype=self.dtype, device=self.device)
@@ -176,7 +201,11 @@ def _pdist_forward(self: Tensor, p: float) -> Tensor:
 
 def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tensor:
     """Each pair's gradient counts for both of its rows."""
+    check_ranks("_pdist_backward", "self", self._spec, 2)
     n = self._spec.sizes[0]
+    _check_distances("_pdist_backward", self, {"grad": grad, "pdist": pdist})
+    for argument, x in (("grad", grad), ("pdist", pdist)):
+        check_sizes("_pdist_backward", argument, x._spec, (n * (n - 1) // 2,))
     if n <= 1:
         return ops.zeros_like(self)
     places = _pairs(n, self.device)

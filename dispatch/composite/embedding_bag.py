@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ...runtime.scalar_type import int32, int64
 from ..generated import functions as ops
-from ..structured.meta.embedding_bag import MAX, MEAN
+from ..structured.meta.embedding_bag import MAX, MEAN, SUM
+from ..structured.meta.linalg import check_same_device
+from ..structured.operand_checks import check_dtype, check_ranks, check_sizes, check_sizes_given
 
 if TYPE_CHECKING:
+    from ...runtime.tensor_spec import TensorSpec
     from ..tensor import Tensor
 
 
@@ -88,6 +92,12 @@ def _embedding_bag_backward(
     padding_idx: int,
 ) -> Tensor:
     """The gradient of the table: of all rows, or a sparse one of those that were looked up."""
+    _check_bags("_embedding_bag_backward", grad, indices, offset2bag, mode, num_weights=num_weights)
+    check_dtype("_embedding_bag_backward", "offsets", offsets._spec, int64, int32)
+    check_sizes(
+        "_embedding_bag_backward", "per_sample_weights", _spec(per_sample_weights), indices._spec.sizes
+    )
+    check_sizes("_embedding_bag_backward", "bag_size", bag_size._spec, grad._spec.sizes[:1])
     if offsets._spec.numel > bag_size._spec.numel and mode != MAX:
         grad, bag_size = _with_no_bag(grad), _with_no_bag(bag_size)
     if sparse:
@@ -109,6 +119,26 @@ def _embedding_bag_backward(
     )
 
 
+def _spec(x: Tensor | None) -> TensorSpec | None:
+    return None if x is None else x._spec
+
+
+def _check_bags(
+    name: str, grad: Tensor, indices: Tensor, offset2bag: Tensor, mode: int, num_weights: int = 0
+) -> None:
+    """Raise RuntimeError for a gradient or indices that an embedding bag does not have."""
+    if mode not in (SUM, MEAN, MAX):
+        raise RuntimeError(f"{name}: expected mode 0 (sum), 1 (mean) or 2 (max), but got {mode}")
+    check_ranks(name, "grad", grad._spec, 2)
+    check_ranks(name, "indices", indices._spec, 1)
+    check_sizes_given(name, "num_weights", (num_weights,))
+    check_same_device(name, grad._spec, indices._spec, offset2bag._spec)
+    for argument, x in (("indices", indices), ("offset2bag", offset2bag)):
+        check_dtype(name, argument, x._spec, int64, int32)
+    if mode != MAX:
+        check_sizes(name, "offset2bag", offset2bag._spec, indices._spec.sizes)
+
+
 def _with_no_bag(x: Tensor) -> Tensor:
     """The entries of bags, and zeros for indices after the last offset, which are in none."""
     return ops.cat([x, x.new_zeros((1, *x._spec.sizes[1:]))])
@@ -127,6 +157,14 @@ def _embedding_bag_dense_backward(
     padding_idx: int,
 ) -> Tensor:
     """The gradient of the table: to each row, that of the bags which it is in."""
+    name = "_embedding_bag_dense_backward"
+    _check_bags(name, grad, indices, offset2bag, mode, num_weights=num_weights)
+    check_sizes(name, "bag_size", bag_size._spec, grad._spec.sizes[:1])
+    check_sizes(name, "per_sample_weights", _spec(per_sample_weights), indices._spec.sizes)
+    if mode == MAX:
+        check_dtype(name, "maximum_indices", maximum_indices._spec, int64, int32)
+        check_sizes(name, "maximum_indices", maximum_indices._spec, grad._spec.sizes)
+        check_same_device(name, grad._spec, maximum_indices._spec)
     if mode == MAX:
         empty = ops.eq(bag_size, 0).unsqueeze(1)
         zeros = grad.new_zeros((num_weights, grad._spec.sizes[1]))
@@ -155,6 +193,14 @@ def _embedding_bag_per_sample_weights_backward(
     padding_idx: int,
 ) -> Tensor:
     """The gradient of the weights: the product of a row and the gradient of its bag."""
+    name = "_embedding_bag_per_sample_weights_backward"
+    _check_bags(name, grad, indices, offset2bag, mode)
+    check_ranks(name, "weight", weight._spec, 2)
+    check_dtype(name, "weight", weight._spec, grad._spec.dtype)
+    check_same_device(name, grad._spec, weight._spec)
+    check_sizes(name, "grad", grad._spec, (grad._spec.sizes[0], weight._spec.sizes[1]))
+    if mode != SUM:
+        raise RuntimeError(f"{name}: expected mode 0 (sum), whose elements have weights, but got {mode}")
     if offsets._spec.numel > grad._spec.sizes[0]:
         grad = _with_no_bag(grad)
     found = (grad.index_select(0, offset2bag) * weight.index_select(0, indices)).sum(1)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import int32, int64
 from ..autograd.formulas.factorization import adjoint
+from ..autograd.tangents import is_differentiated
 from ..core.overload_packet import packets
 from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
@@ -439,23 +440,13 @@ def linalg_eigh(self: Tensor, UPLO: str) -> tuple[Tensor, Tensor]:
 @host_kernel("linalg_eigvalsh", "_linalg_eigh")
 def linalg_eigvalsh(self: Tensor, UPLO: str) -> Tensor:
     """`torch.linalg.eigvalsh`; with vectors where a derivative will ask for them."""
-    result: Tensor = packets["_linalg_eigh"].call(self, UPLO, _may_be_differentiated(self))[0]
+    result: Tensor = packets["_linalg_eigh"].call(self, UPLO, is_differentiated(self))[0]
     return result
-
-
-def _may_be_differentiated(x: Tensor) -> bool:
-    return bool(x.requires_grad) or _has_tangent(x)
-
-
-def _has_tangent(x: Tensor) -> bool:
-    from ..autograd.forward_ad import unpack_dual
-
-    return unpack_dual(x).tangent is not None
 
 
 def linalg_eigvals(self: Tensor) -> Tensor:
     """`torch.linalg.eigvals`."""
-    if _may_be_differentiated(self):
+    if is_differentiated(self):
         return ops.linalg_eig(self)[0]
     result: Tensor = packets["_linalg_eigvals"].call(self)
     return result
@@ -472,7 +463,7 @@ def linalg_svd(A: Tensor, full_matrices: bool, driver: str | None) -> tuple[Tens
 @host_kernel("linalg_svdvals", "_linalg_svd")
 def linalg_svdvals(A: Tensor, driver: str | None) -> Tensor:
     """`torch.linalg.svdvals`; with vectors where a derivative will ask for them."""
-    result: Tensor = packets["_linalg_svd"].call(A, False, _may_be_differentiated(A), driver=driver)[1]
+    result: Tensor = packets["_linalg_svd"].call(A, False, is_differentiated(A), driver=driver)[1]
     return result
 
 

@@ -10,6 +10,7 @@ from ...runtime.cuda.value_reading import may_read_values
 from ...runtime.scalar_type import int64
 from ..generated import functions as ops
 from ..structured.meta.fractional_pooling import SIDES, check_images
+from ..structured.meta.linalg import check_same_device
 from .forms import out_form
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def _check(
         raise RuntimeError(f"{name}_out(): gradOutput {wrong} unexpected")
     elif indices._spec.sizes != expected:
         raise RuntimeError(f"{name}_out(): indices sizes unexpected")
+    check_same_device(name, spec, grad._spec, indices._spec)
     if not spec.dtype.is_floating_point:
         raise NotImplementedError(f"\"{name}_out_frame\" not implemented for '{spec.dtype.scalar_name}'")
     for own, dtype in ((grad._spec.dtype, spec.dtype), (indices._spec.dtype, int64)):

@@ -243,6 +243,8 @@ def _strided_scatter(
     self: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int
 ) -> Tensor:
     """A copy of the tensor in which the strided view `offset` elements after its first is `src`."""
+    if len(size) != len(stride):
+        raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
     out = _spread(self)
     reach = sum((n - 1) * s for n, s in zip(size, stride, strict=True))
     extent = sum((n - 1) * s for n, s in zip(out._spec.sizes, out._spec.strides, strict=True))

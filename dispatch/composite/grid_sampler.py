@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...runtime.scalar_type import float32
 from ..generated import functions as ops
-from ..structured.meta.grid_sampler import check_grid_sampler
+from ..structured.meta.grid_sampler import check_grid_gradient, check_grid_sampler
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -43,6 +43,7 @@ def grid_sampler_backward(
     more row of the plane takes those of places outside.
     """
     modes = (interpolation_mode, padding_mode, align_corners)
+    check_grid_gradient(grad_output._spec, input._spec, grid._spec, interpolation_mode)
     size = list(input.shape[2:])
     of_input = of_grid = None
     if output_mask[0]:

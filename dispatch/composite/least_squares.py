@@ -12,6 +12,7 @@ from ..generated import functions as ops
 from ..iterator.broadcast import infer_size
 from ..plans.host_kernel import host_kernel
 from ..structured.library_routine import LIBRARY_DTYPES
+from ..structured.meta.linalg import check_same_device
 from .forms import named, owned
 from .library_checks import check_errors
 
@@ -29,6 +30,7 @@ def linalg_lstsq(
     """`torch.linalg.lstsq`: the least-squares solution, and what else the driver finds."""
     name = "torch.linalg.lstsq"
     A, spec, other = self, self._spec, b._spec
+    check_same_device(name, spec, other)
     if spec.ndim < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
     if other.ndim < 1:

@@ -16,6 +16,7 @@ from ...runtime.dispatch_key import (
 )
 from ...runtime.local_dispatch_key_set import effective
 from ...runtime.scalar_type import bfloat16, float16, float32, int64, uint8
+from ..autograd.tangents import all_examples
 from ..core.dispatcher import Dispatcher
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
@@ -316,7 +317,8 @@ def kl_div(self: Tensor, target: Tensor, reduction: int, log_target: bool) -> Te
     if not (self._spec.dtype.is_floating_point and target._spec.dtype.is_floating_point):
         raise RuntimeError("kl_div: Integral inputs not supported.")
     if log_target:
-        loss = ops.mul(ops.exp(target), ops.sub(target, self))
+        difference = ops.sub(target, self)
+        loss = ops.mul(ops.exp(target), difference)
     else:
         product = ops.mul(target, self)
         loss = ops.sub(ops.xlogy(target, target), product)
@@ -443,10 +445,10 @@ def binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, re
         )
     if self._spec.device.type == "cpu" and self.numel():
         inside = ops.logical_and(ops.ge(self, 0), ops.le(self, 1))
-        if not bool(ops.all(inside).item()):
+        if not bool(ops.all(all_examples(inside)).item()):
             raise RuntimeError("all elements of input should be between 0 and 1")
         inside = ops.logical_and(ops.ge(target, 0), ops.le(target, 1))
-        if not bool(ops.all(inside).item()):
+        if not bool(ops.all(all_examples(inside)).item()):
             raise RuntimeError("all elements of target should be between 0 and 1")
     loss = ops._binary_cross_entropy_terms(self, target)
     return reduced(loss if weight is None else ops.mul(loss, weight), reduction)

@@ -39,3 +39,9 @@ def _local_scalar_dense(self: Tensor) -> Number:
         raise RuntimeError("_local_scalar_dense: Empty tensor not supported")
     number: Number = self.reshape(-1)[0].item()
     return number
+
+
+def item(self: Tensor) -> Number:
+    """The one element as a number. Raises RuntimeError for a tensor of none or several."""
+    number: Number = self.item()
+    return number

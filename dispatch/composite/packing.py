@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime.scalar_type import int64
 from ..generated import functions as ops
+from ..structured.operand_checks import check_dtype, check_ranks
 from ..tensor_data import tensor
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def _pack_padded_sequence_backward(
         raise RuntimeError(
             f"_pack_padded_sequence_backward: expected 2 or more sizes in input_size, got {size}"
         )
+    check_ranks("_pack_padded_sequence_backward", "batch_sizes", batch_sizes._spec, 1)
+    check_dtype("_pack_padded_sequence_backward", "batch_sizes", batch_sizes._spec, int64)
     if batch_first:
         size[0], size[1] = size[1], size[0]
     made = _padded(grad, batch_sizes, size[1], size[0], 0)

@@ -16,6 +16,7 @@ from ..generated.functions import avg_pool2d, max_pool2d_with_indices
 from ..plans.delegated import first_of, plan_of_part
 from ..plans.host_kernel import host_kernel
 from ..plans.register import planned_by
+from ..structured.operand_checks import check_sizes_given
 from ..structured.supported_dtypes import check_dtype
 
 if TYPE_CHECKING:
@@ -238,6 +239,9 @@ def _unpooled(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tens
     rank = len(output_size)
     lead = self._spec.sizes[:-rank]
     volume = math.prod(output_size)
+    check_sizes_given("max_unpool", "output_size", output_size)
+    if volume >= 1 << 63:
+        raise RuntimeError(f"max_unpool: output_size {list(output_size)} has too many elements")
     zeros = self.new_zeros((*lead, volume))
     flat = indices.reshape((*lead, math.prod(self._spec.sizes[-rank:])))
     if not self._spec.is_meta and flat._spec.numel and may_read_values(flat._spec.device):

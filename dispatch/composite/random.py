@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.device import device as Device
+from ...runtime.generator import MersenneGenerator
 from ...runtime.scalar_type import dtype as ScalarType
-from ...runtime.scalar_type import int64
+from ...runtime.scalar_type import float64, int64
 from ...runtime.tensor_impl import TensorImpl
 from ..core.kernel_function import Plan
 from ..core.operator_entry import OperatorEntry
@@ -25,6 +26,7 @@ from ..generated.functions import (
     multinomial,
     native_dropout,
     normal,
+    ones_like,
     poisson,
     where,
 )
@@ -32,6 +34,7 @@ from ..iterator.overlap import check_write_overlap, shares_memory
 from ..plans.host_kernel import is_unseen
 from ..plans.register import planned_by
 from ..scalars import real
+from ..structured.meta.draws import stream_of
 from ..structured.meta.factories import like_spec, spec_from
 from ..structured.meta.random import fresh_integers, fresh_normal
 from ..structured.supported_dtypes import check_dtype
@@ -402,6 +405,14 @@ def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: G
     if not training:
         return leaky_relu(self, (lower + upper) / 2)
     check_dtype("rrelu", self._spec.dtype, self._spec.device)
+    if isinstance(stream_of(generator, self._spec.device), MersenneGenerator):
+        # PyTorch draws for the elements that have a slope alone, in float64.
+        lower, upper = self.new_tensor([lower, upper]).tolist()
+        positive = self > 0
+        count = int((~positive).sum())
+        drawn = empty((count,), dtype=float64).uniform_(lower, upper, generator=generator)
+        noise = ones_like(self).masked_scatter_(~positive, drawn.to(self.dtype))
+        return self * noise
     noise = empty(self._spec.sizes, dtype=self.dtype, device=self.device).uniform_(
         lower, upper, generator=generator
     )

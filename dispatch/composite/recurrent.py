@@ -15,6 +15,7 @@ from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.scalar_type import float32, float64
 from ..autograd.tangents import tangents_of
 from ..generated import functions as ops
+from ..structured.operand_checks import check_ranks
 
 if TYPE_CHECKING:
     from ..tensor import Tensor
@@ -433,6 +434,8 @@ def _thnn_differentiable_lstm_cell_backward(
     """The same made of operators, for gradients of gradients."""
     if grad_hy is None and grad_cy is None:
         return (None,) * 5
+    check_ranks("_thnn_differentiable_lstm_cell_backward", "input_gates", input_gates._spec, 2)
+    check_ranks("_thnn_differentiable_lstm_cell_backward", "hidden_gates", hidden_gates._spec, 2)
     gates = input_gates + hidden_gates
     for bias in (input_bias, hidden_bias):
         gates = gates if bias is None else gates + bias
@@ -465,6 +468,11 @@ def _thnn_differentiable_gru_cell_backward(
     hidden_bias: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
     """The gradients of a GRU's step made of operators, for gradients of gradients."""
+    name = "_thnn_differentiable_gru_cell_backward"
+    check_ranks(name, "input_gates", input_gates._spec, 2)
+    check_ranks(name, "hidden_gates", hidden_gates._spec, 2)
+    if (input_bias is None) is not (hidden_bias is None):
+        raise RuntimeError(f"{name}: expected input_bias and hidden_bias both or neither, but got one")
     if input_bias is not None:
         input_gates, hidden_gates = input_gates + input_bias, hidden_gates + hidden_bias
     (xr, xi, xn), (hr, hi, hn) = input_gates.chunk(3, 1), hidden_gates.chunk(3, 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...runtime.grad_mode import is_grad_enabled
-from ...runtime.scalar_type import bool_
+from ..autograd.formulas.reduction import prefix_products_without
+from ..autograd.tangents import all_examples, is_differentiated
 from ..generated import functions as ops
 from ..plans.host_kernel import host_kernel
 from ..structured.meta.dims import wrap_dim
@@ -98,8 +98,7 @@ def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> T
     if input.is_complex():
         input, output = input.conj(), output.conj()
     zero = ops.eq(input, 0)
-    records = is_grad_enabled() and (grad.requires_grad or input.requires_grad)
-    if records and ops.any(zero).item():
+    if is_differentiated(grad, input) and ops.any(all_examples(zero)).item():
         by_factors: Tensor = _cumprod_backward_by_factors(grad, input, dim)
         return by_factors
     seen = zero.cumsum(dim)
@@ -118,11 +117,7 @@ def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> T
 def _cumprod_backward_by_factors(grad: Any, input: Any, dim: int) -> Any:
     """For each factor the prefix products without it, from its own place on, times the gradient."""
     x, g = input.movedim(dim, -1), grad.movedim(dim, -1)
-    n = x.shape[-1]
-    own = ops.eye(n, dtype=bool_, device=x.device)
-    products = ops.masked_fill(x.unsqueeze(-2).expand((*x.shape[:-1], n, n)), own, 1).cumprod(-1)
-    after = ops.triu(ops.ones((n, n), dtype=bool_, device=x.device))
-    return ops.sum(ops.where(after, products * g.unsqueeze(-2), 0), -1).movedim(-1, dim).to(grad.dtype)
+    return ops.sum(prefix_products_without(x) * g.unsqueeze(-2), -1).movedim(-1, dim).to(grad.dtype)
 
 
 sum_by_name = by_name("sum.dim_IntList")

@@ -393,7 +393,13 @@ def embedding_sparse_backward(
     """The gradient of an embedding's rows, one entry for each that was looked up."""
     if scale_grad_by_freq:
         raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
-    size = (num_weights, grad._spec.sizes[-1])
+    width = grad._spec.sizes[-1] if grad._spec.ndim else 1
+    if grad._spec.numel != indices._spec.numel * width:
+        raise RuntimeError(
+            f"embedding_sparse_backward: expected a row of grad for each of the {indices._spec.numel} indices, but got "
+            f"grad of shape {list(grad._spec.sizes)}"
+        )
+    size = (num_weights, width)
     indices = indices.reshape(-1).to(int64)
     rows = grad.reshape((indices._spec.sizes[0], size[1]))
     if padding_idx >= 0:

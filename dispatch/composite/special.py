@@ -94,6 +94,11 @@ def polygamma_(self: Tensor, n: int) -> Tensor:
 
 
 @host_kernel("mvlgamma", "lgamma", "add.Tensor", "sum.dim_IntList")
+def special_multigammaln(self: Tensor, p: int) -> Tensor:
+    """`torch.special.multigammaln`: `mvlgamma`, which modes see."""
+    return ops.mvlgamma(self, p)
+
+
 def mvlgamma(self: Tensor, p: int) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension `p`.
 

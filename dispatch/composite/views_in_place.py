@@ -50,8 +50,16 @@ def becoming(name: str) -> InPlace:
 
 as_strided_ = becoming("as_strided")
 squeeze_ = becoming("squeeze")
-swapaxes_ = becoming("swapaxes")
-swapdims_ = becoming("swapdims")
 t_ = becoming("t")
 transpose_ = becoming("transpose")
 unsqueeze_ = becoming("unsqueeze")
+
+
+def swapaxes_(self: Tensor, axis0: int, axis1: int) -> Tensor:
+    """`Tensor.swapaxes_`: `transpose_` by NumPy's name, which modes see."""
+    return self.transpose_(axis0, axis1)
+
+
+def swapdims_(self: Tensor, dim0: int, dim1: int) -> Tensor:
+    """`Tensor.swapdims_`: `transpose_`, which modes see."""
+    return self.transpose_(dim0, dim1)

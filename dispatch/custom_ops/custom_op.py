@@ -213,6 +213,12 @@ def _check_chooses_device(schema: FunctionSchema) -> None:
         )
 
 
+def _check_callable(name: str, function: object) -> None:
+    """Raise TypeError for what cannot be called, where it is registered and not where it is first used."""
+    if not callable(function):
+        raise TypeError(f"{name}: expected a function, got {function!r}")
+
+
 class CustomOpDef:
     """An operator made by `custom_op`: callable, and the place to register what else it can do."""
 
@@ -277,6 +283,10 @@ class CustomOpDef:
         A decorator if `fn` is left out. Raises RuntimeError for a device type that does not exist, ValueError where
         no argument says which device is meant.
         """
+        if device_types is not None and not isinstance(device_types, str | Sequence):
+            raise TypeError(
+                f"register_kernel: expected a device type or a sequence of them, got {device_types!r}"
+            )
         types: list[str | None] = (
             [device_types] if device_types is None or isinstance(device_types, str) else [*device_types]
         )
@@ -287,6 +297,7 @@ class CustomOpDef:
         place = caller()
 
         def register(function: Function) -> Function:
+            _check_callable("register_kernel", function)
             for device_type in types:
                 if device_type == "meta":
                     self._fake = function
@@ -355,6 +366,7 @@ class CustomOpDef:
         """
 
         def register(function: Function) -> Function:
+            _check_callable("register_fake", function)
             self._fake = function
             return function
 
@@ -374,6 +386,9 @@ class CustomOpDef:
             RuntimeError: for an operator that writes into an argument.
         """
         refuse_formula(self, self._schema)
+        _check_callable("register_autograd", backward)
+        if setup_context is not None:
+            _check_callable("register_autograd", setup_context)
         self._formula.backward = backward
         self._formula.setup_context = setup_context
 
@@ -401,6 +416,7 @@ class CustomOpDef:
         """
 
         def register(function: Function) -> Function:
+            _check_callable("register_vmap", function)
             vmap_rules[self._qualname] = function
             return function
 

@@ -110,6 +110,15 @@ def innermost_vmap() -> VmapLevel | None:
     return None
 
 
+def vmap_level_of(number: int) -> VmapLevel:
+    """Return the visible vmap level of a number. Raise RuntimeError if there is none."""
+    levels = _stack.levels
+    level = levels[number - 1] if 0 < number <= len(levels) else None
+    if not isinstance(level, VmapLevel):
+        raise RuntimeError(f"expected the number of a vmap in progress, got {number}")
+    return level
+
+
 def run_below(level: Level, function: Callable[..., Result], *args: Any) -> Result:
     """Call a function on behalf of a level: of the levels, it sees those outside this one.
 

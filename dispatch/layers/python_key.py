@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -19,8 +20,11 @@ from ...runtime.device import device as Device
 from ...runtime.dispatch_key import BY_NAME, Functionality, functionality_bit
 from ...runtime.dispatch_key_set import DispatchKeySet
 from ...runtime.grad_mode import inference_enabled, is_inference_mode_enabled
+from ...runtime.layout import layout as Layout
+from ...runtime.layout import strided
 from ...runtime.local_dispatch_key_set import IncludeDispatchKeyGuard, effective, local
-from ...runtime.memory_format import contiguous_strides
+from ...runtime.memory_format import contiguous_strides, strides_for
+from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.scalar_type import get_default_dtype
@@ -244,14 +248,12 @@ def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]
         op, values = dispatched(op, values)  # type: ignore[assignment]
     func = OpOverload(op)
     args, kwargs = split_arguments(op, values)
-    if _stack.modes:
-        mode = _stack.modes[-1]
-        with below_innermost():
-            result = _ask(mode, op, func, tuple(types), args, kwargs)
-    else:
-        result = NotImplemented
-        for cls in types:
-            result = _ask(cls, op, func, tuple(types), args, kwargs)
+    result = NotImplemented
+    # A mode may leave the operator to the subclasses.
+    asked = (*askers, *types) if _stack.modes else types
+    with below_innermost() if _stack.modes else nullcontext():
+        for asker in asked:
+            result = _ask(asker, op, func, tuple(types), args, kwargs)
             if result is not NotImplemented:
                 break
     if result is NotImplemented:
@@ -342,8 +344,11 @@ def wrapper_subclass(
     strides: Sequence[int] | None = None,
     dtype: ScalarType | None = None,
     device: Device | str | None = None,
+    storage_offset: int = 0,
+    memory_format: MemoryFormat | None = None,
+    layout: Layout = strided,
 ) -> Subclass:
-    """A tensor without bytes of its own: metadata, and a class whose handler knows what to do.
+    """Return a tensor without bytes of its own: metadata, and a class whose handler knows what to do.
 
     Raises TypeError for a class without handler, whose operators would read bytes that are not there.
     """
@@ -351,27 +356,31 @@ def wrapper_subclass(
         raise TypeError(f"_make_wrapper_subclass(): {cls!r} must be a Tensor subclass with {HANDLER}")
     where = CPU if device is None else Device(device)
     shape = tuple(sizes)
+    if strides is None:
+        strides = contiguous_strides(shape) if memory_format is None else strides_for(memory_format, shape)
     spec = TensorSpec.of(
         shape,
-        contiguous_strides(shape) if strides is None else tuple(strides),
+        tuple(strides),
         get_default_dtype() if dtype is None else dtype,
         where,
+        layout=layout,
         keys=keys_of(cls),
     )
     made = cls._blank()
+    offset = storage_offset * spec.itemsize
     if where is CPU:
         # Views of other dtypes share the storage: it holds an element of the largest.
-        made._data = _repeated(np.zeros(max(spec.itemsize, 16), np.uint8), spec)
+        made._data = _repeated(np.zeros(offset + max(spec.itemsize, 16), np.uint8), spec, offset)
     else:
-        made._data = DataPtr(0, spec.nbytes, where)
+        made._data = DataPtr(0, offset + spec.nbytes, where).offset_by(offset)
     made._spec = spec
     made._version_cell = made._autograd = made._view_base = None
     return made
 
 
-def _repeated(root: Any, spec: TensorSpec) -> Any:
-    """Return an array of a spec's sizes whose elements are all the first one of `root`."""
-    made = np.ndarray(spec.sizes, spec.np_dtype, root, 0, (0,) * spec.ndim)
+def _repeated(root: Any, spec: TensorSpec, offset: int = 0) -> Any:
+    """Return an array of a spec's sizes whose elements are all the one of `root` at a byte offset."""
+    made = np.ndarray(spec.sizes, spec.np_dtype, root, offset, (0,) * spec.ndim)
     made.flags.writeable = False
     return made
 

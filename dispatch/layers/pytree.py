@@ -395,6 +395,25 @@ def _flatten_into(tree: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] |
     return TreeSpec(kind, context, [_flatten_into(child, leaves, is_leaf) for child in children])
 
 
+def _broadcast_to_and_flatten(
+    tree: Any, treespec: TreeSpec, is_leaf: Callable[[Any], bool] | None = None
+) -> list[Any] | None:
+    """Return a tree's leaves, each as often as the spec has leaves in its place; None if the tree is no prefix of it.
+
+    Source: torch.utils._pytree._broadcast_to_and_flatten.
+    """
+    if tree_is_leaf(tree, is_leaf):
+        return [tree] * treespec.num_leaves
+    try:
+        leaves, own = tree_flatten(tree, is_leaf)
+        parts = own.flatten_up_to(treespec.unflatten(range(treespec.num_leaves)))
+    except ValueError:
+        return None
+    return [
+        leaf for leaf, part in zip(leaves, parts, strict=True) for _ in range(len(tree_leaves(part, is_leaf)))
+    ]
+
+
 def _flatten_up_to(spec: TreeSpec, tree: Any, found: list[Any]) -> None:
     if spec.is_leaf():
         found.append(tree)

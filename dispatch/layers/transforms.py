@@ -37,7 +37,9 @@ class _Sources:
         given, self.spec = tree_flatten(tree)
         self.tensors: list[Any] = []
         self.fresh: set[int] = set()
-        before = set_grad_enabled(True)  # what is differentiated later, outside of a no_grad block, has its history
+        before = set_grad_enabled(
+            True
+        )  # what is differentiated later, outside of a no_grad block, has its history
         try:
             self._take(given, name)
         finally:

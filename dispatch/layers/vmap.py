@@ -1,4 +1,8 @@
-"""`vmap`: a function of one example as a function of many (torch/_functorch/vmap.py, apis.py)."""
+"""`vmap`: a function of one example as a function of many (torch/_functorch/vmap.py, apis.py).
+
+This module is also `torch._functorch.vmap`. Packages replace the steps of `vmap` in it, to map containers of their own:
+the steps have PyTorch's names and parameters, and are looked up here at each call.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,10 @@ from typing import Any
 
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
-from .batched_tensor import batched, unbatched
-from .levels import VmapLevel, entered_vmap
-from .pytree import TreeSpec, children_of, tree_flatten, tree_unflatten
+from ..tensor import Tensor
+from .batched_tensor import batched, level_of, unbatched
+from .levels import entered_vmap, run_below, vmap_level_of
+from .pytree import TreeSpec, _broadcast_to_and_flatten, tree_flatten, tree_unflatten
 
 in_dims_t = int | tuple[Any, ...]
 out_dims_t = int | tuple[Any, ...] | None
@@ -70,7 +75,7 @@ def vmap(
     @functools.wraps(func)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         _check_out_dims(func, out_dims)
-        size, dims, leaves, spec = _inputs(func, in_dims, args)
+        size, dims, leaves, spec = _process_batched_inputs(in_dims, args, func)
         if chunk_size is None or size <= chunk_size:
             return _mapped(func, size, dims, leaves, spec, out_dims, randomness, kwargs)
         return _in_chunks(func, chunk_size, size, dims, leaves, spec, out_dims, randomness, kwargs)
@@ -78,47 +83,27 @@ def vmap(
     return wrapped
 
 
-def _name_of(func: Callable[..., Any]) -> str:
+def _get_name(func: Callable[..., Any]) -> str:
     if hasattr(func, "__name__"):
         return str(func.__name__)
     if isinstance(func, functools.partial):
-        return f"functools.partial({_name_of(func.func)}, ...)"
+        return f"functools.partial({_get_name(func.func)}, ...)"
     return repr(func)
-
-
-def spread(dims: Any, tree: Any) -> list[Any] | None:
-    """One dimension for each leaf of `tree`; a dimension in the place of a subtree counts for all its leaves.
-
-    None where the structure of `dims` is another.
-    """
-    kind, context, children = children_of(dims)
-    if kind is None:
-        return [dims] * len(tree_flatten(tree)[0])
-    of_tree = children_of(tree)
-    if of_tree[:2] != (kind, context) or len(of_tree[2]) != len(children):
-        return None
-    flat: list[Any] = []
-    for each, subtree in zip(children, of_tree[2], strict=True):
-        part = spread(each, subtree)
-        if part is None:
-            return None
-        flat += part
-    return flat
 
 
 def _check_out_dims(func: Callable[..., Any], out_dims: Any) -> None:
     if not all(d is None or isinstance(d, int) for d in tree_flatten(out_dims)[0]):
         raise ValueError(
-            f"vmap({_name_of(func)}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python "
+            f"vmap({_get_name(func)}, ..., out_dims={out_dims}): `out_dims` must be an int, None or a python "
             "collection of ints representing where in the outputs the vmapped dimension should appear."
         )
 
 
-def _inputs(
-    func: Callable[..., Any], in_dims: Any, args: tuple[Any, ...]
+def _process_batched_inputs(
+    in_dims: Any, args: tuple[Any, ...], func: Callable[..., Any]
 ) -> tuple[int, list[int | None], list[Any], TreeSpec]:
-    """The number of examples; the mapped dimension of each leaf of the inputs; the leaves and their structure."""
-    name = _name_of(func)
+    """Return the number of examples, the mapped dimension of each leaf of the inputs, the leaves and their spec."""
+    name = _get_name(func)
     called = f"vmap({name}, in_dims={in_dims}, ...)(<inputs>)"
     if not isinstance(in_dims, int | tuple):
         raise ValueError(
@@ -131,7 +116,7 @@ def _inputs(
             "a function with no inputs. The latter is unsupported."
         )
     leaves, spec = tree_flatten(args)
-    dims = spread(in_dims, args)
+    dims = _broadcast_to_and_flatten(in_dims, spec)
     if dims is None:
         raise ValueError(
             f"{called}: in_dims is not compatible with the structure of `inputs`. in_dims has structure "
@@ -180,14 +165,34 @@ def _mapped(
 ) -> Any:
     """All examples at once."""
     with entered_vmap(size, randomness) as level:
-        given = [
-            leaf if dim is None else batched(leaf, dim, level) for leaf, dim in zip(leaves, dims, strict=True)
-        ]
-        outputs = func(*tree_unflatten(given, spec), **kwargs)
-        flat, out_spec, places = _outputs(func, outputs, out_dims)
-        results = [_merged(func, value, place, level) for value, place in zip(flat, places, strict=True)]
-    # Outside of the level, which the moves of dimensions do not concern.
-    return tree_unflatten([make() for make in results], out_spec)
+        given = _create_batched_inputs(dims, leaves, level.number, spec)
+        return _unwrap_batched(func(*given, **kwargs), out_dims, level.number, size, func)
+
+
+def _create_batched_inputs(
+    flat_in_dims: Sequence[int | None], flat_args: Sequence[Any], vmap_level: int, args_spec: TreeSpec
+) -> Any:
+    """Return the arguments, with a tensor of one example for each leaf that has a mapped dimension."""
+    given = [
+        leaf if dim is None else _add_batch_dim(leaf, dim, vmap_level)
+        for leaf, dim in zip(flat_args, flat_in_dims, strict=True)
+    ]
+    return tree_unflatten(given, args_spec)
+
+
+def _unwrap_batched(
+    batched_outputs: Any, out_dims: Any, vmap_level: int, batch_size: int, func: Callable[..., Any]
+) -> Any:
+    """Return the outputs with all examples, the mapped dimension of each in its place."""
+    flat, spec, places = _outputs(func, batched_outputs, out_dims)
+    name = _get_name(func)
+    return tree_unflatten(
+        [
+            _maybe_remove_batch_dim(name, value, vmap_level, batch_size, place)
+            for value, place in zip(flat, places, strict=True)
+        ],
+        spec,
+    )
 
 
 def _outputs(
@@ -198,41 +203,83 @@ def _outputs(
     if isinstance(outputs, TensorImpl) and isinstance(out_dims, tuple) and len(out_dims) == 1:
         places: list[Any] | None = list(out_dims)
     else:
-        places = spread(out_dims, outputs)
+        places = _broadcast_to_and_flatten(out_dims, spec)
     if places is None:
         raise ValueError(
-            f"vmap({_name_of(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the "
+            f"vmap({_get_name(func)}, ..., out_dims={out_dims})(<inputs>): out_dims is not compatible with the "
             f"structure of `outputs`. out_dims has structure {tree_flatten(out_dims)[1]} but outputs has structure "
             f"{spec}."
         )
     return flat, spec, places
 
 
-def _merged(func: Callable[..., Any], output: Any, place: int | None, level: VmapLevel) -> Callable[[], Any]:
-    """What makes an output with all examples, the mapped dimension in its place."""
-    name = _name_of(func)
-    if place is None:
-        if isinstance(output, TensorImpl) and unbatched(output, level)[1] is not None:
-            raise ValueError(
-                f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None"
-            )
-        return lambda: output
-    if not isinstance(output, TensorImpl):
+def _maybe_remove_batch_dim(
+    name: str, batched_output: Any, vmap_level: int, batch_size: int, out_dim: int | None
+) -> Any:
+    """Return an output of a function of this name with all examples, or as it is if `out_dim` is None.
+
+    Raises:
+        ValueError: The output is a tensor of one example and `out_dim` is None, or no tensor and `out_dim` a number.
+    """
+    if out_dim is None:
+        if isinstance(batched_output, TensorImpl):
+            level = level_of(batched_output)
+            if level is not None and level.number == vmap_level:
+                raise ValueError(
+                    f"vmap({name}, ...): `{name}` can not return a BatchedTensor when out_dim is None"
+                )
+        return batched_output
+    if not isinstance(batched_output, TensorImpl):
         raise ValueError(
-            f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(output)}. Did you mean to set "
-            "out_dims= to None for output?"
+            f"vmap({name}, ...): `{name}` must only return Tensors, got type {type(batched_output)}. Did you mean to "
+            "set out_dims= to None for output?"
         )
-    value, dim = unbatched(output, level)
+    return _remove_batch_dim(batched_output, vmap_level, batch_size, out_dim)
+
+
+def _add_batch_dim(tensor: Any, in_dim: int, level: int) -> Tensor:
+    """Return a tensor of which a `vmap` in progress maps a dimension (`torch._C._functorch._add_batch_dim`).
+
+    Args:
+        tensor: The tensor of all examples.
+        in_dim: The dimension that is mapped.
+        level: The number of the `vmap`, as `maybe_get_level` gives it.
+
+    Raises:
+        RuntimeError: No `vmap` in progress has this number.
+    """
+    return batched(tensor, in_dim % tensor._spec.ndim, vmap_level_of(level))
+
+
+def _remove_batch_dim(tensor: Any, level: int, batch_size: int, out_dim: int) -> Tensor:
+    """Return a tensor with the dimension that a `vmap` maps at `out_dim` (`torch._C._functorch._remove_batch_dim`).
+
+    A tensor that the `vmap` does not map is expanded to `batch_size` examples.
+
+    Args:
+        tensor: A tensor inside the `vmap`.
+        level: The number of the `vmap`, as `maybe_get_level` gives it.
+        batch_size: The number of examples.
+        out_dim: The place of the mapped dimension in the result.
+
+    Raises:
+        RuntimeError: No `vmap` in progress has this number.
+    """
+    found = vmap_level_of(level)
+    value, dim = unbatched(tensor, found)
+    if dim == out_dim:
+        return value  # type: ignore[no-any-return]
+    # The moves of dimensions do not concern the level.
+    return run_below(found, _placed, value, dim, batch_size, out_dim)
+
+
+def _placed(value: Any, dim: int | None, batch_size: int, out_dim: int) -> Tensor:
     if dim is not None:
-        return lambda: value if place == dim else value.movedim(dim, place)
-
-    def repeated() -> Any:
-        widened = value.unsqueeze(place)
-        sizes = list(widened._spec.sizes)
-        sizes[place] = level.batch_size
-        return widened.expand(sizes)
-
-    return repeated
+        return value.movedim(dim, out_dim)  # type: ignore[no-any-return]
+    widened = value.unsqueeze(out_dim)
+    sizes = list(widened._spec.sizes)
+    sizes[out_dim] = batch_size
+    return widened.expand(sizes)  # type: ignore[no-any-return]
 
 
 def _in_chunks(

@@ -222,6 +222,15 @@ class AutogradMethods(_Base):
         if self._autograd is not None:
             self._autograd.grad = None
 
+    @property
+    def _grad(self) -> Tensor | None:
+        """`grad` by PyTorch's private name, which trainers use: it gives no warning."""
+        return None if self._autograd is None else self._autograd.grad
+
+    @_grad.setter
+    def _grad(self, value: Tensor | None) -> None:
+        AutogradMethods.grad.fset(self, value)  # type: ignore[attr-defined]
+
     def backward(
         self,
         gradient: Tensor | None = None,

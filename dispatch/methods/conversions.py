@@ -9,16 +9,18 @@ import numpy as np
 
 from ...runtime.device import CPU
 from ...runtime.device import device as Device
+from ...runtime.dispatch_key import Functionality, functionality_bit
 from ...runtime.errors import NotComplexError
 from ...runtime.grad_mode import is_grad_enabled
 from ...runtime.layout import strided
-from ...runtime.local_dispatch_key_set import modes
+from ...runtime.local_dispatch_key_set import effective, modes
 from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.memory_format import preserve_format
 from ...runtime.quantized_data import QUANTIZED_BIT
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary, hide_inner_frames
 from ..core.factory_options import check_flags
+from ..core.op_overload import find_overload
 from ..generated.functions.views import t_plans
 from ..scalars import readable
 from .pickling import copied, reduced
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 else:
     _Base = object
 
+PYTHON_BIT = functionality_bit(Functionality.Python)
+_UNREADABLE = PYTHON_BIT | QUANTIZED_BIT
+
 
 class ConversionMethods(_Base):
     """Mixin of `Tensor`."""
@@ -54,7 +59,8 @@ class ConversionMethods(_Base):
 
         Raises:
             TypeError: The tensor is not in host memory, and `force` is False.
-            RuntimeError: The tensor requires grad while grad mode is on, and `force` is False.
+            RuntimeError: The tensor requires grad while grad mode is on, and `force` is False, or its class has a
+                handler of operators.
 
         Example:
             >>> import triten as tt
@@ -77,6 +83,8 @@ class ConversionMethods(_Base):
             raise RuntimeError(
                 "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
             )
+        if spec.keys & _UNREADABLE:
+            _refuse_handled(tensor, "numpy")
         if spec.keys & QUANTIZED_BIT:
             raise TypeError(
                 f"Got unsupported ScalarType {spec.dtype.scalar_name}: dequantize() or int_repr() give tensors that "
@@ -122,6 +130,8 @@ class ConversionMethods(_Base):
         Returns:
             A bool, int, float or complex, as the dtype has it.
 
+        A dispatch mode, or the tensor's class if it has a handler, sees ``aten::_local_scalar_dense``.
+
         Raises:
             RuntimeError: The tensor has no element or several, or is a meta tensor.
 
@@ -131,10 +141,12 @@ class ConversionMethods(_Base):
             2.5
         """
         spec = self._spec
-        if spec.is_host_number:
+        if spec.is_host_number and not modes:
             return self._data.item()
         if spec.numel != 1:
             raise RuntimeError(f"a Tensor with {spec.numel} elements cannot be converted to Scalar")
+        if effective(spec.key_set) & PYTHON_BIT and _dispatches_reads(self):
+            return find_overload("aten::_local_scalar_dense")(self)
         if spec.is_meta:
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
         # Classes whose values are elsewhere, or must not be read, have a `host_array` of their own.
@@ -171,6 +183,8 @@ class ConversionMethods(_Base):
             >>> tt.eye(2).tolist()
             [[1.0, 0.0], [0.0, 1.0]]
         """
+        if self._spec.keys & PYTHON_BIT:
+            _refuse_handled(self, "tolist")
         return readable(self.host_array()).tolist()
 
     def __bool__(self) -> bool:
@@ -423,6 +437,27 @@ def _assign(part: Tensor, value: Tensor | Number) -> None:
         part.fill_(value)
     else:
         part.copy_(value)
+
+
+def _dispatches_reads(tensor: TensorImpl) -> bool:
+    """Return whether a mode or the tensor's class handles the operator that reads an element."""
+    from ..layers.python_key import active_modes, sees_whole
+
+    return sees_whole() if active_modes() else not _reads_itself(tensor)
+
+
+def _reads_itself(tensor: TensorImpl) -> bool:
+    """Return whether the class has its own way to the elements, as those of this package have that keep them apart."""
+    return type(tensor).host_array is not ConversionMethods.host_array  # type: ignore[attr-defined]
+
+
+def _refuse_handled(tensor: TensorImpl, name: str) -> None:
+    """Raise RuntimeError for a class whose operators go to its handler: the bytes are not known to be its elements."""
+    if tensor._spec.keys & PYTHON_BIT and not _reads_itself(tensor):
+        raise RuntimeError(
+            f".{name}() is not supported for tensor subclasses, got {type(tensor).__name__}: read the tensors that it "
+            "wraps"
+        )
 
 
 def number_of(array: NDArray[Any]) -> Any:

@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ...runtime.device import device as Device
+from ...runtime.layout import layout as Layout
+from ...runtime.layout import strided
+from ...runtime.memory_format import memory_format as MemoryFormat
 from ...runtime.scalar_type import dtype as ScalarType
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
@@ -115,19 +118,56 @@ class SubclassMethods:
         cls: type[Subclass],
         size: Sequence[int],
         strides: Sequence[int] | None = None,
+        storage_offset: int | None = None,
+        memory_format: MemoryFormat | None = None,
         *,
         dtype: ScalarType | None = None,
+        layout: Layout = strided,
         device: Device | str | None = None,
+        pin_memory: bool = False,
         requires_grad: bool = False,
+        dispatch_sizes_strides_policy: str | None = None,
+        dispatch_device: bool = False,
+        dispatch_layout: bool = False,
+        storage_size: int | None = None,
     ) -> Subclass:
-        """A tensor of `cls` with metadata and no bytes (`torch.Tensor._make_wrapper_subclass`).
+        """Return a tensor of `cls` with metadata and no bytes (`torch.Tensor._make_wrapper_subclass`).
+
+        Args:
+            cls: A subclass of `Tensor` that defines ``__tensor_dispatch__``.
+            size: The sizes.
+            strides: The strides. Default: contiguous, or those of `memory_format`.
+            storage_offset: The storage offset, in elements; only with `strides`.
+            memory_format: Which strides the tensor has without `strides`.
+            dtype: The dtype. Default: the default dtype.
+            layout: The layout.
+            device: The device. Default: the CPU.
+            pin_memory: Has no effect, since there are no bytes.
+            requires_grad: If True, the tensor requires grad.
+            dispatch_sizes_strides_policy: None. Sizes and strides are read from the metadata.
+            dispatch_device: False. The device is read from the metadata.
+            dispatch_layout: False. The layout is read from the metadata.
+            storage_size: Has no effect, since there are no bytes.
 
         Raises:
             TypeError: `cls` defines no ``__tensor_dispatch__``.
+            ValueError: `dispatch_sizes_strides_policy` is unknown.
+            NotImplementedError: Metadata is asked to be dispatched.
+            RuntimeError: There is a storage offset without strides.
         """
         from ..layers.python_key import wrapper_subclass
 
-        made = wrapper_subclass(cls, size, strides, dtype, device)
+        policy = dispatch_sizes_strides_policy
+        if policy not in (None, "sizes", "strides"):
+            raise ValueError(f"Unknown sizes_strides_policy: {policy}; expected 'strides' or 'sizes'")
+        if policy is not None or dispatch_device or dispatch_layout:
+            raise NotImplementedError(
+                "_make_wrapper_subclass(): dispatch_sizes_strides_policy, dispatch_device and dispatch_layout are not "
+                "supported: sizes, strides, device and layout are read from the metadata that is given here"
+            )
+        if storage_offset is not None and strides is None:
+            raise RuntimeError("setting storage offset without stride not supported")
+        made = wrapper_subclass(cls, size, strides, dtype, device, storage_offset or 0, memory_format, layout)
         if requires_grad:
             require_grad_of_new(made)
         return made

@@ -11,6 +11,7 @@ from ..core.kernel_function import Plan, Planner
 from ..core.operator_entry import OperatorEntry
 from ..iterator.broadcast import expand_geometry
 from ..structured.allocation import allocator_of
+from ..structured.operand_checks import check_sizes_given
 from ..structured.stub import StructuredCall, find_kernel, has_kernel
 from ..tensor import Tensor
 from .view_kernel import Geometry, taker
@@ -75,6 +76,7 @@ def embedded(geometry: Callable[..., Geometry]) -> Planner:
 
     def planner(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         source: TensorSpec = args[0]._spec.detached
+        check_sizes_given(op.name, "input_sizes", args[1])
         target = TensorSpec.contiguous(tuple(args[1]), source.dtype, source.device)
         return _put(target, geometry(target, *args[2:]), source)
 
@@ -84,6 +86,13 @@ def embedded(geometry: Callable[..., Geometry]) -> Planner:
 def as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``_as_strided_backward(grad_output, input_sizes, input_strides, size, stride, offset)``."""
     source: TensorSpec = args[0]._spec.detached
+    for argument, sizes, strides in (("input", args[1], args[2]), ("the view", args[3], args[4])):
+        check_sizes_given(op.name, argument, sizes)
+        if len(sizes) != len(strides):
+            raise RuntimeError(
+                f"{op.name}: expected {argument} to have as many sizes as strides, but got {list(sizes)} and "
+                f"{list(strides)}"
+            )
     target = TensorSpec.of(tuple(args[1]), tuple(args[2]), source.dtype, source.device)
     if not target.is_dense():
         raise RuntimeError("as_strided backward: the input's elements overlap or have gaps; clone() it first")

@@ -265,4 +265,10 @@ def reinterpreted(data: Bytes, spec: TensorSpec, result: TensorSpec) -> Bytes:
 
 def _over(root: NDArray[Any], result: TensorSpec, nbytes: int) -> NDArray[Any]:
     strides = byte_strides(result.sizes, result.strides, result.itemsize)
-    return np.ndarray(result.sizes, result.np_dtype, in_memory_order(root), nbytes, strides)
+    try:
+        return np.ndarray(result.sizes, result.np_dtype, in_memory_order(root), nbytes, strides)
+    except (ValueError, OverflowError) as error:
+        raise RuntimeError(
+            f"a view of sizes {list(result.sizes)} and strides {list(result.strides)} at byte {nbytes} reaches beyond "
+            f"its storage of {root.nbytes} bytes"
+        ) from error

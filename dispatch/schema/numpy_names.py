@@ -18,8 +18,9 @@ NUMPY_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "keepdim": ("keepdims",),
     "input": ("x", "a", "x1"),
     "other": ("x2",),
+    "split_size": ("split_size_or_sections",),
 }
-"""The names of each parameter, by its own."""
+"""The names of each parameter, by its own. The last row is that of `torch.split`, a Python function."""
 
 OWN_NAMES: Final[Mapping[str, str]] = {name: own for own, names in NUMPY_NAMES.items() for name in names}
 """The parameter that a name of NumPy's stands for."""

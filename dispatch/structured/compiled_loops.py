@@ -7,10 +7,15 @@ the plan's calls. Without llvmlite nothing of the kind happens, and small progra
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import functools
 import math
 import os
 import threading
+import time
+import weakref
+from _thread import start_new_thread
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -37,7 +42,9 @@ LARGE_FROM = 1 << 16
 SHORT_LINE = 1 << 12
 """The longest line that NumPy begins too slowly beside an operand that is repeated."""
 THREAD_BYTES = 1 << 25
-"""Memory that must be there to start a thread: one that runs out of it as it begins leaves `Thread.start` waiting."""
+"""Memory that must be there to start a thread: the stack, and what Python needs to begin."""
+POLL = 0.001
+"""Seconds between looks whether the thread has ended."""
 MOST = 32
 """Loops of a plan, each of other numbers or sizes."""
 NARROW = (bfloat16, float16)
@@ -133,8 +140,16 @@ def register_makers(load: Callable[[], Makers]) -> None:
     _makers = load
 
 
+class _Token:
+    """An argument of a thread: it is collected when the thread has ended, or died before its first instruction."""
+
+
 class _Background:
-    """Makes loops one by one, in a thread that ends when there is no more to make."""
+    """Makes loops one by one, in a thread that ends when there is no more to make.
+
+    `threading.Thread.start` waits for ever for a thread that has no memory to say that it has begun. Therefore the
+    thread is one of `_thread`, for which nothing waits.
+    """
 
     def __init__(self) -> None:
         self.busy = threading.RLock()  # what makes a loop may plan a kernel that makes one at once
@@ -145,53 +160,48 @@ class _Background:
         self.lock = threading.Lock()
         self.requests: list[Callable[[], None]] = []
         self.is_warm = False
-        self.thread: threading.Thread | None = None
+        self.starting: list[_Token] = []  # no variable of a frame, which the traceback of an interrupt keeps
+        self.token: weakref.ref[_Token] | None = None
+
+    def is_running(self) -> bool:
+        """Return whether the thread makes loops now."""
+        token = self.token
+        return token is not None and token() is not None and not self.starting
 
     def ask(self, request: Callable[[], None]) -> None:
         """Have a loop made by `request`."""
         with self.lock:
             self.requests.append(request)
-            if self.thread is None:
-                # No daemon: the interpreter's end waits for LLVM, which must not be stopped in the middle.
-                thread = threading.Thread(target=self._work, name="triten-loops", daemon=False)
+            if not self.is_running():
+                self.starting = [_Token()]
+                self.token = weakref.ref(self.starting[0])
                 try:
                     require_memory(THREAD_BYTES, "a thread")
-                    thread.start()
+                    start_new_thread(self._work, (self.starting.pop(),))
                 except (RuntimeError, MemoryError):  # at the interpreter's end, or without threads or memory
                     self.requests.clear()
-                else:
-                    self.thread = thread  # one that has started, so that others may join it
 
-    def _work(self) -> None:
-        try:
-            while True:
-                with self.lock:
-                    if not self.requests:
-                        self.thread = None
-                        return
-                    request = self.requests.pop(0)
-                try:
-                    with self.busy:
-                        request()
-                    self.is_warm = True
-                except (MemoryError, ImportError):
-                    # Without memory there is no loop, or no library for it: its kernel stays NumPy's.
-                    continue
-        except BaseException:
-            # `threading` tells of the error, and the next request starts another thread.
+    def _work(self, token: _Token) -> None:
+        while True:
             with self.lock:
-                self.thread = None
-            raise
+                if not self.requests:
+                    self.token = None
+                    return
+                request = self.requests.pop(0)
+            # Without memory there is no loop, or no library for it: its kernel stays NumPy's.
+            with contextlib.suppress(MemoryError, ImportError):
+                with self.busy:
+                    request()
+                self.is_warm = True
 
     def wait(self) -> None:
         """Wait until all that was asked for is made, or given up."""
-        with self.lock:  # A thread that is being started is not yet one to join.
-            thread = self.thread
-        if thread is not None:
-            thread.join()
+        while self.is_running():
+            time.sleep(POLL)
 
 
 background = _Background()
+atexit.register(background.wait)  # LLVM must not be stopped in the middle
 if hasattr(os, "register_at_fork"):
     # A child has none of the other threads: it must not begin in the middle of what one of them compiles.
     hold_across_fork(background.busy)

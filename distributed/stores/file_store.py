@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import BinaryIO, TypeVar
 
+from ...runtime.regular_file import open_regular
 from ..errors import DistStoreError, QueueEmptyError
 from .hash_store import HashStore
 from .store import DEFAULT_TIMEOUT, Store, as_bytes, seconds_of
@@ -142,7 +143,7 @@ class FileStore(Store):
     @contextmanager
     def _file(self) -> Iterator[Callable[[bytes, str, bytes], None]]:
         """Everything that is in the file, read, and a function that writes to it; no other process has it meanwhile."""
-        with open(self.path, "a+b") as file:
+        with open_regular(self.path, "a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             self._catch_up(file)
 

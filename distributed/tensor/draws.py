@@ -2,7 +2,7 @@
 
 Draws are numbered (`dispatch/structured/meta/draws.py`): element i of a tensor in C order has a Philox counter that
 follows from i. So a process draws a range of elements by setting its generator to the first one's counter. All
-processes need one seed and one offset.
+processes need one seed and one offset. A Mersenne Twister has no counters: each process draws the whole tensor.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from ...dispatch.generated import functions as ops
 from ...dispatch.random import default_generator_of
 from ...dispatch.tensor import Tensor
+from ...runtime.generator import MersenneGenerator
 from .shards import compute_local_shape_and_global_offset
 from .spec import DTensorSpec
 
@@ -40,6 +41,12 @@ def drawn_part(draw: Draw, local: Tensor, spec: DTensorSpec, generator: Any = No
         return draw(local)
     if generator is None:
         generator = default_generator_of(local.device)
+    if isinstance(generator, MersenneGenerator):
+        part, offset = compute_local_shape_and_global_offset(shape, mesh, spec.placements)
+        whole = draw(ops.empty(prod(shape), dtype=local.dtype, device=local.device)).view(shape)
+        for dim, length in enumerate(part):
+            whole = whole.narrow(dim, offset[dim], length)
+        return whole.contiguous()
     first, total = generator.get_offset(), prod(shape)
     sample = draw(ops.empty(4, dtype=local.dtype, device=local.device))
     each = generator.get_offset() - first  # counters for four elements

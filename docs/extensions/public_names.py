@@ -38,7 +38,8 @@ DECLARED_HERE = {
     "triten.distributions.constraints": "Constraint MixtureSameFamilyConstraint is_dependent",
     "triten.testing": "assert_allclose assert_close make_tensor",
     "triten.random": (
-        "default_generator fork_rng get_rng_state initial_seed manual_seed seed set_rng_state thread_safe_generator"
+        "default_generator fork_rng get_cpu_engine get_rng_state initial_seed manual_seed seed set_cpu_engine "
+        "set_rng_state thread_safe_generator"
     ),
     "triten.utils._pytree": (
         "TreeSpec is_namedtuple is_namedtuple_class is_namedtuple_instance is_structseq is_structseq_class "

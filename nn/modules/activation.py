@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...dispatch.generated import functions as _ops
 from .. import functional as F
+from ..init import constant_
 from .attention import MultiheadAttention
 from .module import Module
 from .parameter import Parameter
@@ -319,7 +320,12 @@ class PReLU(Module):
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = Parameter(_ops.full((num_parameters,), init, device=device, dtype=dtype))
+        self.weight = Parameter(_ops.empty(num_parameters, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Give all weights the initial value."""
+        constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, *) as it is."""

@@ -15,6 +15,15 @@ from .module_hooks import EVERYWHERE, REGISTRATIONS, LastOperationHook, added, c
 
 _without = Module.__call__
 
+# The tables by PyTorch's names, for programs that look at what is registered.
+_global_parameter_registration_hooks = REGISTRATIONS["_parameters"]
+_global_buffer_registration_hooks = REGISTRATIONS["_buffers"]
+_global_module_registration_hooks = REGISTRATIONS["_modules"]
+_global_forward_pre_hooks = EVERYWHERE["_forward_pre_hooks"]
+_global_forward_hooks = EVERYWHERE["_forward_hooks"]
+_global_backward_pre_hooks = EVERYWHERE["_backward_pre_hooks"]
+_global_backward_hooks = EVERYWHERE["_backward_hooks"]
+
 
 def _call(self: Module, *args: Any, **kwargs: Any) -> Any:
     if not any(EVERYWHERE.values()):

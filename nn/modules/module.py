@@ -22,6 +22,9 @@ __getattr__ = lazy_names(
     __name__,
     {
         ".global_hooks": (
+            "_global_backward_hooks _global_backward_pre_hooks _global_buffer_registration_hooks "
+            "_global_forward_hooks _global_forward_pre_hooks _global_module_registration_hooks "
+            "_global_parameter_registration_hooks "
             "register_module_backward_hook register_module_buffer_registration_hook register_module_forward_hook "
             "register_module_forward_pre_hook register_module_full_backward_hook "
             "register_module_full_backward_pre_hook register_module_module_registration_hook "

@@ -108,7 +108,7 @@ class BackwardHook:
         self.module = module
         self.hooks = user_hooks
         self.pre_hooks = user_pre_hooks
-        self.grad_outputs: tuple[Any, ...] = ()
+        self.grad_outputs: tuple[Any, ...] | None = None
         self.input_count = 0
         self.reaches_inputs = False
         self.input_places: list[int] = []
@@ -135,8 +135,9 @@ class BackwardHook:
                     replaced = hook(self.module, grads)
                     if replaced is not None:
                         grads = checked(replaced, count, "grad_output")
-                self.grad_outputs = grads
-                if not self.reaches_inputs:
+                if self.reaches_inputs:
+                    self.grad_outputs = grads
+                else:
                     self._without_inputs(grads)
                 return tuple(grads[i] for i in places)
 
@@ -156,9 +157,13 @@ class BackwardHook:
                 )
 
     def _after_inputs(self, grad_inputs: tuple[Any, ...], _: tuple[Any, ...]) -> Any:
+        if self.grad_outputs is None:
+            # This gradient passed by the module's results, as in gradients of gradients.
+            return None
+        grad_outputs, self.grad_outputs = self.grad_outputs, None
         grads = spread(grad_inputs, self.input_places, self.input_count)
         for hook in self.hooks:
-            replaced = hook(self.module, grads, self.grad_outputs)
+            replaced = hook(self.module, grads, grad_outputs)
             if replaced is not None:
                 grads = checked(replaced, self.input_count, "grad_input")
         return tuple(grads[i] for i in self.input_places)

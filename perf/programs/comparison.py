@@ -24,8 +24,8 @@ def disagreements(
     """What differs, a line each: nothing where the results agree.
 
     Every element of the forward pass is within `tolerance` of the largest in its tensor; whole numbers and bools are
-    equal. The norm and the first elements of each parameter's gradient are within 1e-3 of its norm, or of a thousandth
-    of the largest norm if that is more. The losses of the steps are within 1e-3 of their size.
+    equal. Each parameter's gradient, a norm and a sketch (`worker.sketch`), is within 1e-3 of its norm, or of a
+    thousandth of the largest norm if that is more. The losses of the steps are within 1e-3 of their size.
 
     `moved` are PyTorch's results with every weight moved by its last bit. Where they are further from `expected` than
     what is accepted, the program amplifies rounding, and `AMPLIFIED` times as far is accepted.
@@ -46,6 +46,7 @@ def disagreements(
             if not np.array_equal(ours, theirs):
                 lines.append(f"{name}: {np.mean(ours != theirs):.2%} of the elements differ")
             continue
+        measure = distance if name.startswith("gradient") else difference
         if name == "losses":
             scale, most = max(float(np.nanmax(np.abs(theirs))), 1e-3), LOSS_TOLERANCE
         elif name.startswith("gradient"):
@@ -53,12 +54,27 @@ def disagreements(
         else:
             finite = np.abs(theirs[np.isfinite(theirs)])
             scale, most = max(float(finite.max(initial=0.0)), 1e-6), tolerance
-        error = difference(ours, theirs)
-        spread = max((difference(each[name], theirs) for each in moved if name in each), default=0.0)
+        error = measure(ours, theirs)
+        spread = max((measure(each[name], theirs) for each in moved if name in each), default=0.0)
         most = max(most, AMPLIFIED * spread / scale if np.isfinite(spread) else 0.0)
         if not error <= most * scale:
             lines.append(f"{name}: differs by {error / scale:.1e} of its size, {most:.0e} is accepted")
     return lines
+
+
+def distance(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> float:
+    """Return the distance of two gradients by their sketches.
+
+    A kink of an activation moves all elements of a gradient a little: single elements say little of it, and differ
+    from one rounding to the next.
+
+    Example:
+        >>> import numpy as np
+        >>> from triten.perf.programs.comparison import distance
+        >>> distance(np.array([5.0, 3.0, 4.0]), np.array([5.0, 0.0, 0.0]))
+        5.0
+    """
+    return float(np.linalg.norm(_apart(ours[1:], theirs[1:])))
 
 
 def difference(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> float:
@@ -70,9 +86,15 @@ def difference(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> floa
         >>> difference(np.array([1.0, np.nan, np.inf]), np.array([1.5, np.nan, np.inf]))
         0.5
     """
-    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-    if same.all():
-        return 0.0
+    return float(np.max(_apart(ours, theirs), initial=0.0))
+
+
+def _apart(ours: np.ndarray[Any, Any], theirs: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return how far elements are apart.
+
+    Equal infinities and nan beside nan are 0 apart, nan and a number infinitely far.
+    """
     with np.errstate(invalid="ignore"):
-        apart = np.abs(ours - theirs)[~same]
-    return float(np.max(np.where(np.isnan(apart), np.inf, apart)))
+        apart = np.abs(ours - theirs)
+    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))

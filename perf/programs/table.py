@@ -133,8 +133,8 @@ parameter's gradient and the losses of three steps:
 
 - every element of the forward pass is within {FORWARD_TOLERANCE:.0e} of the largest one of its tensor, or within what
   `perf/programs/catalogue.py` says of a program that amplifies rounding; whole numbers are equal;
-- the norm and the first elements of a gradient are within {GRADIENT_TOLERANCE:.0e} of the norm, or of a thousandth
-  of the largest norm;
+- a gradient's distance, by a sketch of 64 sums of elements with drawn signs, is within
+  {GRADIENT_TOLERANCE:.0e} of its norm, or of a thousandth of the largest norm;
 - losses are within {LOSS_TOLERANCE:.0e} of their size.
 
 A program that differs is run under PyTorch {MOVES} times more, with every weight moved to the next number above or

@@ -37,10 +37,10 @@ FLOORS = [  # dividend, divisor, the standard's quotient, PyTorch's
     (nan, 1.0, nan, nan),
 ]
 REMAINDERS = [
-    (-0.0, 3.0, 0.0, -0.0),
-    (0.0, -3.0, -0.0, 0.0),
-    (-4.0, 2.0, 0.0, -0.0),
-    (4.0, -2.0, -0.0, 0.0),
+    (-0.0, 3.0, 0.0, 0.0),
+    (0.0, -3.0, -0.0, -0.0),
+    (-4.0, 2.0, 0.0, 0.0),
+    (4.0, -2.0, -0.0, -0.0),
     (1.0, -inf, -inf, -inf),
     (1.0, inf, 1.0, 1.0),
     (inf, 1.0, nan, nan),
@@ -59,6 +59,10 @@ def test_division(name, cases, dtype, device: str) -> None:
     a, b = (xp.asarray([case[i] for case in cases], dtype=dtype, device=device) for i in (0, 1))
     assert same(getattr(xp, name)(a, b).tolist(), [case[2] for case in cases])
     assert same(getattr(tt, name)(a, b).tolist(), [case[3] for case in cases])
+    if name == "remainder":
+        assert same((a % b).tolist(), [case[2] for case in cases])
+        a %= b
+        assert same(a.tolist(), [case[2] for case in cases])
 
 
 def test_sign(device: str) -> None:
@@ -87,6 +91,7 @@ COMPLEX = [  # real, imaginary, and both of exp(x) - 1; None is any
     (-inf, nan, -1.0, None),
     (1.0, inf, nan, nan),
     (0.0, 0.0, 0.0, 0.0),
+    (-0.0, 0.0, 0.0, 0.0),
 ]
 
 

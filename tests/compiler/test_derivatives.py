@@ -193,3 +193,90 @@ def test_checked_against_differences() -> None:
     args = drawn(2, 3, dtype=tt.float64, grad=True), drawn(3, 4, dtype=tt.float64, seed=1, grad=True)
     assert tt.autograd.gradcheck(compiled, args)
     assert tt.autograd.gradgradcheck(compiled, args)
+
+
+@tt.compile
+def _compiled(x: tt.Tensor) -> tt.Tensor:
+    return (x * x).sin() + x
+
+
+@tt.compile
+def _broken(x: tt.Tensor) -> tt.Tensor:
+    squares = x * x
+    tt._dynamo.graph_break()
+    return squares.sin() + x
+
+
+def _of_a_dual_gradient(function: Callable[[Any], Any], x: Any) -> Any:
+    with tt.autograd.forward_ad.dual_level():
+        leaf = x.clone().requires_grad_()
+        seed = tt.autograd.forward_ad.make_dual(tt.zeros_like(x), tt.ones_like(x))
+        (grad,) = tt.autograd.grad(function(leaf), leaf, seed)
+        return tt.autograd.forward_ad.unpack_dual(grad).tangent
+
+
+def _of_batched_gradients(function: Callable[[Any], Any], x: Any) -> Any:
+    leaf = x.clone().requires_grad_()
+    rows = tt.eye(len(x), dtype=x.dtype)
+    return tt.autograd.grad(function(leaf), leaf, rows, is_grads_batched=True)[0].diag()
+
+
+def _of_duals(function: Callable[[Any], Any], x: Any) -> Any:
+    with tt.autograd.forward_ad.dual_level():
+        result = function(tt.autograd.forward_ad.make_dual(x, tt.ones_like(x)))
+        return tt.autograd.forward_ad.unpack_dual(result).tangent
+
+
+def _of_what_it_holds(function: Callable[[Any], Any], x: Any) -> Any:
+    ones = tt.ones_like(x)
+    return tt.func.jvp(lambda held: tt.compile(lambda a: function(a * held))(ones), (x,), (ones,))[1]
+
+
+FIRST_DERIVATIVES: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
+    "jacrev": lambda f, x: tt.func.jacrev(f)(x).diag(),
+    "jacfwd": lambda f, x: tt.func.jacfwd(f)(x).diag(),
+    "jvp": lambda f, x: tt.func.jvp(f, (x,), (tt.ones_like(x),))[1],
+    "vmap of vjp": lambda f, x: tt.vmap(tt.func.vjp(f, x)[1])(tt.eye(len(x), dtype=x.dtype))[0].diag(),
+    "vmap of grad": lambda f, x: tt.vmap(tt.func.grad(f))(x),
+    "linearize": lambda f, x: tt.func.linearize(f, x)[1](tt.ones_like(x)),
+    "vectorized jacobian": lambda f, x: tt.autograd.functional.jacobian(f, x, vectorize=True).diag(),
+    "is_grads_batched": _of_batched_gradients,
+    "duals": _of_duals,
+    "a dual gradient": _of_a_dual_gradient,
+    "a dual that the function holds": _of_what_it_holds,
+}
+SECOND_DERIVATIVES: dict[str, Callable[[Callable[[Any], Any], Any], Any]] = {
+    "hessian": lambda f, x: tt.func.hessian(lambda x: f(x).sum())(x).diag(),
+    "reverse over reverse": lambda f, x: tt.func.jacrev(tt.func.jacrev(lambda x: f(x).sum()))(x).diag(),
+    "forward over forward": lambda f, x: tt.func.jacfwd(tt.func.jacfwd(lambda x: f(x).sum()))(x).diag(),
+    "jvp of grad": lambda f, x: tt.func.jvp(
+        tt.func.grad(lambda x: f(x).sum()), (x,), (tt.ones_like(x),)
+    )[1],
+    "vectorized hessian": lambda f, x: tt.autograd.functional.hessian(
+        lambda x: f(x).sum(), x, vectorize=True
+    ).diag(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("function", [_compiled, _broken])
+@pytest.mark.parametrize("transform", [*FIRST_DERIVATIVES, *SECOND_DERIVATIVES])
+def test_transforms_of_a_compiled_function(transform: str, function: Callable[[Any], Any]) -> None:
+    x = tt.tensor([1.0, 2.0, 3.0], dtype=tt.float64)
+    square = x * x
+    if transform in FIRST_DERIVATIVES:
+        made = FIRST_DERIVATIVES[transform](function, x)
+        wanted = 2 * x * square.cos() + 1
+    else:
+        made = SECOND_DERIVATIVES[transform](function, x)
+        wanted = 2 * square.cos() - 4 * square * square.sin()
+    close(made, wanted, 1e-12, 1e-12)
+    leaf = x.clone().requires_grad_()
+    function(leaf).sum().backward()
+    close(leaf.grad, 2 * x * square.cos() + 1, 1e-12, 1e-12)
+
+
+def test_batched_gradients_through_random_numbers_are_refused() -> None:
+    x = tt.ones(3, requires_grad=True)
+    result = tt.compile(lambda x: F.dropout(x, 0.5))(x)
+    with pytest.raises(RuntimeError, match="vmap cannot map its gradients"):
+        tt.autograd.grad(result, x, tt.eye(3), is_grads_batched=True)

@@ -2,7 +2,6 @@
 
 import os
 import platform
-import threading
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,10 +11,12 @@ import pytest
 
 import triten as tt
 from triten.compiler.host.object_code import target
-from triten.cpu_fallback.random import box_muller, philox
+from triten.cpu_fallback.random import box_muller, mersenne_draws, mersenne_normal, philox
 from triten.cpu_fallback.reduction import half_words, line_reductions
 from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.structured import compiled_loops
+from triten.runtime.generator import MersenneGenerator
+from triten.runtime.mersenne_twister import MersenneTwister
 from triten.tests.compiled_code import needs_llvm
 
 pytestmark = needs_llvm
@@ -269,11 +270,11 @@ def test_without_a_thread_no_loop_is_made_and_the_next_request_tries_again(
     background = compiled_loops._Background()
     made: list[int] = []
 
-    def refuse(thread: threading.Thread) -> None:
+    def refuse(function: Callable[..., None], arguments: tuple[Any, ...]) -> int:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(compiled_loops, "start_new_thread", refuse)
         background.ask(lambda: made.append(1))
         background.wait()
     assert made == []
@@ -313,6 +314,39 @@ def test_words_of_counters(seed: int, first: int, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(philox._loop, "loop", None)
     philox.fill_words(wanted, seed, first)
     assert made.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize("parameters", [(0.0, 1.0), (0.3, 0.7)])
+def test_normal_numbers_of_a_mersenne_twister(
+    parameters: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The numbers of a loop are those of the passes, for the least and the greatest uniform numbers too."""
+    if loop_of(mersenne_normal.LOOP) is None:
+        found = target()
+        assert found is None or not found.fuses
+        pytest.skip("this processor has no fused multiply-add")
+    uniform = mersenne_normal.uniform32(MersenneTwister(3), 1 << 16)
+    ends = np.array([i / 8 + d * 2.0**-24 for i in range(9) for d in (-1, 0, 1)], np.float32).clip(
+        0, 1 - 2**-24
+    )
+    radial, angular = np.meshgrid(ends, ends)
+    pairs = uniform[: 16 * 91].reshape(91, 2, 8)
+    pairs[:, 0].flat[: radial.size], pairs[:, 1].flat[: angular.size] = radial.ravel(), angular.ravel()
+    made, wanted = np.empty_like(uniform), np.empty_like(uniform)
+    mersenne_normal._grouped32(made, uniform, *parameters)
+    monkeypatch.setattr(mersenne_normal.LOOP, "loop", None)
+    mersenne_normal._grouped32(wanted, uniform, *parameters)
+    assert made.tobytes() == wanted.tobytes()
+
+
+def test_shuffles_of_a_mersenne_twister(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The order of a loop is that of the passes."""
+    assert loop_of(mersenne_draws.SHUFFLE) is not None
+    generator = MersenneGenerator()
+    made = [tt.randperm(count, generator=generator.manual_seed(1)) for count in (1, 2, 5000)]
+    monkeypatch.setattr(mersenne_draws.SHUFFLE, "loop", None)
+    for order in made:
+        assert tt.equal(tt.randperm(len(order), generator=generator.manual_seed(1)), order)
 
 
 @pytest.mark.parametrize("dtype", [np.uint32, np.uint64])

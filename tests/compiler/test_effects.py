@@ -269,3 +269,49 @@ def test_what_is_set_of_a_module_that_the_function_holds(name: str) -> None:
         vars(layer).pop("calls", None)
         same(compiled(tt.ones(2)), tt.ones(2) * 2)
         assert is_changed(layer), f"call {call}"
+
+
+def _in_context(x: Any, context: Any) -> tuple[Any, Any]:
+    with context:
+        inside = x * 2
+    return inside, x * 3
+
+
+def _in_context_with_a_break(x: Any, context: Any) -> tuple[Any, Any]:
+    with context:
+        inside = x * 2
+        tt._dynamo.graph_break()
+        inside = inside * 2
+    return inside, x * 3
+
+
+def _entered_before(mode: bool) -> Any:
+    context = tt.set_grad_enabled(mode)
+    tt.set_grad_enabled(True)
+    return context
+
+
+@pytest.mark.parametrize("function", [_in_context, _in_context_with_a_break])
+@pytest.mark.parametrize(
+    "context",
+    [
+        lambda: tt.set_grad_enabled(False),
+        lambda: _entered_before(False),
+        tt.no_grad,
+        tt.inference_mode,
+    ],
+)
+def test_a_grad_mode_context_among_the_arguments_or_held(function, context) -> None:
+    x = tt.ones(2, requires_grad=True)
+    compiled = tt.compile(function)
+    held = context()
+    closure = tt.compile(lambda x: function(x, held))
+    tt.set_grad_enabled(True)
+    try:
+        for _ in range(2):
+            for inside, outside in (compiled(x, context()), closure(x)):
+                assert not inside.requires_grad
+                assert outside.requires_grad
+            assert tt.is_grad_enabled()
+    finally:
+        tt.set_grad_enabled(True)

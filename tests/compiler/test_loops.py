@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import triten as tt
-from triten.compiler.host import object_code, pointwise
+from triten.compiler.host import llvm_compiler, object_code, pointwise
 from triten.compiler.host.lowering import ROWS
 from triten.compiler.host.stages import Loop
 from triten.tests.compiled_code import needs_llvm
@@ -467,5 +467,5 @@ def test_passes_of_llvm_are_freed_once() -> None:
     reference = type("ObjectRef", (), {"_dispose": lambda self: None})
     hidden, found = type("Passes", (reference, own), {})(), type("Passes", (own, reference), {})()
     for passes in (hidden, found, object()):
-        object_code._dispose(passes)
+        llvm_compiler._dispose(passes)
     assert freed == [hidden], "what frees itself is left to do so"

@@ -24,12 +24,13 @@ MODES = (
     "gradient",
     "forward_ad",
     "gradgrad",
+    "second_order",
     "modules",
     "optimizers",
     "sparse",
 )
 SPEED, ROUNDING = "speed", "rounding"
-IN_DOUBLE = {"gradient", "forward_ad", "gradgrad", "modules", "optimizers", "sparse"}
+IN_DOUBLE = {"gradient", "forward_ad", "gradgrad", "second_order", "modules", "optimizers", "sparse"}
 
 
 def main(arguments: list[str] | None = None) -> int:

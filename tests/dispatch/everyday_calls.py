@@ -561,6 +561,362 @@ torch.cat([g, y]).sum().backward()
 (g ** 2).sum().backward()
 (g % 2).sum().backward()
 (g + g).sum().backward()
+# Reads of an element
+bool(s)
+float(s)
+int(i[0, 0])
+complex(s)
+[1, 2, 3, 4][k[0]]
+x[k[0]]
+x[: k[1]]
+torch.zeros(k[1], 2)
+torch.full((2,), s)
+torch.tensor([s, 1.0])
+not s
+x.sum().item() * 2
+# Indexing with None, ellipsis, masks, and assignment that broadcasts
+x[..., 0]
+x[None, ..., None]
+x[0, ..., 1]
+x[b[:, 0]]
+x[:, b[0]]
+x[b[:, 0], 1]
+x[1:, None, ::2]
+x[k, None]
+x[k, 1:3]
+x[..., k]
+x[k[:, None], k]
+m[:, k, 0]
+x[torch.tensor(True)]
+x[-2:]
+x[:, -1:]
+x[b] = y[0, 0]
+x[:, 1:3] = v[:, None]
+x[0] = v6
+x[..., 1] = v
+x[k] += 1
+x[k, 0] = 5
+x[b[:, 0]] = 1.5
+x[None, 0] = 2
+x[1:, ::2] *= 2
+x[i > 2] = s
+x.index_put_((k, k), v[:3], accumulate=True)
+torch.index_select(x, 1, k)
+torch.take_along_dim(x, i % 4, 0)
+torch.select_scatter(x, v6, 0, 1)
+torch.slice_scatter(x, y[:2], 0, 1, 3)
+torch.diagonal_scatter(x, v, 0)
+torch.masked_scatter(x, b, y)
+x.masked_scatter_(b, y)
+x.put_(k, v[:3])
+x.fill_diagonal_(2)
+# Special functions
+torch.special.expit(x)
+torch.special.logit(p, 1e-6)
+torch.special.erfc(x)
+torch.special.erfinv(p - 0.5)
+torch.special.gammaln(x)
+torch.special.digamma(x)
+torch.special.polygamma(1, x)
+torch.special.i0(x)
+torch.special.i1e(x)
+torch.special.entr(p)
+torch.special.ndtr(x)
+torch.special.ndtri(p * 0.9)
+torch.special.log_ndtr(x)
+torch.special.xlog1py(x, 2)
+torch.special.zeta(x + 1, 2)
+torch.special.sinc(x)
+torch.special.log_softmax(x, 0)
+torch.special.multigammaln(x + 2, 2)
+torch.special.bessel_j0(x)
+torch.special.exp2(x)
+torch.special.logsumexp(x, 0)
+# Linear algebra
+torch.linalg.eigh(q)
+torch.linalg.svd(x, full_matrices=False)
+torch.linalg.svdvals(x)
+torch.linalg.pinv(x)
+torch.linalg.lstsq(x, y)
+torch.linalg.matrix_norm(x)
+torch.linalg.matrix_power(q, 3)
+torch.linalg.matrix_rank(x)
+torch.linalg.slogdet(q)
+torch.linalg.multi_dot([x, y.T, x])
+torch.linalg.cross(x[:, :3], y[:, :3])
+torch.linalg.solve_triangular(q, x, upper=True)
+torch.linalg.lu_factor(q)
+torch.linalg.eigvalsh(q)
+torch.linalg.vander(v)
+torch.linalg.cond(q)
+torch.linalg.norm(x, ord=1)
+torch.linalg.inv_ex(q)
+torch.linalg.tensorinv(q.reshape(2, 2, 2, 2))
+torch.cholesky_solve(x, q)
+torch.tensordot(m, x, dims=([2], [1]))
+torch.tensordot(x, y.T, dims=1)
+torch.einsum("i,j->ij", v, v6)
+torch.einsum("ij->ji", x)
+torch.einsum("ij->", x)
+torch.einsum("bij,jk->bik", m, y.T)
+torch.einsum("...ij,...kj->...ik", m, m)
+torch.einsum("ij,ij->i", x, y)
+torch.kron(q, q)
+torch.inner(x, y)
+torch.vdot(v, v)
+torch.ger(v, v)
+torch.chain_matmul(x, y.T)
+torch.addmv(v, x, v6)
+torch.addr(q, v, v)
+torch.addbmm(q, m, m.mT)
+torch.block_diag(q, q)
+torch.cov(x)
+torch.corrcoef(x)
+torch.cdist(x, y, p=1)
+torch.triu_indices(3, 3)
+torch.vander(v)
+# Losses
+F.mse_loss(x, y, reduction="none")
+F.mse_loss(x, y, reduction="sum")
+F.l1_loss(x, y, reduction="sum")
+F.cross_entropy(x, p)
+F.cross_entropy(x, k4, weight=v6)
+F.cross_entropy(x, k4, ignore_index=1, reduction="sum")
+F.nll_loss(x, k4, reduction="none")
+F.binary_cross_entropy(p, p, weight=p)
+F.binary_cross_entropy_with_logits(x, p, pos_weight=v6)
+F.kl_div(x, p, reduction="batchmean")
+F.kl_div(x, x, log_target=True)
+F.gaussian_nll_loss(x, y, p)
+F.hinge_embedding_loss(x, torch.sign(y))
+F.margin_ranking_loss(x, y, torch.sign(y))
+F.triplet_margin_loss(x, y, p)
+F.cosine_embedding_loss(x, y, torch.ones(4))
+F.soft_margin_loss(x, torch.sign(y))
+F.multi_margin_loss(x, k4)
+F.multilabel_soft_margin_loss(x, p)
+F.smooth_l1_loss(x, y, beta=0.5)
+F.huber_loss(x, y, delta=0.5)
+F.ctc_loss(x.log_softmax(-1)[:, None], k[None] % 5 + 1, torch.tensor([4]), torch.tensor([3]))
+# Modules
+torch.nn.Linear(6, 3)(x)
+torch.nn.LayerNorm(6)(x)
+torch.nn.Embedding(10, 4)(k)
+torch.nn.Conv2d(4, 2, 3)(im)
+torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.ReLU())(x)
+torch.nn.BatchNorm2d(4).eval()(im)
+torch.nn.GRUCell(6, 3)(x)
+torch.nn.LSTMCell(6, 3)(x)
+torch.nn.Bilinear(6, 6, 2)(x, y)
+torch.nn.CosineSimilarity()(x, y)
+torch.nn.PairwiseDistance()(x, y)
+torch.nn.Flatten()(im)
+torch.nn.Unflatten(1, (2, 3))(x)
+torch.nn.Softmax(dim=-1)(x)
+torch.nn.PReLU()(x)
+torch.nn.MaxPool2d(2, return_indices=True)(im)
+torch.nn.AdaptiveAvgPool2d((2, 2))(im)
+torch.nn.Upsample(scale_factor=2, mode="nearest")(im)
+torch.nn.ZeroPad2d(1)(im)
+torch.nn.PixelUnshuffle(2)(im)
+torch.nn.Fold((4, 8), 2, stride=2)(F.unfold(im, 2, stride=2))
+torch.nn.EmbeddingBag(10, 4)(k[None])
+torch.nn.GroupNorm(2, 4)(im)
+torch.nn.LocalResponseNorm(2)(im)
+torch.nn.ChannelShuffle(2)(im)
+# In-place operators and out=
+x.tanh_()
+x.neg_()
+x.abs_()
+x.floor_()
+x.reciprocal_()
+x.rsqrt_()
+x.cumsum_(0)
+x.clamp_(max=y)
+x.transpose_(0, 1)
+x.squeeze_()
+x.lerp_(y, y)
+x.addmm_(y, torch.eye(6))
+x.tril_()
+x.logical_not_()
+i.bitwise_xor_(j)
+x.nan_to_num_()
+x.index_copy_(0, k, y[:3])
+x.scatter_add_(1, i % 2, y)
+x.scatter_reduce_(1, i % 2, y, "amax")
+x.random_(5)
+x.geometric_(0.5)
+x.log_normal_()
+x.cauchy_()
+x.swapaxes_(0, 1)
+x.unsqueeze_(-1)
+x.requires_grad_(False)
+x.resize_(2, 3)
+x.set_(y)
+x.data.add_(1)
+torch.add(x, y, out=z)
+torch.mul(x, 2, out=z)
+torch.exp(x, out=z)
+torch.mm(x, y.T, out=z[:, :4])
+torch.cat([x, y], out=z)
+torch.sum(x, 0, out=z[0])
+torch.max(x, 1, out=(z[:, 0].contiguous(), torch.empty(4, dtype=torch.int64)))
+torch.arange(4, out=torch.empty(4))
+torch.where(b, x, y, out=z)
+torch.clamp(x, 0, 1, out=z)
+torch.stack([x, y], out=torch.empty(2, 4, 6))
+torch.eq(x, y, out=torch.empty(4, 6, dtype=torch.bool))
+F.elu_(x)
+F.leaky_relu_(x)
+F.threshold_(x, 0.5, 0.0)
+torch.relu_(x)
+# Random factories
+torch.randn(3, dtype=torch.float64)
+torch.rand((2, 3))
+torch.randint(0, 5, (2,), dtype=torch.int32)
+torch.randn_like(x, dtype=torch.float64)
+torch.normal(0.0, x)
+torch.normal(x, p)
+torch.poisson(p)
+torch.empty(3).random_()
+torch.randint_like(x, 1, 5)
+torch.dropout(x, 0.5, True)
+F.dropout2d(im, 0.5)
+F.alpha_dropout(x, 0.5, True)
+F.feature_alpha_dropout(im, 0.5, True)
+F.rrelu(x, training=True)
+torch.rand(2, generator=torch.Generator())
+# Interpolation, padding, windows
+F.interpolate(im, scale_factor=0.5, mode="area")
+F.interpolate(im, size=(8, 8), mode="bicubic", align_corners=True)
+F.interpolate(im[0], scale_factor=2, mode="linear")
+F.interpolate(im, size=5, mode="nearest-exact")
+F.interpolate(im, size=(8, 8), mode="bilinear", antialias=True)
+F.pad(im, (1, 1, 1, 1), mode="replicate")
+F.pad(im, (1, 0, 0, 1), value=-1.0)
+F.pad(im, (-1, -1))
+F.grid_sample(im, torch.zeros(2, 2, 2, 2), align_corners=False)
+F.affine_grid(torch.eye(2, 3)[None], (1, 1, 2, 2), align_corners=False)
+F.fold(F.unfold(im, 2), (4, 8), 2)
+F.avg_pool3d(im[None], 2)
+F.lp_pool2d(im, 2.0, 2)
+F.max_unpool2d(*F.max_pool2d(im, 2, return_indices=True), 2)
+F.conv_transpose1d(im[0], c1.transpose(0, 1), stride=2)
+F.conv2d(im, c2[:, :2], groups=2)
+x.unfold(1, 3, 2)
+torch.hann_window(4)
+torch.stft(v.repeat(8), 8, return_complex=True)
+torch.fft.fft(x)
+torch.fft.rfft2(x)
+torch.fft.irfft(torch.fft.rfft(x))
+torch.fft.fftshift(x)
+# Sparse and complex
+x.to_sparse()
+x.to_sparse().to_dense()
+torch.sparse_coo_tensor(k[None], v[:3], (4,))
+torch.sparse.mm(x.to_sparse(), y.T)
+torch.complex(x, y).abs()
+torch.complex(x, y).conj()
+torch.view_as_real(torch.complex(x, y))
+torch.polar(x, y)
+torch.complex(x, y).real
+torch.complex(x, y).imag.add_(1)
+torch.complex(x, y) * 2j
+x * 1j
+torch.angle(torch.complex(x, y))
+torch.complex(x, y) @ torch.complex(x, y).mH
+# Type promotion with Python numbers
+i + 1.5
+i * True
+i / 2
+b + 1
+b * 2.0
+i ** 2.0
+x + True
+x // 1.5
+i.float() + 1
+torch.add(i, 1.5)
+torch.where(b, i, 1.5)
+torch.maximum(i, j) * 0.5
+i == 1.0
+b & b
+b == 1
+torch.clamp(i, 0.5)
+i.true_divide(2)
+torch.pow(2.0, i)
+i.mean(dtype=torch.float32)
+sum([x, y])
+max(s, v[0])
+abs(-x)
+x.to(torch.int32) % 3
+# Shapes and lists
+torch.unravel_index(k, (2, 2))
+torch.cartesian_prod(v, v)
+torch.combinations(v)
+torch.split_with_sizes(x, [1, 3])
+torch.block_diag(x)
+torch.atleast_3d(x)
+x.flip((0, 1))
+torch.fliplr(x)
+x.expand(2, *x.shape)
+x.moveaxis(0, 1)
+x.index_select(1, k).sum(0)
+torch.chunk(x, 2, dim=1)
+list(x)
+a1, a2 = x.split(2)
+x.view(torch.int32)
+x.new_empty(3).shape
+torch.empty_strided((2, 2), (1, 2))
+torch.concat([x, y], dim=-1)
+torch.row_stack([x, y])
+x.sum_to_size(1, 6)
+torch.trapezoid(x)
+torch.gradient(v)
+torch.histogram(v, 3)
+torch.msort(x)
+torch.isin(x, v)
+torch.unique_consecutive(k)
+torch.mode(x, 0)
+x.quantile(0.5)
+x.nanmean()
+x.logcumsumexp(0)
+torch.renorm(x, 2, 0, 1.0)
+torch.logaddexp(x, y)
+torch.frexp(x)
+torch.nextafter(x, y)
+torch.gcd(i, j + 1)
+torch.ldexp(x, i)
+torch.signbit(x)
+torch.float_power(i, 2)
+torch.fix(x)
+torch.positive(x)
+# More gradients
+g.sigmoid().sum().backward()
+g.tanh().sum().backward()
+g.prod().backward()
+g.norm().backward()
+(g / y).sum().backward()
+g.exp().log().sum().backward()
+g.transpose(0, 1).contiguous().sum().backward()
+g.view(-1).cumsum(0).sum().backward()
+F.mse_loss(g, y).backward()
+F.binary_cross_entropy_with_logits(g, p).backward()
+F.silu(g).sum().backward()
+F.embedding(k, g).sum().backward()
+g.expand(2, 4, 6).sum().backward()
+torch.einsum("ij,kj->ik", g, y).sum().backward()
+g.var().backward()
+g.abs().sum().backward()
+g.clamp(0, 1).sum().backward()
+g.softmax(0).log().sum().backward()
+g.gather(1, i % 2).sum().backward()
+g.unsqueeze(0).squeeze(0).sum().backward()
+g.sort().values.sum().backward()
+g.masked_fill(b, 0).sum().backward()
+F.pad(g, (1, 1)).sum().backward()
+g.index_select(0, k).sum().backward()
+g.amax(0).sum().backward()
+torch.autograd.grad(g.sum(), g)
 """
 
 
@@ -596,6 +952,7 @@ def operands(torch: Any) -> dict[str, Any]:
         "c3": torch.arange(108.0).reshape(2, 2, 3, 3, 3),
         "c2t": torch.arange(72.0).reshape(4, 2, 3, 3),
         "g": (ramp / 10 + 0.5).requires_grad_(),
+        "z": torch.zeros(4, 6),
     }
     return {**made, "torch": torch, "F": torch.nn.functional}
 
@@ -623,7 +980,8 @@ def recorded(call: str, torch: Any, recorder: Callable[[list[str]], Any]) -> lis
     seen: list[str] = []
     with recorder(seen):
         exec(call, names)
-    return [each for each in seen if each != DETACH] if call.endswith("backward()") else seen
+    is_recorded = call.endswith("backward()") or call.startswith("torch.nn.")
+    return [each for each in seen if each != DETACH] if is_recorded else seen
 
 
 def main() -> None:

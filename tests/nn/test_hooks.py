@@ -248,3 +248,50 @@ def test_hooks_of_registration():
 
     with base.register_module_parameter_registration_hook(taller):
         assert nn.Linear(1, 1, bias=False).weight.shape == (3, 1)
+
+
+class _Product(tt.nn.Module):
+    def forward(self, x, y):
+        return x * y
+
+
+def _hooked(module, seen):
+    module.register_full_backward_hook(
+        lambda _, grad_input, grad_output: seen.append(
+            ([g.tolist() for g in grad_input], [g.tolist() for g in grad_output])
+        )
+    )
+    return module
+
+
+def test_full_backward_hooks_wait_for_a_gradient_of_the_output() -> None:
+    seen: list = []
+    product = _hooked(_Product(), seen)
+    x, y = (tt.tensor([3.0], requires_grad=True) for _ in range(2))
+    (grad,) = tt.autograd.grad(product(x, y).sum(), x, create_graph=True)
+    assert seen == [([[3.0], [3.0]], [[1.0]])]
+    # The gradient, y, reaches y by the product's backward and no result of the module.
+    grad.sum().backward()
+    assert len(seen) == 1
+    assert y.grad.tolist() == [1.0]
+
+
+def test_full_backward_hooks_see_gradients_of_gradients_once_each() -> None:
+    seen: list = []
+    cube = _hooked(_Product(), seen)
+    x = tt.tensor([3.0], requires_grad=True)
+    y = tt.tensor([2.0], requires_grad=True)
+    (grad,) = tt.autograd.grad((cube(x, y) ** 2).sum(), x, create_graph=True)  # 2 x y^2
+    assert seen.pop() == ([[24.0], [36.0]], [[12.0]])
+    (second,) = tt.autograd.grad(grad.sum(), x)
+    assert second.tolist() == [8.0]
+    assert seen == [([[8.0], [12.0 + 12.0]], [[4.0]])]
+
+
+def test_no_hook_is_called_where_the_first_pass_did_not_reach_the_module() -> None:
+    seen: list = []
+    outer = _hooked(_Product(), seen)
+    x = tt.tensor([3.0], requires_grad=True)
+    outer(x, x)
+    (x * x).sum().backward()
+    assert seen == []

@@ -486,3 +486,12 @@ def test_one_number_stands_for_all_dimensions() -> None:
     want = tt.conv2d(x, w, None, 2, 1)
     np.testing.assert_array_equal(found.detach().numpy(), want.detach().numpy())
     assert tt.autograd.grad(found.sum(), w)[0].shape == w.shape
+
+
+@pytest.mark.parametrize("sizes", [{"stride": 2**62}, {"stride": 2**31, "padding": 1}])
+def test_a_step_that_is_never_made_is_of_any_size(sizes):
+    x, weight = tt.arange(8.0).reshape(1, 2, 4).requires_grad_(), tt.ones(3, 2, 2).requires_grad_()
+    found = tt.nn.functional.conv1d(x, weight, **sizes)
+    expected = tt.nn.functional.conv1d(x, weight, **sizes | {"stride": 6})
+    assert tt.equal(found, expected)
+    assert all(map(tt.equal, *(tt.autograd.grad(y.sum(), (x, weight)) for y in (found, expected))))

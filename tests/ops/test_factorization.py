@@ -332,3 +332,30 @@ def test_an_output_of_reflectors_that_is_resized_is_contiguous():
         assert tt.linalg.householder_product(a, tau, out=tt.ones(1)).is_contiguous()
     assert tt.linalg.householder_product(a, tau).mT.is_contiguous()
     assert tt.linalg.householder_product(a, tau, out=tt.ones(0)).mT.is_contiguous()
+
+
+BATCHES = [((n, n), (b, n, k)) for n in (1, 2, 3) for b in (1, 2, 3) for k in (1, 2, 3)]
+BATCHES += [(right, left) for left, right in BATCHES if right[-1] == right[-2]] + [((2, 1, 2, 2), (2, 2, 1))]
+
+
+@pytest.mark.parametrize(("square", "other"), BATCHES)
+def test_solvers_broadcast_batches_as_large_as_the_matrix(square, other, rng) -> None:
+    n = square[-1]
+    A = rng.standard_normal(square) + 4 * np.eye(n)
+    B = rng.standard_normal((*other[:-2], n, other[-1]))
+    a, b = tt.from_numpy(A), tt.from_numpy(B)
+    lower = np.tril(A)
+    comparison.close(tt.linalg.solve_triangular(a, b, upper=False), np.linalg.solve(lower, B), rtol=1e-10)
+    comparison.close(tt.triangular_solve(b, a, upper=True)[0], np.linalg.solve(np.triu(A), B), rtol=1e-10)
+    whole = lower @ lower.swapaxes(-1, -2)
+    comparison.close(tt.cholesky_solve(b, tt.from_numpy(lower)), np.linalg.solve(whole, B), rtol=1e-10)
+    LU, pivots = tt.linalg.lu_factor(a)
+    comparison.close(tt.linalg.lu_solve(LU, pivots, b), np.linalg.solve(A, B), rtol=1e-10)
+    right = b.mT
+    comparison.close(
+        tt.linalg.solve_triangular(a, right, upper=False, left=False).mT,
+        np.linalg.solve(lower.swapaxes(-1, -2), B),
+        rtol=1e-10,
+    )
+    LD, order = tt.linalg.ldl_factor(tt.from_numpy(whole))
+    comparison.close(tt.linalg.ldl_solve(LD, order, b), np.linalg.solve(whole, B), rtol=1e-10)

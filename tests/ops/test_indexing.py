@@ -745,3 +745,29 @@ def test_masked_fill_takes_a_tensor_as_its_number(dtype, value, error):
 def test_index_fill_of_what_overlaps_lies_as_its_copy_does():
     x = tt.zeros(4, 2).expand(2, 4, 2).swapaxes(0, -1)
     assert x.index_fill(-1, tt.tensor([1]), 2).stride() == x.clone().stride() == (2, 4, 1)
+
+
+SCATTERS = {
+    "scatter": lambda x, src, index: x.scatter(0, index, src),
+    "scatter_add": lambda x, src, index: x.scatter_add(0, index, src),
+    **{
+        f"{reduce} {include}": lambda x, src, index, r=reduce, i=include: x.scatter_reduce(
+            0, index, src, r, include_self=i
+        )
+        for reduce in ("sum", "prod", "mean", "amax", "amin")
+        for include in (True, False)
+    },
+}
+
+
+@pytest.mark.parametrize("name", SCATTERS)
+def test_derivatives_of_scatters_by_an_index_without_elements(name) -> None:
+    index = tt.empty(0, dtype=tt.int64)
+    x, src = tt.ones(3, 4, requires_grad=True), tt.ones(2, 4, requires_grad=True)
+    result = SCATTERS[name](x, src, index)
+    of_x, of_src = tt.autograd.grad(result.sum(), (x, src), allow_unused=True)
+    assert of_x.tolist() == tt.ones(3, 4).tolist()
+    assert of_src is None or of_src.tolist() == tt.zeros(2, 4).tolist()
+    plain = (x.detach(), src.detach())
+    _, tangent = tt.func.jvp(lambda x, src: SCATTERS[name](x, src, index), plain, plain)
+    assert tangent.tolist() == tt.ones(3, 4).tolist()

@@ -212,7 +212,6 @@ def test_integer_division_by_zero(name):
 def test_remainder_keeps_signs():
     a = tt.tensor([-4.0, 4.0, -3.0, 3.0])
     np.testing.assert_array_equal(wide(a % 2.0), [0, 0, 1, 1])
-    assert np.signbit(wide(a % 2.0))[0]
     np.testing.assert_array_equal(wide(a % -2.0), [0, 0, -1, -1])
     np.testing.assert_array_equal(wide(tt.fmod(a, 2.0)), [0, 0, -1, 1])
 
@@ -652,3 +651,55 @@ def test_numbers_made_of_parts_are_no_view():
     assert made._base is None
     made.mul_(tt.ones(2, requires_grad=True))
     assert made.requires_grad
+
+
+INFINITE = [0.0, -0.0, 1.0, -2.0, math.inf, -math.inf, math.nan]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64])
+def test_lerp_between_numbers_and_infinities(dtype, device) -> None:
+    starts, ends = np.meshgrid(INFINITE, INFINITE)
+    start, end = (tt.tensor(each.ravel().tolist(), dtype=dtype, device=device) for each in (starts, ends))
+    for weight in (0.0, 0.25, 0.5, 0.7, 1.0):
+        with np.errstate(invalid="ignore"):
+            # A share of 0 takes nothing of infinity.
+            shares = [
+                np.where((share == 0) & np.isinf(each), 0, each * share)
+                for each, share in ((starts, 1 - weight), (ends, weight))
+            ]
+            wanted = (shares[0] + shares[1]).ravel()
+        out = tt.empty_like(start)
+        tt.lerp(start, end, weight, out=out)
+        for made in (
+            tt.lerp(start, end, weight),
+            tt.lerp(start, end, tt.full_like(start, weight)),
+            start.clone().lerp_(end, weight),
+            out,
+            tt.compile(lambda a, b, w=weight: tt.lerp(a, b, w) * 1)(start, end),
+        ):
+            np.testing.assert_allclose(made.cpu().numpy(), wanted, rtol=1e-6)
+
+
+def test_quantiles_between_a_number_and_infinity() -> None:
+    x = tt.tensor([0.0, 1.0, math.inf], dtype=tt.float64)
+    shares = [0.0, 0.25, 0.5, 0.6, 1.0]
+    wanted = [0.0, 0.5, 1.0, math.inf, math.inf]
+    assert tt.quantile(x, tt.tensor(shares, dtype=tt.float64)).tolist() == wanted
+    assert [tt.quantile(x, share).item() for share in shares] == wanted
+    assert tt.nanquantile(x, tt.tensor(shares, dtype=tt.float64)).tolist() == wanted
+    assert tt.quantile(-x, 0.4).item() == -math.inf
+    assert math.isnan(tt.quantile(tt.tensor([-math.inf, math.inf]), 0.5).item())
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("count", [1, 3000])
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64, tt.float16])
+def test_a_remainder_of_zero_has_the_sign_of_the_divisor(dtype, count, device) -> None:
+    a = tt.tensor([-0.0, -0.0, 0.0, 0.0, -6.0, 6.0, -7.0] * count, dtype=dtype, device=device)
+    b = tt.tensor([3.0, -3.0, 3.0, -3.0, 3.0, -3.0, 3.0] * count, dtype=dtype, device=device)
+    wanted = [0.0, -0.0, 0.0, -0.0, 0.0, -0.0, 2.0]
+    for made in (a % b, tt.remainder(a, b), a.clone().remainder_(b)):
+        assert repr(made[:7].tolist()) == repr(wanted)
+        assert repr(made[-7:].tolist()) == repr(wanted)
+    assert repr((a[:4] % -3.0).tolist()) == "[-0.0, -0.0, -0.0, -0.0]"

@@ -181,3 +181,109 @@ def test_of_exponential_units_where_the_exponential_overflows(name: str, device:
     (second,) = tt.autograd.grad(first.sum(), x)
     steep = 1.0507009873554805 * 1.6732632423543772 if name == "selu" else 1.0
     assert second.tolist() == pytest.approx([0.0, steep * math.exp(-1), 0.0, 0.0, 0.0, 0.0], rel=1e-6)
+
+
+def _weighted(function):
+    """The function's results times fixed numbers, through a sine, so that no second derivative is constant."""
+
+    def scalar(x):
+        out = function(x)
+        weights = tt.linspace(0.5, 1.5, out.numel(), dtype=x.dtype).reshape(out.shape)
+        return ((out + out.sin()) * weights).sum()
+
+    return scalar
+
+
+MATRIX = [[2.0, 0.5], [0.3, 1.5]]
+ROWS = [[0.1, 0.5, -0.3], [1.0, 2.0, -0.7]]
+SAVED_WITHOUT_HISTORY = {
+    "logdet of a diagonal": (lambda t: tt.logdet(tt.diag(t)), [1.0, 2.0]),
+    "det of a diagonal": (lambda t: tt.linalg.det(tt.diag(t)), [1.0, 2.0]),
+    "det": (tt.linalg.det, MATRIX),
+    "det of a singular matrix": (tt.linalg.det, [[1.0, 2.0], [2.0, 4.0]]),
+    "slogdet": (lambda a: tt.linalg.slogdet(a)[1], MATRIX),
+    "logdet": (tt.logdet, MATRIX),
+    "solve": (lambda a: tt.linalg.solve(a, a.cos()), MATRIX),
+    "solve of a vector": (lambda a: tt.linalg.solve(a, a[0]), MATRIX),
+    "lu_solve": (lambda a: tt.linalg.lu_solve(*tt.linalg.lu_factor(a), a.cos()), MATRIX),
+    "cholesky_solve": (lambda a: tt.cholesky_solve(a.cos(), a.tril()), MATRIX),
+    "cholesky_solve of a batch": (lambda a: tt.cholesky_solve(a[0, :, None], a.tril()[None]), MATRIX),
+    "inv": (tt.linalg.inv, MATRIX),
+    "eigvalsh": (lambda a: tt.linalg.eigvalsh(a + a.mT), MATRIX),
+    "svdvals": (tt.linalg.svdvals, MATRIX),
+    "norm 2": (lambda a: tt.linalg.matrix_norm(a, 2), MATRIX),
+    "norm nuc": (lambda a: tt.linalg.matrix_norm(a, "nuc"), MATRIX),
+    "pinv": (tt.linalg.pinv, MATRIX),
+    "lstsq": (lambda a: tt.linalg.lstsq(a, a.cos())[0], MATRIX),
+    "eigvals": (lambda a: tt.linalg.eigvals(a).real, MATRIX),
+    "layer_norm": (lambda x: tt.nn.functional.layer_norm(x, (3,), x[0].cos(), x[1]), ROWS),
+    "rms_norm": (lambda x: tt.nn.functional.rms_norm(x, (3,), x[0].cos()), ROWS),
+    "group_norm": (lambda x: tt.nn.functional.group_norm(x[..., None], 1, x[0].cos(), x[1]), ROWS),
+    "batch_norm": (lambda x: tt.nn.functional.batch_norm(x, None, None, x[0].cos(), x[1], True), ROWS),
+    "instance_norm": (lambda x: tt.nn.functional.instance_norm(x[None]), ROWS),
+    "logcumsumexp": (lambda x: tt.logcumsumexp(x, 1), ROWS),
+    "cholesky of nothing": (lambda a: tt.linalg.cholesky((a + a.mT) / 2), np.zeros((2, 0, 0))),
+    "det of nothing": (tt.linalg.det, np.zeros((2, 0, 0))),
+    "cumprod": (lambda x: tt.cumprod(x, 1), ROWS),
+    "cumprod at a zero": (lambda x: tt.cumprod(x, 0), [0.0, 2.0]),
+    "cumprod at zeros": (lambda x: tt.cumprod(x, 0), [0.0, 2.0, 0.0, 3.0]),
+    "prod at zeros": (lambda x: tt.prod(x), [0.0, 2.0, 0.0, 3.0]),
+    "binary_cross_entropy": (
+        lambda x: tt.nn.functional.binary_cross_entropy(x.sigmoid(), x.cos().square()),
+        ROWS,
+    ),
+    "elu": (tt.nn.functional.elu, ROWS),
+    "lstm_cell": (
+        lambda x: tt.lstm_cell(
+            x[:, :1], (x[:, 1:2], x[:, 2:]), x[0, :, None].repeat(2, 1)[:4], x[1, :, None].repeat(2, 1)[:4]
+        )[0],
+        ROWS,
+    ),
+    "gru_cell": (
+        lambda x: tt.gru_cell(x[:, :1], x[:, 1:2], x[0, :, None], x[1, :, None]),
+        ROWS,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", SAVED_WITHOUT_HISTORY)
+def test_all_orders_of_modes_agree_with_differences(name: str) -> None:
+    function, values = SAVED_WITHOUT_HISTORY[name]
+    scalar, x = _weighted(function), tt.tensor(values, dtype=tt.float64)
+    n, step, plain = x.numel(), 1e-5, []
+    for direction in tt.eye(n, dtype=tt.float64):
+        moved = step * direction.reshape(x.shape)
+        ends = [(x + sign * moved).requires_grad_() for sign in (1, -1)]
+        first = [tt.autograd.grad(scalar(end), end)[0].reshape(-1) for end in ends]
+        plain.append((first[0] - first[1]) / (2 * step))
+    wanted = tt.stack(plain).numpy() if plain else np.zeros((0, 0))
+    for outer in (tt.func.jacrev, tt.func.jacfwd):
+        for inner in (tt.func.jacrev, tt.func.jacfwd):
+            made = outer(inner(scalar))(x)
+            assert made.reshape(n, n).numpy() == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    mapped = tt.vmap(tt.func.hessian(scalar))(tt.stack([x, x]))[1]
+    assert mapped.reshape(n, n).numpy() == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+
+
+def test_a_hessian_at_the_zeros_of_cumprod_is_that_of_the_products() -> None:
+    x = tt.tensor([0.0, 2.0], dtype=tt.float64)
+    for outer in (tt.func.jacrev, tt.func.jacfwd):
+        for inner in (tt.func.jacrev, tt.func.jacfwd):
+            made = outer(inner(lambda x: tt.cumprod(x, 0)[1]))(x)
+            assert made.tolist() == [[0.0, 1.0], [1.0, 0.0]]
+
+
+def test_refuses_probabilities_beyond_one_for_any_example() -> None:
+    x = tt.tensor([[0.5], [1.5]], dtype=tt.float64)
+    with pytest.raises(RuntimeError, match="between 0 and 1"):
+        tt.vmap(tt.nn.functional.binary_cross_entropy)(x, x.new_ones(2, 1))
+
+
+@pytest.mark.parametrize("scale", [1e19, 1e-25])
+def test_a_hessian_of_singular_values_whose_squares_are_not_in_the_dtype(scale: float) -> None:
+    matrix = tt.tensor(MATRIX, dtype=tt.float64)
+    for function in (lambda a: tt.linalg.svdvals(a)[0], lambda a: tt.linalg.matrix_norm(a, 2)):
+        wanted = tt.func.hessian(function)(matrix)
+        made = tt.func.hessian(function)((matrix * scale).float())
+        np.testing.assert_allclose(made.double().numpy() * scale, wanted.numpy(), rtol=1e-4, atol=1e-6)

@@ -121,3 +121,16 @@ def test_shuffles(device: str) -> None:
         tt.pixel_shuffle(x, 2)
     with pytest.raises(RuntimeError, match="divisible by groups"):
         tt.channel_shuffle(x, 2)
+
+
+def test_split_takes_the_name_of_pytorchs_function() -> None:
+    x = tt.arange(5)
+    assert [each.tolist() for each in tt.split(x, split_size_or_sections=3)] == [[0, 1, 2], [3, 4]]
+    assert [each.tolist() for each in tt.split(x, split_size_or_sections=[1, 4], dim=0)] == [
+        [0],
+        [1, 2, 3, 4],
+    ]
+    with pytest.raises(TypeError, match="split_size_or_sections"):
+        tt.split(x, 2, split_size_or_sections=3)
+    with pytest.raises(TypeError, match="split_size_or_sections"):
+        tt.sum(x, split_size_or_sections=3)

@@ -119,6 +119,63 @@ def test_polynomials(rng: np.random.Generator, name: str, device: str) -> None:
     assert getattr(tt.special, name)(tt.tensor(x, device=device), -1).abs().sum().item() == 0
 
 
+HIGH = {
+    "chebyshev_polynomial_t": ([1 + 1e-9, -1 - 1e-9, 0.3, 1.0, -1.0], 1e-7),
+    "chebyshev_polynomial_u": ([1 + 1e-9, -1 - 1e-9, 0.3, 1.0, -1.0], 1e-7),
+    "laguerre_polynomial_l": ([0.0, 1e-6, 0.3, 5.0, 700.0, -1e-3, -0.3], 1e-7),
+    "legendre_polynomial_p": ([1e-12, 0.3, -0.7, 0.9999999, 1.0, -1.0, 1 + 1e-9, -1 - 1e-9], 1e-8),
+    "shifted_chebyshev_polynomial_t": ([1 + 1e-9, -1e-9, 0.3, 1.0, 0.0], 1e-6),
+    "shifted_chebyshev_polynomial_u": ([1 + 1e-9, -1e-9, 0.3, 1.0, 0.0], 1e-6),
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("degree", [2**17, 2**17 + 1])
+@pytest.mark.parametrize("name", HIGH)
+def test_polynomials_of_high_degrees(name: str, degree: int, device: str) -> None:
+    numbers, tolerance = HIGH[name]
+    x = np.array(numbers)
+    expected = POLYNOMIALS[name](degree, x)
+    found = getattr(tt.special, name)(tt.tensor(x, device=device), tt.tensor([float(degree)], device=device))
+    amplitude = np.exp(np.maximum(x, 0) / 2) * 1e-2
+    np.testing.assert_allclose(found.cpu().numpy() / amplitude, expected / amplitude, tolerance, tolerance)
+
+
+def test_kinds_of_chebyshev_at_high_degrees() -> None:
+    x, n = np.array([1 + 1e-9, -1 - 1e-9]), 2.0**17 + 1
+    second, before = reference.eval_chebyu(2**17 + 1, x), reference.eval_chebyu(2**17, x)
+    third, fourth = (getattr(tt.special, f"chebyshev_polynomial_{kind}")(tt.tensor(x), n) for kind in "vw")
+    np.testing.assert_allclose(third.numpy(), second - before, 1e-6)
+    np.testing.assert_allclose(fourth.numpy(), second + before, 1e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [tt.float32, tt.float64])
+@pytest.mark.parametrize("degree", [1e9, 1e9 + 1, 1e30])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(f"{shifted}chebyshev_polynomial_{kind}" for shifted in ("", "shifted_") for kind in "tuvw"),
+        *("hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p"),
+    ],
+)
+def test_degrees_without_bound_end(name: str, degree: float, dtype: tt.dtype, device: str) -> None:
+    x = tt.tensor([2000.0, -2000.0, INF, -INF, NAN, 1.0, 0.0], dtype=dtype, device=device)
+    n = tt.tensor(degree, dtype=dtype, device=device)
+    found = getattr(tt.special, name)(x, n).tolist()
+    assert all(math.isnan(each) for each in found[:5])
+    sign = 1 if n.item() % 2 == 0 else -1
+    if name.startswith("hermite"):
+        assert all(math.isnan(each) for each in found[5:])
+    elif name.startswith("laguerre"):
+        assert found[6] == 1 and abs(found[5]) < 1
+    elif name.startswith("legendre"):
+        assert found[5] == 1 and getattr(tt.special, name)(-x[5], n).item() == sign and abs(found[6]) < 1e-4
+    else:
+        edge = {"t": 1, "u": n.item() + 1, "v": 1, "w": 2 * n.item() + 1}[name[-1]]
+        assert found[5] == tt.tensor(edge, dtype=dtype).item()
+
+
 EDGES = {
     "digamma": ([0.0, -0.0, -1.0, INF, NAN], [-INF, INF, NAN, INF, NAN]),
     "lgamma": ([0.0, -1.0, INF, -INF, NAN], [INF, INF, INF, INF, NAN]),

@@ -179,3 +179,45 @@ def test_a_grad_scaler_steps_a_fused_optimizer_and_skips_infinities():
         scaler.update()
         assert w.tolist() == pytest.approx([expected] * 2)
     assert optimizer.state[w]["step"].item() == 1.0 and scaler.get_scale() == 2.0
+
+
+DIFFERENTIABLE = {
+    "SGD": ({}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}, {"momentum": 0.9, "weight_decay": 0.1}),
+    "Adam": ({}, {"amsgrad": True}, {"weight_decay": 0.1}, {"maximize": True}),
+    "AdamW": ({}, {"amsgrad": True}),
+    "NAdam": ({}, {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+    "RAdam": ({"betas": (0.5, 0.9)}, {"weight_decay": 0.1}),
+    "Adamax": ({}, {"weight_decay": 0.1}),
+    "Adagrad": ({}, {"weight_decay": 0.1}),
+    "Adadelta": ({}, {"weight_decay": 0.1}),
+    "RMSprop": ({}, {"centered": True, "momentum": 0.9}, {"weight_decay": 0.1}),
+    "Rprop": ({}, {"maximize": True}),
+    "ASGD": ({}, {"weight_decay": 0.1}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [(name, each) for name, several in DIFFERENTIABLE.items() for each in several]
+)
+def test_several_differentiable_steps_agree_with_differences(name, options):
+    def trained(*values):
+        start, *gradients = values
+        parameter = start.clone()
+        optimizer = getattr(tt.optim, name)([parameter], lr=0.1, differentiable=True, **options)
+        for gradient in gradients:
+            parameter.grad = gradient * start
+            optimizer.step()
+        return (parameter**3).sum()
+
+    given = [[1.0, 2.0], [0.7, -1.1], [1.3, 0.4], [0.2, 0.9]]
+    leaves = [tt.tensor(each, dtype=tt.float64, requires_grad=True) for each in given]
+    made = tt.autograd.grad(trained(*leaves), leaves)
+    step = 1e-6
+    for i, each in enumerate(given):
+        for j in range(len(each)):
+            ends = []
+            for sign in (1, -1):
+                moved = [list(values) for values in given]
+                moved[i][j] += sign * step
+                ends.append(trained(*[tt.tensor(v, dtype=tt.float64) for v in moved]).item())
+            assert made[i][j].item() == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-6)

@@ -5,8 +5,15 @@ import os
 
 import pytest
 
+import triten as tt
+import triten.hub as hub
+from triten.compiler.host import object_code
 from triten.runtime import cache_files
 from triten.runtime.cache_files import UntrustedFileError, make_own_folder, read_own_file, write_own_file
+from triten.runtime.cuda.triton.cubin_store import CubinStore, KernelBinary
+from triten.tests.compiled_code import needs_llvm
+from triten.triton_kernels.tuning.entry import Entry
+from triten.triton_kernels.tuning.records import Records
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have no owners here")
 
@@ -55,6 +62,92 @@ def test_what_anybody_may_write_to(path):
             read_own_file(path, 100)
     path.parent.chmod(0o700)
     assert read_own_file(path, 100) is not None
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707])
+def test_folders_up_to_the_root_of_a_cache(tmp_path, mode):
+    root, folder = tmp_path / "cache", tmp_path / "cache" / "objects" / "inner"
+    make_own_folder(folder)
+    write_own_file(folder / "entry", b"content")
+    tmp_path.chmod(0o777)  # above the root
+    for each in (root, root / "objects", folder):
+        assert read_own_file(folder / "entry", 100, root) is not None
+        each.chmod(mode)
+        with pytest.raises(UntrustedFileError, match=f"{each} may be written to by"):
+            read_own_file(folder / "entry", 100, root)
+        each.chmod(mode | 0o1000)  # other users cannot replace files here
+        assert read_own_file(folder / "entry", 100, root) is not None
+        each.chmod(0o755)
+
+
+def test_a_folder_of_another_user(path, monkeypatch):
+    mine, fstat = os.geteuid(), os.fstat
+    monkeypatch.setattr(cache_files.os, "geteuid", lambda: mine + 1)
+    monkeypatch.setattr(cache_files, "ROOT", mine + 1)
+
+    def as_other(descriptor):
+        found = list(fstat(descriptor))
+        found[4] = mine + 1
+        return os.stat_result(found)
+
+    monkeypatch.setattr(cache_files.os, "fstat", as_other)
+    with pytest.raises(UntrustedFileError, match=f"{path.parent} belongs to user {mine}"):
+        read_own_file(path, 100)
+
+
+def compiled_text():
+    return object_code._load(KEY, TEXT)
+
+
+KEY, TEXT = "0123", "define ptr @call() {\nret ptr null\n}"
+
+
+@needs_llvm
+def test_a_refused_entry_is_compiled_anew_with_one_warning(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITEN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("TRITEN_CACHE_MAXSIZE", raising=False)
+    compiled_text()
+    before = object_code.counts["compiled"]
+    (tmp_path / "cache").chmod(0o777)
+    with pytest.warns(
+        RuntimeWarning, match="are not read from .*objects, but compiled anew: .*by anybody"
+    ) as told:
+        compiled_text()
+        compiled_text()
+    assert len(told) == 1 and object_code.counts["compiled"] == before + 2
+    (tmp_path / "cache").chmod(0o755)
+    compiled_text()
+    assert object_code.counts["compiled"] == before + 2
+
+
+def test_refused_kernels_and_records_are_made_anew(tmp_path):
+    store, records = CubinStore(tmp_path / "cache" / "cubins"), Records(tmp_path / "cache" / "tuning")
+    binary = KernelBinary("add", 90, b"code", {}, ("*fp32", "i32"), 4, 1, 0, 0, 1)
+    entry = Entry("module:kernel", "0a1b", "bf16", "4096:16", (128, 64), 4, 3)
+    store.write("0123", binary)
+    records.write("H100", entry)
+    assert store.read("0123") == binary and list(records.read("H100", "module:kernel")) == [entry]
+    (tmp_path / "cache").chmod(0o770)
+    with pytest.warns(RuntimeWarning, match="cannot be read .*by its group") as told:
+        for _ in range(2):
+            assert store.read("0123") is None and list(records.read("H100", "module:kernel")) == []
+    assert len(told) == 2
+
+
+def test_folders_of_debug_files_and_of_the_hub(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRITEN_COMPILE_DEBUG", str(tmp_path / "debug"))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(hub, "_hub_dir", None)
+    tt.save({"x": tt.ones(2)}, tmp_path / "weights.pt")
+    before = os.umask(0)
+    try:
+        tt.compile(lambda x: x + 1)(tt.ones(3))
+        hub.load_state_dict_from_url((tmp_path / "weights.pt").as_uri(), progress=False)
+    finally:
+        os.umask(before)
+    made = [*tmp_path.glob("debug/**/"), *tmp_path.glob("home/**/*")]
+    assert any(each.name == "weights.pt" for each in made)
+    assert [each for each in made if each.stat().st_mode & 0o022] == []
 
 
 def test_folders_are_of_this_user_alone(tmp_path):

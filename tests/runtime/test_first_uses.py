@@ -10,7 +10,7 @@ from contextlib import nullcontext
 import pytest
 
 from triten.dispatch.core.dispatcher import Dispatcher
-from triten.dispatch.structured import stub
+from triten.dispatch.structured import compiled_loops, stub
 from triten.dispatch.structured.compiled_loops import _Background
 from triten.runtime import device_guard, lazy_import
 from triten.runtime.cuda import driver, provider
@@ -222,13 +222,13 @@ def test_a_shielded_import_raises_what_the_module_raises():
 
 def test_loops_are_made_after_an_interrupted_start(monkeypatch):
     background, made = _Background(), []
-    start = threading.Thread.start
+    start = compiled_loops.start_new_thread
 
-    def interrupted(thread):
-        monkeypatch.setattr(threading.Thread, "start", start)
+    def interrupted(function, arguments):
+        monkeypatch.setattr(compiled_loops, "start_new_thread", start)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    monkeypatch.setattr(compiled_loops, "start_new_thread", interrupted)
     with pytest.raises(KeyboardInterrupt):
         background.ask(lambda: made.append(1))
     background.wait()

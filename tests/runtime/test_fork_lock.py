@@ -166,8 +166,10 @@ def test_a_fork_waits_for_a_lock_and_gives_it_back_in_both_processes(monkeypatch
 def test_forks_wait_for_calls_of_llvm(monkeypatch):
     """Take llvmlite's lock after that of the thread which makes loops, since that thread calls LLVM."""
     monkeypatch.setattr(fork_lock, "_awaited", [])
-    found = object_code.target.__wrapped__()
-    assert fork_lock._awaited == [background.busy, found.binding.ffi.lib._lock]
+    object_code._load_library()
+    from llvmlite import binding
+
+    assert fork_lock._awaited == [background.busy, binding.ffi.lib._lock]
 
 
 def test_a_child_imports_what_another_thread_was_importing(tmp_path, monkeypatch):

@@ -374,3 +374,23 @@ def test_files_and_indices_that_are_refused(tmp_path) -> None:
         storage[1.0]
     with pytest.raises(RuntimeError, match="not resizable"):
         storage.resize_(8)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_tensors_over_a_file_say_so(tmp_path, shared: bool) -> None:
+    file = tmp_path / "numbers"
+    file.write_bytes(bytes(16))
+    x = tt.from_file(str(file), shared, 4)
+    storage = x[1:].untyped_storage()
+    assert storage.filename == str(file) and storage.is_shared() is shared
+    with pytest.raises(RuntimeError, match="not resizable"):
+        storage.resize_(8)
+    assert tt.zeros(4).untyped_storage().filename is None
+
+
+def test_a_tensor_of_a_storage_is_a_view() -> None:
+    storage = tt.arange(4).untyped_storage()
+    whole, floats = tt.tensor(storage), tt.as_tensor(storage, dtype=tt.float32)
+    whole[0] = 7
+    assert whole.tolist() == [7, 1, 2, 3] and floats.shape == (8,)
+    assert floats.data_ptr() == storage.data_ptr() == whole.data_ptr()

@@ -4,7 +4,6 @@ import os
 import pickle
 import signal
 import sys
-import threading
 import traceback
 import warnings
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import triten
+from triten.dispatch.structured.compiled_loops import background
 
 ROOTS = tuple({str(Path(each).resolve()) for each in triten.__path__})
 
@@ -83,9 +83,7 @@ def in_child(function: Callable[[], Any], seconds: int = 60) -> tuple[str, Any]:
             answer = ("error", f"{type(error).__name__}: {error} ({place})")
         with os.fdopen(sink, "wb") as stream:
             pickle.dump(answer, stream)
-        for thread in threading.enumerate():
-            if thread.name == "triten-loops":
-                thread.join()
+        background.wait()
         os._exit(0)
     os.close(sink)
     with os.fdopen(source, "rb") as stream:

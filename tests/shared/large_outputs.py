@@ -25,6 +25,11 @@ def indices(n: int) -> Any:
     return tt.zeros(1, dtype=tt.int64).expand(n)
 
 
+def mask(n: int) -> Any:
+    """Return a mask of n elements that all hold, over one element of memory."""
+    return tt.ones(1, dtype=tt.bool).expand(n)
+
+
 def image() -> Any:
     """Return an image of one channel and 3 by 3 pixels."""
     return tt.ones(1, 1, 3, 3)
@@ -92,12 +97,20 @@ CALLS: Mapping[str, Callable[[int], Any]] = {
     "linspace": lambda n: tt.linspace(0, 1, n),
     "local_response_norm": lambda n: F.local_response_norm(tt.ones(1, 3, 3), n),
     "logspace": lambda n: tt.logspace(0, 1, n),
+    "masked_scatter": lambda n: tt.masked_scatter(wide(n), mask(n), tt.ones(3)),
+    "masked_select": lambda n: tt.masked_select(tt.ones(1), mask(n)),
+    "masked_select of large elements": lambda n: tt.masked_select(wide(root(n), root(n)), mask(1)),
+    "mask as an index": lambda n: wide(n)[mask(n)],
+    "mask to fill": lambda n: wide(n).index_put((mask(n),), tt.ones(())),
     "matmul": lambda n: tt.matmul(wide(root(n), 1), wide(1, root(n))),
     "max_unpool1d": lambda n: F.max_unpool1d(tt.ones(1, 1, 2), tt.zeros(1, 1, 2).long(), 2, n),
     "meshgrid": lambda n: tt.meshgrid(*[tt.ones(2)] * n.bit_length(), indexing="ij")[0].clone(),
     "multinomial": lambda n: tt.multinomial(tt.ones(3), n, True),
     "new_full": lambda n: tt.ones(3).new_full((n,), 1),
+    "nonzero_static of a large mask": lambda n: tt.nonzero_static(wide(n), size=3),
     "nonzero_static": lambda n: tt.nonzero_static(tt.ones(3), size=n),
+    "nonzero": lambda n: tt.nonzero(wide(n)),
+    "nonzero of rows": lambda n: tt.nonzero(wide(root(n), root(n))),
     "normal": lambda n: tt.normal(wide(n), 1.0),
     "one_hot": lambda n: F.one_hot(tt.arange(3), n),
     "one_hot of a large index": lambda n: F.one_hot(tt.tensor([min(n, MOST - 1)])),
@@ -134,6 +147,8 @@ CALLS: Mapping[str, Callable[[int], Any]] = {
     "tril_indices": lambda n: tt.tril_indices(2 * root(n), root(n)),
     "triu_indices": lambda n: tt.triu_indices(root(n), 2 * root(n)),
     "unbind": lambda n: tt.unbind(wide(n)),
+    "unique": lambda n: tt.unique(wide(n)),
+    "unique_consecutive": lambda n: tt.unique_consecutive(wide(n)),
     "unfold": lambda n: F.unfold(image(), 2, padding=root(n)),
     "vander": lambda n: tt.vander(tt.ones(3), n),
     "where": lambda n: tt.where(tt.ones(1).bool().expand(root(n), 1), wide(root(n)), 1.0),

@@ -471,9 +471,17 @@ def where(condition, a, b):
 
 
 @triton.jit
+def _share(a, weight):
+    """The term of a weighted sum; infinity has none of weight 0."""
+    return tl.where((weight == 0) & (tl.abs(a) == float("inf")), 0.0, a * weight)
+
+
+@triton.jit
 def lerp(start, end, weight):
     span = end - start
-    return tl.where(tl.abs(weight) < 0.5, start + weight * span, end - span * (1.0 - weight))
+    made = tl.where(tl.abs(weight) < 0.5, start + weight * span, end - span * (1.0 - weight))
+    # Where the span is infinite, the weighted sum: infinite between a number and infinity.
+    return tl.where(made != made, _share(start, 1.0 - weight) + _share(end, weight), made)
 
 
 @triton.jit
@@ -516,7 +524,8 @@ def fmod(a, b):
 def remainder(a, b):
     if a.dtype.is_floating():
         r = libdevice.fmod(a, b)
-        return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+        r = tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)
+        return tl.where(r == 0, libdevice.copysign(r, b), r)
     elif a.dtype.is_int_signed():
         r = a % b
         return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)

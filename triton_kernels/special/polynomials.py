@@ -8,24 +8,27 @@ from typing import Any
 
 from ...runtime.cuda.triton.lazy_triton import libdevice, tl, triton
 from ..elementwise.pointwise_functions import divide
-from .gamma import MOST_TERMS, any_of
+from .bessel import i0e, i1e, j0, j1
+from .gamma import any_of
 
+HIGH_DEGREE = tl.constexpr(1 << 17)
+"""The degree from which there is a formula (`cpu_fallback/special/high_degrees.py`), and no recurrence."""
 INFINITY = tl.constexpr(float("inf"))
 T, U, V, W = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 
 
 @triton.jit
 def recurrence(x, n, first, going, STEP: tl.constexpr):
-    """The polynomial of degree n where `going`, from those of degrees 0 and 1; NaN ends it early."""
+    """Return the polynomial of degree n below `HIGH_DEGREE` where `going`; NaN ends the recurrence early."""
     x, n = tl.broadcast(x, n)
     going = going & (n == n)
     before = tl.full(x.shape, 1.0, x.dtype)
     first, going = tl.broadcast(first, going)
     result = tl.where(n == 0.0, before, first)
     current = first
-    going = going & (n > 1.0) & (first == first)
+    going = going & (n > 1.0) & (n < HIGH_DEGREE) & (first == first)
     k = 1
-    while (k < MOST_TERMS) & (any_of(going) != 0):
+    while any_of(going) != 0:
         following = STEP(x, current, before, k.to(x.dtype))
         before = current
         current = following
@@ -33,6 +36,79 @@ def recurrence(x, n, first, going, STEP: tl.constexpr):
         k += 1
         going = going & (n > k) & (following == following)
     return result
+
+
+@triton.jit
+def odd(n):
+    return n != 2.0 * libdevice.floor(n * 0.5)
+
+
+@triton.jit
+def finite_or_nan(value, x):
+    """The value in the dtype of x; NaN for what is too large, as the recurrence gives it."""
+    rounded = value.to(x.dtype)
+    return tl.where(tl.abs(rounded) < INFINITY, rounded, float("nan"))
+
+
+@triton.jit
+def arccosh(x):
+    """Return the inverse of the hyperbolic cosine, precise near 1."""
+    less = x - 1.0
+    return libdevice.log1p(less + tl.sqrt(less * (x + 1.0)))
+
+
+@triton.jit
+def high_legendre(x, n):
+    wide, order = x.to(tl.float64), n.to(tl.float64) + 0.5
+    size = tl.abs(wide)
+    angle = libdevice.acos(tl.minimum(size, 1.0))
+    sine = libdevice.sin(angle)
+    weight = (angle * libdevice.cos(angle) - sine) / (8.0 * angle * sine * order)
+    inside = tl.sqrt(angle / sine) * (j0(order * angle) + weight * j1(order * angle))
+    growth = arccosh(tl.where(size < 1.0, 1.0, size))
+    sine = libdevice.sinh(growth)
+    weight = (growth * libdevice.cosh(growth) - sine) / (8.0 * growth * sine * order)
+    outside = i0e(order * growth) + weight * i1e(order * growth)
+    outside = tl.sqrt(growth / sine) * outside * libdevice.exp(order * growth)
+    value = tl.where(size < 1.0, inside, tl.where(size == 1.0, 1.0, outside))
+    return finite_or_nan(tl.where((x < 0.0) & odd(n), -value, value), x)
+
+
+@triton.jit
+def high_laguerre(x, n):
+    wide, scale = x.to(tl.float64), 4.0 * n.to(tl.float64) + 2.0
+    t = tl.abs(wide) / scale
+    below = tl.where(t < 1.0, t, float("nan"))
+    root = tl.sqrt(below - below * below)
+    turned = scale * 0.5 * (root + libdevice.asin(tl.sqrt(below)))
+    oscillating = libdevice.exp(wide * 0.5) * tl.sqrt(turned / (scale * root)) * j0(turned)
+    root = tl.sqrt(t + t * t)
+    grown = scale * 0.5 * (root + libdevice.asinh(tl.sqrt(t)))
+    growing = libdevice.exp(wide * 0.5 + grown) * tl.sqrt(grown / (scale * root)) * i0e(grown)
+    value = tl.where(wide > 0.0, oscillating, growing)
+    return finite_or_nan(tl.where(wide == 0.0, 1.0, value), x)
+
+
+@triton.jit
+def high_hermite(x, n):
+    return tl.zeros_like(x) + float("nan")
+
+
+@triton.jit
+def high_chebyshev(z, n, KIND: tl.constexpr):
+    """Chebyshev's polynomials beyond 1 and -1."""
+    n = n.to(tl.float64)
+    size = tl.abs(z.to(tl.float64))
+    growth = arccosh(tl.where(size < 1.0, 1.0, size))
+    if KIND == T:
+        value = libdevice.cosh(n * growth)
+    elif KIND == U:
+        value = libdevice.sinh((n + 1.0) * growth) / libdevice.sinh(growth)
+    else:
+        cosines = libdevice.cosh((n + 0.5) * growth) / libdevice.cosh(growth * 0.5)
+        sines = libdevice.sinh((n + 0.5) * growth) / libdevice.sinh(growth * 0.5)
+        value = tl.where((z > 0.0) == (KIND == V), cosines, sines)
+    return finite_or_nan(tl.where((z < 0.0) & odd(n), -value, value), z)
 
 
 @triton.jit
@@ -53,7 +129,7 @@ def chebyshev(x, n, KIND: tl.constexpr, LEAST: tl.constexpr):
     inside = (tl.abs(x) < 1.0) & (n > LEAST)
     at_one = tl.abs(x) == 1.0
     angle = libdevice.acos(tl.where(inside, x, 0.0))
-    sign = tl.where((x > 0.0) | (n == 2.0 * libdevice.floor(n * 0.5)), 1.0, -1.0)
+    sign = tl.where((x > 0.0) | (odd(n) == 0), 1.0, -1.0)
     if KIND == T:
         first = x
         whole = libdevice.cos(n * angle)
@@ -71,6 +147,9 @@ def chebyshev(x, n, KIND: tl.constexpr, LEAST: tl.constexpr):
         whole = divide(libdevice.sin((n + 0.5) * angle), libdevice.sin(angle * 0.5))
         edge = tl.where(x > 0.0, n + n + 1.0, sign)
     value = recurrence(x, n, first, (inside == 0) & (at_one == 0), chebyshev_step)
+    is_high = (n >= HIGH_DEGREE) & (inside == 0)
+    if any_of(is_high) != 0:
+        value = tl.where(is_high, high_chebyshev(x, n, KIND), value)
     value = tl.where(at_one, edge, tl.where(inside, whole, value))
     return tl.where(n < 0.0, 0.0, value)
 
@@ -136,30 +215,33 @@ def legendre_step(x, current, before, k):
 
 
 @triton.jit
-def from_degree_one(x, n, first, STEP: tl.constexpr):
+def from_degree_one(x, n, first, STEP: tl.constexpr, HIGH: tl.constexpr):
     n = of_degree(n)
     value = recurrence(x, n, first, x == x, STEP)
+    is_high = n >= HIGH_DEGREE
+    if any_of(is_high) != 0:
+        value = tl.where(is_high, HIGH(x, n), value)
     return tl.where(n < 0.0, 0.0, value)
 
 
 @triton.jit
 def hermite_h(x, n):
-    return from_degree_one(x, n, x + x, hermite_h_step)
+    return from_degree_one(x, n, x + x, hermite_h_step, high_hermite)
 
 
 @triton.jit
 def hermite_he(x, n):
-    return from_degree_one(x, n, x, hermite_he_step)
+    return from_degree_one(x, n, x, hermite_he_step, high_hermite)
 
 
 @triton.jit
 def laguerre_l(x, n):
-    return from_degree_one(x, n, 1.0 - x, laguerre_step)
+    return from_degree_one(x, n, 1.0 - x, laguerre_step, high_laguerre)
 
 
 @triton.jit
 def legendre_p(x, n):
-    return from_degree_one(x, n, x, legendre_step)
+    return from_degree_one(x, n, x, legendre_step, high_legendre)
 
 
 POLYNOMIALS: dict[str, Any] = {

@@ -15,11 +15,16 @@ import hashlib
 import json
 import os
 import re
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from ...runtime.cache_files import make_own_folder, read_own_file, write_own_file
+from ...runtime.cache_files import (
+    UntrustedFileError,
+    make_own_folder,
+    read_own_file,
+    warn_once,
+    write_own_file,
+)
 from ...runtime.cuda.device_properties import DeviceProperties
 from ...runtime.cuda.triton.cubin_store import default_directory
 from .entry import Entry, read_entry
@@ -27,8 +32,6 @@ from .entry import Entry, read_entry
 SUFFIX = ".json"
 MOST_BYTES = 1 << 16
 """A file that is longer is none of ours."""
-
-_warned: set[Path] = set()
 
 
 class Records:
@@ -63,8 +66,11 @@ class Records:
             return
         for path in files:
             try:
-                found = read_own_file(path, MOST_BYTES)
+                found = read_own_file(path, MOST_BYTES, self.directory.parent)
                 entry = None if found is None else read_entry(json.loads(found[0]))
+            except UntrustedFileError as error:
+                self._warn(f"cannot be read ({error})")
+                return
             except (OSError, ValueError, RecursionError):
                 continue
             if entry is not None and entry.kernel == kernel:
@@ -82,14 +88,11 @@ class Records:
             self._warn(f"cannot be written ({error}), what was measured holds for this process")
 
     def _warn(self, what: str) -> None:
-        if self.directory not in _warned:
-            _warned.add(self.directory)
-            warnings.warn(
-                f"the records of measured configurations in {self.directory} {what}; TRITEN_CACHE_DIR names another "
-                "folder, TRITEN_TUNING_STORE=0 does without",
-                RuntimeWarning,
-                stacklevel=3,
-            )
+        warn_once(
+            self.directory,
+            f"the records of measured configurations in {self.directory} {what}; TRITEN_CACHE_DIR names another "
+            "folder, TRITEN_TUNING_STORE=0 does without",
+        )
 
 
 def _slug(name: str) -> str:

@@ -196,7 +196,7 @@ class DataLoader(Generic[T_co]):
 
     def _draw_base_seed(self) -> int:
         """What workers' seeds are made of. It is drawn without workers, too: the order that follows is the same."""
-        return int(_ops.randint(1 << 62, (), dtype=int64, generator=self.generator).item())
+        return int(_ops.empty((), dtype=int64).random_(generator=self.generator).item())
 
     def _of_this_process(self) -> Iterator[Any]:
         try:

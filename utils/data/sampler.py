@@ -81,10 +81,12 @@ class RandomSampler(Sampler[int]):
             drawn = _ops.randint(count, (self.num_samples,), dtype=int64, generator=generator)
             yield from drawn.tolist()
             return
-        left = self.num_samples
-        while left > 0 and count:
-            yield from itertools.islice(_ops.randperm(count, generator=generator).tolist(), left)
-            left -= count
+        if not count:
+            return
+        # The last order is drawn even if no index of it is left, as in PyTorch: a given generator goes on behind it.
+        for begin in range(0, self.num_samples + 1, count):
+            order = _ops.randperm(count, generator=generator).tolist()
+            yield from order[: self.num_samples - begin]
 
     def __len__(self) -> int:
         return self.num_samples

@@ -5,22 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ....runtime.grad_mode import grad_disabled, is_grad_enabled
 from ...generated import functions as ops
+from ..tangents import is_differentiated
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number
     from ...tensor import Tensor
 
 
-def _is_recorded(self: Tensor) -> bool:
-    """Whether a formula's own derivative by `self` may be asked for."""
-    return self._spec.requires_grad and (not grad_disabled or is_grad_enabled())
-
-
 def constant_in(grad: Tensor, self: Tensor) -> Tensor:
     """`grad`, whose derivative by `self` is zeros: a comparison with `self` alone leaves no graph to it."""
-    return ops.threshold_backward(grad, self, math.nan) if _is_recorded(self) else grad
+    return ops.threshold_backward(grad, self, math.nan) if is_differentiated(self) else grad
 
 
 def glu_halves_backward(grad: Tensor, self: Tensor, dim: int) -> Tensor:
@@ -34,7 +29,7 @@ def glu_halves_backward(grad: Tensor, self: Tensor, dim: int) -> Tensor:
 def elu_backward(grad: Tensor, self: Tensor, alpha: Number, scale: Number, input_scale: Number) -> Tensor:
     """The exponential's slope up to zero; `scale` above it, and for nan."""
     # In the graph of a second derivative exp must not overflow where it is not taken: 0 * inf.
-    negative = -ops.relu(-self) if _is_recorded(self) else self
+    negative = -ops.relu(-self) if is_differentiated(self) else self
     below = ops.exp(negative * input_scale) * (input_scale * alpha * scale)
     return ops.where(ops.le(self, 0), grad * below, grad * scale)
 
@@ -53,7 +48,7 @@ def elu_backward_of_result(
             "instead."
         )
     # In the graph of a second derivative nothing comes from the sides that are not taken, nor from 0.
-    negative = -ops.relu(-result) if _is_recorded(result) else result
+    negative = -ops.relu(-result) if is_differentiated(result) else result
     below = grad * input_scale * (negative + alpha * scale)
     return ops.where(ops.le(result, 0), below, grad * scale)
 

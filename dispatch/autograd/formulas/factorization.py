@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.dispatch_key import Functionality, functionality_bit
 from ....runtime.errors import check
-from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.scalar_type import finfo
 from ...core.overload_packet import packets
 from ...generated import functions as ops
+from ..tangents import all_examples, is_differentiated
 from .pointwise import conjugated
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def solve_backward(
     vector = B.dim() == 1 or (A.dim() - 1 == B.dim() and tuple(B.shape) == tuple(A.shape[:-1]))
     if vector:
         grad, result = grad.unsqueeze(-1), result.unsqueeze(-1)
-    if is_grad_enabled():
+    if is_differentiated(A):
         gB = packets["_linalg_solve_ex"].call(adjoint(A), grad, left=left)[0]
     else:
         gB = lu_solution_adjoint(LU, pivots, grad, left)
@@ -348,8 +348,8 @@ def _square_qr_backward(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tens
 
 def _without_phase(name: str, X: Tensor, tolerance: float = 1e-2) -> None:
     """Refuse a loss that depends on the phase of complex vectors, which is arbitrary."""
-    if X.is_meta or not X.dtype.is_complex or not X.numel():
-        return
+    if X.is_meta or not X.dtype.is_complex or not X.numel() or X._spec.keys & _BATCHED:
+        return  # The values of a batch cannot raise for one example, as in PyTorch.
     phase = ops.amax(ops.abs(ops.imag(_diagonal(X))))
     check(
         bool(ops.le(phase, tolerance)),
@@ -428,12 +428,12 @@ def svd_backward(
     skewU = None if gU is None else _skew(ops.matmul(Uh, gU))
     skewV = None if gV is None else _skew(ops.matmul(Vh, gV))
     _without_phase("svd", _sum(skewU, skewV))
-    squares = S * S
-    E = squares.unsqueeze(-2) - squares.unsqueeze(-1) + ops.diag_embed(ops.ones_like(S))
-    row, column = S.unsqueeze(-2), S.unsqueeze(-1)
+    row, column, ones = S.unsqueeze(-2), S.unsqueeze(-1), ops.diag_embed(ops.ones_like(S))
+    # Differences of squares as products, since squares of large and of small numbers are not in the dtype.
+    E, total = row - column + ones, row + column + ones
     inner = _sum(
-        None if skewU is None else (skewU / E) * row,
-        None if skewV is None else column * (skewV / E),
+        None if skewU is None else (skewU / E) * (row / total),
+        None if skewV is None else (column / total) * (skewV / E),
     )
     inner = inner - ops.diag_embed(_diagonal(inner))
     if U.dtype.is_complex and skewU is not None:
@@ -459,14 +459,13 @@ def det_backward(grad: Tensor | None, det: Tensor, A: Tensor, LU: Tensor, pivots
     if grad is None:
         return None
     n = A.shape[-1]
-    if n == 1:
-        return grad.reshape(A.shape)
-    if is_grad_enabled() and A.requires_grad:
+    if n <= 1:
+        return grad.reshape(A.shape) if n else ops.zeros_like(A)
+    if is_differentiated(A):
         pivot = ops.abs(_diagonal(LU)).detach()
         rounding = n * finfo(pivot.dtype).eps
         singular = ops.le(ops.amin(pivot, (-1,)), rounding * ops.amax(pivot, (-1,)))
-        # Under vmap nobody can ask, and both ways are gone.
-        if singular._spec.keys & _BATCHED or ops.any(singular).item():
+        if ops.any(all_examples(singular)).item():
             return _cofactors_by_singular_values(grad, A, singular, det)
         whole = ops.eye(n, dtype=A.dtype, device=A.device) * (grad * conjugated(det)).reshape(
             (*det.shape, 1, 1)
@@ -530,7 +529,7 @@ def slogdet_backward(
         real = ops.zeros_like(turned) if glogabsdet is None else glogabsdet
         g = ops.view_as_complex(ops.stack([real, -turned], -1))
     whole = ops.eye(A.shape[-1], dtype=A.dtype, device=A.device) * g.reshape((*g.shape, 1, 1))
-    if is_grad_enabled() and A.requires_grad:
+    if is_differentiated(A):
         solved: Tensor = packets["_linalg_solve_ex"].call(adjoint(A), whole.to(A.dtype))[0]
         return solved
     return ops.linalg_lu_solve(LU, pivots, whole.to(A.dtype), adjoint=True)

@@ -108,9 +108,14 @@ def gather_backward(
     return zeros_for(grad, shape).scatter_add(dim, index, grad)
 
 
+def _of_rank(index: Tensor, rank: int) -> Tensor:
+    """Return the index; one without elements, which may have any rank, with the rank of what it indexes."""
+    return index if index._spec.ndim == rank or index._spec.numel else index.reshape((0,) * rank)
+
+
 def scatter_src_backward(grad: Tensor, dim: int, index: Tensor, shape: Sequence[int]) -> Tensor:
     """The gradient where elements of the source went; zero for those beyond the index."""
-    part = grad.gather(dim, index)
+    part = grad.gather(dim, _of_rank(index, len(shape)))
     if part._spec.sizes == tuple(shape):
         return part
     whole = zeros_for(grad, shape)
@@ -176,6 +181,7 @@ def scatter_reduce_self_backward(
 
     Each element has a factor of its own, so that the tangent is made by it, too.
     """
+    index = _of_rank(index, self.dim())
     if reduce == "sum":
         out = grad
     elif reduce == "prod":
@@ -213,6 +219,7 @@ def scatter_reduce_src_backward(
     result: Tensor,
 ) -> Tensor:
     """The gradient of the elements that were combined."""
+    index = _of_rank(index, self.dim())
     if reduce == "sum":
         return scatter_src_backward(grad, dim, index, src.shape)
     if reduce == "mean":
@@ -252,6 +259,7 @@ def scatter_reduce_src_jvp(
     result: Tensor,
 ) -> Tensor:
     """The tangent by the elements that were combined."""
+    index = _of_rank(index, self.dim())
     moved, part = _part(tangent, index), _part(src, index)
 
     def added(values: Tensor) -> Tensor:

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from ....runtime.scalar_type import bfloat16, float16, float32
+from ....runtime.scalar_type import bfloat16, float16, float32, float64, int32, int64
 from ...generated import functions as ops
+from ..tangents import is_differentiated
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
 View = Callable[[Any], Any]
+_BITS = {float32: int32, float64: int64}
 
 
 class _Normalisation:
@@ -114,6 +116,36 @@ def _trailing(x: Tensor, shape: Sequence[int]) -> list[int]:
     return list(range(x.ndim - len(shape), x.ndim))
 
 
+def _constant(x: Tensor) -> Tensor:
+    """Return the values alone, without history or tangents of any level: integers have none."""
+    return x.view(_BITS[x.dtype]).view(x.dtype)
+
+
+def _statistics(x: Tensor, mean: Any, rstd: Any, dims: Sequence[int]) -> tuple[Any, Tensor]:
+    """Return the mean and the reciprocal deviation; from `x` again if derivatives flow, since saved ones are constants.
+
+    A mean of None stays None: nothing is subtracted then.
+    """
+    if not is_differentiated(x):
+        return mean, rstd
+    if mean is not None:
+        mean = ops.mean(x, list(dims), True)
+    centred = x if mean is None else x - mean
+    variance = ops.mean(centred * centred, list(dims), True)
+    eps = _constant(ops.pow(rstd, -2) - variance)
+    return mean, ops.rsqrt(variance + eps)
+
+
+def _layer_normalisation(input: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor) -> _Normalisation:
+    x, dims = _wide(input), _trailing(input, shape)
+    return _Normalisation(x, *_statistics(x, _wide(mean), _wide(rstd), dims), dims)
+
+
+def _rms_normalisation(input: Tensor, shape: Sequence[int], rstd: Tensor) -> _Normalisation:
+    x, dims = _wide(input), _trailing(input, shape)
+    return _Normalisation(x, *_statistics(x, None, _wide(rstd), dims), dims, centred=False)
+
+
 def layer_norm_double_backward(
     grads: Sequence[Any],
     grad_out: Tensor,
@@ -124,7 +156,7 @@ def layer_norm_double_backward(
     weight: Tensor | None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """How `native_layer_norm_backward` depends on the output's gradient, the input and the weight."""
-    n = _Normalisation(_wide(input), _wide(mean), _wide(rstd), _trailing(input, shape))
+    n = _layer_normalisation(input, shape, mean, rstd)
     over = range(input.ndim - len(shape))
     given = [_wide(g) for g in grads]
     return _double_backward(n, _wide(grad_out), _wide(weight), given, over, lambda x: x, shape)
@@ -139,7 +171,7 @@ def rms_norm_double_backward(
     weight: Tensor | None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """How `_fused_rms_norm_backward` depends on the output's gradient, the input and the weight."""
-    n = _Normalisation(_wide(input), None, _wide(rstd), _trailing(input, shape), centred=False)
+    n = _rms_normalisation(input, shape, rstd)
     over = range(input.ndim - len(shape))
     given = [*[_wide(g) for g in grads], None]
     return _double_backward(n, _wide(grad_out), _wide(weight), given, over, lambda x: x, shape)
@@ -162,6 +194,7 @@ def _group_normalisation(
 ) -> tuple[_Normalisation, View]:
     grouped = _groups(group, c, spatial)
     mean, rstd = (_wide(s).reshape((-1, group, 1, 1)) for s in (mean, rstd))
+    mean, rstd = _statistics(grouped(x), mean, rstd, [2, 3])
     return _Normalisation(grouped(x), mean, rstd, [2, 3]), grouped
 
 
@@ -241,9 +274,10 @@ def _batch_normalisation(
     if not training:
         mean, rstd = running_mean, ops.rsqrt(_wide(running_var) + eps)
     dims = [0, *range(2, x.ndim)]
-    return _Normalisation(
-        _wide(x), _by_channel(mean, x.ndim), _by_channel(rstd, x.ndim), dims, fixed=not training
-    )
+    mean, rstd = _by_channel(mean, x.ndim), _by_channel(rstd, x.ndim)
+    if training:
+        mean, rstd = _statistics(_wide(x), mean, rstd, dims)
+    return _Normalisation(_wide(x), mean, rstd, dims, fixed=not training)
 
 
 def batch_norm_double_backward(
@@ -268,10 +302,15 @@ def batch_norm_double_backward(
 
 
 def layer_norm_jvp(
-    input: Tensor, x_t: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor, weight: Tensor | None
+    input: Tensor,
+    x_t: Tensor,
+    shape: Sequence[int],
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Tensor | None,
 ) -> Tensor:
     """The tangent of layer_norm that comes from the input."""
-    n = _Normalisation(_wide(input), _wide(mean), _wide(rstd), _trailing(input, shape))
+    n = _layer_normalisation(input, shape, mean, rstd)
     return _scaled(n.tangent(_wide(x_t)), weight).to(input.dtype)
 
 
@@ -279,21 +318,26 @@ def layer_norm_weight_jvp(
     input: Tensor, weight_t: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor
 ) -> Tensor:
     """The tangent of layer_norm that comes from the weight."""
-    n = _Normalisation(_wide(input), _wide(mean), _wide(rstd), _trailing(input, shape))
+    n = _layer_normalisation(input, shape, mean, rstd)
     return (n.hat * weight_t).to(input.dtype)
 
 
 def rms_norm_jvp(
-    input: Tensor, x_t: Tensor, shape: Sequence[int], rstd: Tensor, weight: Tensor | None
+    input: Tensor,
+    x_t: Tensor,
+    shape: Sequence[int],
+    rstd: Tensor,
+    weight: Tensor | None,
 ) -> Tensor:
     """The tangent of rms_norm that comes from the input."""
-    n = _Normalisation(_wide(input), None, _wide(rstd), _trailing(input, shape), centred=False)
+    n = _rms_normalisation(input, shape, rstd)
     return _scaled(n.tangent(_wide(x_t)), weight).to(input.dtype)
 
 
 def rms_norm_weight_jvp(input: Tensor, weight_t: Tensor, rstd: Tensor) -> Tensor:
     """The tangent of rms_norm that comes from the weight."""
-    return (_wide(input) * rstd * weight_t).to(input.dtype)
+    shape = weight_t._spec.sizes
+    return (_rms_normalisation(input, shape, rstd).hat * weight_t).to(input.dtype)
 
 
 def norm_bias_jvp(bias_t: Tensor, result: Tensor) -> Tensor:

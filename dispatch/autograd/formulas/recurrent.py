@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....runtime.grad_mode import is_grad_enabled
 from ...generated import functions as ops
+from ..tangents import is_differentiated
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -28,7 +28,7 @@ def lstm_cell_backward(
 ) -> tuple[Tensor | None, ...]:
     """The gradients of both kinds of gates, of the cell's state, and of both biases."""
     grad_hy, grad_cy = grads[:2]
-    if is_grad_enabled():
+    if is_differentiated(grad_hy, grad_cy, input_gates, hidden_gates, input_bias, hidden_bias, cx):
         return ops._thnn_differentiable_lstm_cell_backward(
             grad_hy, grad_cy, input_gates, hidden_gates, input_bias, hidden_bias, cx, cy
         )
@@ -45,7 +45,7 @@ def gru_cell_backward(
     workspace: Tensor,
 ) -> tuple[Tensor | None, ...]:
     """The gradients of both kinds of gates, of the hidden state, and of both biases."""
-    if is_grad_enabled():
+    if is_differentiated(grad, input_gates, hidden_gates, hx, input_bias, hidden_bias):
         return ops._thnn_differentiable_gru_cell_backward(
             grad, input_gates, hidden_gates, hx, input_bias, hidden_bias
         )
@@ -76,7 +76,7 @@ def rnn_layer_backward(
     if not train:
         raise RuntimeError("_fused_rnn_layer: expected train=True where gradients are wanted")
     grad_output, grad_hy, grad_cy = grads[:3]
-    if not is_grad_enabled():
+    if not is_differentiated(grad_output, grad_hy, grad_cy, input_gates, hx, cx, weight, bias):
         made: tuple[Tensor | None, ...] = ops._fused_rnn_layer_backward(
             grad_output, grad_hy, grad_cy, hx, cx, weight, output, workspace, mode, reverse, bias is not None
         )

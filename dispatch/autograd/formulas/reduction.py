@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.scalar_type import bool_, complex128, float64
 from ...generated import functions as ops
 from ...structured.meta.dims import reduced_dims, wrap_dim
+from ..tangents import all_examples, is_differentiated
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -195,12 +195,35 @@ def cumprod_jvp(tangent: Tensor, self: Tensor, result: Tensor, dim: int) -> Tens
         return tangent
     tangent = tangent.to(result.dtype)
     zero = ops.eq(self, 0)
+    if is_differentiated(tangent, self) and ops.any(all_examples(zero)).item():
+        x, t = self.to(result.dtype).movedim(dim, -1), tangent.movedim(dim, -1)
+        return ops.sum(prefix_products_without(x) * t.unsqueeze(-1), -2).movedim(-1, dim)
     seen = zero.cumsum(dim)
     first = ops.logical_and(zero, ops.eq(seen, 1))
     plain = result * (tangent / ops.masked_fill(self, zero, 1)).cumsum(dim)
     at_zero = ops.masked_fill(tangent, ops.logical_not(first), 0).cumsum(dim)
     others = ops.masked_fill(self, first, 1).cumprod(dim, dtype=result.dtype)
     return ops.where(ops.eq(seen, 0), plain, at_zero * others)
+
+
+def prefix_products_without(x: Tensor) -> Tensor:
+    """Return P of shape (..., n, n): P[j, i] is the product of x[..., : i + 1] without x[..., j], 0 where i < j."""
+    n = x.shape[-1]
+    own = ops.eye(n, dtype=bool_, device=x.device)
+    products = ops.masked_fill(x.unsqueeze(-2).expand((*x.shape[:-1], n, n)), own, 1).cumprod(-1)
+    return ops.where(ops.triu(ops.ones((n, n), dtype=bool_, device=x.device)), products, 0)
+
+
+def _finite_below(result: Tensor) -> Tensor:
+    """Return logarithms with 0 for -inf, of which no term has a share: exp(-inf - 0) is 0, exp(-inf - -inf) NaN."""
+    return ops.masked_fill(result, ops.eq(result, -math.inf), 0)
+
+
+def _prefix_shares(x: Tensor, result: Tensor) -> Tensor:
+    """Return S of shape (..., n, n): S[j, i] = exp(x[j] - result[i]), the share of x[j] in result[i], 0 where i < j."""
+    before = ops.tril(ops.ones((x.shape[-1],) * 2, dtype=bool_, device=x.device), -1)
+    result = _finite_below(result)
+    return ops.exp(ops.masked_fill(x.unsqueeze(-1) - result.unsqueeze(-2), before, -math.inf))
 
 
 def _logarithms(factor: Tensor, sign: int, exponent: Tensor) -> Tensor:
@@ -220,12 +243,9 @@ def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) 
     if self.is_complex():
         shares = ops.log(ops.conj(grad)) - result
         return ops.conj(ops.exp(shares.flip((dim,)).logcumsumexp(dim).flip((dim,)) + self))
-    records = is_grad_enabled() and (grad.requires_grad or self.requires_grad)
-    if records and ops.any(ops.eq(grad, 0)).item():
+    if is_differentiated(grad, self) and ops.any(all_examples(ops.eq(grad, 0))).item():
         x, r, g = (t.movedim(dim, -1) for t in (self, result, grad))
-        before = ops.tril(ops.ones((x.shape[-1],) * 2, dtype=bool_, device=x.device), -1)
-        shares = ops.exp(ops.masked_fill(x.unsqueeze(-1) - r.unsqueeze(-2), before, -math.inf))
-        return ops.sum(shares * g.unsqueeze(-2), -1).movedim(-1, dim)
+        return ops.sum(_prefix_shares(x, r) * g.unsqueeze(-2), -1).movedim(-1, dim)
 
     def part(sign: int) -> Tensor:
         shares = _logarithms(grad, sign, -result)
@@ -240,6 +260,10 @@ def logcumsumexp_jvp(tangent: Tensor, self: Tensor, result: Tensor, dim: int) ->
         return tangent
     if self.is_complex():
         return ops.exp((ops.log(tangent) + self).logcumsumexp(dim) - result)
+    result = _finite_below(result)
+    if is_differentiated(tangent, self) and ops.any(all_examples(ops.eq(tangent, 0))).item():
+        x, r, t = (each.movedim(dim, -1) for each in (self, result, tangent))
+        return ops.sum(_prefix_shares(x, r) * t.unsqueeze(-1), -2).movedim(-1, dim)
 
     def part(sign: int) -> Tensor:
         return ops.exp(_logarithms(tangent, sign, self).logcumsumexp(dim) - result)

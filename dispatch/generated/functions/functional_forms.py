@@ -1451,6 +1451,7 @@ def split_copy(
     x: Any = None,
     a: Any = None,
     x1: Any = None,
+    split_size_or_sections: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
     """Copies of consecutive pieces of a dimension, of one length (`torch.split_copy`).
@@ -1490,11 +1491,25 @@ def split_copy(
         or x is not None
         or a is not None
         or x1 is not None
+        or split_size_or_sections is not None
         or axis is not None
     ):
-        if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
+        if (
+            beyond is not None
+            or x is not None
+            or a is not None
+            or x1 is not None
+            or split_size_or_sections is not None
+            or axis is not None
+        ):
             return split_copy_packet.call_named(
-                FUNCTION, beyond, {"x": x, "a": a, "x1": x1, "axis": axis}, input, split_size, dim, out=out
+                FUNCTION,
+                beyond,
+                {"x": x, "a": a, "x1": x1, "split_size_or_sections": split_size_or_sections, "axis": axis},
+                input,
+                split_size,
+                dim,
+                out=out,
             )
         if modes:
             return split_copy_packet.call_parameters(input, split_size, dim, out=out)

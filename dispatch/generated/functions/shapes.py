@@ -496,6 +496,7 @@ def unsafe_split(
     x: Any = None,
     a: Any = None,
     x1: Any = None,
+    split_size_or_sections: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
     """The pieces that `split` gives for one length, without its check of in-place writes (`torch.unsafe_split`).
@@ -526,10 +527,28 @@ def unsafe_split(
 
         unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]
     """
-    if modes or x is not None or a is not None or x1 is not None or axis is not None:
-        if x is not None or a is not None or x1 is not None or axis is not None:
+    if (
+        modes
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or split_size_or_sections is not None
+        or axis is not None
+    ):
+        if (
+            x is not None
+            or a is not None
+            or x1 is not None
+            or split_size_or_sections is not None
+            or axis is not None
+        ):
             return unsafe_split_packet.call_named(
-                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, split_size, dim
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1, "split_size_or_sections": split_size_or_sections, "axis": axis},
+                input,
+                split_size,
+                dim,
             )
         return unsafe_split_packet.call_parameters(input, split_size, dim)
     try:

@@ -1927,6 +1927,7 @@ def split(
     x: Any = None,
     a: Any = None,
     x1: Any = None,
+    split_size_or_sections: Any = None,
     axis: Any = None,
 ) -> Sequence[Tensor]:
     """Views of consecutive pieces of a dimension, of one length or of lengths given (`torch.split`).
@@ -1963,10 +1964,28 @@ def split(
         split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]
         split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]
     """
-    if modes or x is not None or a is not None or x1 is not None or axis is not None:
-        if x is not None or a is not None or x1 is not None or axis is not None:
+    if (
+        modes
+        or x is not None
+        or a is not None
+        or x1 is not None
+        or split_size_or_sections is not None
+        or axis is not None
+    ):
+        if (
+            x is not None
+            or a is not None
+            or x1 is not None
+            or split_size_or_sections is not None
+            or axis is not None
+        ):
             return split_packet.call_named(
-                FUNCTION, None, {"x": x, "a": a, "x1": x1, "axis": axis}, input, split_size, dim
+                FUNCTION,
+                None,
+                {"x": x, "a": a, "x1": x1, "split_size_or_sections": split_size_or_sections, "axis": axis},
+                input,
+                split_size,
+                dim,
             )
         return split_packet.call_parameters(input, split_size, dim)
     try:

@@ -108,10 +108,19 @@ class ShapesMethods:
             plan = unsafe_chunk_packet.miss_method(self, chunks, dim)
         return plan(self)
 
-    def unsafe_split(self, split_size: int, dim: int = 0, axis: Any = None) -> Sequence[Tensor]:
-        if modes or axis is not None:
-            if axis is not None:
-                return unsafe_split_packet.call_named(METHOD, None, {"axis": axis}, self, split_size, dim)
+    def unsafe_split(
+        self, split_size: int = REQUIRED, dim: int = 0, split_size_or_sections: Any = None, axis: Any = None
+    ) -> Sequence[Tensor]:
+        if modes or split_size_or_sections is not None or axis is not None:
+            if split_size_or_sections is not None or axis is not None:
+                return unsafe_split_packet.call_named(
+                    METHOD,
+                    None,
+                    {"split_size_or_sections": split_size_or_sections, "axis": axis},
+                    self,
+                    split_size,
+                    dim,
+                )
             return unsafe_split_packet.call_method_parameters(self, split_size, dim)
         try:
             plan = unsafe_split_plans[self._spec][split_size, dim]

@@ -775,10 +775,23 @@ class ViewsMethods:
             plan = ravel_packet.miss_method(self)
         return plan(self)
 
-    def split(self, split_size: int | Sequence[int], dim: int = 0, axis: Any = None) -> Sequence[Tensor]:
-        if modes or axis is not None:
-            if axis is not None:
-                return split_packet.call_named(METHOD, None, {"axis": axis}, self, split_size, dim)
+    def split(
+        self,
+        split_size: int | Sequence[int] = REQUIRED,
+        dim: int = 0,
+        split_size_or_sections: Any = None,
+        axis: Any = None,
+    ) -> Sequence[Tensor]:
+        if modes or split_size_or_sections is not None or axis is not None:
+            if split_size_or_sections is not None or axis is not None:
+                return split_packet.call_named(
+                    METHOD,
+                    None,
+                    {"split_size_or_sections": split_size_or_sections, "axis": axis},
+                    self,
+                    split_size,
+                    dim,
+                )
             return split_packet.call_method_parameters(self, split_size, dim)
         try:
             plan = split_plans[self._spec][split_size, dim]

@@ -243,11 +243,31 @@ def register() -> None:
     )
     composite("elu_backward", "CompositeImplicitAutograd", composition.elu_backward)
     define(
+        "elu_backward.grad_input",
+        "elu_backward.grad_input(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/activation.yaml: elu_backward",
+    )
+    composite(
+        "elu_backward.grad_input",
+        "CompositeImplicitAutograd",
+        out_form("elu_backward", composition.elu_backward),
+    )
+    define(
         "glu_backward",
         "glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor",
         "native_functions/activation.yaml: glu_backward",
     )
     composite("glu_backward", "CompositeImplicitAutograd", composition.glu_backward)
+    define(
+        "glu_backward.grad_input",
+        "glu_backward.grad_input(Tensor grad_output, Tensor self, int dim, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/activation.yaml: glu_backward",
+    )
+    composite(
+        "glu_backward.grad_input",
+        "CompositeImplicitAutograd",
+        out_form("glu_backward", composition.glu_backward),
+    )
     define("glu", "glu(Tensor self, int dim=-1) -> Tensor", "native_functions/activation.yaml: glu")
     composite("glu", "CompositeImplicitAutograd", composition.glu)
     autograd("glu", autograd_activation.plan_glu)

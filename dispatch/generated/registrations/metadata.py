@@ -41,6 +41,13 @@ def register() -> None:
     )
     composite("sym_storage_offset", "CompositeImplicitAutograd", composition.sym_storage_offset)
     define(
+        "item",
+        "item(Tensor self) -> Scalar",
+        "native_functions/metadata.yaml: item",
+        ("data_dependent_output",),
+    )
+    composite("item", "CompositeImplicitAutograd", composition.item)
+    define(
         "_local_scalar_dense",
         "_local_scalar_dense(Tensor self) -> Scalar",
         "native_functions/metadata.yaml: _local_scalar_dense",

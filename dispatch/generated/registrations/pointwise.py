@@ -2035,56 +2035,134 @@ def register() -> None:
         "native_functions/pointwise.yaml: threshold_backward",
         ("pointwise",),
     )
-    structured("threshold_backward", meta.threshold_backward, "threshold_backward_stub", "functional")
+    structured(
+        "threshold_backward",
+        meta.threshold_backward,
+        "threshold_backward_stub",
+        "functional",
+        "threshold_backward.grad_input",
+    )
     autograd("threshold_backward", autograd_pointwise.plan_threshold_backward)
+    define(
+        "threshold_backward.grad_input",
+        "threshold_backward.grad_input(Tensor grad_output, Tensor self, Scalar threshold, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: threshold_backward",
+        ("pointwise",),
+    )
+    structured("threshold_backward.grad_input", meta.threshold_backward, "threshold_backward_stub", "out")
+    autograd("threshold_backward.grad_input", out_refuses_grad)
     define(
         "sigmoid_backward",
         "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
         "native_functions/pointwise.yaml: sigmoid_backward",
         ("pointwise",),
     )
-    structured("sigmoid_backward", meta.binary, "sigmoid_backward_stub", "functional")
+    structured(
+        "sigmoid_backward", meta.binary, "sigmoid_backward_stub", "functional", "sigmoid_backward.grad_input"
+    )
     autograd("sigmoid_backward", autograd_pointwise.plan_sigmoid_backward)
+    define(
+        "sigmoid_backward.grad_input",
+        "sigmoid_backward.grad_input(Tensor grad_output, Tensor output, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: sigmoid_backward",
+        ("pointwise",),
+    )
+    structured("sigmoid_backward.grad_input", meta.binary, "sigmoid_backward_stub", "out")
+    autograd("sigmoid_backward.grad_input", out_refuses_grad)
     define(
         "tanh_backward",
         "tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
         "native_functions/pointwise.yaml: tanh_backward",
         ("pointwise",),
     )
-    structured("tanh_backward", meta.binary, "tanh_backward_stub", "functional")
+    structured("tanh_backward", meta.binary, "tanh_backward_stub", "functional", "tanh_backward.grad_input")
     autograd("tanh_backward", autograd_pointwise.plan_tanh_backward)
+    define(
+        "tanh_backward.grad_input",
+        "tanh_backward.grad_input(Tensor grad_output, Tensor output, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: tanh_backward",
+        ("pointwise",),
+    )
+    structured("tanh_backward.grad_input", meta.binary, "tanh_backward_stub", "out")
+    autograd("tanh_backward.grad_input", out_refuses_grad)
     define(
         "gelu_backward",
         "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
         "native_functions/pointwise.yaml: gelu_backward",
         ("pointwise",),
     )
-    structured("gelu_backward", meta.gelu_backward, "gelu_backward_stub", "functional")
+    structured(
+        "gelu_backward", meta.gelu_backward, "gelu_backward_stub", "functional", "gelu_backward.grad_input"
+    )
     autograd("gelu_backward", autograd_pointwise.plan_gelu_backward)
+    define(
+        "gelu_backward.grad_input",
+        "gelu_backward.grad_input(Tensor grad_output, Tensor self, *, str approximate='none', Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: gelu_backward",
+        ("pointwise",),
+    )
+    structured("gelu_backward.grad_input", meta.gelu_backward, "gelu_backward_stub", "out")
+    autograd("gelu_backward.grad_input", out_refuses_grad)
     define(
         "silu_backward",
         "silu_backward(Tensor grad_output, Tensor self) -> Tensor",
         "native_functions/pointwise.yaml: silu_backward",
         ("pointwise",),
     )
-    structured("silu_backward", meta.binary, "silu_backward_stub", "functional")
+    structured("silu_backward", meta.binary, "silu_backward_stub", "functional", "silu_backward.grad_input")
     autograd("silu_backward", autograd_pointwise.plan_silu_backward)
+    define(
+        "silu_backward.grad_input",
+        "silu_backward.grad_input(Tensor grad_output, Tensor self, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: silu_backward",
+        ("pointwise",),
+    )
+    structured("silu_backward.grad_input", meta.binary, "silu_backward_stub", "out")
+    autograd("silu_backward.grad_input", out_refuses_grad)
     define(
         "softplus_backward",
         "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor",
         "native_functions/pointwise.yaml: softplus_backward",
         ("pointwise",),
     )
-    structured("softplus_backward", meta.softplus_backward, "softplus_backward_stub", "functional")
+    structured(
+        "softplus_backward",
+        meta.softplus_backward,
+        "softplus_backward_stub",
+        "functional",
+        "softplus_backward.grad_input",
+    )
     autograd("softplus_backward", autograd_pointwise.plan_softplus_backward)
+    define(
+        "softplus_backward.grad_input",
+        "softplus_backward.grad_input(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: softplus_backward",
+        ("pointwise",),
+    )
+    structured("softplus_backward.grad_input", meta.softplus_backward, "softplus_backward_stub", "out")
+    autograd("softplus_backward.grad_input", out_refuses_grad)
     define(
         "leaky_relu_backward",
         "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor",
         "native_functions/pointwise.yaml: leaky_relu_backward",
         ("pointwise",),
     )
-    structured("leaky_relu_backward", meta.leaky_relu_backward, "leaky_relu_backward_stub", "functional")
+    structured(
+        "leaky_relu_backward",
+        meta.leaky_relu_backward,
+        "leaky_relu_backward_stub",
+        "functional",
+        "leaky_relu_backward.grad_input",
+    )
     autograd("leaky_relu_backward", autograd_pointwise.plan_leaky_relu_backward)
+    define(
+        "leaky_relu_backward.grad_input",
+        "leaky_relu_backward.grad_input(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: leaky_relu_backward",
+        ("pointwise",),
+    )
+    structured("leaky_relu_backward.grad_input", meta.leaky_relu_backward, "leaky_relu_backward_stub", "out")
+    autograd("leaky_relu_backward.grad_input", out_refuses_grad)
     define(
         "eq.Tensor",
         "eq.Tensor(Tensor self, Tensor other) -> Tensor",
@@ -4057,8 +4135,22 @@ def register() -> None:
         "native_functions/pointwise.yaml: logit_backward",
         ("pointwise",),
     )
-    structured("logit_backward", meta.logit_backward, "logit_backward_stub", "functional")
+    structured(
+        "logit_backward",
+        meta.logit_backward,
+        "logit_backward_stub",
+        "functional",
+        "logit_backward.grad_input",
+    )
     autograd("logit_backward", autograd_pointwise.plan_logit_backward)
+    define(
+        "logit_backward.grad_input",
+        "logit_backward.grad_input(Tensor grad_output, Tensor self, float? eps=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pointwise.yaml: logit_backward",
+        ("pointwise",),
+    )
+    structured("logit_backward.grad_input", meta.logit_backward, "logit_backward_stub", "out")
+    autograd("logit_backward.grad_input", out_refuses_grad)
     define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml: sinc", ("pointwise",))
     structured("sinc", meta.unary_float, "sinc_stub", "functional", "sinc.out")
     autograd("sinc", autograd_pointwise.plan_sinc)

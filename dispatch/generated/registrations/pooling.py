@@ -55,8 +55,22 @@ def register() -> None:
         meta.max_pool2d_with_indices_backward,
         "max_pool2d_with_indices_backward_stub",
         "functional",
+        "max_pool2d_with_indices_backward.grad_input",
     )
     autograd("max_pool2d_with_indices_backward", autograd_pooling.plan_max_pool2d_with_indices_backward)
+    define(
+        "max_pool2d_with_indices_backward.grad_input",
+        "max_pool2d_with_indices_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pooling.yaml: max_pool2d_with_indices_backward",
+        ("core",),
+    )
+    structured(
+        "max_pool2d_with_indices_backward.grad_input",
+        meta.max_pool2d_with_indices_backward,
+        "max_pool2d_with_indices_backward_stub",
+        "out",
+    )
+    autograd("max_pool2d_with_indices_backward.grad_input", out_refuses_grad)
     define(
         "max_pool1d",
         "max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor",
@@ -91,8 +105,22 @@ def register() -> None:
         "native_functions/pooling.yaml: avg_pool2d_backward",
         ("core",),
     )
-    structured("avg_pool2d_backward", meta.avg_pool2d_backward, "avg_pool2d_backward_stub", "functional")
+    structured(
+        "avg_pool2d_backward",
+        meta.avg_pool2d_backward,
+        "avg_pool2d_backward_stub",
+        "functional",
+        "avg_pool2d_backward.grad_input",
+    )
     autograd("avg_pool2d_backward", autograd_pooling.plan_avg_pool2d_backward)
+    define(
+        "avg_pool2d_backward.grad_input",
+        "avg_pool2d_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pooling.yaml: avg_pool2d_backward",
+        ("core",),
+    )
+    structured("avg_pool2d_backward.grad_input", meta.avg_pool2d_backward, "avg_pool2d_backward_stub", "out")
+    autograd("avg_pool2d_backward.grad_input", out_refuses_grad)
     define(
         "avg_pool1d",
         "avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
@@ -138,8 +166,21 @@ def register() -> None:
         meta.max_pool3d_with_indices_backward,
         "max_pool3d_with_indices_backward_stub",
         "functional",
+        "max_pool3d_with_indices_backward.grad_input",
     )
     autograd("max_pool3d_with_indices_backward", autograd_pooling.plan_max_pool3d_with_indices_backward)
+    define(
+        "max_pool3d_with_indices_backward.grad_input",
+        "max_pool3d_with_indices_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pooling.yaml: max_pool3d_with_indices_backward",
+    )
+    structured(
+        "max_pool3d_with_indices_backward.grad_input",
+        meta.max_pool3d_with_indices_backward,
+        "max_pool3d_with_indices_backward_stub",
+        "out",
+    )
+    autograd("max_pool3d_with_indices_backward.grad_input", out_refuses_grad)
     define(
         "avg_pool3d",
         "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
@@ -161,8 +202,21 @@ def register() -> None:
         "avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
         "native_functions/pooling.yaml: avg_pool3d_backward",
     )
-    structured("avg_pool3d_backward", meta.avg_pool3d_backward, "avg_pool3d_backward_stub", "functional")
+    structured(
+        "avg_pool3d_backward",
+        meta.avg_pool3d_backward,
+        "avg_pool3d_backward_stub",
+        "functional",
+        "avg_pool3d_backward.grad_input",
+    )
     autograd("avg_pool3d_backward", autograd_pooling.plan_avg_pool3d_backward)
+    define(
+        "avg_pool3d_backward.grad_input",
+        "avg_pool3d_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pooling.yaml: avg_pool3d_backward",
+    )
+    structured("avg_pool3d_backward.grad_input", meta.avg_pool3d_backward, "avg_pool3d_backward_stub", "out")
+    autograd("avg_pool3d_backward.grad_input", out_refuses_grad)
     define(
         "adaptive_avg_pool1d",
         "adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor",
@@ -257,8 +311,21 @@ def register() -> None:
         meta.adaptive_backward,
         "adaptive_max_pool2d_backward_stub",
         "functional",
+        "adaptive_max_pool2d_backward.grad_input",
     )
     autograd("adaptive_max_pool2d_backward", autograd_pooling.plan_adaptive_max_pool2d_backward)
+    define(
+        "adaptive_max_pool2d_backward.grad_input",
+        "adaptive_max_pool2d_backward.grad_input(Tensor grad_output, Tensor self, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pooling.yaml: adaptive_max_pool2d_backward",
+    )
+    structured(
+        "adaptive_max_pool2d_backward.grad_input",
+        meta.adaptive_backward,
+        "adaptive_max_pool2d_backward_stub",
+        "out",
+    )
+    autograd("adaptive_max_pool2d_backward.grad_input", out_refuses_grad)
     define(
         "adaptive_max_pool3d",
         "adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)",
@@ -289,8 +356,21 @@ def register() -> None:
         meta.adaptive_backward,
         "adaptive_max_pool3d_backward_stub",
         "functional",
+        "adaptive_max_pool3d_backward.grad_input",
     )
     autograd("adaptive_max_pool3d_backward", autograd_pooling.plan_adaptive_max_pool3d_backward)
+    define(
+        "adaptive_max_pool3d_backward.grad_input",
+        "adaptive_max_pool3d_backward.grad_input(Tensor grad_output, Tensor self, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)",
+        "native_functions/pooling.yaml: adaptive_max_pool3d_backward",
+    )
+    structured(
+        "adaptive_max_pool3d_backward.grad_input",
+        meta.adaptive_backward,
+        "adaptive_max_pool3d_backward_stub",
+        "out",
+    )
+    autograd("adaptive_max_pool3d_backward.grad_input", out_refuses_grad)
     define(
         "max_unpool2d",
         "max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",

@@ -1561,7 +1561,7 @@ def register() -> None:
         "special_multigammaln(Tensor self, int p) -> Tensor",
         "native_functions/special.yaml: special_multigammaln",
     )
-    composite("special_multigammaln", "CompositeImplicitAutograd", composition.mvlgamma)
+    composite("special_multigammaln", "CompositeImplicitAutograd", composition.special_multigammaln)
     define(
         "special_multigammaln.out",
         "special_multigammaln.out(Tensor self, int p, *, Tensor(a!) out) -> Tensor(a!)",
@@ -1570,7 +1570,7 @@ def register() -> None:
     composite(
         "special_multigammaln.out",
         "CompositeImplicitAutograd",
-        out_form("special_multigammaln", composition.mvlgamma),
+        out_form("special_multigammaln", composition.special_multigammaln),
     )
     define(
         "special_gammainc",

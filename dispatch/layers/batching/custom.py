@@ -64,6 +64,8 @@ def check_out_dims(name: str, output: Tensor, dim: Any) -> None:
     if dim is None:
         return
     if isinstance(dim, list | tuple):
+        if not isinstance(output, list | tuple) or len(output) != len(dim):
+            raise RuntimeError(f"vmap rule of {name}: out_dims {dim!r} are not one for each of the outputs")
         for each, own in zip(output, dim, strict=True):
             check_out_dims(name, each, own)
         return

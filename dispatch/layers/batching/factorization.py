@@ -85,6 +85,10 @@ def solve_ex(
         (front(B, dims[1]).unsqueeze(-1), None if dims[1] is None else 0) if vector else (B, dims[1])
     )
     a, b = _broadcast(batch, A, dims[0], right, right_dim)
+    if (
+        a._spec.ndim - b._spec.ndim == 1
+    ):  # Matrices of one dimension less than A would be read as a batch of vectors.
+        b = b.unsqueeze(0)
     result, LU, pivots, info = batch.op.call(a, b, left, check_errors)
     factors = None if dims[0] is None else 0
     if dims[0] is not None and LU._spec.ndim > rank_of(A, dims[0]) + 1:

@@ -5,13 +5,16 @@ Source: torch/_functorch/autograd_function.py.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.grad_mode import is_grad_enabled
 from ....runtime.tensor_impl import TensorImpl
 from ...autograd.function import Function, FunctionCtx
+from ...autograd.function_jvp import apply_forward
 from ...autograd.node import edge_of, saved_version
+from ...autograd.tangents import FORWARD_BIT
 from ..batched_tensor import batched, level_of, refuse_escaped, unbatched
 from ..levels import VmapLevel, entered_vmap, run_below
 from ..pytree import tree_flatten, tree_unflatten
@@ -38,16 +41,31 @@ def apply_batched(cls: type[Function], args: Sequence[Any]) -> Any:
                 level = found
     assert level is not None
     _check_rule(cls)
+    if any(isinstance(a, TensorImpl) and a._spec.keys & FORWARD_BIT for a in args):
+        return apply_forward(cls, tuple(args), partial(_run, cls, level))
+    return _run(cls, level, None, args)
+
+
+def _run(
+    cls: type[Function], level: VmapLevel, context: Callable[..., FunctionCtx] | None, args: Sequence[Any]
+) -> Any:
+    """The function applied on behalf of a level and recorded, where an argument requires grad, for one example.
+
+    `context` makes what the function saves in; None for what need not save unless it is recorded.
+    """
     tensors = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
-    mine = [i for i in tensors if level_of(args[i]) is level]
     needs = tuple(isinstance(a, TensorImpl) and a._spec.requires_grad for a in args)
-    if not is_grad_enabled() or not any(needs):
+    recording = is_grad_enabled() and any(needs)
+    if context is None and not recording:
         return _apply_at(cls, level, args)
-    bare = [a.from_data(a._data, a._spec.detached) if i in mine else a for i, a in enumerate(args)]
-    ctx = FunctionCtx(cls, needs)
+    ctx = FunctionCtx(cls, needs) if context is None else context(cls, needs)
     edges = [edge_of(args[i]) if needs[i] else None for i in tensors]
+    mine = [i for i in tensors if level_of(args[i]) is level]
+    bare = [a.from_data(a._data, a._spec.detached) if i in mine else a for i, a in enumerate(args)]
     result = _apply_at(cls, level, bare)
     cls.setup_context(ctx, tuple(args), result)
+    if not recording:
+        return result
     outputs = list(result) if isinstance(result, tuple | list) else [result]
     outputs = cls._record(ctx, args, tensors, edges, outputs)
     return type(result)(outputs) if isinstance(result, tuple | list) else outputs[0]
@@ -78,8 +96,8 @@ def _check_rule(cls: type[Function]) -> None:
 
 def _apply_at(cls: type[Function], level: VmapLevel, args: Sequence[Any]) -> Any:
     """The function applied on behalf of a level, its results batched again."""
-    opened = [unbatched(a, level) if isinstance(a, TensorImpl) else (a, None) for a in args]
-    values, dims = [v for v, _ in opened], tuple([d for _, d in opened])
+    values, opened_dims = _opened(args, level)
+    dims = tuple(opened_dims)
     if cls.vmap is not Function.vmap:
         info = VmapInfo(level.batch_size, level.randomness)
         returned = run_below(level, cls.vmap, info, dims, *values)
@@ -106,8 +124,14 @@ def _wrapped(value: Tensor, dim: int | None, level: VmapLevel) -> Tensor:
     return value if dim is None else batched(value, dim, level)
 
 
+def _opened(values: Sequence[Any], level: VmapLevel) -> tuple[list[Any], list[int | None]]:
+    """Values outside of a level, and which of their dimensions it maps."""
+    found = [unbatched(v, level) if isinstance(v, TensorImpl) else (v, None) for v in values]
+    return [v for v, _ in found], [d for _, d in found]
+
+
 class _Generated(Function):
-    """The function of all examples that maps `source`'s forward, and in backward its backward."""
+    """The function of all examples that maps `source`'s forward, and its derivatives in either mode."""
 
     generate_vmap_rule = True
     source: type[Function]
@@ -117,51 +141,74 @@ class _Generated(Function):
     out_dims: list[int | None]
 
     @classmethod
-    def forward(cls, ctx: FunctionCtx, *args: Tensor) -> Any:
-        source = cls.source
+    def forward(cls, *args: Tensor) -> Any:
         with entered_vmap(cls.size, cls.randomness) as level:
-            given = [_wrapped(a, d, level) for a, d in zip(args, cls.in_dims, strict=True)]
-            inner = FunctionCtx(source, ctx.needs_input_grad)
-            if issubclass(source, _Generated):
-                result = source.forward(inner, *given)
-            else:
-                result = source.forward(*given)
-                source.setup_context(inner, tuple(given), result)
+            result = cls.source.forward(*cls._mapped(args, cls.in_dims, level))
+            leaves, spec = tree_flatten(result)
+            values, cls.out_dims = _opened(leaves, level)
+        return tree_unflatten(values, spec)
+
+    @classmethod
+    def setup_context(cls, ctx: FunctionCtx, inputs: tuple[Any, ...], output: Any) -> None:
+        inner = FunctionCtx(cls.source, ctx.needs_input_grad)
+        leaves, spec = tree_flatten(output)
+        with entered_vmap(cls.size, cls.randomness) as level:
+            given = cls._mapped(inputs, cls.in_dims, level)
+            results = cls._mapped(leaves, cls.out_dims, level)
+            cls.source.setup_context(inner, tuple(given), tree_unflatten(results, spec))
             if inner._written:
                 raise RuntimeError(
-                    f"{source.__name__}: a generated vmap rule cannot serve a Function that writes into its inputs "
+                    f"{cls.source.__name__}: a generated vmap rule cannot serve a Function that writes into its inputs "
                     "(mark_dirty); override the vmap staticmethod"
                 )
-            leaves, spec = tree_flatten(result)
-            opened = [unbatched(o, level) if isinstance(o, TensorImpl) else (o, None) for o in leaves]
-            cls.out_dims = [d for _, d in opened]
-            saved = [(None, None) if t is None else unbatched(t, level) for t in inner._to_save]
-            flat = [id(o) for o in inner._non_differentiable]
-            ctx.mark_non_differentiable(
-                *[v for o, (v, _) in zip(leaves, opened, strict=True) if id(o) in flat]
-            )
-        ctx.save_for_backward(*[t for t, _ in saved])
+            saved, saved_dims = _opened(inner._to_save, level)
+            for_forward, forward_dims = _opened(inner._to_save_forward, level)
+        constant = [id(o) for o in inner._non_differentiable]
+        ctx.mark_non_differentiable(
+            *[o for o, mapped in zip(leaves, results, strict=True) if id(mapped) in constant]
+        )
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*for_forward)
         ctx.set_materialize_grads(inner._materialize)
-        ctx.__dict__["inner"] = inner
-        ctx.__dict__["saved_dims"] = [d for _, d in saved]
-        ctx.__dict__["grad_dims"] = cls.out_dims
-        return tree_unflatten([v for v, _ in opened], spec)
+        ctx.__dict__.update(
+            inner=inner, saved_dims=saved_dims, forward_dims=forward_dims, grad_dims=cls.out_dims
+        )
+
+    @classmethod
+    def _mapped(cls, values: Sequence[Any], dims: Sequence[int | None], level: VmapLevel) -> list[Any]:
+        return [v if v is None else _wrapped(v, d, level) for v, d in zip(values, dims, strict=True)]
+
+    @classmethod
+    def _inner(cls, ctx: FunctionCtx, dims: str, level: VmapLevel) -> FunctionCtx:
+        """What the function of one example saves in, with the tensors of `ctx` mapped."""
+        inner: FunctionCtx = ctx.__dict__["inner"]
+        saved = cls._mapped(ctx.saved_tensors, ctx.__dict__[dims], level)
+        inner._saved = [(t, 0 if t is None else saved_version(t), -1) for t in saved]
+        return inner
+
+    @classmethod
+    def jvp(cls, ctx: FunctionCtx, *tangents: Tensor | None) -> Any:
+        with entered_vmap(cls.size, cls.randomness) as level:
+            inner = cls._inner(ctx, "forward_dims", level)
+            found = cls.source.jvp(inner, *cls._mapped(tangents, cls.in_dims, level))
+            leaves = list(found) if isinstance(found, tuple | list) else [found]
+            values, dims = _opened(leaves, level)
+        fitting = [
+            # The tangent of a result that all examples share is that of any of them.
+            v.select(d, 0) if own is None and d is not None else cls._fitting(v, d, own)
+            for v, d, own in zip(values, dims, ctx.__dict__["grad_dims"], strict=True)
+        ]
+        return type(found)(fitting) if isinstance(found, tuple | list) else fitting[0]
 
     @classmethod
     def backward(cls, ctx: FunctionCtx, *grads: Tensor) -> tuple[Any, ...]:
-        inner: FunctionCtx = ctx.__dict__["inner"]
         with entered_vmap(cls.size, cls.randomness) as level:
-            saved = [
-                _wrapped(t, d, level)
-                for t, d in zip(ctx.saved_tensors, ctx.__dict__["saved_dims"], strict=True)
-            ]
-            inner._saved = [(t, 0 if t is None else saved_version(t), -1) for t in saved]
+            inner = cls._inner(ctx, "saved_dims", level)
             given = [cls._share(g, d, level) for g, d in zip(grads, ctx.__dict__["grad_dims"], strict=True)]
             found = cls.source.backward(inner, *given)
-            found = found if isinstance(found, tuple | list) else (found,)
-            opened = [unbatched(g, level) if isinstance(g, TensorImpl) else (g, None) for g in found]
-        dims = [*cls.in_dims, *[None] * (len(opened) - len(cls.in_dims))]
-        return tuple([cls._fitting(g, d, own) for (g, d), own in zip(opened, dims, strict=True)])
+            opened = _opened(found if isinstance(found, tuple | list) else (found,), level)
+        dims = [*cls.in_dims, *[None] * (len(opened[0]) - len(cls.in_dims))]
+        return tuple([cls._fitting(g, d, own) for g, d, own in zip(*opened, dims, strict=True)])
 
     @classmethod
     def _share(cls, grad: Tensor | None, dim: int | None, level: VmapLevel) -> Tensor | None:
@@ -193,4 +240,6 @@ def _generate(cls: type[Function], level: VmapLevel, dims: tuple[int | None, ...
         "in_dims": dims,
         "out_dims": [],
     }
+    if cls.jvp is Function.jvp:
+        made["jvp"] = Function.jvp  # so that forward mode is refused as for the function itself
     return type(f"Vmapped{cls.__name__}", (_Generated,), made)

@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ....runtime.dispatch_key import Functionality, functionality_bit
+from ....runtime.scalar_type import bool_
+from ....runtime.tensor_impl import TensorImpl
+from ...generated import functions as ops
 from . import random, views
 from .layout import Batch, Dims, Rule, aligned, rank_of, whole
 from .pointwise import unary
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+
+_BATCHED = functionality_bit(Functionality.Batched)
 
 
 def copied(view: Rule) -> Rule:
@@ -23,11 +29,19 @@ def copied(view: Rule) -> Rule:
     return rule
 
 
+def _copy_for(src: Any, x: Tensor) -> Tensor:
+    """Return a copy of `x` that `src` can be written to: outer vmap levels that map `src` alone map it as well."""
+    if not (isinstance(src, TensorImpl) and src._spec.keys & _BATCHED):
+        return x.clone()
+    mapped: Any = src
+    return ops.where(mapped.new_ones((), dtype=bool_), x, x)
+
+
 def scattered(view: Rule) -> Rule:
     """The rule of ``x_scatter``: a copy whose view is written to."""
 
     def rule(batch: Batch, dims: Dims, self: Tensor, src: Tensor, *args: Any) -> tuple[Any, Any]:
-        out = whole(self, dims[0], batch.size).clone()
+        out = _copy_for(src, whole(self, dims[0], batch.size))
         target, dim = view(batch, (0,), out, *args)
         target.copy_(aligned(src, dims[1], rank_of(target, dim)))
         return out, 0
@@ -37,7 +51,7 @@ def scattered(view: Rule) -> Rule:
 
 def written(batch: Batch, dims: Dims, self: Tensor, value: Tensor, *rest: Any) -> tuple[Any, Any]:
     """`copy`, `fill` with a tensor: the value in the shape of the first."""
-    out = whole(self, dims[0], batch.size).clone()
+    out = _copy_for(value, whole(self, dims[0], batch.size))
     return out.copy_(aligned(value, dims[1], rank_of(self, dims[0]))), 0
 
 

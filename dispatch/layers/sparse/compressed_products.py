@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.device import CPU
 from ....runtime.layout import sparse_bsr, sparse_coo, sparse_csr, spoken, strided
 from ....runtime.scalar_type import dtype as ScalarType
-from ....runtime.scalar_type import float64, int64
+from ....runtime.scalar_type import float64, int32, int64
 from ....runtime.sparse_data import BLOCKED
 from ...composite.sparse_coo import coo_tensor
 from ...composite.sparse_products import check_reduce, expect_csr
 from ...generated import functions as ops
+from ...structured.operand_checks import check_dtype, check_sizes
 from ...structured.stub import StructuredCall, find_kernel
 from ...tensor_data import from_numpy
 from .compressed_structure import Lines, over
@@ -173,6 +174,13 @@ def _sparse_mm_reduce_impl_backward(
     self: Any, grad_out: Any, weight: Any, reduce: str, arg_out: Any, output_mask: Sequence[bool]
 ) -> tuple[Any, Any]:
     """The gradients of both operands: the sparse one's has its places."""
+    _check_reduced(self, weight, reduce)
+    name, sizes = "_sparse_mm_reduce_impl_backward", (self._spec.sizes[0], weight._spec.sizes[1])
+    check_sizes(name, "grad_out", grad_out._spec, sizes)
+    check_dtype(name, "grad_out", grad_out._spec, self._spec.dtype)
+    if reduce not in ("sum", "mean"):
+        check_sizes(name, "arg_out", arg_out._spec, sizes)
+        check_dtype(name, "arg_out", arg_out._spec, int64, int32)
     if reduce == "mean":
         grad_out = grad_out / _lengths(self, grad_out.dtype)
     data = self._data

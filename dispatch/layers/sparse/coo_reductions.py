@@ -15,6 +15,7 @@ from ....runtime.scalar_type import dtype as ScalarType
 from ....runtime.scalar_type import float32, int64
 from ...composite.sparse_coo import coo_tensor, flattened
 from ...generated import functions as ops
+from ...structured.operand_checks import check_sizes
 from .coo_shapes import unsqueeze, wrapped
 from .coo_structure import coalesced, parts_of, values_at
 
@@ -70,6 +71,9 @@ def _sparse_sum_backward(grad: Any, self: Any, dim: Sequence[int]) -> Any:
     self = coalesced(self)
     sparse_dim, sizes, ndim = self._data.sparse_dim, self._spec.sizes, self._spec.ndim
     dims = sorted({wrapped(d, ndim) for d in dim})
+    if not dims:
+        raise RuntimeError("_sparse_sum_backward: expected dim to name a dimension, got none")
+    check_sizes("_sparse_sum_backward", "grad", grad._spec, [sizes[d] for d in range(ndim) if d not in dims])
     indices, values = parts_of(self)
     dense = [d for d in dims if d >= sparse_dim]
     kept = [d for d in range(sparse_dim) if d not in dims]

@@ -29,7 +29,9 @@ def alias(self: Any) -> Any:
 
 
 def coalesced(self: Any) -> Any:
-    """The tensor, coalesced if it is not; nothing is recorded."""
+    """Return the tensor, coalesced if it is not; nothing is recorded. Raises RuntimeError for another layout."""
+    if self._spec.layout is not sparse_coo:
+        raise RuntimeError(f"expected a tensor of layout sparse_coo, but got {self._spec.layout}")
     return self if self._data.is_coalesced else _coalesce(self)
 
 

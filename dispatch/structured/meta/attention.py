@@ -227,6 +227,10 @@ def check_gradient(
             raise RuntimeError(
                 f"{name}: expected {what} to be {query.dtype} of {list(expected)}, but got {given}"
             )
+    if statistics is not None and not statistics.dtype.is_floating_point:
+        raise RuntimeError(
+            f"{name}: expected logsumexp of a floating dtype, but got {statistics.dtype.scalar_name}"
+        )
     if statistics is None or statistics.sizes != query.sizes[:3] or not statistics.is_contiguous:
         raise RuntimeError(
             f"{name}: expected logsumexp to be contiguous, of {list(query.sizes[:3])}, as the forward pass gives it, "

@@ -11,6 +11,7 @@ from ....runtime.memory_format import (
 )
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from ..operand_checks import check_dtype, check_sizes_given
 from .linalg import check_same_device
 
 
@@ -200,7 +201,13 @@ def _strides(sizes: Sequence[int], *operands: TensorSpec) -> tuple[int, ...]:
 
 
 def _check_gradient(
-    grad: TensorSpec, input: tuple[int, ...], weight: tuple[int, ...], window: Sequence[Sequence[int]]
+    name: str,
+    grad: TensorSpec,
+    other: Sequence[TensorSpec],
+    input: tuple[int, ...],
+    weight: tuple[int, ...],
+    window: Sequence[Sequence[int]],
+    groups: int,
 ) -> None:
     """Refuse a gradient of other sizes than the convolution's result; a transposed one may lack the last positions."""
     rank = len(weight) - 2
@@ -209,11 +216,23 @@ def _check_gradient(
             f"Expected gradient, input and weight of one rank, at least 3, but got sizes {list(grad.sizes)}, "
             f"{list(input)} and {list(weight)}"
         )
+    check_same_device(name, grad, *other)
+    for spec in other:
+        check_dtype(name, "input and weight", spec, grad.dtype)
+    check_sizes_given(name, "input", input)
+    check_sizes_given(name, "weight", weight)
+    if groups < 1 or weight[0] % groups or input[1] != weight[1] * groups:
+        raise RuntimeError(
+            f"{name}: expected groups to divide the channels of input and weight, but got groups={groups}, input of "
+            f"sizes {list(input)} and weight of sizes {list(weight)}"
+        )
     stride, padding, dilation = (for_each_dimension(values, rank) for values in window)
     check_window(rank, stride, padding, dilation)
     out = _forward_sizes(input[2:], weight[2:], stride, padding, dilation)
+    # The positions that a transposed one lacks are fewer than its output padding, which is below stride or dilation.
+    lacking = [0, 0, *[(max(s, d) - 1) // s for s, d in zip(stride, dilation, strict=True)]]
     for dim, (have, want) in enumerate(zip(grad.sizes, (input[0], weight[0], *out), strict=True)):
-        if have > want or (have < want and dim < 2):
+        if not 0 <= want - have <= lacking[dim]:
             raise RuntimeError(
                 f"Expected a tensor of dimension {rank + 2} and tensor.size[{dim}] == {want} but got: dimension "
                 f"{grad.ndim} and tensor.size[{dim}] = {have}"
@@ -232,7 +251,9 @@ def convolution_backward_input(
 ) -> None:
     """The gradient of `convolution` with respect to its input."""
     sizes = tuple(input_size)
-    _check_gradient(grad_output, sizes, weight.sizes, (stride, padding, dilation))
+    _check_gradient(
+        meta.name, grad_output, [weight], sizes, weight.sizes, (stride, padding, dilation), groups
+    )
     meta.set_output_raw_strided(0, sizes, _strides(sizes, grad_output, weight), dtype=grad_output.dtype)
 
 
@@ -247,7 +268,9 @@ def convolution_backward_weight(
     groups: int,
 ) -> None:
     """The gradient of `convolution` with respect to its weight."""
-    _check_gradient(grad_output, input.sizes, tuple(weight_size), (stride, padding, dilation))
+    _check_gradient(
+        meta.name, grad_output, [input], input.sizes, tuple(weight_size), (stride, padding, dilation), groups
+    )
     meta.set_output_raw_strided(0, tuple(weight_size), dtype=grad_output.dtype)
 
 
@@ -262,7 +285,8 @@ def _convolution_backward_both(
     groups: int,
 ) -> None:
     """The gradients of `convolution` with respect to its input and to its weight."""
-    _check_gradient(grad_output, input.sizes, weight.sizes, (stride, padding, dilation))
+    window = (stride, padding, dilation)
+    _check_gradient(meta.name, grad_output, [input, weight], input.sizes, weight.sizes, window, groups)
     strides = _strides(input.sizes, grad_output, weight)
     meta.set_output_raw_strided(0, input.sizes, strides, dtype=grad_output.dtype)
     meta.set_output_raw_strided(1, weight.sizes, dtype=grad_output.dtype)

@@ -103,6 +103,7 @@ def _ctc_loss_backward(
     zero_infinity: bool,
 ) -> None:
     """The gradient of the logarithms of probabilities, which are taken for normalised."""
+    check_same_device(meta.name, log_probs, grad, neg_log_likelihood, log_alpha)
     longest = check_ctc(log_probs, targets, input_lengths, target_lengths, blank)
     times, batch, _ = log_probs.sizes
     expected = {

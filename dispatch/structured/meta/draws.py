@@ -27,7 +27,8 @@ otherwise:
   median + sigma tan(pi (v - 0.5)). ``log_normal_stub(out, mean, std)``: exp of the normal.
 - ``bernoulli_stub(out, p)`` and ``bernoulli_tensor_stub(out, p)``: whether w < p 2**32, exactly.
 - ``random_stub(out)``: ``low + floor(d * span / 2**bits)`` where `low` and `span` stand in ``call.extra``;
-  the draw d has 32 bits for a span up to 2**16, else 64. The sum wraps at 64 bits.
+  the draw d has 32 bits for a span up to 2**16, else 64. The sum wraps at 64 bits. `bounded` there says whether the
+  caller named the range.
 - ``randperm_stub(out)``: the order of the 64-bit draws, the smaller index first among equal ones.
 - ``multinomial_stub(out, weights)``: without replacement the indices of the smallest -log(v) / weight
   (64-bit draws, element numbers over the weights), with it the first index where the running sum of weights
@@ -47,6 +48,9 @@ itself there, and draws from its blocks (c low, c high, k, 0), k = 1, 2, ..., wh
 - ``poisson_stub(out, rate)``: below a rate of 10 the number at which running sums of probabilities exceed the first
   draw; from there Hörmann's transformed rejection, block k for the k-th attempt. ``binomial_stub(out, count, prob)``:
   likewise, by the mean of the smaller of prob and 1 - prob.
+
+A generator of the CPU with the engine mt19937 reserves no counters: its seed is a `MersenneTwister`, from which a
+kernel takes what PyTorch's CPU kernel takes (`cpu_fallback/random/engine.py`).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from ....runtime.memory_format import contiguous_strides
 from ....runtime.scalar_type import int32, int64
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from ..operand_checks import check_dtype, check_sizes_given
 from .linalg import check_same_device
 
 if TYPE_CHECKING:
@@ -67,6 +68,9 @@ def embedding_dense_backward(
     scale_grad_by_freq: bool,
 ) -> None:
     """The gradient of the table: rows of `grad_output` added by number, in a fixed order."""
+    check_same_device(meta.name, grad_output, indices)
+    check_dtype(meta.name, "indices", indices, int64, int32)
+    check_sizes_given(meta.name, "num_weights", (num_weights,))
     width = grad_output.sizes[-1] if grad_output.ndim else 1
     if grad_output.numel != indices.numel * width:
         raise RuntimeError(

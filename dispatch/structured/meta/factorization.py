@@ -176,6 +176,7 @@ def ormqr(
 ) -> None:
     """The product of reflectors, or its conjugate transpose, by a matrix on one side."""
     name = "torch.ormqr"
+    check_same_device(name, self, input2, input3)
     if self.ndim < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
     if input3.ndim < 2:

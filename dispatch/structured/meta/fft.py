@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ....runtime.memory_format import preserve_format, strides_for
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from .dims import wrap_dim
 
 NORMS = ("none", "by_root_n", "by_n")
 """ATen's `fft_norm_mode`: what the sums are divided by."""
@@ -85,7 +86,7 @@ def _set(
     kind: str,
 ) -> None:
     dtype = self.dtype.to_real() if real else self.dtype.to_complex()
-    dims = tuple(d % self.ndim for d in dim)
+    dims = tuple([d % self.ndim for d in dim])
     meta.extra["dims"] = dims
     meta.extra["inverse"] = inverse
     meta.extra["norm"] = norm_of(mode, inverse)
@@ -99,14 +100,24 @@ def _set(
     meta.set_output_strided(0, tuple(sizes), strides, dtype=dtype)
 
 
+def _check(meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: int) -> None:
+    """Raise IndexError for dimensions that the tensor does not have, and RuntimeError for what no caller gives."""
+    dims = [wrap_dim(d, self.ndim, scalar_ok=False) for d in dim]
+    if len(set(dims)) < len(dims):
+        raise RuntimeError(f"{meta.name}: expected dim to name each dimension once, but got {list(dim)}")
+    if not 0 <= normalization < len(NORMS):
+        raise RuntimeError(f"{meta.name}: expected normalization of 0, 1 or 2, but got {normalization}")
+
+
 def _fft_r2c(
     meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: int, onesided: bool
 ) -> None:
     """Real to complex; with `onesided` the last of `dim` has only its first half and the middle."""
     if not self.dtype.is_floating_point:
         raise RuntimeError(f"_fft_r2c: expected a real floating tensor, got {self.dtype.scalar_name}")
+    _check(meta, self, dim, normalization)
     sizes = list(self.sizes)
-    if onesided:
+    if onesided and dim:
         sizes[dim[-1]] = sizes[dim[-1]] // 2 + 1
     _set(meta, self, sizes, dim, False, normalization, real=False, kind="r2c")
 
@@ -117,6 +128,12 @@ def _fft_c2r(
     """The first half of a Hermitian transform to its `last_dim_size` real numbers along the last of `dim`."""
     if not self.dtype.is_complex:
         raise RuntimeError(f"_fft_c2r: expected a complex tensor, got {self.dtype.scalar_name}")
+    _check(meta, self, dim, normalization)
+    if not dim or last_dim_size < 1:
+        raise RuntimeError(
+            f"_fft_c2r: expected dim to name a dimension and last_dim_size of 1 or more, but got {list(dim)} and "
+            f"{last_dim_size}"
+        )
     sizes = list(self.sizes)
     sizes[dim[-1]] = last_dim_size
     _set(meta, self, sizes, dim, True, normalization, real=True, kind="c2r")
@@ -126,4 +143,5 @@ def _fft_c2c(meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization
     """Complex to complex, in both directions."""
     if not self.dtype.is_complex:
         raise RuntimeError(f"_fft_c2c: expected a complex tensor, got {self.dtype.scalar_name}")
+    _check(meta, self, dim, normalization)
     _set(meta, self, self.sizes, dim, not forward, normalization, real=False, kind="c2c")

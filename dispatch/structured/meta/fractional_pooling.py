@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ....runtime.scalar_type import int64
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from .linalg import check_same_device
 from .pooling import WORDS, Pool
 
 SIDES = {2: ("height", "width"), 3: ("time", "height", "width")}
@@ -54,6 +55,7 @@ def _fractional(
         if len(sizes) != rank:
             raise RuntimeError(f"{base}: {argument} must either be a single Int or tuple of {number}Ints")
     check_images(name, self, rank)
+    check_same_device(name, self, random_samples)
     check_samples(self, random_samples, rank)
     spatial = self.sizes[-rank:]
     for side, n, k, out in zip(SIDES[rank], spatial, kernel_size, output_size, strict=True):

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from ....runtime.scalar_type import int64
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from ..operand_checks import check_dtype, check_ranks, check_sizes
+from .linalg import check_same_device
 
 BILINEAR, NEAREST, BICUBIC = 0, 1, 2
 ZEROS, BORDER, REFLECTION = 0, 1, 2
@@ -33,6 +35,8 @@ def check_grid_sampler(
             f"grid_sampler(): expected input and grid to be on same device, but input is on {input.device} and grid is "
             f"on {grid.device}"
         )
+    check_ranks("grid_sampler()", "input", input, 4, 5)
+    check_ranks("grid_sampler()", "grid", grid, 4, 5)
     if input.sizes[0] != grid.sizes[0]:
         raise RuntimeError(
             f"grid_sampler(): expected grid and input to have same batch size, but got input with sizes "
@@ -61,6 +65,20 @@ def check_grid_sampler(
             f"grid_sampler(): expected input and grid to have same dtype, but input has {input.dtype.scalar_name} and "
             f"grid has {grid.dtype.scalar_name}"
         )
+
+
+def check_grid_gradient(
+    grad_output: TensorSpec, input: TensorSpec, grid: TensorSpec, interpolation_mode: int
+) -> None:
+    """Raise RuntimeError for operands of the backward operator that do not fit each other."""
+    rank = input.ndim - 2
+    name = f"grid_sampler_{rank}d_backward()"
+    check_ranks(name, "input", input, 4, 5)
+    check_ranks(name, "grid", grid, input.ndim)
+    check_grid_sampler(input, grid, interpolation_mode, rank)
+    check_same_device(name, input, grad_output)
+    check_dtype(name, "grad_output", grad_output, input.dtype)
+    check_sizes(name, "grad_output", grad_output, (*input.sizes[:2], *grid.sizes[1:-1]))
 
 
 def grid_sampler_nd(
@@ -105,11 +123,5 @@ def _grid_sampler_grid_backward(
     align_corners: bool,
 ) -> None:
     """The gradient of the places."""
-    check_grid_sampler(input, grid, interpolation_mode, input.ndim - 2)
-    expected = (*input.sizes[:2], *grid.sizes[1:-1])
-    if grad_output.sizes != expected:
-        raise RuntimeError(
-            f"grid_sampler_{input.ndim - 2}d_backward(): expected grad_output of sizes {list(expected)}, got "
-            f"{list(grad_output.sizes)}"
-        )
+    check_grid_gradient(grad_output, input, grid, interpolation_mode)
     meta.set_output_contiguous(0, grid.sizes, dtype=grid.dtype)

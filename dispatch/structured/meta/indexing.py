@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.memory_format import contiguous_strides, dense_strides_like, preserve_format, strides_for
 from ....runtime.scalar_type import bool_, int32, int64, uint8
+from ....runtime.spare_memory import CHECKED_FROM, require_memory
 from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
@@ -160,6 +161,15 @@ _INDEX_PUT = StructuredKernel(index_put_meta, "index_put_stub", "functional")
 _INDEX_PUT_ = StructuredKernel(index_put_meta, "index_put_stub", "inplace")
 
 
+def require_places(name: str, mask: TensorSpec) -> None:
+    """Raise MemoryError for a mask with more elements than memory has bytes, whatever its strides are.
+
+    How many places the result has is known once all elements are read, which would take hours.
+    """
+    if mask.device.type == "cpu" and mask.numel >= CHECKED_FROM:
+        require_memory(mask.numel, f"{name}: a mask of {mask.numel} elements")
+
+
 def check_masks(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> None:
     """Refuse a mask whose shape is not that of the dimensions which it covers."""
     d = 0
@@ -167,6 +177,7 @@ def check_masks(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> None:
         if spec is None or not is_mask(spec):
             d += 1
             continue
+        require_places("index", spec)
         if spec.dtype is uint8:
             warnings.warn(
                 "indexing with dtype triten.uint8 is now deprecated, please use a dtype triten.bool instead.",
@@ -283,6 +294,7 @@ def nonzero(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     spec: TensorSpec = args[0]._spec.detached
     if spec.is_meta:
         raise NotImplementedError("nonzero: the result's shape depends on data; Meta has none")
+    require_places("nonzero", spec)
     device, rank = spec.device, spec.ndim
     call = StructuredCall("nonzero", {"self": spec}, ("self",), (), None, device, {})
     find = find_kernel("nonzero_stub", device.type, "nonzero")(call).fresh
@@ -299,6 +311,7 @@ def nonzero_static(meta: MetaBase, self: TensorSpec, size: int, fill_value: int)
     """The first `size` places of elements that are not zero, a row for each, and `fill_value` after the last."""
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
+    require_places("nonzero_static", self)
     given = meta.maybe_get_output()
     if given is not None and given.dtype is not int64:
         raise RuntimeError(
@@ -320,6 +333,8 @@ def masked_fill(meta: MetaBase, self: TensorSpec, mask: TensorSpec, value: Promo
             f"masked_fill_ only supports a 0-dimensional value tensor, but got tensor with {value.ndim} dimension(s)."
         )
     check_same_device("masked_fill_", self, mask)
+    if isinstance(value, TensorSpec) and value.is_meta and not self.is_meta:
+        raise RuntimeError("masked_fill_: expected value on cpu or the device of self, but got one on meta")
     sizes = infer_size(self.sizes, mask.sizes)
     meta.set_output_raw_strided(0, sizes, contiguous_strides(sizes), dtype=self.dtype, device=self.device)
 

@@ -9,6 +9,8 @@ from ....runtime.scalar_type import bfloat16, float16, float32, float64, int64, 
 from ....runtime.tensor_spec import TensorSpec
 from ...iterator.tensor_iterator import TensorIterator
 from ..meta_base import MetaBase
+from ..operand_checks import check_dtype, check_sizes
+from .linalg import check_same_device
 
 NONE, MEAN, SUM = 0, 1, 2
 
@@ -43,6 +45,14 @@ def nll_loss_forward(
     ignore_index: int,
 ) -> None:
     """(N, C) or (C) with targets (N) or (); the loss and the sum of the weights that count."""
+    _check_nll(self, target, weight)
+    per_sample = reduction == NONE and self.ndim == 2
+    meta.set_output_raw_strided(0, (self.sizes[0],) if per_sample else (), dtype=self.dtype)
+    meta.set_output_raw_strided(1, (), dtype=self.dtype)
+
+
+def _check_nll(self: TensorSpec, target: TensorSpec, weight: TensorSpec | None) -> None:
+    check_same_device("nll_loss", self, target, weight)
     if not 0 < self.ndim <= 2:
         raise RuntimeError("input tensor should be 1D or 2D")
     if target.ndim > 1:
@@ -53,9 +63,6 @@ def nll_loss_forward(
     if self.ndim == 2 and (target.ndim != 1 or self.sizes[0] != target.sizes[0]):
         raise RuntimeError(f"size mismatch (got input: {list(self.sizes)}, target: {list(target.sizes)})")
     _check_weight(self, weight, self.sizes[-1])
-    per_sample = reduction == NONE and self.ndim == 2
-    meta.set_output_raw_strided(0, (self.sizes[0],) if per_sample else (), dtype=self.dtype)
-    meta.set_output_raw_strided(1, (), dtype=self.dtype)
 
 
 def nll_loss2d_forward(
@@ -67,6 +74,13 @@ def nll_loss2d_forward(
     ignore_index: int,
 ) -> None:
     """(N, C, H, W) with targets (N, H, W)."""
+    _check_nll2d(self, target, weight)
+    meta.set_output_raw_strided(0, target.sizes if reduction == NONE else (), dtype=self.dtype)
+    meta.set_output_raw_strided(1, (), dtype=self.dtype)
+
+
+def _check_nll2d(self: TensorSpec, target: TensorSpec, weight: TensorSpec | None) -> None:
+    check_same_device("nll_loss2d", self, target, weight)
     if target.ndim != 3:
         raise RuntimeError(
             "only batches of spatial targets supported (3D tensors) but got targets of dimension: "
@@ -80,8 +94,6 @@ def nll_loss2d_forward(
         raise RuntimeError(f"size mismatch (got input: {list(self.sizes)} , target: {list(target.sizes)}")
     _check_target("nll_loss2d", target)
     _check_weight(self, weight, self.sizes[1])
-    meta.set_output_raw_strided(0, target.sizes if reduction == NONE else (), dtype=self.dtype)
-    meta.set_output_raw_strided(1, (), dtype=self.dtype)
 
 
 def nll_loss_backward(
@@ -95,13 +107,20 @@ def nll_loss_backward(
     total_weight: TensorSpec,
 ) -> None:
     """The gradient of the input; zero but at the target's class."""
+    (_check_nll2d if "2d" in meta.name else _check_nll)(self, target, weight)
+    check_same_device(meta.name, self, grad_output, target, weight, total_weight)
+    check_dtype(meta.name, "grad_output", grad_output, self.dtype)
+    check_dtype(meta.name, "self", self, float16, bfloat16, float32, float64)
+    if total_weight.numel != 1:
+        raise RuntimeError(
+            f"expected total_weight to be a single element tensor, but got {list(total_weight.sizes)} (in {meta.name})"
+        )
     expected = target.sizes if reduction == NONE and self.ndim > 1 else ()
     if grad_output.sizes != expected and grad_output.numel != 1:
         raise RuntimeError(
             f"Expected a tensor of size {list(expected)} for grad_output, but got {list(grad_output.sizes)} "
             f"(in {meta.name})"
         )
-    _check_target(meta.name, target)
     meta.set_output_raw_strided(0, self.sizes, dtype=self.dtype)
 
 
@@ -120,20 +139,8 @@ def _cross_entropy_forward(
     That is, of each sample, the largest score, the logarithm of the sum of exponentials from there, and the sum of the
     target's weights, in this order; and the number that the mean is divided by, 0 without a reduction.
     """
-    if self.ndim < 1:
-        raise ValueError(f"Expected 1 or more dimensions (got {self.ndim})")
-    classes = self.sizes[0 if self.ndim == 1 else 1]
-    samples = self.sizes[:0] if self.ndim == 1 else (self.sizes[0], *self.sizes[2:])
-    if target.dtype.is_floating_point:
-        if target.sizes != self.sizes or target.dtype is not self.dtype:
-            raise RuntimeError(
-                f"{meta.name}: expected probabilities of size {list(self.sizes)} and dtype "
-                f"{self.dtype.scalar_name}, but got {list(target.sizes)} and {target.dtype.scalar_name}"
-            )
-    else:
-        _check_target(meta.name, target)
-        if target.sizes != samples:
-            raise RuntimeError(f"Expected target size {list(samples)}, got {list(target.sizes)}")
+    classes, samples = _check_cross_entropy(meta.name, self, target)
+    check_same_device(meta.name, self, target, weight)
     if half_to_float and self.dtype not in (float16, bfloat16):
         raise RuntimeError(
             f"{meta.name}: conversion is supported for Half and BFloat16 only, got {self.dtype.scalar_name}"
@@ -144,6 +151,25 @@ def _cross_entropy_forward(
     meta.set_output_contiguous(0, samples if reduction == NONE else (), dtype=dtype)
     meta.set_output_contiguous(1, (3, *samples), dtype=kept)
     meta.set_output_contiguous(2, (), dtype=kept)
+
+
+def _check_cross_entropy(name: str, self: TensorSpec, target: TensorSpec) -> tuple[int, tuple[int, ...]]:
+    """Return the number of classes, and the sizes of the samples."""
+    if self.ndim < 1:
+        raise ValueError(f"Expected 1 or more dimensions (got {self.ndim})")
+    classes = self.sizes[0 if self.ndim == 1 else 1]
+    samples = self.sizes[:0] if self.ndim == 1 else (self.sizes[0], *self.sizes[2:])
+    if target.dtype.is_floating_point:
+        if target.sizes != self.sizes or target.dtype is not self.dtype:
+            raise RuntimeError(
+                f"{name}: expected probabilities of size {list(self.sizes)} and dtype "
+                f"{self.dtype.scalar_name}, but got {list(target.sizes)} and {target.dtype.scalar_name}"
+            )
+    else:
+        _check_target(name, target)
+        if target.sizes != samples:
+            raise RuntimeError(f"Expected target size {list(samples)}, got {list(target.sizes)}")
+    return classes, samples
 
 
 def _cross_entropy_backward(
@@ -159,7 +185,17 @@ def _cross_entropy_backward(
     label_smoothing: type[float],
 ) -> None:
     """The gradient of the scores, in their dtype."""
-    samples = statistics.sizes[1:]
+    classes, samples = _check_cross_entropy(meta.name, self, target)
+    check_same_device(meta.name, self, grad_output, target, weight, statistics, total_weight)
+    check_sizes(meta.name, "weight", weight, (classes,))
+    check_sizes(meta.name, "statistics", statistics, (3, *samples))
+    check_sizes(meta.name, "total_weight", total_weight, ())
+    for argument, spec in (("statistics", statistics), ("total_weight", total_weight)):
+        check_dtype(meta.name, argument, spec, float64 if self.dtype is float64 else float32)
+    # Gradients of halves that were widened are float32, as are the weights.
+    dtypes = (self.dtype, float32) if self.dtype in (float16, bfloat16) else (self.dtype,)
+    check_dtype(meta.name, "grad_output", grad_output, *dtypes)
+    check_dtype(meta.name, "weight", weight, *dtypes)
     if grad_output.sizes != (samples if reduction == NONE else ()):
         raise RuntimeError(
             f"{meta.name}: expected grad_output of size {list(samples if reduction == NONE else ())}, but got "
@@ -182,4 +218,5 @@ def mse_loss_backward(
     meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, target: TensorSpec, reduction: int
 ) -> None:
     """2 * (self - target) * grad_output, over the number of elements for the mean."""
+    check_same_device(meta.name, self, target, grad_output)
     meta.build(TensorIterator.binary_op(meta.maybe_get_output(), self, target))

@@ -171,6 +171,14 @@ def _gradient_of(spec: TensorSpec) -> TensorSpec:
     return TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
 
 
+def _refuse_complex(name: str, **given: TensorSpec | None) -> None:
+    for argument, spec in given.items():
+        if spec is not None and not spec.dtype.is_floating_point:
+            raise RuntimeError(
+                f"{name}: expected {argument} of a real floating dtype, but got {spec.dtype.scalar_name}"
+            )
+
+
 def _check_kept(name: str, which: str, spec: TensorSpec, count: int) -> None:
     if spec.numel != count:
         raise RuntimeError(
@@ -201,6 +209,7 @@ def native_layer_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[A
     rows = math.prod(input.sizes[:lead])
     _check_kept(name, "mean", mean, rows)
     _check_kept(name, "rstd", rstd, rows)
+    _refuse_complex(name, mean=mean, rstd=rstd, weight=weight)
     parameter = weight if weight is not None else bias
     made = TensorSpec.contiguous(
         input.sizes[lead:], input.dtype if parameter is None else parameter.dtype, input.device
@@ -225,6 +234,7 @@ def _fused_rms_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
     _refuse_dtype("rms_norm_backward", input)
     _check_grad(name, grad, input)
     _check_kept(name, "rstd", rstd, math.prod(input.sizes[:lead]))
+    _refuse_complex(name, rstd=rstd, weight=weight)
     made = None if weight is None else _gradient_of(weight)
     run = _plan_masked(
         name,

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 from ....runtime.scalar_type import int64
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
+from ..operand_checks import check_dtype
 from .dims import wrap_dim
+from .linalg import check_same_device
 from .padding import strides_like
 
 
@@ -170,6 +172,8 @@ def _set_pooled(meta: MetaBase, self: TensorSpec, pool: Pool, indices: bool) -> 
 def _check_gradient(
     name: str, grad_output: TensorSpec, self: TensorSpec, pool: Pool, indices: TensorSpec | None = None
 ) -> None:
+    check_same_device(name, grad_output, self, indices)
+    check_dtype(name, "indices", indices, int64)
     expected = (*self.sizes[: -len(pool.out)], *pool.out)
     for argument, given in (("grad_output", grad_output), ("indices", indices)):
         if given is not None and given.sizes != expected:

@@ -30,6 +30,7 @@ from ..meta_base import MetaBase
 from ..supported_dtypes import C_NAMES
 from .draws import check_writable, counters, fresh, in_place, kernel_of, stream_of
 from .factories import like_spec, spec_from
+from .linalg import check_same_device
 from .parametric_draws import (
     _dirichlet_grad as _dirichlet_grad,
 )
@@ -166,19 +167,17 @@ def _limits(d: dtype) -> tuple[int, int]:
     raise NotImplementedError(f"\"random_\" not implemented for '{d.scalar_name}'")
 
 
-def _integers(spec: TensorSpec, low: int, span: int) -> Plan:
-    return in_place(
-        "random_", "random_stub", spec, None, span > SMALL_SPAN, {"low": low, "span": span}, numbers=0
-    )
+def _integers(spec: TensorSpec, low: int, span: int, bounded: bool = True) -> Plan:
+    extra = {"low": low, "span": span, "bounded": bounded}
+    return in_place("random_", "random_stub", spec, None, span > SMALL_SPAN, extra, numbers=0)
 
 
 def fresh_integers(spec: TensorSpec, low: int, high: int, pin: bool | None, given: int = 0) -> Plan:
     """The plan ``(…, generator)`` that makes a tensor of integers from `low` up to, not including, `high`."""
-    _check_between(spec, low, high)
+    low, high = _checked_range(spec, low, high)
     span = high - low
-    return fresh(
-        "random_", "random_stub", spec, (), pin, span > SMALL_SPAN, given, {"low": low, "span": span}
-    )
+    extra = {"low": low, "span": span, "bounded": True}
+    return fresh("random_", "random_stub", spec, (), pin, span > SMALL_SPAN, given, extra)
 
 
 def fresh_normal(spec: TensorSpec, pin: bool | None) -> Plan:
@@ -204,7 +203,7 @@ def _within(name: str, value: int, d: dtype) -> None:
 def random_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``self.random_()``: from 0 to the dtype's greatest."""
     spec: TensorSpec = args[0]._spec
-    return _integers(spec, 0, _limits(spec.dtype)[1] + 1)
+    return _integers(spec, 0, _limits(spec.dtype)[1] + 1, bounded=False)
 
 
 def random_to(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -227,15 +226,28 @@ def random_from(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     return _random_between(spec, low, high)
 
 
-def _check_between(spec: TensorSpec, low: int, high: int) -> None:
+def _checked_range(spec: TensorSpec, low: int, high: int) -> tuple[int, int]:
+    """Return the range of random integers, narrowed so that no rounding to the dtype leaves it."""
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
     _within("from", low, spec.dtype)
     _within("to - 1", high - 1, spec.dtype)
+    bits = MANTISSA.get(spec.dtype)
+    if bits is None:
+        return low, high
+    least, most = (int(spec.dtype.np.type(end)) for end in (low + 1, high - 1))
+    first = least + (1 << max(abs(low + 1).bit_length() - bits, 0)) if least < low else low
+    end = most - (1 << max(abs(high - 1).bit_length() - bits, 0)) if most >= high else high
+    if first >= end:
+        raise RuntimeError(
+            f"random_ expects 'from' casted to dtype to be less than 'to' casted to dtype, but got from={first} >= "
+            f"to={end}"
+        )
+    return first, end
 
 
 def _random_between(spec: TensorSpec, low: int, high: int) -> Plan:
-    _check_between(spec, low, high)
+    low, high = _checked_range(spec, low, high)
     return _integers(spec, low, high - low)
 
 
@@ -466,6 +478,7 @@ def native_dropout_backward(
     """The meta of ``native_dropout_backward``: whole numbers, scaled, are floating-point numbers."""
     if mask.dtype is not bool_:
         raise RuntimeError(f"Mask should be Bool Scalar Type, got {mask.dtype.scalar_name}")
+    check_same_device("native_dropout_backward", grad_output, mask)
     own, given_sizes = mask.sizes, grad_output.sizes
     apart = len(given_sizes) - len(own)
     if apart < 0 or any(n not in (1, given_sizes[d + apart]) for d, n in enumerate(own)):

@@ -14,6 +14,7 @@ from ....runtime.tensor_spec import TensorSpec
 from ...core.kernel_function import Plan
 from ...core.operator_entry import OperatorEntry
 from ..meta_base import MetaBase
+from ..operand_checks import check_ranks
 from ..supported_dtypes import kernel_name
 from .linalg import check_same_device
 from .normalization import _plan_masked, _spec
@@ -257,6 +258,9 @@ def _fused_rnn_layer_backward(op: OperatorEntry, key_set: int, args: Sequence[An
     grad_output, grad_hy, grad_cy, hx, cx, weight, output, workspace = map(_spec, args[:8])
     mode, reverse, has_bias = args[8:]
     name = "_fused_rnn_layer_backward"
+    if mode not in GATES:
+        raise RuntimeError(f"{name}: expected mode to be one of {list(GATES)}, but got {mode}")
+    check_ranks(name, "output", output, 3)
     steps, rows, width = output.sizes
     gates = _empty_like(hx, (steps, rows, GATES[mode] * width))
     bias = _empty_like(hx, (GATES[mode] * width,)) if has_bias else None

@@ -20,7 +20,7 @@ def _elementwise(name: str, self: TensorSpec, dim: int, index: TensorSpec, src: 
     d = wrap_dim(dim, self.ndim)
     if index.numel and index.dtype not in (int64, int32):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
-    check_same_device(name, self, index)
+    check_same_device(name, self, index, src)
     if src is not None and src.dtype is not self.dtype:
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
     if index.numel == 0:

@@ -115,6 +115,7 @@ def _segment_reduce_backward(
 ) -> None:
     """The gradient of the data; extremes that are attained several times share theirs."""
     dim, count = check_segments(data.device.type, data, reduce, lengths, offsets, axis)
+    check_same_device(meta.name, data, grad, output, lengths, offsets)
     for other in (grad, output):
         if other.dtype is not data.dtype:
             raise RuntimeError(

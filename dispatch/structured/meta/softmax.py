@@ -7,6 +7,7 @@ from ....runtime.scalar_type import float16, float32
 from ....runtime.tensor_spec import TensorSpec
 from ..meta_base import MetaBase
 from .dims import wrap_dim
+from .linalg import check_same_device
 
 
 def softmax(meta: MetaBase, self: TensorSpec, dim: int, half_to_float: bool) -> None:
@@ -23,6 +24,7 @@ def softmax_backward(
     meta: MetaBase, grad_output: TensorSpec, output: TensorSpec, dim: int, input_dtype: ScalarType
 ) -> None:
     """The gradient of the input from that of the output and the output."""
+    check_same_device(meta.name, grad_output, output)
     if grad_output.sizes != output.sizes:
         raise RuntimeError(
             f"{meta.name}: expected grad_output and output to have the same size, got "

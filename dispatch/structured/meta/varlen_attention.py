@@ -181,6 +181,10 @@ def varlen_attn_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -
                 f"{name}: expected {what} to be {query.dtype} of {list(expected)}, but got {given}"
             )
     kept = _statistics(query)
+    if statistics is not None and not statistics.dtype.is_floating_point:
+        raise RuntimeError(
+            f"{name}: expected logsumexp of a floating dtype, but got {statistics.dtype.scalar_name}"
+        )
     if statistics is None or statistics.sizes != kept.sizes or not statistics.is_contiguous:
         raise RuntimeError(
             f"{name}: expected logsumexp to be contiguous, of {list(kept.sizes)}, as the forward pass gives it, but "

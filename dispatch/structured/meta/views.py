@@ -19,6 +19,7 @@ from ...plans.embed import as_strided_backward as as_strided_backward
 from ...plans.embed import embedded
 from ...plans.view_kernel import Geometry, taker, view_maker
 from ...tensor import Tensor
+from ..operand_checks import check_sizes_given
 from .dims import wrap_dim
 
 
@@ -116,7 +117,10 @@ def _unsafe_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _strided_from(self: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int) -> Geometry:
-    """Any sizes and strides, `offset` elements after the tensor's first; `as_strided` has checked them."""
+    """Any sizes and strides, `offset` elements after the tensor's first; `as_strided` has checked their reach."""
+    check_sizes_given("_strided_from", "size", size)
+    if len(size) != len(stride):
+        raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
     return Geometry(tuple(size), tuple(stride), offset)
 
 
@@ -389,6 +393,21 @@ NEW_AXIS, INTEGER, RANGE = 0, 1, 2
 """Kinds of items of a `_basic_index`: (NEW_AXIS, 0, 0, 0), (INTEGER, i, 0, 0), (RANGE, start, stop, step)."""
 
 
+def _check_basic_index(self: TensorSpec, items: Sequence[Sequence[int]]) -> None:
+    """Raise IndexError for items that are no numbers or ranges of the tensor's dimensions."""
+    if any(len(item) != 4 or item[0] not in (NEW_AXIS, INTEGER, RANGE) for item in items):
+        raise IndexError(f"_basic_index: expected four numbers for each item of index, but got {items}")
+    covering = [item for item in items if item[0] != NEW_AXIS]
+    if len(covering) > self.ndim:
+        raise IndexError(
+            f"_basic_index: index has {len(covering)} items for a tensor of {self.ndim} dimensions"
+        )
+    for (kind, start, stop, step), size in zip(covering, self.sizes, strict=False):
+        last = start if kind == INTEGER else max(start, stop) - 1
+        if start < 0 or last >= max(size, int(kind == RANGE)) or (kind == RANGE and step < 1):
+            raise IndexError(f"_basic_index: item {(kind, start, stop, step)} reaches beyond {size} elements")
+
+
 def basic_index(self: TensorSpec, index: Sequence[int]) -> Geometry:
     """``x[...]`` with numbers, ranges and new dimensions only, four numbers for each, in bounds."""
     sizes: list[int] = []
@@ -396,8 +415,9 @@ def basic_index(self: TensorSpec, index: Sequence[int]) -> Geometry:
     picked: list[int | slice | None] = []
     offset = 0
     d = 0
-    for position in range(0, len(index), 4):
-        kind, start, stop, step = index[position : position + 4]
+    items = [index[position : position + 4] for position in range(0, len(index), 4)]
+    _check_basic_index(self, items)
+    for kind, start, stop, step in items:
         if kind == NEW_AXIS:
             sizes.append(1)
             strides.append(self.sizes[d] * self.strides[d] if d < self.ndim else 1)

@@ -23,12 +23,11 @@ import json
 import os
 import threading
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ...cache_files import make_own_folder, read_own_file, write_own_file
+from ...cache_files import make_own_folder, read_own_file, warn_once, write_own_file
 from ..driver import kernel_name
 from .architecture import check_architecture
 from .assembler import ptx_version_of
@@ -79,7 +78,6 @@ class CubinStore:
         self._size: int | None = None
         self._unlooked = 0
         self._is_writable = True
-        self._has_warned = False
 
     def _path(self, key: str) -> str:
         return f"{self.directory}{os.sep}{key}{SUFFIX}"
@@ -88,7 +86,7 @@ class CubinStore:
         """The kernel of a key, without its assembly; None if there is none, or a damaged one."""
         path = self._path(key)
         try:
-            found = read_own_file(path, max(self.maxsize, DEFAULT_MAXSIZE))
+            found = read_own_file(path, max(self.maxsize, DEFAULT_MAXSIZE), self.directory.parent)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -117,13 +115,10 @@ class CubinStore:
             self._warn(f"cannot be written ({error}), kernels are compiled anew by each process")
 
     def _warn(self, what: str) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            warnings.warn(
-                f"the store of compiled kernels in {self.directory} {what}; TRITEN_CACHE_DIR names another folder",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        warn_once(
+            self.directory,
+            f"the store of compiled kernels in {self.directory} {what}; TRITEN_CACHE_DIR names another folder",
+        )
 
     def _bound(self, written: int) -> None:
         """Take the least recently used entries away, if the folder has grown beyond its bound."""

@@ -1,5 +1,6 @@
 """Derivatives, where PyTorch has them: of reverse mode, of forward mode, and second ones."""
 
+import re
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 
 import triten as tt
+from triten.tests.shared.second_derivatives import NotSmoothError, disagreements
 
 from ..conversion import Conversion, OutsideError, array_of, array_of_ours, copied, flat
 from ..operators import functional, values_are_free
@@ -19,6 +21,10 @@ RELATIVE, ABSOLUTE = 1e-5, 1e-6
 SINGLE = 1000
 """How many times that where an operand of float32 stands among those of float64."""
 SECOND_SAMPLES = 12
+LARGEST_HESSIAN = 200
+"""Elements by which second derivatives are compared with differences."""
+NOT_MAPPED = re.compile(r"vmap: |Batching rule not implemented|fallback path|randomness|vmap over")
+"""What `vmap` may refuse, here as in PyTorch: writes to what it does not map, values that are read."""
 
 Derive = Callable[[OpInfo, Any, Settings, list[Any], dict[str, Any]], None]
 
@@ -201,11 +207,42 @@ def _differentiable(operator: OpInfo) -> bool:
     return operator.supports_autograd and not values_are_free(operator) and not operator.name.endswith("_")
 
 
+def _second_order(
+    operator: OpInfo, ours: Any, settings: Settings, positional: list[Any], named: dict[str, Any]
+) -> None:
+    """Every order of modes beside differences; PyTorch, which loses terms in some, is not asked."""
+    convert = settings.conversion(gradients=True)
+    mine, mine_named = ours_of(operator, convert, positional, named)
+    leaves = [leaf for _, leaf in convert.leaves if leaf.dtype is tt.float64]
+    if not leaves or sum(leaf.numel() for leaf in leaves) > LARGEST_HESSIAN:
+        raise OutsideError("nothing to differentiate by, or too much")
+    places = [id(leaf) for leaf in leaves]
+
+    def function(*values: Any) -> Any:
+        given, given_named = _replaced((mine, mine_named), dict(zip(places, values, strict=True)))
+        # Of matrices that are symmetric or triangular, gradients are meant of such changes alone.
+        return tuple(flat(operator.gradcheck_wrapper(ours, *given, **given_named)))
+
+    try:
+        for order, found in disagreements(function, leaves):
+            if not NOT_MAPPED.search(found):
+                raise Difference(f"{order}: {' '.join(found.split())[:150]}")
+    except NotSmoothError as error:
+        raise OutsideError("not smooth here") from error
+
+
 GRADIENT = Mode("gradient", lambda operator, settings: _differentiable(operator), partial(_cases, _first, 0))
 FORWARD_AD = Mode(
     "forward_ad",
     lambda operator, settings: _differentiable(operator) and operator.supports_forward_ad,
     partial(_cases, _forward, SECOND_SAMPLES),
+)
+SECOND_ORDER = Mode(
+    "second_order",
+    lambda operator, settings: (
+        _differentiable(operator) and operator.supports_gradgrad and operator.supports_forward_ad
+    ),
+    partial(_cases, _second_order, SECOND_SAMPLES),
 )
 GRADGRAD = Mode(
     "gradgrad",

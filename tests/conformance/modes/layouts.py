@@ -41,6 +41,11 @@ def _stepped(tensor: torch.Tensor) -> torch.Tensor:
     return view
 
 
+def _column(tensor: torch.Tensor, step: int) -> torch.Tensor:
+    """A column of rows of `step` elements."""
+    return torch.stack([tensor] * step, -1)[..., step // 2]
+
+
 def _expanded(tensor: torch.Tensor) -> torch.Tensor:
     """The first slice of the outermost dimension, in place of every one."""
     return tensor[:1].clone().expand(tensor.shape) if tensor.dim() and tensor.shape[0] > 1 else tensor
@@ -55,6 +60,7 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "transposed": _transposed,
     "reversed": _reversed,
     "stepped": _stepped,
+    **{f"stepped by {step}": partial(_column, step=step) for step in (4, 8, 16)},
     "expanded": _expanded,
     "channels last": _channels_last,
 }

@@ -23,8 +23,8 @@ class Leaf:
     def __init__(self, *shape: int, low: float = -2.0, high: float = 2.0, complex: bool = False) -> None:
         self.shape, self.low, self.high, self.complex = shape, low, high, complex
 
-    def make(self, seed: int) -> tt.Tensor:
-        rng = np.random.default_rng(seed)
+    def make(self, seed: int, other: int = 0) -> tt.Tensor:
+        rng = np.random.default_rng([other, seed] if other else seed)
         count = int(np.prod(self.shape))
         # Far enough from each other, from zero and from whole numbers for differences to be smooth.
         values = self.low + (self.high - self.low) * (rng.permutation(count) + 0.37 + 0.05 * seed) / max(
@@ -567,18 +567,19 @@ def operator(row: str) -> Callable[..., Any]:
     return call
 
 
-def prepared(row: str) -> tuple[Callable[..., Any], list[Any]]:
+def prepared(row: str, seed: int = 0) -> tuple[Callable[..., Any], list[Any]]:
     if row in ELSEWHERE:
-        return ELSEWHERE[row], [Leaf(3, 2).make(1) if "complex" in row or "real" in row else M.make(1)]
+        leaf = Leaf(3, 2) if "complex" in row or "real" in row else M
+        return ELSEWHERE[row], [leaf.make(1, seed)]
     given = CASES.get(row) or [M]
     call = operator(row)
     named = {a[0]: a[1] for a in given if isinstance(a, tuple)}
     args: list[Any] = []
     for position, a in enumerate(given):
         if isinstance(a, Leaf):
-            args.append(a.make(position + 1))
+            args.append(a.make(position + 1, seed))
         elif isinstance(a, list) and any(isinstance(e, Leaf) for e in a):
-            args.append([e.make(position + i + 1) for i, e in enumerate(a)])
+            args.append([e.make(position + i + 1, seed) for i, e in enumerate(a)])
         elif not isinstance(a, tuple):
             args.append(a)
     if row in STATISTICS_TOO:

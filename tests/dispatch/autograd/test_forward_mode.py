@@ -428,3 +428,45 @@ def test_a_write_through_a_view_reaches_views_made_before(read):
     value, tangent = tt.func.jvp(function, (x,), (tt.ones_like(x),))
     assert tangent.flatten().tolist() == [1.0] * value.numel()
     assert value.flatten().tolist() == [2.0, 3.0][-value.numel() :]
+
+
+class Twice(tt.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * x, x.sum(-1)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_forward(inputs[0])
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        (x,) = ctx.saved_for_forward
+        assert ctx.saved_tensors[0] is x
+        return 2 * x * tangent, tangent.sum(-1)
+
+
+def test_a_function_that_is_dual_inside_vmap_is_differentiated_by_its_jvp():
+    x = tt.arange(3.0)
+    square, total = tt.func.jacfwd(Twice.apply)(x)
+    assert square.tolist() == tt.diag(2 * x).tolist() and total.tolist() == [1.0] * 3
+    one = tt.vmap(lambda each: tt.func.jvp(lambda y: Twice.apply(y)[0], (each,), (tt.ones(3),))[1])
+    assert one(tt.stack([x, x + 1])).tolist() == [[0.0, 2.0, 4.0], [2.0, 4.0, 6.0]]
+
+
+def test_a_function_without_jvp_is_refused_inside_vmap():
+    class Half(tt.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            return x / 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+    with pytest.raises(RuntimeError, match="you must implement the jvp function"):
+        tt.func.jacfwd(Half.apply)(tt.ones(2))

@@ -268,3 +268,13 @@ def test_a_generator_function_has_the_mode_at_every_step(context: Any, reads: An
     next(early)
     early.close()
     assert closed == [inside, inside] and reads() is outside
+
+
+def test_one_set_grad_enabled_may_be_entered_again() -> None:
+    with tt.enable_grad():
+        context = tt.set_grad_enabled(False)
+        assert not tt.is_grad_enabled()
+        for _ in range(2):
+            with context:
+                assert not tt.is_grad_enabled()
+            assert tt.is_grad_enabled()

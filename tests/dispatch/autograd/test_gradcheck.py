@@ -90,8 +90,84 @@ def test_inputs_that_do_not_require_grad_and_other_values_pass_through() -> None
 def test_what_cannot_be_checked_is_refused() -> None:
     with pytest.raises(ValueError, match="require grad"):
         gradcheck(lambda x: x, tt.ones(2, dtype=tt.float64))
-    with pytest.raises(ValueError, match="float64"):
-        gradcheck(lambda x: x.relu(), tt.ones(2).requires_grad_())
+    with pytest.raises(RuntimeError, match="dimension with stride 0"):
+        gradcheck(lambda x: x.relu(), tt.ones(1, dtype=tt.float64).expand(2).requires_grad_())
+    with pytest.raises(AssertionError, match="same shape when inputs are perturbed"):
+        gradcheck(
+            lambda x: tt.cat([x, x]) if tt.all(x >= 1) else x,
+            tt.ones(1, dtype=tt.float64, requires_grad=True),
+        )
+    with pytest.raises(AssertionError, match="Expected at least one of"):
+        gradcheck(lambda x: x, double(), check_backward_ad=False)
+
+
+def test_float32_is_warned_about_and_checked() -> None:
+    with pytest.warns(UserWarning, match="not a double precision"):
+        assert gradcheck(lambda x: x * 2, tt.rand(2).requires_grad_(), eps=1e-3, atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("fast_mode", [False, True])
+def test_complex_numbers(fast_mode: bool) -> None:
+    z = tt.tensor([0.3 + 0.2j, -1 + 2j], dtype=tt.complex128, requires_grad=True)
+    assert gradcheck(lambda z: z.sin() * z, z, check_forward_ad=True, fast_mode=fast_mode)
+    assert gradcheck(lambda z: (z.conj() * z).real, z, fast_mode=fast_mode)
+    assert gradgradcheck(lambda z: z * z * z, z, fast_mode=fast_mode)
+
+    class Wrong(Function):
+        @staticmethod
+        def forward(ctx: Any, z: Any) -> Any:
+            return z * 1j
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad * 1j  # not conjugated
+
+    with pytest.raises(GradcheckError, match="real part of complex outputs"):
+        gradcheck(Wrong.apply, z, fast_mode=fast_mode)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("layout", [tt.sparse_coo, tt.sparse_csr])
+def test_sparse_inputs(layout: Any, masked: bool) -> None:
+    x = tt.tensor([[1.0, 0.0], [0.0, 2.0]], dtype=tt.float64).to_sparse(layout=layout).requires_grad_()
+    assert gradcheck(lambda x: (x.to_dense(masked_grad=masked) * 3).sum(), x, masked=masked)
+
+
+def test_what_else_is_checked() -> None:
+    class Noisy(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return grad + tt.rand_like(grad) * 1e-9
+
+    with pytest.raises(GradcheckError, match="Backward is not reentrant"):
+        gradcheck(Noisy.apply, double())
+    assert gradcheck(Noisy.apply, double(), nondet_tol=1e-6, check_undefined_grad=False)
+    with pytest.raises(GradcheckError, match="all output grads are undefined or zero"):
+        gradcheck(Noisy.apply, double(), nondet_tol=1e-6)
+
+    class Single(Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 1
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            assert type(grad.sum().item()) is float  # a number of one example: not under vmap
+            return grad
+
+    assert gradcheck(Single.apply, double())
+    with pytest.raises(GradcheckError, match="while testing batched gradient"):
+        gradcheck(Single.apply, double(), check_batched_grad=True)
+    options = {"check_batched_grad": True, "check_forward_ad": True, "check_batched_forward_grad": True}
+    assert gradcheck(lambda x: (x.sin(), x.cumsum(0)), double(), check_grad_dtypes=True, **options)
+    assert gradgradcheck(lambda x: x.sin(), double(), double(), check_fwd_over_rev=True)
+    assert gradgradcheck(lambda x: x.sin(), double(), gen_non_contig_grad_outputs=True)
+    with pytest.raises(GradcheckError, match="expected to be zero"):
+        gradcheck(lambda x: x.detach() * 2, double())
 
 
 def test_inputs_are_left_as_they_were() -> None:

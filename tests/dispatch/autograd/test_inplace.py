@@ -540,3 +540,70 @@ def test_a_write_after_an_activation_in_place(device: str) -> None:
         else:
             with pytest.raises(RuntimeError, match="modified by an inplace operation"):
                 made.sum().backward()
+
+
+def _multiply(x, y):
+    y.mul_(5)
+    return y
+
+
+def _assign(x, y):
+    y[0] = 7
+    return y
+
+
+def _multiply_a_part(x, y):
+    y[:2].mul_(4)
+    return y
+
+
+def _add_twice(x, y):
+    y.add_(x)
+    y.mul_(2)
+    return y
+
+
+def _copy(x, y):
+    y.copy_(x * 3)
+    return y
+
+
+def _multiply_through_a_part_made_before(x, y):
+    part = y[1:]
+    y.mul_(2)
+    part.mul_(3)
+    return y
+
+
+@pytest.mark.parametrize(
+    "write", [_multiply, _assign, _multiply_a_part, _add_twice, _copy, _multiply_through_a_part_made_before]
+)
+def test_a_retained_gradient_is_that_of_the_tensor_after_the_write(write) -> None:
+    x = tt.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * 2
+    y.retain_grad()
+    (write(x, y) * tt.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert y.grad.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_retained_gradient_of_a_view_whose_base_is_written_to() -> None:
+    x = tt.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * 2
+    view = y[:2]
+    view.retain_grad()
+    y.mul_(4)
+    (view * 3).sum().backward()
+    assert view.grad.tolist() == [3.0, 3.0]
+    assert x.grad.tolist() == [24.0, 24.0, 0.0]
+
+
+def test_a_retained_gradient_of_a_view_and_of_its_base() -> None:
+    x = tt.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * 2
+    view = y[:2]
+    view.retain_grad()
+    y.retain_grad()
+    view.mul_(4)
+    (y * 3).sum().backward()
+    assert view.grad is None, "the loss is made of the base"
+    assert y.grad.tolist() == [3.0, 3.0, 3.0]

@@ -111,3 +111,31 @@ def test_what_is_no_operator(lib: Library) -> None:
     lib.define("f_(Tensor(a!) x) -> Tensor(a!)")
     with pytest.raises(RuntimeError, match="Cannot register autograd formula for non-functional operator"):
         tt.library.register_autograd(f"{NS}::f_", lambda ctx, grad: grad, lib=lib)
+
+
+@pytest.mark.parametrize(
+    "register", ["register_fake", "register_autograd", "register_vmap", "register_kernel"]
+)
+def test_what_cannot_be_called_is_refused_where_it_is_registered(register):
+    @tt.library.custom_op(f"refused_functions::{register}", mutates_args=())
+    def doubled(x: tt.Tensor) -> tt.Tensor:
+        return x * 2
+
+    before = ("cpu",) if register == "register_kernel" else ()
+    with pytest.raises(TypeError, match=f"{register}: expected a function, got 3"):
+        getattr(doubled, register)(*before, 3)
+    with pytest.raises(
+        TypeError, match="register_kernel: expected a device type or a sequence of them, got 3"
+    ):
+        doubled.register_kernel(3)
+
+
+@pytest.mark.parametrize("out_dims", [(0, 0), [0]])
+def test_a_vmap_rule_of_other_outputs_is_refused(out_dims):
+    @tt.library.custom_op(f"refused_rules::of_{len(out_dims)}", mutates_args=())
+    def doubled(x: tt.Tensor) -> tt.Tensor:
+        return x * 2
+
+    doubled.register_vmap(lambda info, in_dims, x: (x * 2, out_dims))
+    with pytest.raises(RuntimeError, match="vmap rule of refused_rules::of_"):
+        tt.vmap(doubled)(tt.ones(3, 2))

@@ -1,6 +1,9 @@
 """Modes and tensor subclasses see every operator below autograd, nest, and leave nothing behind."""
 
+from __future__ import annotations
+
 import threading
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -237,3 +240,106 @@ def test_subclasses_share_bytes_and_versions_and_bad_classes_are_refused():
         a.as_subclass(int)
     with pytest.raises(TypeError, match="must be a Tensor subclass with __tensor_dispatch__"):
         tt.Tensor._make_wrapper_subclass(tt.Tensor, (2,))
+
+
+class Whole(tt.Tensor):
+    """Wraps a tensor, and calls operators with it."""
+
+    elem: tt.Tensor
+
+    @staticmethod
+    def __new__(cls, elem, **options):
+        made = tt.Tensor._make_wrapper_subclass(cls, elem.size(), dtype=elem.dtype, **options)
+        made.elem = elem
+        return made
+
+    @classmethod
+    def __tensor_dispatch__(cls, func, types, args=(), kwargs=None):
+        return func(*[x.elem if isinstance(x, cls) else x for x in args], **(kwargs or {}))
+
+
+def test_metadata_of_a_wrapper():
+    x = Whole(tt.ones(2, 3), strides=(1, 2), storage_offset=5, layout=tt.strided)
+    assert x.stride() == (1, 2) and x.storage_offset() == 5 and x.layout is tt.strided
+    assert Whole(tt.ones(1, 2, 2, 2), memory_format=tt.channels_last).stride() == (8, 1, 4, 2)
+    with pytest.raises(RuntimeError, match="storage offset without stride"):
+        Whole(tt.ones(2), storage_offset=1)
+    with pytest.raises(ValueError, match="Unknown sizes_strides_policy: other"):
+        Whole(tt.ones(2), dispatch_sizes_strides_policy="other")
+    with pytest.raises(NotImplementedError, match="read from the metadata"):
+        Whole(tt.ones(2), dispatch_sizes_strides_policy="sizes")
+
+
+def test_a_mode_may_leave_an_operator_to_a_subclass():
+    class Passes(tt.TensorDispatchMode):
+        def __tensor_dispatch__(self, func, types, args=(), kwargs=None):
+            return NotImplemented
+
+    with Passes():
+        assert Whole(-tt.ones(2)).abs().tolist() == [1, 1]
+        with pytest.raises(TypeError, match="no implementation found for 'aten::abs'"):
+            tt.ones(2).abs()
+
+
+def test_grad_by_its_private_name():
+    p = tt.nn.Parameter(tt.ones(2))
+    p._grad = tt.full((2,), 3.0)
+    assert p.grad is p._grad and p.grad.tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="different size"):
+        p._grad = tt.ones(3)
+
+
+class Wrapped(tt.Tensor):
+    """A tensor around another one, which notes what its handler sees."""
+
+    seen: ClassVar[list[str]] = []
+    inner: tt.Tensor
+    __tensor_function__ = tt._C._disabled_tensor_function_impl
+
+    @staticmethod
+    def __new__(cls, inner: tt.Tensor) -> Wrapped:
+        made = tt.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+        made.inner = inner
+        return made
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        cls.seen.append(str(func))
+        return func(*[each.inner if isinstance(each, Wrapped) else each for each in args], **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("read", "expected"),
+    [
+        (lambda x: x.item(), 3),
+        (bool, True),
+        (int, 3),
+        (float, 3.0),
+        (complex, 3 + 0j),
+        (lambda x: [0, 1, 2, 5][x], 5),
+        (lambda x: tt.arange(8)[x], 3),
+        (lambda x: tt.full((1,), x).tolist(), [3]),
+    ],
+)
+def test_a_handler_sees_reads_of_an_element(read: Any, expected: Any) -> None:
+    Wrapped.seen.clear()
+    assert read(Wrapped(tt.tensor(3))) == expected
+    assert Wrapped.seen == ["aten._local_scalar_dense.default"]
+
+
+@pytest.mark.parametrize("name", ["tolist", "numpy"])
+def test_bytes_of_a_class_with_a_handler_are_not_read(name: str) -> None:
+    with pytest.raises(
+        RuntimeError, match=rf"\.{name}\(\) is not supported for tensor subclasses, got Wrapped"
+    ):
+        getattr(Wrapped(tt.ones(2)), name)()
+
+
+def test_each_mode_sees_the_read_of_an_element() -> None:
+    outer, inner = [], []
+    with Log(outer), Log(inner):
+        assert tt.tensor(2.5).item() == 2.5 and tt.tensor([[4]], requires_grad=False).item() == 4
+        assert tt.tensor([tt.ones(()), 1.0]).shape == (2,)
+        with pytest.raises(RuntimeError, match="2 elements cannot be converted"):
+            tt.ones(2).item()
+    assert outer == inner and inner.count("_local_scalar_dense") == 2

@@ -201,16 +201,20 @@ def test_copies_pickles_and_state(rank: int, size: int) -> None:
 def test_random_numbers_are_those_of_the_whole(rank: int, size: int) -> None:
     mesh = mesh_of(size)
     layouts = [[Shard(0)], [Shard(1)], [Replicate()]]
-    for shape in ((6, 3), (5, 7), (1, 3)):
-        for dtype in (tt.float32, tt.float64, tt.bfloat16, tt.complex64):
-            for placements in layouts:
-                for made, plain in ((rand, tt.rand), (randn, tt.randn)):
-                    tt.manual_seed(3)
-                    expected, following = plain(*shape, dtype=dtype), tt.rand(3)
-                    tt.manual_seed(3)
-                    found = made(shape, dtype=dtype, device_mesh=mesh, placements=placements)
-                    assert tt.equal(found.full_tensor(), expected), (shape, dtype, placements)
-                    assert tt.equal(tt.rand(3), following)
+    dtypes = (tt.float32, tt.float64, tt.bfloat16, tt.complex64)
+    shapes = ((6, 3), (5, 7), (1, 3))
+    cases = [("philox", shape, dtype) for shape in shapes for dtype in dtypes]
+    for engine, shape, dtype in (*cases, ("mt19937", (5, 7), tt.float32)):
+        tt.random.set_cpu_engine(engine)
+        for placements in layouts:
+            for made, plain in ((rand, tt.rand), (randn, tt.randn)):
+                tt.manual_seed(3)
+                expected, following = plain(*shape, dtype=dtype), tt.rand(3)
+                tt.manual_seed(3)
+                found = made(shape, dtype=dtype, device_mesh=mesh, placements=placements)
+                assert tt.equal(found.full_tensor(), expected), (engine, shape, dtype, placements)
+                assert tt.equal(tt.rand(3), following)
+    tt.random.set_cpu_engine("philox")
     for placements in layouts:
         x = distribute_tensor(whole(4, 6), mesh, placements)
         tt.manual_seed(1)

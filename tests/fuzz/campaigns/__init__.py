@@ -14,6 +14,7 @@ CAMPAIGNS = {
     "programs_transformed": "programs_transformed:TransformedPrograms",
     "programs_interpreted": "programs_on_cuda:InterpretedPrograms",
     "programs_emulated": "programs_on_cuda:EmulatedPrograms",
+    "second_derivatives": "second_derivatives:SecondDerivatives",
     "many_operands": "many_operands:ManyOperands",
     "faults": "faults:Faults",
     "faults_cuda": "faults:FaultsOnCuda",

@@ -65,7 +65,7 @@ class TransformedPrograms(ProgramCampaign):
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             for name, check in CHECKS.items():
-                if name == "jvp" and any(text in line for line in body for text in UNSEEN):
+                if name in ("jvp", "compiled") and any(text in line for line in body for text in UNSEEN):
                     continue
                 try:
                     check(of_one, x)
@@ -97,7 +97,9 @@ def _alike(found: tuple[Any, ...], expected: tuple[Any, ...]) -> None:
 
 def check_vmap(function: Computes, x: tt.Tensor) -> None:
     """A batch at once beside its examples one by one."""
-    batch = tt.stack([x, x * 0.5, x + 0.25])
+    # As many examples as there are rows, so that a rule that takes one dimension for the other is found.
+    count = min(x.shape[0], 4) if x.dim() else 3
+    batch = tt.stack([x * (0.5 + 0.5 / (i + 1)) + 0.25 * i for i in range(max(count, 1))])
     found = tt.vmap(function)(batch)
     each = [function(one) for one in batch.unbind(0)]
     _alike(found, tuple(tt.stack(parts) for parts in zip(*each, strict=True)))
@@ -137,6 +139,26 @@ def check_jvp(function: Computes, x: tt.Tensor) -> None:
     _alike((forward,), (other,))
 
 
+def check_compiled(function: Computes, x: tt.Tensor) -> None:
+    """Transforms of the compiled program beside those of the program."""
+    total = _smooth(function)
+    compiled = tt.compile(total)
+    direction = (x * 3 + 1).sin()
+    leaf = x.clone().requires_grad_()
+    value = compiled(leaf)
+    if not np.isfinite(array(value.detach())).all():
+        return
+    if value.requires_grad:
+        rows = tt.stack([tt.ones_like(value), 2 * tt.ones_like(value)])
+        found = tt.autograd.grad(value, leaf, rows, is_grads_batched=True, materialize_grads=True)[0]
+        expected = tt.func.grad(total)(x)
+        _alike((found,), (tt.stack([expected, 2 * expected]),))
+    _alike(tt.func.jvp(compiled, (x,), (direction,)), tt.func.jvp(total, (x,), (direction,)))
+    _alike((tt.func.grad(compiled)(x),), (tt.func.grad(total)(x),))
+    both = tt.stack([x, x * 0.5])
+    _alike((tt.vmap(compiled)(both),), (tt.vmap(total)(both),))
+
+
 def check_functionalize(function: Computes, x: tt.Tensor) -> None:
     """A program without its writes and views."""
     _alike(tt.func.functionalize(function)(x), function(x))
@@ -153,6 +175,7 @@ CHECKS: dict[str, Callable[[Computes, tt.Tensor], None]] = {
     "vmap": check_vmap,
     "grad": check_grad,
     "jvp": check_jvp,
+    "compiled": check_compiled,
     "functionalize": check_functionalize,
     "graph": check_graph,
 }

@@ -241,6 +241,7 @@ WITHOUT_SAMPLE = {
         "asks about metadata, computes nothing",
     ),
     "_local_scalar_dense": "gives a number of the host, which item does",
+    "item": "gives a number of the host, as the method does",
     **{
         f"fft_{name}{form}": "is made of _fft_r2c, _fft_c2r and _fft_c2c, which are sampled"
         for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")

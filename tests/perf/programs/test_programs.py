@@ -11,7 +11,7 @@ import pytest
 
 from triten.perf.programs import command
 from triten.perf.programs.catalogue import PROGRAMS
-from triten.perf.programs.comparison import disagreements
+from triten.perf.programs.comparison import disagreements, distance
 from triten.perf.programs.contest import (
     MOVES,
     Effort,
@@ -24,6 +24,7 @@ from triten.perf.programs.contest import (
 )
 from triten.perf.programs.program import SCRIPTS
 from triten.perf.programs.table import gaps, page, summary
+from triten.perf.programs.worker import sketch
 
 sys.path.insert(0, str(Path(__file__).parent))
 from small_program import SECONDS, SMALL, read_record, results
@@ -127,6 +128,25 @@ def test_what_amplifies_rounding_may_differ_as_much_as_pytorch_from_itself() -> 
     assert len(disagreements(found, expected, 1e-4, [still | {"losses": np.array([1.0, 0.502])}])) == 1
     assert len(disagreements(found, expected, 1e-4, [still | {"losses": np.array([1.0, np.nan])}])) == 1
     assert len(disagreements(expected | {"forward 1": np.array([1, 3])}, expected, 1e-4, [still])) == 1
+
+
+@pytest.mark.parametrize("size", [1, 65, 5000])
+def test_the_sketch_of_a_gradient_keeps_distances(size: int) -> None:
+    generator = np.random.default_rng(size)
+    a, b = generator.standard_normal(size), generator.standard_normal(size)
+    assert sketch(a)[0] == np.linalg.norm(a)
+    assert distance(sketch(a), sketch(a)) == 0
+    assert 0.6 < distance(sketch(a), sketch(b)) / np.linalg.norm(a - b) < 1.5
+
+
+def test_a_kink_moves_gradients_as_far_in_other_directions() -> None:
+    # Rounding decides on which side of a kink a value lies. Either side moves the gradient by about 3%.
+    generator = np.random.default_rng(0)
+    gradient = generator.standard_normal(4000)
+    ours, moved = (sketch(gradient + 0.03 * generator.standard_normal(4000)) for _ in range(2))
+    expected, still = {"gradient a": sketch(gradient)}, {"gradient a": sketch(gradient)}
+    assert len(disagreements({"gradient a": ours}, expected, 1e-4, [still])) == 1
+    assert disagreements({"gradient a": ours}, expected, 1e-4, [still, {"gradient a": moved}]) == []
 
 
 def test_weights_move_by_their_last_bit(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import traceback
 import warnings
 from typing import Any
 
+from .....runtime.regular_file import open_regular
+
 __all__ = ["ERROR_FILE", "ErrorHandler", "get_error_handler"]
 
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
@@ -37,7 +39,7 @@ class ErrorHandler:
 
     def dump_error_file(self, rootcause_error_file: str, error_code: int = 0) -> None:
         """Copy a worker's file to this process's, with the code that the worker ended with."""
-        with open(rootcause_error_file, encoding="utf-8") as file:
+        with open_regular(rootcause_error_file) as file:
             content = json.load(file)
         if error_code and isinstance(content.get("message"), dict):
             content["message"]["errorCode"] = error_code

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from .....runtime.regular_file import open_regular
+
 __all__ = ["NOT_AVAILABLE", "ProcessFailure"]
 
 NOT_AVAILABLE = "<N/A>"
@@ -56,7 +58,7 @@ class ProcessFailure:
 
     def _read(self) -> None:
         try:
-            with open(self.error_file, encoding="utf-8") as file:
+            with open_regular(self.error_file) as file:
                 found = json.load(file)
             message = found["message"]
             told = message if isinstance(message, dict) else found

@@ -155,7 +155,7 @@ def strides(rng: random.Random, case: Case) -> bool:
         inner = contiguous([sizes[dim] for dim in order])
         new["tensor"][1], new["tensor"][2] = sizes, [inner[order.index(dim)] for dim in range(len(sizes))]
     elif kind == 1 and sizes:
-        step = rng.choice((2, 3))
+        step = rng.choice((2, 3, 4, 5, 8, 16))
         wide = np.repeat(values, step, axis=-1)
         new = new_tensor(case, name, wide)
         new["tensor"][1] = sizes

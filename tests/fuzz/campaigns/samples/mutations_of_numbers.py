@@ -202,9 +202,10 @@ def _output(rng: random.Random, case: Case, sizes: tuple[int, ...], name: str) -
         shared.pop("grad", None)
         return shared
     elif kind == 3 and sizes:
-        new = new_tensor(case, name, np.full((*sizes[:-1], 2 * sizes[-1]), 7))
+        step = rng.choice((2, 3, 4, 5, 8, 16))
+        new = new_tensor(case, name, np.full((*sizes[:-1], step * sizes[-1]), 7))
         new["tensor"][1] = list(sizes)
-        new["tensor"][2][-1] = 2
+        new["tensor"][2][-1] = step
         return new
     elif kind == 4 and len(sizes) > 1:
         new = new_tensor(case, name, np.full(sizes[::-1], 7))

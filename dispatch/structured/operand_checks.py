@@ -1,0 +1,42 @@
+"""Checks of an operand's rank, sizes and dtype, whose messages name the argument."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...runtime.scalar_type import dtype as ScalarType
+from ...runtime.tensor_spec import TensorSpec
+
+
+def check_sizes(name: str, argument: str, spec: TensorSpec | None, sizes: Sequence[int]) -> None:
+    """Raise RuntimeError for an operand of other sizes; None, an operand that is not given, is accepted."""
+    if spec is not None and spec.sizes != tuple(sizes):
+        raise RuntimeError(
+            f"{name}: expected {argument} to have shape {list(sizes)}, but got {list(spec.sizes)}"
+        )
+
+
+def check_ranks(name: str, argument: str, spec: TensorSpec | None, *ranks: int) -> None:
+    """Raise RuntimeError for an operand of another number of dimensions."""
+    if spec is not None and spec.ndim not in ranks:
+        expected = " or ".join(map(str, ranks))
+        raise RuntimeError(
+            f"{name}: expected {argument} to have {expected} dimensions, but got shape {list(spec.sizes)}"
+        )
+
+
+def check_dtype(name: str, argument: str, spec: TensorSpec | None, *dtypes: ScalarType) -> None:
+    """Raise RuntimeError for an operand of another dtype."""
+    if spec is not None and spec.dtype not in dtypes:
+        expected = " or ".join([dtype.scalar_name for dtype in dtypes])
+        raise RuntimeError(
+            f"{name}: expected {argument} to have dtype {expected}, but got {spec.dtype.scalar_name}"
+        )
+
+
+def check_sizes_given(name: str, argument: str, sizes: Sequence[int]) -> None:
+    """Raise RuntimeError for sizes one of which is negative."""
+    if any(size < 0 for size in sizes):
+        raise RuntimeError(
+            f"{name}: expected {argument} of sizes that are not negative, but got {list(sizes)}"
+        )
