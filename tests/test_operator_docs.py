@@ -6,6 +6,7 @@ What documents an operator stands in `dispatch/native_functions/`; functions tha
 
 import doctest
 import inspect
+import operator
 import re
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -78,10 +79,17 @@ def taken_parameters(function: Callable[..., Any]) -> set[str]:
     return {name for name in parameters if name not in UNDOCUMENTED_PARAMETERS and not name.startswith("_")}
 
 
+def functional_text(text: str) -> str:
+    """Return the docstring of the functional form that an in-place form's docstring names."""
+    named = re.match(r"In-place version of `tt\.([\w.]+)` ", text)
+    return (inspect.getdoc(operator.attrgetter(named[1])(tt)) or "") if named else ""
+
+
 def lacks(function: Callable[..., Any]) -> list[str]:
-    """What a docstring does not say."""
+    """Return what a docstring lacks; that of an in-place form may leave it to its functional form's."""
     text = inspect.getdoc(function) or ""
     summary = text.partition("\n\n")[0]
+    text += f"\n\n{functional_text(text)}"
     found = [] if summary.endswith(".") and ") -> " not in summary else ["a summary that is a sentence"]
     found += [
         f"the argument {name}" for name in sorted(taken_parameters(function) - described_parameters(text))
@@ -89,7 +97,7 @@ def lacks(function: Callable[..., Any]) -> list[str]:
     gives_nothing = inspect.signature(function).return_annotation in (None, "None")
     if "Returns:\n" not in text and not gives_nothing:
         found.append("Returns")
-    return found if ">>> " in text else [*found, "an example"]
+    return found if ">>> " in (inspect.getdoc(function) or "") else [*found, "an example"]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -150,4 +158,4 @@ def test_sources_are_names_of_pytorch(name: str) -> None:
 def test_methods_share_the_text_of_functions() -> None:
     assert tt.Tensor.softmax.__doc__ is tt.softmax.__doc__
     assert type(tt.softmax.__doc__) is str
-    assert "In place: " in tt.Tensor.relu_.__doc__
+    assert tt.Tensor.relu_.__doc__.startswith("In-place version of `tt.relu` (`torch.Tensor.relu_`).\n")

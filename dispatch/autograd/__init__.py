@@ -1,6 +1,6 @@
 """Autograd as a dispatch layer: nodes, the engine, saved tensors, history of views, grad modes.
 
-Generated wrappers (`dispatch/generated/autograd_*.py`) record nodes and redispatch below; the formulas they
-evaluate stand in `derivatives.yaml`, those that need more than a line in `formulas.py`. Kernels do not
+Rows of `dispatch/generated/autograd` say what a node keeps, and `recorder` writes the functions that record it and
+redispatch below. Formulas stand in `derivatives.yaml`, those that need more than a line in `formulas`. Kernels do not
 belong here: backward is made of dispatched operators.
 """

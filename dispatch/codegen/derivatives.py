@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..schema import base_type, parse_schema
-from ..schema.types import ListType, OptionalType
+from ..schema.types import is_list_type
 from .load import Operators, read_entries
 from .model import Location, ModelError, NativeFunction
 
@@ -203,5 +203,4 @@ def _formula(inputs: tuple[str, ...], text: Any, function: NativeFunction, locat
 
 def is_list(function: NativeFunction, name: str) -> bool:
     """Whether an argument is a list of tensors."""
-    type = next(a.type for a in function.schema.arguments if a.name == name)
-    return isinstance(type, ListType) or (isinstance(type, OptionalType) and isinstance(type.elem, ListType))
+    return next(is_list_type(a.type) for a in function.schema.arguments if a.name == name)

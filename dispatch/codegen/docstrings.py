@@ -22,12 +22,6 @@ WIDTH = 100
 NAMESPACES = {"fft_": "fft", "linalg_": "linalg", "special_": "special"}
 """Prefixes of operators that Python reaches through a namespace of their own: `linalg_vecdot` as ``linalg.vecdot``."""
 
-_PROPER = frozenset(
-    {"Airy", "Bernoulli", "Bessel", "Cauchy", "Euler", "Gaussian", "Hermite", "Poisson", "Python"}
-)
-"""First words of summaries that keep their capital after "In place:"."""
-
-
 _NOT_METHODS = frozenset({"celu_", "selu_"})
 """In-place forms that in PyTorch are functions alone."""
 
@@ -48,6 +42,11 @@ class Docstrings:
         """The docstring of a function or method, its lines not indented."""
         found = self._documentation.get(name)
         return "\n".join(_schemas(self._signatures[name])) if found is None else self._text(found)
+
+    def summary_of(self, name: str) -> str:
+        """Return the first line of a documented name's docstring; nothing without documentation."""
+        found = self._documentation.get(name)
+        return "" if found is None else self._text(found).partition("\n")[0]
 
     def example_of(self, name: str) -> str:
         """The example of a documented name. Raises ModelError if an in-place form needs one of its own."""
@@ -77,27 +76,25 @@ class Docstrings:
         signature = self._signatures[found.name]
         docs = found.docs
         torch, references = _sources(found, signature)
-        summary = docs.summary.removesuffix(".")
+        example = "Example:\n" + textwrap.indent(self.example_of(found.name), "    ")
         if found.is_in_place:
-            summary = f"In place: {_lower(summary)}"
-        parts = [f"{summary} ({torch})."]
-        if found.alias_of is not None:
-            parts.append(f"Another name of `{public_name(self._signatures[found.alias_of])}`.")
-        if docs.formula:
-            parts.append(textwrap.indent(docs.formula, "    "))
-        lines = _signature_lines(signature)
-        if len(lines) > 1 or any(parameter.default == "NOT_GIVEN" for parameter in signature.parameters):
-            parts.append("Signatures::\n\n" + textwrap.indent("\n".join(lines), "    "))
-        parts += [
+            functional = public_name(self._signatures[found.name.removesuffix("_")])
+            summary = f"In-place version of `{functional}` ({torch})."
+            return "\n\n".join(filter(None, [summary, _signatures_text(signature), example]))
+        parts = [
+            f"{docs.summary.removesuffix('.')} ({torch}).",
+            f"Another name of `{public_name(self._signatures[found.alias_of])}`." if found.alias_of else "",
+            textwrap.indent(docs.formula, "    "),
+            _signatures_text(signature),
             _section("Args", (f"{name}: {text}" for name, text in _arguments(found, signature))),
-            _section("Returns", ["`input`, changed in place." if found.is_in_place else docs.returns]),
+            _section("Returns", [docs.returns]),
             _section("Raises", (f"{name}: {text}" for name, text in docs.raises)),
             _section("Note", _notes(docs), "\n\n"),
             _section("References", references),
-            "Example:\n" + textwrap.indent(self.example_of(found.name), "    "),
+            example,
             "Schema::\n\n" + textwrap.indent("\n".join(_schemas(signature)), "    "),
         ]
-        return "\n\n".join(part for part in parts if part)
+        return "\n\n".join(filter(None, parts))
 
 
 def public_name(signature: PythonSignature) -> str:
@@ -145,7 +142,6 @@ def _arguments(found: Documentation, signature: PythonSignature) -> Iterable[tup
         if text is None:
             text = "" if parameter.name == "self" else _shared(parameter.name, has_input)
         if parameter.name == "self":
-            text += (" It takes the result." if text else "Takes the result.") if found.is_in_place else ""
             text += " The method's `self`." if is_method(signature) else ""
         variadic = signature.variadic == parameter.name and not signature.general
         yield f"*{name}" if variadic else name, text
@@ -188,6 +184,14 @@ def _notes(docs: OperatorDocs) -> list[str]:
     return [*re.split(r"\n\s*\n", docs.notes), lacks] if docs.notes else [lacks]
 
 
+def _signatures_text(signature: PythonSignature) -> str:
+    """Return the section that lists signatures, for names whose overloads share none."""
+    lines = _signature_lines(signature)
+    if len(lines) < 2 and all(parameter.default != "NOT_GIVEN" for parameter in signature.parameters):
+        return ""
+    return "Signatures::\n\n" + textwrap.indent("\n".join(lines), "    ")
+
+
 def _signature_lines(signature: PythonSignature) -> list[str]:
     """The signatures of the overloads, ``out=`` with the form whose result it takes; those by names are left out."""
     called = public_name(signature)
@@ -225,14 +229,6 @@ def _filled(text: str) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-
-
-def _lower(sentence: str) -> str:
-    """A sentence after a colon: its first word keeps its capital if it is a name or code."""
-    first, space, rest = sentence.partition(" ")
-    is_word = len(first) == 1 or first[1:].replace("-", "").strip(",'").islower()
-    is_name = first.strip(",").removesuffix("'s") in _PROPER
-    return f"{first.lower()}{space}{rest}" if is_word and not is_name else sentence
 
 
 __all__ = ["NAMESPACES", "Docstrings", "is_function", "is_method", "public_name"]

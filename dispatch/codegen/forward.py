@@ -9,12 +9,12 @@ import ast
 import re
 
 from ..schema import base_type
-from .autograd import formula_functions, inplace_twin, local_name
+from ..schema.function_schema import local_name
+from .autograd import BUILTINS, formula_functions, inplace_twin
 from .derivatives import Derivative, Formula, is_list, result_names
 from .functions import HEADER
 from .model import ModelError, NativeFunction
-
-_BUILTINS = {"list", "tuple", "len", "range", "min", "max", "sum", "int", "float", "bool"}
+from .rows import parted, words_by_key
 
 
 def forward_module(family: str, derivatives: list[Derivative]) -> str:
@@ -39,7 +39,7 @@ def forward_module(family: str, derivatives: list[Derivative]) -> str:
     shared = sorted(called & {"plus", "tangent_like", "zero_tangent"})
     if shared:
         imports.append(f"from ...autograd.tangents import {', '.join(shared)}")
-    generated = sorted(called - _BUILTINS - written.keys() - set(shared))
+    generated = sorted(called - BUILTINS - written.keys() - set(shared))
     if generated:
         imports.append(f"from ..functions import {', '.join(generated)}")
     text = HEADER.format(title=f"Forward mode of the {family} family.", source="derivatives.yaml")
@@ -48,18 +48,20 @@ def forward_module(family: str, derivatives: list[Derivative]) -> str:
 
 def forward_index(derivatives: list[Derivative], functions: list[NativeFunction]) -> str:
     """`generated/forward/__init__.py`: in which family's module an operator's formula stands, and in-place twins."""
-    rows, twins = "", ""
+    operators: dict[str, list[str]] = {}
+    twins: list[str] = []
     for d in derivatives:
         if d.forward:
-            rows += f'    "aten::{d.function.name}": "{d.function.family}",\n'
+            operators.setdefault(d.function.family, []).append(str(d.function.name))
         twin = inplace_twin(d.function, functions)
         if twin is not None:
-            twins += f'    "aten::{twin.name}": "aten::{d.function.name}",\n'
+            twins.append(f'"aten::{twin.name}": "aten::{d.function.name}"')
     text = HEADER.format(title="Where forward mode's formulas stand.", source="derivatives.yaml")
     return (
-        f"{text}FAMILY_OF = {{\n{rows}}}\n"
+        f"{text}_NAMES = {words_by_key(operators)}\n"
+        'FAMILY_OF = {f"aten::{name}": family for family, names in _NAMES.items() for name in names.split()}\n'
         f'"""The family in whose module `forward_<family>` an operator\'s formula stands."""\n\n'
-        f"FUNCTIONAL_OF = {{\n{twins}}}\n"
+        f"FUNCTIONAL_OF = {parted('{', twins, '}')}  # fmt: skip\n"
         f'"""The operator whose derivative an in-place one shares."""\n'
     )
 

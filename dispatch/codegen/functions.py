@@ -16,6 +16,7 @@ from .deprecated import Deprecated
 from .docstrings import Docstrings, is_function
 from .load import Operators
 from .model import NativeFunction
+from .rows import imported, names_list
 from .signature import PythonParameter, PythonSignature, python_signature, united
 from .signature_text import parameter_name, result_annotation, returns_text
 
@@ -563,13 +564,19 @@ def signatures_of(operators: Operators) -> dict[str, PythonSignature]:
 
 
 def parameter_source(p: PythonParameter) -> str:
-    """The values of a `Parameter` as source."""
-    name = "input" if p.name == "self" else p.name
-    if p.default is None:
-        default = "NOT_GIVEN"
-    else:
-        default = _constant(p.default) if p.role == "scale" and p.default.lstrip("-").isdigit() else p.default
-    return f'("{name}", "{p.role}", {default}, {p.keyword_only})'
+    """Return the values of a `Parameter` as source, without those at their defaults."""
+    values = [f'"{"input" if p.name == "self" else p.name}"', f'"{p.role}"']
+    if p.default is not None:
+        is_scale = p.role == "scale" and p.default.lstrip("-").isdigit()
+        values.append(_constant(p.default) if is_scale else p.default)
+    elif p.keyword_only:
+        values.append("NOT_GIVEN")
+    return f"({', '.join(values)}{', True' if p.keyword_only else ''})"
+
+
+def tuple_source(items: list[str]) -> str:
+    """Return a tuple of expressions as source."""
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
 def functions_module(
@@ -581,15 +588,14 @@ def functions_module(
     """The module of a family's public functions and packets."""
     signatures = packets_of(functions)
     text = HEADER.format(title=f"Functions of the {family} family.", source=f"native_functions/{family}.yaml")
-    body: list[str] = []
+    body: list[str] = ["# fmt: off"]
     for signature in signatures.values():
-        overloads = ", ".join(f'"{f.name}"' for f in signature.overloads)
-        parameters = "" if signature.general else ", ".join(parameter_source(p) for p in signature.parameters)
-        body.append(
-            f'{signature.name}_packet = packet("{signature.name}", ({overloads},), '
-            f"({parameters}{',' if parameters else ''}),"
-            f" {signature.wrapped_numbers!r})"
-        )
+        values = [f'"{signature.name}"', tuple_source([f'"{f.name}"' for f in signature.overloads])]
+        if signature.parameters and not signature.general:
+            values.append(tuple_source([parameter_source(p) for p in signature.parameters]))
+        if signature.wrapped_numbers:
+            values.append(f"numbers_as_tensors={signature.wrapped_numbers!r}")
+        body.append(f"{signature.name}_packet = packet({', '.join(values)})")
         if signature.name in deprecated:
             body.append(f"{signature.name}_packet.deprecated = {deprecated[signature.name]!r}")
         if is_sized_factory(signature):
@@ -602,11 +608,14 @@ def functions_module(
         ):
             body.append(f"{signature.name}_short = {signature.name}_packet.short")
         if not signature.general:
-            body.append(f"{signature.name}_plans = {signature.name}_packet.plans")
+            tables = ["plans"]
             if any(p.role == "scale" for p in signature.parameters):
-                body.append(f"{signature.name}_scaled = {signature.name}_packet.scaled")
+                tables.append("scaled")
             if signature.has_out and not signature.is_factory:
-                body.append(f"{signature.name}_outs = {signature.name}_packet.outs")
+                tables.append("outs")
+            names_of_tables = ", ".join(f"{signature.name}_{table}" for table in tables)
+            body.append(f"{names_of_tables} = {', '.join(f'{signature.name}_packet.{t}' for t in tables)}")
+    body.append("# fmt: on")
     functions_text: list[str] = []
     names: list[str] = []
     for signature in signatures.values():
@@ -615,7 +624,7 @@ def functions_module(
             functions_text.append(function_text(signature, docstring))
             names.append(signature.name)
     code = "\n".join(body) + "\n\n\n" + "\n\n\n".join(functions_text)
-    exported = "__all__ = [\n" + "".join(f'    "{n}",\n' for n in sorted(names)) + "]\n"
+    exported = f"__all__ = {names_list(sorted(names))}  # fmt: skip\n"
     imports = imports_for(code, family) + checked_imports(code)
     return text + imports + "\n" + exported + "\n" + code + "\n"
 
@@ -669,7 +678,7 @@ def methods_module(
         tables += wanted
     imports = imports_for(body, family, packet=False)
     if tables:
-        imports += f"from ..functions.{family} import (\n" + "".join(f"    {t},\n" for t in tables) + ")\n"
+        imports += imported(f"..functions.{family}", tables)
     return text + imports + checked_imports(body) + "\n\n" + body
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+
 from ...runtime.dispatch_key import BY_NAME, Functionality
 from .autograd import inplace_twin
 from .derivatives import Derivative
 from .docstrings import NAMESPACES
 from .functions import HEADER
 from .model import NativeFunction
+from .rows import words_by_key
 
 LATE = frozenset({Functionality.Quantized, Functionality.Sparse, Functionality.SparseCsr})
 """Keys whose kernels are found in a table when the first tensor of theirs comes (`OperatorEntry.kernel_for`).
@@ -18,99 +22,87 @@ That they are named says where an operator without another kernel is served.
 
 def registrations_module(family: str, functions: list[NativeFunction], derivatives: list[Derivative]) -> str:
     """The module whose `register` defines a family."""
-    text = HEADER.format(
-        title=f"Registrations of the {family} family.", source=f"native_functions/{family}.yaml"
-    )
-    lines: list[str] = []
-    used: set[str] = set()
-    modules: set[str] = set()
-    forms: set[str] = set()
-    aliased: set[str] = set()
-    differentiable = {str(d.function.name): d for d in derivatives}
-    twins: dict[str, Derivative] = {}
+    file = f"native_functions/{family}.yaml"
+    text = HEADER.format(title=f"Registrations of the {family} family.", source=file)
+    recorded = {str(d.function.name) for d in derivatives}
     for d in derivatives:
         twin = inplace_twin(d.function, functions)
         if twin is not None:
-            twins[str(twin.name)] = d
-    operators = {f.base for f in functions if f.structured}
-    for f in functions:
-        tags = f", ({', '.join(repr(t) for t in sorted(f.tags))},)" if f.tags else ""
-        wrapped = ", wrapped_numbers=True" if f.wrapped_numbers not in (False, "src") else ""
-        lines.append(f'define("{f.name}", {str(f.schema)!r}, "{f.location}"{tags}{wrapped})')
-        used.add("define")
-        if f.is_view:
-            lines.append(f'view("{f.name}", meta.{f.meta or f.base})')
-            used.add("view")
-            modules.add("meta")
-        elif f.structured:
-            out = out_twin(f, functions)
-            through = "" if out is None else f', "{out.name}"'
-            lines.append(f'structured("{f.name}", meta.{f.meta}, "{f.stub}", "{f.form}"{through})')
-            used.add("structured")
-            modules.add("meta")
-        if f.planner is not None and f.stub is not None:
-            lines.append(f'planned("{f.name}", "{f.stub}", meta.{f.planner})')
-            used.add("planned")
-            modules.add("meta")
-        elif f.planner is not None:
-            lines.append(f'planner("{f.name}", "CompositeExplicitAutograd", meta.{f.planner})')
-            used.add("planner")
-            modules.add("meta")
-        for key, kernel in f.dispatch:
-            if BY_NAME[key].functionality in LATE:
-                continue
-            composition = f"composition.{kernel}"
-            if f.written and f.form == "inplace" and f"{kernel}_" in operators:
-                # An alias: the operator's own in-place form keeps what its derivative needs.
-                composition = f"{kernel}_"
-                aliased.add(composition)
-            elif f.written:
-                several = f", {len(f.schema.returns)}" if len(f.schema.returns) > 1 else ""
-                exact = ", exact=True" if f.exact_out and f.form == "out" else ""
-                strided = ", strided=True" if f.strided_out and f.form == "out" else ""
-                composition = f'{f.form}_form("{f.base}", {composition}{several}{exact}{strided})'
-                forms.add(f"{f.form}_form")
-            lines.append(f'composite("{f.name}", "{key}", {composition})')
-            used.add("composite")
-            if "composition." in composition:
-                modules.add("composition")
-        if str(f.name) in differentiable or str(f.name) in twins:
-            lines.append(f'autograd("{f.name}", autograd_{family}.plan_{f.identifier})')
-            used.add("autograd")
-            modules.add("autograd")
-        elif "nondifferentiable" in f.tags:
-            lines.append(f'autograd("{f.name}", never_differentiable)')
-            used.add("autograd")
-            modules.add("never")
-        elif f.form == "out" and (f.structured or _is_explicit(f)):
-            lines.append(f'autograd("{f.name}", out_refuses_grad)')
-            used.add("autograd")
-            modules.add("refuse")
-    imports: list[str] = []
-    recording = [
-        n for m, n in (("never", "never_differentiable"), ("refuse", "out_refuses_grad")) if m in modules
+            recorded.add(str(twin.name))
+    rows = "\n".join(f"    operator({', '.join(_row(f, functions, recorded))})" for f in functions)
+    words = set(re.findall(r"\b[a-z_]+\b", re.sub(r"'[^']*'|\"[^\"]*\"", "", rows)))
+    imports = [
+        f"from {module} import {', '.join(found)}"
+        for module, names in (
+            ("...autograd.recording", ("never_differentiable", "out_refuses_grad")),
+            ("...composite.forms", ("inplace_form", "out_form")),
+        )
+        if (found := [name for name in names if name in words])
     ]
-    if recording:
-        imports.append(f"from ...autograd.recording import {', '.join(recording)}")
-    if "composition" in modules:
-        imports.append(f"from ...composite import {family} as composition")
-    if forms:
-        imports.append(f"from ...composite.forms import {', '.join(sorted(forms))}")
-    if "meta" in modules:
-        imports.append(f"from ...structured.meta import {family} as meta")
-    imports.append(f"from ...plans.register import {', '.join(sorted(used))}")
-    if "autograd" in modules:
-        imports.append(f"from ..autograd import {family} as autograd_{family}")
-    if aliased:
-        imports.append(f"from ..functions.{family} import {', '.join(sorted(aliased))}")
-    imports.sort()
-    body = "\n".join(f"    {line}" for line in lines)
+    imports += [
+        f"from {folder} import {family} as {name}"
+        for folder, name in (
+            ("...composite", "composition"),
+            ("...structured.meta", "meta"),
+            ("..autograd", "derivatives"),
+        )
+        if name in words
+    ]
+    imports += ["from .. import functions"] * ("functions" in words)
+    imports.append("from ...plans.register import operators_of")
     return (
         text
         + "\n".join(imports)
         + "\n\n\ndef register() -> None:\n"
-        + f'    """Define the {family} operators and register their kernels."""\n{body}\n'
+        + f'    """Define the {family} operators and register their kernels."""\n'
+        + f'    operator = operators_of("{file}")\n    # fmt: off\n{rows}\n    # fmt: on\n'
     )
+
+
+def _row(f: NativeFunction, functions: list[NativeFunction], recorded: Collection[str]) -> list[str]:
+    """Return the arguments that define an operator, as source."""
+    schema = str(f.schema)
+    row = [repr(schema) if '"' in schema else f'"{schema}"']
+    if f.location.operator != str(f.name):
+        row.append(f'entry="{f.location.operator}"')
+    if f.tags:
+        row.append(f'tags="{" ".join(sorted(f.tags))}"')
+    if f.wrapped_numbers not in (False, "src"):
+        row.append("wrapped_numbers=True")
+    if f.is_view:
+        row.append(f"view=meta.{f.meta or f.base}")
+    elif f.structured:
+        out = out_twin(f, functions)
+        through = "" if out is None else f', "{out.name}"'
+        row.append(f'structured=(meta.{f.meta}, "{f.stub}", "{f.form}"{through})')
+    if f.planner is not None:
+        row.append(f"planner=meta.{f.planner}")
+        if f.stub is not None:
+            row.append(f'stub="{f.stub}"')
+    kernels = [(key, kernel) for key, kernel in f.dispatch if BY_NAME[key].functionality not in LATE]
+    if kernels:
+        pairs = (f'"{key}": {_composite(f, kernel, functions)}' for key, kernel in kernels)
+        row.append(f"dispatch={{{', '.join(pairs)}}}")
+    if str(f.name) in recorded:
+        row.append(f"autograd=derivatives.plan_{f.identifier}")
+    elif "nondifferentiable" in f.tags:
+        row.append("autograd=never_differentiable")
+    elif f.form == "out" and (f.structured or _is_explicit(f)):
+        row.append("autograd=out_refuses_grad")
+    return row
+
+
+def _composite(f: NativeFunction, kernel: str, functions: list[NativeFunction]) -> str:
+    """Return a kernel that is composed of other operators, as source."""
+    if not f.written:
+        return f"composition.{kernel}"
+    if f.form == "inplace" and any(each.structured and each.base == f"{kernel}_" for each in functions):
+        # An alias: the operator's own in-place form keeps what its derivative needs.
+        return f"functions.{kernel}_"
+    several = f", {len(f.schema.returns)}" if len(f.schema.returns) > 1 else ""
+    exact = ", exact=True" if f.exact_out and f.form == "out" else ""
+    strided = ", strided=True" if f.strided_out and f.form == "out" else ""
+    return f'{f.form}_form("{f.base}", composition.{kernel}{several}{exact}{strided})'
 
 
 def _is_explicit(f: NativeFunction) -> bool:
@@ -161,21 +153,21 @@ def tensor_methods_module(families: list[str]) -> str:
 def operator_index_module(names: dict[str, list[str]]) -> str:
     """`generated/registrations/operator_index.py`: the family of every operator, known before families load."""
     text = HEADER.format(title="The operators of each family.", source="*.yaml")
-    listed = "".join(
-        f'    "{family}": (' + "".join(f'"aten::{n}", ' for n in of) + "),\n" for family, of in names.items()
+    return (
+        f"{text}_NAMES = {words_by_key(names)}\n"
+        "OPERATORS = {\n"
+        '    family: tuple([f"aten::{name}" for name in names.split()]) for family, names in _NAMES.items()\n}\n'
     )
-    return text + f"OPERATORS: dict[str, tuple[str, ...]] = {{\n{listed}}}\n"
 
 
 def functions_index_module(names: dict[str, list[str]]) -> str:
     """`generated/functions/__init__.py`: every public function, for the root and for composites."""
     text = HEADER.format(title="All generated functions.", source="*.yaml")
-    imports = ""
-    exported: list[str] = []
-    for family, functions in names.items():
-        if functions:
-            imports += f"from .{family} import (\n" + "".join(f"    {n},\n" for n in functions) + ")\n"
-            exported += functions
-    public = sorted(name for name in exported if not name.startswith(tuple(NAMESPACES)))
-    listed = "".join(f'    "{n}",\n' for n in public)
-    return text + imports + f"\n__all__ = [\n{listed}]\n"
+    imports = "".join(f"from .{family} import *\n" for family, functions in names.items() if functions)
+    return f"""{text}{imports}
+__all__ = sorted(
+    name
+    for name, value in globals().items()
+    if callable(value) and not name.startswith({tuple(NAMESPACES)!r})
+)
+"""

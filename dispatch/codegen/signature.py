@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..schema.function_schema import NO_DEFAULT, Argument, Symbol
-from ..schema.types import BaseType, ListType, OptionalType, Type, base_type
+from ..schema.types import BaseType, ListType, OptionalType, Type, base_type, is_list_type
 from .model import NativeFunction
 
 SIZE_NAMES = frozenset({"size", "shape", "dims", "repeats", "sizes"})
@@ -70,9 +70,7 @@ def takes_names(function: NativeFunction) -> bool:
 def role_of(type: Type, argument: Argument, wrapped: bool | str) -> str:
     """What an argument is to a plan's key; see `core.call_arguments.Parameter`."""
     name = base_type(type).name
-    is_list = isinstance(type, ListType) or (
-        isinstance(type, OptionalType) and isinstance(type.elem, ListType)
-    )
+    is_list = is_list_type(type)
     if name == "Tensor":
         if is_list:
             return "list"

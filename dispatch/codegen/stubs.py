@@ -9,6 +9,7 @@ from .docstrings import Docstrings
 from .functions import OPERATORS, literal, packets_of
 from .load import Operators
 from .model import NativeFunction
+from .rows import names_list
 from .signature import PythonSignature
 from .signature_text import parameters_text, returns_text
 
@@ -32,7 +33,7 @@ def _overloads(
     method: bool,
     docstrings: Docstrings,
 ) -> list[str]:
-    """The overloads of each name beside each other, as type checkers demand; the first has the docstring."""
+    """Return the overloads of each name together, as type checkers demand; the first has the summary."""
     distinct: dict[str, list[str]] = {}
     for f in functions:
         known = distinct.setdefault(f.base, [])
@@ -41,7 +42,10 @@ def _overloads(
             known.append(text)
     lines: list[str] = []
     for name, several in distinct.items():
-        documented = "\n".join([several[0].removesuffix(" ..."), *literal(docstrings.of(name))])
+        summary = docstrings.summary_of(name)
+        documented = (
+            "\n".join([several[0].removesuffix(" ..."), *literal(summary)]) if summary else several[0]
+        )
         decorator = "@overload\n" if len(several) > 1 else ""
         lines += [f"{decorator}{text}" for text in (documented, *several[1:])]
     return lines
@@ -61,8 +65,7 @@ def functions_stub(operators: Operators, docstrings: Docstrings) -> str:
             if f.python_binding and "function" in f.variants and f.form != "out"
         }
     )
-    exported = "".join(f'    "{name}",\n' for name in names)
-    return "\n\n".join([*parts, f"__all__ = [\n{exported}]"]) + "\n"
+    return "\n\n".join([*parts, f"__all__ = {names_list(names)}  # fmt: skip"]) + "\n"
 
 
 def methods_stub(operators: Operators, docstrings: Docstrings) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from itertools import starmap
 from typing import Any, NoReturn
 
 import numpy as np
@@ -77,10 +78,10 @@ def _check_invertible(tensor: Any) -> None:
 def packet(
     name: str,
     overloads: tuple[str, ...],
-    parameters: tuple[tuple[str, str, Any, bool], ...] = (),
+    parameters: tuple[tuple[Any, ...], ...] = (),
     numbers_as_tensors: bool | str = False,
 ) -> OverloadPacket:
-    """The packet of a public name, made by generated code; `parameters` are the values of `Parameter`."""
+    """Return the packet of a public name, for generated code; `parameters` are arguments of `Parameter`."""
     made = packets[name] = OverloadPacket(name, overloads, parameters, numbers_as_tensors)
     return made
 
@@ -128,7 +129,7 @@ class OverloadPacket:
         self,
         name: str,
         overloads: tuple[str, ...],
-        parameters: tuple[tuple[str, str, Any, bool], ...],
+        parameters: tuple[tuple[Any, ...], ...],
         numbers_as_tensors: bool | str,
     ) -> None:
         self.name = name
@@ -155,8 +156,8 @@ class OverloadPacket:
         """The parameters of the public name."""
         made = self._parameters
         if made is None:
-            made = self._parameters = tuple(map(Parameter._make, self.declared))
-            self._roles = [(role, default) for _, role, default, _ in self.declared]
+            made = self._parameters = tuple(starmap(Parameter, self.declared))
+            self._roles = [(role, default) for _, role, default, _ in made]
         return made
 
     @property

@@ -1,8 +1,10 @@
-"""What generated registrations call: one line for each definition and kernel."""
+"""Definition of operators by rows, which generated registrations call."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from ...runtime.device import device as Device
@@ -14,6 +16,9 @@ from .structured import MetaFunction
 from .structured_kernel import StructuredKernel
 from .through_out import ThroughOut
 from .view_kernel import GeometryFunction, ViewKernel
+
+Structured = tuple[MetaFunction, str, str] | tuple[MetaFunction, str, str, str]
+"""The function of an operator's metadata, its stub, its form, and its ``out=`` form."""
 
 Composite = TypeVar("Composite", bound=Callable[..., Any])
 
@@ -28,12 +33,60 @@ _by_stub: dict[str, list[tuple[str, KernelFunction]]] = {}
 _composite_planners: dict[Callable[..., Any], Planner] = {}
 
 
-def define(
-    name: str, schema: str, source: str, tags: tuple[str, ...] = (), wrapped_numbers: bool = False
+def operators_of(file: str) -> Callable[..., None]:
+    """Return `operator` for the entries of a YAML file."""
+    return partial(operator, file)
+
+
+def operator(
+    file: str,
+    schema: str,
+    *,
+    entry: str = "",
+    tags: str = "",
+    wrapped_numbers: bool = False,
+    view: GeometryFunction | None = None,
+    structured: Structured | None = None,
+    planner: Planner | None = None,
+    stub: str = "",
+    dispatch: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
+    autograd: Planner | None = None,
 ) -> None:
-    """Define an operator; its schema is parsed at first use."""
-    entry = _dispatcher.install(f"aten::{name}", f"aten::{schema}", source, frozenset(tags))
-    entry.numbers_as_tensors = wrapped_numbers
+    """Define an operator and register its kernels; the schema is parsed at first use.
+
+    Args:
+        file: The YAML file that declares the operator.
+        schema: The declaration, without the namespace.
+        entry: The operator whose entry in `file` declares this one too. Default: its own.
+        tags: Words that say what the operator is like.
+        wrapped_numbers: If True, Python numbers may stand for tensors. Default: False.
+        view: The geometry of the result, of a view operator.
+        structured: Arguments of the operator's `StructuredKernel`, and the ``out=`` form through which it also runs.
+        planner: The function that plans the operator's own calls.
+        stub: The stub for which `planner` asks. Every backend that has the stub then has the operator.
+        dispatch: Kernels that are composed of other operators, by dispatch key.
+        autograd: The planner of every Autograd key.
+    """
+    name = schema.partition("(")[0]
+    source = f"{file}: {entry or name}"
+    made = _dispatcher.install(f"aten::{name}", f"aten::{schema}", source, frozenset(tags.split()))
+    made.numbers_as_tensors = wrapped_numbers
+    if view is not None:
+        kernel = ViewKernel(view, tracked=name not in UNTRACKED)
+        _impl(name, _EXPLICIT, KernelFunction(None, planner=kernel, source="view geometry", leaf=True))
+    if structured is not None:
+        _install_structured(name, *structured)
+    if planner is not None:
+        own = KernelFunction(None, planner=planner, source=planner.__module__, leaf=True)
+        if stub:
+            _impl_by_stub(name, stub, own)
+        else:
+            _impl(name, _EXPLICIT, own)
+    for key, function in dispatch.items():
+        planned = _composite_planners.get(function)
+        _impl(name, BY_NAME[key], KernelFunction(function, planner=planned, source=function.__module__))
+    if autograd is not None:
+        _impl(name, _AUTOGRAD, KernelFunction(None, planner=autograd, source=autograd.__module__))
 
 
 def _impl(name: str, key: DispatchKey, kernel: KernelFunction) -> None:
@@ -51,7 +104,7 @@ def _dense_key(device_type: str) -> DispatchKey:
     return RUNTIME[Functionality.Dense, Device(device_type).backend]
 
 
-def structured(name: str, meta: MetaFunction, stub: str, form: str, out: str | None = None) -> None:
+def _install_structured(name: str, meta: MetaFunction, stub: str, form: str, out: str | None = None) -> None:
     """Register a form of a structured operator for every backend that has stubs.
 
     `out` names its ``out=`` form, through which it serves backends that have a kernel for that alone.
@@ -63,12 +116,6 @@ def structured(name: str, meta: MetaFunction, stub: str, form: str, out: str | N
     if out is not None:
         through_out = KernelFunction(None, planner=ThroughOut(meta, form, f"aten::{out}"), source=f"by {out}")
         _impl(name, _NON_FUNCTIONAL, through_out)
-
-
-def planned(name: str, stub: str, plan: Planner) -> None:
-    """Register a kernel that plans its own calls, for every backend that has the stub which it asks for."""
-    kernel = KernelFunction(None, planner=plan, source=plan.__module__, leaf=True)
-    _impl_by_stub(name, stub, kernel)
 
 
 def stub_of(name: str, kernel: KernelFunction) -> str | None:
@@ -94,17 +141,6 @@ UNTRACKED = {"view.dtype"}
 """Views that autograd knows nothing of, as PyTorch's: they have no base, as what `detach` gives."""
 
 
-def view(name: str, geometry: GeometryFunction) -> None:
-    """Register a view operator for every backend."""
-    kernel = ViewKernel(geometry, tracked=name not in UNTRACKED)
-    _impl(name, _EXPLICIT, KernelFunction(None, planner=kernel, source="view geometry", leaf=True))
-
-
-def planner(name: str, key: str, plan: Planner) -> None:
-    """Register a kernel that plans its own calls."""
-    _impl(name, BY_NAME[key], KernelFunction(None, planner=plan, source=plan.__module__, leaf=True))
-
-
 def planned_by(planner: Planner) -> Callable[[Composite], Composite]:
     """Decorator of a composite whose calls `planner` plans, where the specs tell which single part serves them."""
 
@@ -113,14 +149,3 @@ def planned_by(planner: Planner) -> Callable[[Composite], Composite]:
         return function
 
     return decorate
-
-
-def composite(name: str, key: str, function: Callable[..., Any]) -> None:
-    """Register a composite of other operators."""
-    kernel = KernelFunction(function, planner=_composite_planners.get(function), source=function.__module__)
-    _impl(name, BY_NAME[key], kernel)
-
-
-def autograd(name: str, plan: Planner) -> None:
-    """Register the wrapper of an operator's derivative for every autograd key."""
-    _impl(name, _AUTOGRAD, KernelFunction(None, planner=plan, source=plan.__module__))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from ...runtime.fork_lock import cached_property
@@ -123,6 +124,15 @@ class AliasInfo(Record):
             if self.after_set == self.before_set
             else f"({before} -> {'|'.join(self.after_set)})"
         )
+
+
+def local_name(name: str) -> str:
+    """Return the name that an argument has in code that is written out.
+
+    >>> local_name("self"), local_name("from"), local_name("other")
+    ('self_', 'from_', 'other')
+    """
+    return f"{name}_" if name == "self" or keyword.iskeyword(name) else name
 
 
 class Argument(Record):

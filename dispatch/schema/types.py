@@ -129,6 +129,16 @@ def base_type(type: Type) -> BaseType:
     return type
 
 
+def is_list_type(type: Type) -> bool:
+    """Return True for the type of a list, optional or not.
+
+    >>> from triten.dispatch.schema import BaseType, ListType, OptionalType
+    >>> is_list_type(OptionalType(ListType(BaseType("Tensor")))), is_list_type(BaseType("Tensor"))
+    (True, False)
+    """
+    return isinstance(type.elem if isinstance(type, OptionalType) else type, ListType)
+
+
 def is_tensor_like(type: Type) -> bool:
     """Whether values of the type are tensors, optional tensors or lists of either."""
     return base_type(type).name == "Tensor"

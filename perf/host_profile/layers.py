@@ -30,6 +30,9 @@ LAYERS = {
     OUTSIDE: "the program itself and other libraries",
 }
 
+RECORDERS = "<triten record "
+"""The names of the files of recorders, which `dispatch/autograd/recorder.py` writes at run time, begin so."""
+
 # The longest beginning of a path decides.
 _PLACES = {
     "": WRAPPER,
@@ -68,6 +71,8 @@ def layer_of(filename: str) -> str | None:
         >>> layer_of("/usr/lib/python3/json/decoder.py") is None
         True
     """
+    if filename.startswith(RECORDERS):
+        return AUTOGRAD
     path = Path(filename)
     if not path.is_relative_to(ROOT):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.constants import INT_1, INT_NEG_1
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
@@ -18,285 +18,65 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_prelu_kernel",
-    "celu",
-    "celu_",
-    "elu",
-    "elu_",
-    "elu_backward",
-    "glu",
-    "glu_backward",
-    "hardshrink",
-    "hardsigmoid",
-    "hardsigmoid_",
-    "hardswish",
-    "hardswish_",
-    "hardtanh",
-    "hardtanh_",
-    "log_sigmoid",
-    "mish",
-    "mish_",
-    "prelu",
-    "relu6",
-    "relu6_",
-    "selu",
-    "selu_",
-    "softshrink",
-    "threshold",
-    "threshold_",
-]
+    "_prelu_kernel", "celu", "celu_", "elu", "elu_", "elu_backward", "glu", "glu_backward", "hardshrink",
+    "hardsigmoid", "hardsigmoid_", "hardswish", "hardswish_", "hardtanh", "hardtanh_", "log_sigmoid", "mish",
+    "mish_", "prelu", "relu6", "relu6_", "selu", "selu_", "softshrink", "threshold", "threshold_",
+]  # fmt: skip
 
-elu_packet = packet(
-    "elu",
-    (
-        "elu",
-        "elu.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, False),
-        ("scale", "scale", INT_1, False),
-        ("input_scale", "scale", INT_1, False),
-    ),
-    False,
-)
-elu_plans = elu_packet.plans
-elu_scaled = elu_packet.scaled
-elu_outs = elu_packet.outs
-elu__packet = packet(
-    "elu_",
-    ("elu_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, False),
-        ("scale", "scale", INT_1, False),
-        ("input_scale", "scale", INT_1, False),
-    ),
-    False,
-)
-elu__plans = elu__packet.plans
-elu__scaled = elu__packet.scaled
-hardswish_packet = packet(
-    "hardswish",
-    (
-        "hardswish",
-        "hardswish.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-hardswish_plans = hardswish_packet.plans
-hardswish_outs = hardswish_packet.outs
-hardswish__packet = packet("hardswish_", ("hardswish_",), (("input", "tensor", NOT_GIVEN, False),), False)
+# fmt: off
+elu_packet = packet("elu", ("elu", "elu.out"), (("input", "tensor"), ("alpha", "scale", INT_1), ("scale", "scale", INT_1), ("input_scale", "scale", INT_1)))
+elu_plans, elu_scaled, elu_outs = elu_packet.plans, elu_packet.scaled, elu_packet.outs
+elu__packet = packet("elu_", ("elu_",), (("input", "tensor"), ("alpha", "scale", INT_1), ("scale", "scale", INT_1), ("input_scale", "scale", INT_1)))
+elu__plans, elu__scaled = elu__packet.plans, elu__packet.scaled
+hardswish_packet = packet("hardswish", ("hardswish", "hardswish.out"), (("input", "tensor"),))
+hardswish_plans, hardswish_outs = hardswish_packet.plans, hardswish_packet.outs
+hardswish__packet = packet("hardswish_", ("hardswish_",), (("input", "tensor"),))
 hardswish__plans = hardswish__packet.plans
-hardsigmoid_packet = packet(
-    "hardsigmoid",
-    (
-        "hardsigmoid",
-        "hardsigmoid.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-hardsigmoid_plans = hardsigmoid_packet.plans
-hardsigmoid_outs = hardsigmoid_packet.outs
-hardsigmoid__packet = packet(
-    "hardsigmoid_", ("hardsigmoid_",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+hardsigmoid_packet = packet("hardsigmoid", ("hardsigmoid", "hardsigmoid.out"), (("input", "tensor"),))
+hardsigmoid_plans, hardsigmoid_outs = hardsigmoid_packet.plans, hardsigmoid_packet.outs
+hardsigmoid__packet = packet("hardsigmoid_", ("hardsigmoid_",), (("input", "tensor"),))
 hardsigmoid__plans = hardsigmoid__packet.plans
-hardshrink_packet = packet(
-    "hardshrink",
-    (
-        "hardshrink",
-        "hardshrink.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("lambd", "number", 0.5, False),
-    ),
-    False,
-)
-hardshrink_plans = hardshrink_packet.plans
-hardshrink_outs = hardshrink_packet.outs
-softshrink_packet = packet(
-    "softshrink",
-    (
-        "softshrink",
-        "softshrink.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("lambd", "number", 0.5, False),
-    ),
-    False,
-)
-softshrink_plans = softshrink_packet.plans
-softshrink_outs = softshrink_packet.outs
-mish_packet = packet(
-    "mish",
-    (
-        "mish",
-        "mish.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-mish_plans = mish_packet.plans
-mish_outs = mish_packet.outs
-mish__packet = packet("mish_", ("mish_",), (("input", "tensor", NOT_GIVEN, False),), False)
+hardshrink_packet = packet("hardshrink", ("hardshrink", "hardshrink.out"), (("input", "tensor"), ("lambd", "number", 0.5)))
+hardshrink_plans, hardshrink_outs = hardshrink_packet.plans, hardshrink_packet.outs
+softshrink_packet = packet("softshrink", ("softshrink", "softshrink.out"), (("input", "tensor"), ("lambd", "number", 0.5)))
+softshrink_plans, softshrink_outs = softshrink_packet.plans, softshrink_packet.outs
+mish_packet = packet("mish", ("mish", "mish.out"), (("input", "tensor"),))
+mish_plans, mish_outs = mish_packet.plans, mish_packet.outs
+mish__packet = packet("mish_", ("mish_",), (("input", "tensor"),))
 mish__plans = mish__packet.plans
-log_sigmoid_packet = packet(
-    "log_sigmoid",
-    (
-        "log_sigmoid",
-        "log_sigmoid.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-log_sigmoid_plans = log_sigmoid_packet.plans
-log_sigmoid_outs = log_sigmoid_packet.outs
-threshold_packet = packet(
-    "threshold",
-    (
-        "threshold",
-        "threshold.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("threshold", "number", NOT_GIVEN, False),
-        ("value", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
-threshold_plans = threshold_packet.plans
-threshold_outs = threshold_packet.outs
-threshold__packet = packet(
-    "threshold_",
-    ("threshold_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("threshold", "number", NOT_GIVEN, False),
-        ("value", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+log_sigmoid_packet = packet("log_sigmoid", ("log_sigmoid", "log_sigmoid.out"), (("input", "tensor"),))
+log_sigmoid_plans, log_sigmoid_outs = log_sigmoid_packet.plans, log_sigmoid_packet.outs
+threshold_packet = packet("threshold", ("threshold", "threshold.out"), (("input", "tensor"), ("threshold", "number"), ("value", "number")))
+threshold_plans, threshold_outs = threshold_packet.plans, threshold_packet.outs
+threshold__packet = packet("threshold_", ("threshold_",), (("input", "tensor"), ("threshold", "number"), ("value", "number")))
 threshold__plans = threshold__packet.plans
-hardtanh_packet = packet(
-    "hardtanh",
-    (
-        "hardtanh",
-        "hardtanh.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min_val", "scale", INT_NEG_1, False),
-        ("max_val", "scale", INT_1, False),
-    ),
-    False,
-)
-hardtanh_plans = hardtanh_packet.plans
-hardtanh_scaled = hardtanh_packet.scaled
-hardtanh_outs = hardtanh_packet.outs
-hardtanh__packet = packet(
-    "hardtanh_",
-    ("hardtanh_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min_val", "scale", INT_NEG_1, False),
-        ("max_val", "scale", INT_1, False),
-    ),
-    False,
-)
-hardtanh__plans = hardtanh__packet.plans
-hardtanh__scaled = hardtanh__packet.scaled
-relu6_packet = packet("relu6", ("relu6",), (("input", "tensor", NOT_GIVEN, False),), False)
+hardtanh_packet = packet("hardtanh", ("hardtanh", "hardtanh.out"), (("input", "tensor"), ("min_val", "scale", INT_NEG_1), ("max_val", "scale", INT_1)))
+hardtanh_plans, hardtanh_scaled, hardtanh_outs = hardtanh_packet.plans, hardtanh_packet.scaled, hardtanh_packet.outs
+hardtanh__packet = packet("hardtanh_", ("hardtanh_",), (("input", "tensor"), ("min_val", "scale", INT_NEG_1), ("max_val", "scale", INT_1)))
+hardtanh__plans, hardtanh__scaled = hardtanh__packet.plans, hardtanh__packet.scaled
+relu6_packet = packet("relu6", ("relu6",), (("input", "tensor"),))
 relu6_plans = relu6_packet.plans
-relu6__packet = packet("relu6_", ("relu6_",), (("input", "tensor", NOT_GIVEN, False),), False)
+relu6__packet = packet("relu6_", ("relu6_",), (("input", "tensor"),))
 relu6__plans = relu6__packet.plans
-selu_packet = packet("selu", ("selu",), (("input", "tensor", NOT_GIVEN, False),), False)
+selu_packet = packet("selu", ("selu",), (("input", "tensor"),))
 selu_plans = selu_packet.plans
-selu__packet = packet("selu_", ("selu_",), (("input", "tensor", NOT_GIVEN, False),), False)
+selu__packet = packet("selu_", ("selu_",), (("input", "tensor"),))
 selu__plans = selu__packet.plans
-celu_packet = packet(
-    "celu",
-    ("celu",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("alpha", "number", 1.0, False),
-    ),
-    False,
-)
+celu_packet = packet("celu", ("celu",), (("input", "tensor"), ("alpha", "number", 1.0)))
 celu_plans = celu_packet.plans
-celu__packet = packet(
-    "celu_",
-    ("celu_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("alpha", "number", 1.0, False),
-    ),
-    False,
-)
+celu__packet = packet("celu_", ("celu_",), (("input", "tensor"), ("alpha", "number", 1.0)))
 celu__plans = celu__packet.plans
-elu_backward_packet = packet(
-    "elu_backward",
-    ("elu_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("alpha", "number", NOT_GIVEN, False),
-        ("scale", "number", NOT_GIVEN, False),
-        ("input_scale", "number", NOT_GIVEN, False),
-        ("is_result", "static", NOT_GIVEN, False),
-        ("self_or_result", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+elu_backward_packet = packet("elu_backward", ("elu_backward",), (("grad_output", "tensor"), ("alpha", "number"), ("scale", "number"), ("input_scale", "number"), ("is_result", "static"), ("self_or_result", "tensor")))
 elu_backward_plans = elu_backward_packet.plans
-glu_backward_packet = packet(
-    "glu_backward",
-    ("glu_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+glu_backward_packet = packet("glu_backward", ("glu_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("dim", "static")))
 glu_backward_plans = glu_backward_packet.plans
-glu_packet = packet(
-    "glu",
-    (
-        "glu",
-        "glu.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", -1, False),
-    ),
-    False,
-)
-glu_plans = glu_packet.plans
-glu_outs = glu_packet.outs
-_prelu_kernel_packet = packet(
-    "_prelu_kernel",
-    ("_prelu_kernel",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+glu_packet = packet("glu", ("glu", "glu.out"), (("input", "tensor"), ("dim", "static", -1)))
+glu_plans, glu_outs = glu_packet.plans, glu_packet.outs
+_prelu_kernel_packet = packet("_prelu_kernel", ("_prelu_kernel",), (("input", "tensor"), ("weight", "tensor")))
 _prelu_kernel_plans = _prelu_kernel_packet.plans
-prelu_packet = packet(
-    "prelu",
-    ("prelu",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+prelu_packet = packet("prelu", ("prelu",), (("input", "tensor"), ("weight", "tensor")))
 prelu_plans = prelu_packet.plans
+# fmt: on
 
 
 def elu(
@@ -384,34 +164,13 @@ def elu_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: each element, or below zero an exponential that falls to -alpha (`torch.ops.aten.elu_`).
-
-        scale * x if x > 0, scale * alpha * (e ** (input_scale * x) - 1) otherwise
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-        alpha: The limit for large negative elements, with the opposite sign.
-        scale: A factor of the result; `tt.nn.functional.elu` leaves it at 1.
-        input_scale: A factor of the exponent; `tt.nn.functional.elu` leaves it at 1.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    References:
-        Clevert, Unterthiner and Hochreiter, 2016.
+    """In-place version of `tt.elu` (`torch.ops.aten.elu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 2.0])
         >>> x.elu_()
         tensor([-0.6321,  0.0000,  2.0000])
-
-    Schema::
-
-        elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -492,34 +251,13 @@ def hardswish(
 
 
 def hardswish_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: a piecewise form of silu: zero up to -3, x from 3 on, and a parabola between them (`torch.ops.aten.hardswish_`).
-
-        x * min(max(x + 3, 0), 6) / 6
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        Minus infinity gives nan.
-
-    References:
-        Howard et al., Searching for MobileNetV3, 2019.
+    """In-place version of `tt.hardswish` (`torch.ops.aten.hardswish_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 3.0])
         >>> x.hardswish_()
         tensor([-0.3333,  0.0000,  3.0000])
-
-    Schema::
-
-        hardswish_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -585,31 +323,13 @@ def hardsigmoid(
 
 
 def hardsigmoid_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: a piecewise linear form of the sigmoid: zero up to -3, 1 from 3 on, and a line between them (`torch.ops.aten.hardsigmoid_`).
-
-        min(max(x + 3, 0), 6) / 6
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        The gradient at -3 and 3 is zero.
+    """In-place version of `tt.hardsigmoid` (`torch.ops.aten.hardsigmoid_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-3.0, 0.0, 1.5])
         >>> x.hardsigmoid_()
         tensor([0.0000, 0.5000, 0.7500])
-
-    Schema::
-
-        hardsigmoid_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -791,34 +511,13 @@ def mish(
 
 
 def mish_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element times the hyperbolic tangent of its softplus (`torch.ops.aten.mish_`).
-
-        x * tanh(ln(1 + e ** x))
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        Minus infinity gives nan.
-
-    References:
-        Misra, 2019.
+    """In-place version of `tt.mish` (`torch.ops.aten.mish_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 1.0])
         >>> x.mish_()
         tensor([-0.3034,  0.0000,  0.8651])
-
-    Schema::
-
-        mish_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -950,35 +649,13 @@ def threshold_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: each element, or a given value where it is not above the threshold (`torch.ops.aten.threshold_`).
-
-        x if x > threshold, value otherwise
-
-    Args:
-        input: A tensor of integers or floating numbers, of any shape. It takes the result. The method's
-            `self`.
-        threshold: The number that an element must exceed to stay.
-        value: The number that takes the place of the others; truncated to an integer where `input` is
-            of integers.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex or of bools.
-
-    Note:
-        nan stays nan. The gradient at the threshold is zero.
+    """In-place version of `tt.threshold` (`torch.ops.aten.threshold_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.5, 1.0, 2.0])
         >>> x.threshold_(1.0, -5.0)
         tensor([-5., -5.,  2.])
-
-    Schema::
-
-        threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1076,36 +753,13 @@ def hardtanh_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: each element, held between two numbers (`torch.ops.aten.hardtanh_`).
-
-        min(max(x, min_val), max_val)
-
-    Args:
-        input: A tensor of real numbers of any shape. It takes the result. The method's `self`.
-        min_val: The lower bound.
-        max_val: The upper bound.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        ValueError: `min_val` is greater than `max_val`.
-        RuntimeError: `input` is of bools, or unsigned while a bound is negative.
-        NotImplementedError: `input` is complex.
-
-    Note:
-        The gradient is 1 between the bounds and zero on them and outside; `tt.clamp` has a gradient of
-        1 on its bounds.
+    """In-place version of `tt.hardtanh` (`torch.ops.aten.hardtanh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-2.0, 0.5, 2.0])
         >>> x.hardtanh_()
         tensor([-1.0000,  0.5000,  1.0000])
-
-    Schema::
-
-        hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1168,32 +822,13 @@ def relu6(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 
 
 def relu6_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element, held between 0 and 6 (`torch.ops.aten.relu6_`).
-
-        min(max(x, 0), 6)
-
-    Args:
-        input: A tensor of real numbers of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` is of bools.
-        NotImplementedError: `input` is complex.
-
-    Note:
-        nan stays nan. The gradient at 0 and 6 is zero.
+    """In-place version of `tt.relu6` (`torch.ops.aten.relu6_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 3.0, 8.0])
         >>> x.relu6_()
         tensor([0., 3., 6.])
-
-    Schema::
-
-        relu6_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1247,34 +882,13 @@ def selu(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None)
 
 
 def selu_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: `elu` with constants that keep mean 0 and variance 1 from layer to layer (`torch.selu_`).
-
-        scale * x if x > 0, scale * alpha * (e ** x - 1) otherwise, with scale = 1.0507 and alpha = 1.6733
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        Large negative elements approach -1.7581.
-
-    References:
-        Klambauer et al., Self-Normalizing Neural Networks, 2017.
+    """In-place version of `tt.selu` (`torch.selu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 1.0])
         >>> x.selu_()
         tensor([-1.1113,  0.0000,  1.0507])
-
-    Schema::
-
-        selu_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1334,36 +948,13 @@ def celu(
 def celu_(
     input: Tensor = REQUIRED, alpha: Number = 1.0, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: each element, or below zero an exponential that falls to -alpha; smooth for every `alpha` (`torch.celu_`).
-
-        x if x > 0, alpha * (e ** (x / alpha) - 1) otherwise
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-        alpha: The limit for large negative elements, with the opposite sign; not 0.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `alpha` is 0.
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        Its slope at zero is 1 for every `alpha`, where that of `elu` jumps from alpha to 1.
-
-    References:
-        Barron, 2017.
+    """In-place version of `tt.celu` (`torch.celu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 2.0])
         >>> x.celu_(alpha=0.5)
         tensor([-0.4323,  0.0000,  2.0000])
-
-    Schema::
-
-        celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:

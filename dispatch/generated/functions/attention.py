@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -18,138 +17,27 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_fused_sdp_choice",
-    "_scaled_dot_product_attention_math",
-    "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_efficient_attention_backward",
-    "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_flash_attention_for_cpu_backward",
-    "scaled_dot_product_attention",
-]
+    "_fused_sdp_choice", "_scaled_dot_product_attention_math", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention_for_cpu_backward", "scaled_dot_product_attention",
+]  # fmt: skip
 
-scaled_dot_product_attention_packet = packet(
-    "scaled_dot_product_attention",
-    ("scaled_dot_product_attention",),
-    (
-        ("query", "tensor", NOT_GIVEN, False),
-        ("key", "tensor", NOT_GIVEN, False),
-        ("value", "tensor", NOT_GIVEN, False),
-        ("attn_mask", "optional", None, False),
-        ("dropout_p", "number", 0.0, False),
-        ("is_causal", "static", False, False),
-        ("scale", "number", None, True),
-        ("enable_gqa", "static", False, True),
-    ),
-    False,
-)
+# fmt: off
+scaled_dot_product_attention_packet = packet("scaled_dot_product_attention", ("scaled_dot_product_attention",), (("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("attn_mask", "optional", None), ("dropout_p", "number", 0.0), ("is_causal", "static", False), ("scale", "number", None, True), ("enable_gqa", "static", False, True)))
 scaled_dot_product_attention_plans = scaled_dot_product_attention_packet.plans
-_fused_sdp_choice_packet = packet(
-    "_fused_sdp_choice",
-    ("_fused_sdp_choice",),
-    (
-        ("query", "tensor", NOT_GIVEN, False),
-        ("key", "tensor", NOT_GIVEN, False),
-        ("value", "tensor", NOT_GIVEN, False),
-        ("attn_mask", "optional", None, False),
-        ("dropout_p", "number", 0.0, False),
-        ("is_causal", "static", False, False),
-        ("scale", "number", None, True),
-        ("enable_gqa", "static", False, True),
-    ),
-    False,
-)
+_fused_sdp_choice_packet = packet("_fused_sdp_choice", ("_fused_sdp_choice",), (("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("attn_mask", "optional", None), ("dropout_p", "number", 0.0), ("is_causal", "static", False), ("scale", "number", None, True), ("enable_gqa", "static", False, True)))
 _fused_sdp_choice_plans = _fused_sdp_choice_packet.plans
-_scaled_dot_product_attention_math_packet = packet(
-    "_scaled_dot_product_attention_math",
-    ("_scaled_dot_product_attention_math",),
-    (
-        ("query", "tensor", NOT_GIVEN, False),
-        ("key", "tensor", NOT_GIVEN, False),
-        ("value", "tensor", NOT_GIVEN, False),
-        ("attn_mask", "optional", None, False),
-        ("dropout_p", "number", 0.0, False),
-        ("is_causal", "static", False, False),
-        ("dropout_mask", "optional", None, False),
-        ("scale", "number", None, True),
-        ("enable_gqa", "static", False, True),
-    ),
-    False,
-)
+_scaled_dot_product_attention_math_packet = packet("_scaled_dot_product_attention_math", ("_scaled_dot_product_attention_math",), (("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("attn_mask", "optional", None), ("dropout_p", "number", 0.0), ("is_causal", "static", False), ("dropout_mask", "optional", None), ("scale", "number", None, True), ("enable_gqa", "static", False, True)))
 _scaled_dot_product_attention_math_plans = _scaled_dot_product_attention_math_packet.plans
-_scaled_dot_product_flash_attention_for_cpu_packet = packet(
-    "_scaled_dot_product_flash_attention_for_cpu",
-    ("_scaled_dot_product_flash_attention_for_cpu",),
-    (
-        ("query", "tensor", NOT_GIVEN, False),
-        ("key", "tensor", NOT_GIVEN, False),
-        ("value", "tensor", NOT_GIVEN, False),
-        ("dropout_p", "number", 0.0, False),
-        ("is_causal", "static", False, False),
-        ("attn_mask", "optional", None, True),
-        ("scale", "number", None, True),
-    ),
-    False,
-)
+_scaled_dot_product_flash_attention_for_cpu_packet = packet("_scaled_dot_product_flash_attention_for_cpu", ("_scaled_dot_product_flash_attention_for_cpu",), (("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("dropout_p", "number", 0.0), ("is_causal", "static", False), ("attn_mask", "optional", None, True), ("scale", "number", None, True)))
 _scaled_dot_product_flash_attention_for_cpu_plans = _scaled_dot_product_flash_attention_for_cpu_packet.plans
-_scaled_dot_product_flash_attention_for_cpu_backward_packet = packet(
-    "_scaled_dot_product_flash_attention_for_cpu_backward",
-    ("_scaled_dot_product_flash_attention_for_cpu_backward",),
-    (
-        ("grad_out", "tensor", NOT_GIVEN, False),
-        ("query", "tensor", NOT_GIVEN, False),
-        ("key", "tensor", NOT_GIVEN, False),
-        ("value", "tensor", NOT_GIVEN, False),
-        ("out", "tensor", NOT_GIVEN, False),
-        ("logsumexp", "tensor", NOT_GIVEN, False),
-        ("dropout_p", "number", NOT_GIVEN, False),
-        ("is_causal", "static", NOT_GIVEN, False),
-        ("attn_mask", "optional", None, True),
-        ("scale", "number", None, True),
-    ),
-    False,
-)
-_scaled_dot_product_flash_attention_for_cpu_backward_plans = (
-    _scaled_dot_product_flash_attention_for_cpu_backward_packet.plans
-)
-_scaled_dot_product_efficient_attention_packet = packet(
-    "_scaled_dot_product_efficient_attention",
-    ("_scaled_dot_product_efficient_attention",),
-    (
-        ("query", "tensor", NOT_GIVEN, False),
-        ("key", "tensor", NOT_GIVEN, False),
-        ("value", "tensor", NOT_GIVEN, False),
-        ("attn_bias", "optional", NOT_GIVEN, False),
-        ("compute_log_sumexp", "static", NOT_GIVEN, False),
-        ("dropout_p", "number", 0.0, False),
-        ("is_causal", "static", False, False),
-        ("scale", "number", None, True),
-    ),
-    False,
-)
+_scaled_dot_product_flash_attention_for_cpu_backward_packet = packet("_scaled_dot_product_flash_attention_for_cpu_backward", ("_scaled_dot_product_flash_attention_for_cpu_backward",), (("grad_out", "tensor"), ("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("out", "tensor"), ("logsumexp", "tensor"), ("dropout_p", "number"), ("is_causal", "static"), ("attn_mask", "optional", None, True), ("scale", "number", None, True)))
+_scaled_dot_product_flash_attention_for_cpu_backward_plans = _scaled_dot_product_flash_attention_for_cpu_backward_packet.plans
+_scaled_dot_product_efficient_attention_packet = packet("_scaled_dot_product_efficient_attention", ("_scaled_dot_product_efficient_attention",), (("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("attn_bias", "optional"), ("compute_log_sumexp", "static"), ("dropout_p", "number", 0.0), ("is_causal", "static", False), ("scale", "number", None, True)))
 _scaled_dot_product_efficient_attention_plans = _scaled_dot_product_efficient_attention_packet.plans
-_scaled_dot_product_efficient_attention_backward_packet = packet(
-    "_scaled_dot_product_efficient_attention_backward",
-    ("_scaled_dot_product_efficient_attention_backward",),
-    (
-        ("grad_out_", "tensor", NOT_GIVEN, False),
-        ("query", "tensor", NOT_GIVEN, False),
-        ("key", "tensor", NOT_GIVEN, False),
-        ("value", "tensor", NOT_GIVEN, False),
-        ("attn_bias", "tensor", NOT_GIVEN, False),
-        ("out", "tensor", NOT_GIVEN, False),
-        ("logsumexp", "tensor", NOT_GIVEN, False),
-        ("philox_seed", "tensor", NOT_GIVEN, False),
-        ("philox_offset", "tensor", NOT_GIVEN, False),
-        ("dropout_p", "number", NOT_GIVEN, False),
-        ("grad_input_mask", "static", NOT_GIVEN, False),
-        ("is_causal", "static", False, False),
-        ("scale", "number", None, True),
-    ),
-    False,
-)
-_scaled_dot_product_efficient_attention_backward_plans = (
-    _scaled_dot_product_efficient_attention_backward_packet.plans
-)
+_scaled_dot_product_efficient_attention_backward_packet = packet("_scaled_dot_product_efficient_attention_backward", ("_scaled_dot_product_efficient_attention_backward",), (("grad_out_", "tensor"), ("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("attn_bias", "tensor"), ("out", "tensor"), ("logsumexp", "tensor"), ("philox_seed", "tensor"), ("philox_offset", "tensor"), ("dropout_p", "number"), ("grad_input_mask", "static"), ("is_causal", "static", False), ("scale", "number", None, True)))
+_scaled_dot_product_efficient_attention_backward_plans = _scaled_dot_product_efficient_attention_backward_packet.plans
+# fmt: on
 
 
 def scaled_dot_product_attention(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -16,115 +16,26 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "batch_norm_backward_elemt",
-    "batch_norm_backward_reduce",
-    "batch_norm_elemt",
-    "batch_norm_gather_stats",
-    "batch_norm_gather_stats_with_counts",
-    "batch_norm_stats",
-    "batch_norm_update_stats",
-]
+    "batch_norm_backward_elemt", "batch_norm_backward_reduce", "batch_norm_elemt", "batch_norm_gather_stats",
+    "batch_norm_gather_stats_with_counts", "batch_norm_stats", "batch_norm_update_stats",
+]  # fmt: skip
 
-batch_norm_stats_packet = packet(
-    "batch_norm_stats",
-    ("batch_norm_stats",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+batch_norm_stats_packet = packet("batch_norm_stats", ("batch_norm_stats",), (("input", "tensor"), ("eps", "number")))
 batch_norm_stats_plans = batch_norm_stats_packet.plans
-batch_norm_update_stats_packet = packet(
-    "batch_norm_update_stats",
-    ("batch_norm_update_stats",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("running_mean", "optional", NOT_GIVEN, False),
-        ("running_var", "optional", NOT_GIVEN, False),
-        ("momentum", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+batch_norm_update_stats_packet = packet("batch_norm_update_stats", ("batch_norm_update_stats",), (("input", "tensor"), ("running_mean", "optional"), ("running_var", "optional"), ("momentum", "number")))
 batch_norm_update_stats_plans = batch_norm_update_stats_packet.plans
-batch_norm_gather_stats_packet = packet(
-    "batch_norm_gather_stats",
-    ("batch_norm_gather_stats",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mean", "tensor", NOT_GIVEN, False),
-        ("invstd", "tensor", NOT_GIVEN, False),
-        ("running_mean", "optional", NOT_GIVEN, False),
-        ("running_var", "optional", NOT_GIVEN, False),
-        ("momentum", "number", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-        ("count", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+batch_norm_gather_stats_packet = packet("batch_norm_gather_stats", ("batch_norm_gather_stats",), (("input", "tensor"), ("mean", "tensor"), ("invstd", "tensor"), ("running_mean", "optional"), ("running_var", "optional"), ("momentum", "number"), ("eps", "number"), ("count", "static")))
 batch_norm_gather_stats_plans = batch_norm_gather_stats_packet.plans
-batch_norm_gather_stats_with_counts_packet = packet(
-    "batch_norm_gather_stats_with_counts",
-    ("batch_norm_gather_stats_with_counts",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mean", "tensor", NOT_GIVEN, False),
-        ("invstd", "tensor", NOT_GIVEN, False),
-        ("running_mean", "optional", NOT_GIVEN, False),
-        ("running_var", "optional", NOT_GIVEN, False),
-        ("momentum", "number", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-        ("counts", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+batch_norm_gather_stats_with_counts_packet = packet("batch_norm_gather_stats_with_counts", ("batch_norm_gather_stats_with_counts",), (("input", "tensor"), ("mean", "tensor"), ("invstd", "tensor"), ("running_mean", "optional"), ("running_var", "optional"), ("momentum", "number"), ("eps", "number"), ("counts", "tensor")))
 batch_norm_gather_stats_with_counts_plans = batch_norm_gather_stats_with_counts_packet.plans
-batch_norm_elemt_packet = packet(
-    "batch_norm_elemt",
-    ("batch_norm_elemt",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("mean", "tensor", NOT_GIVEN, False),
-        ("invstd", "tensor", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+batch_norm_elemt_packet = packet("batch_norm_elemt", ("batch_norm_elemt",), (("input", "tensor"), ("weight", "optional"), ("bias", "optional"), ("mean", "tensor"), ("invstd", "tensor"), ("eps", "number")))
 batch_norm_elemt_plans = batch_norm_elemt_packet.plans
-batch_norm_backward_reduce_packet = packet(
-    "batch_norm_backward_reduce",
-    ("batch_norm_backward_reduce",),
-    (
-        ("grad_out", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mean", "tensor", NOT_GIVEN, False),
-        ("invstd", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("input_g", "static", NOT_GIVEN, False),
-        ("weight_g", "static", NOT_GIVEN, False),
-        ("bias_g", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+batch_norm_backward_reduce_packet = packet("batch_norm_backward_reduce", ("batch_norm_backward_reduce",), (("grad_out", "tensor"), ("input", "tensor"), ("mean", "tensor"), ("invstd", "tensor"), ("weight", "optional"), ("input_g", "static"), ("weight_g", "static"), ("bias_g", "static")))
 batch_norm_backward_reduce_plans = batch_norm_backward_reduce_packet.plans
-batch_norm_backward_elemt_packet = packet(
-    "batch_norm_backward_elemt",
-    ("batch_norm_backward_elemt",),
-    (
-        ("grad_out", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mean", "tensor", NOT_GIVEN, False),
-        ("invstd", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("sum_dy", "tensor", NOT_GIVEN, False),
-        ("sum_dy_xmu", "tensor", NOT_GIVEN, False),
-        ("count", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+batch_norm_backward_elemt_packet = packet("batch_norm_backward_elemt", ("batch_norm_backward_elemt",), (("grad_out", "tensor"), ("input", "tensor"), ("mean", "tensor"), ("invstd", "tensor"), ("weight", "optional"), ("sum_dy", "tensor"), ("sum_dy_xmu", "tensor"), ("count", "tensor")))
 batch_norm_backward_elemt_plans = batch_norm_backward_elemt_packet.plans
+# fmt: on
 
 
 def batch_norm_stats(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -16,74 +16,23 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "allclose",
-    "equal",
-    "isclose",
-    "isneginf",
-    "isposinf",
-    "isreal",
-]
+    "allclose", "equal", "isclose", "isneginf", "isposinf", "isreal",
+]  # fmt: skip
 
-isclose_packet = packet(
-    "isclose",
-    ("isclose",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-        ("rtol", "number", 1e-05, False),
-        ("atol", "number", 1e-08, False),
-        ("equal_nan", "static", False, False),
-    ),
-    False,
-)
+# fmt: off
+isclose_packet = packet("isclose", ("isclose",), (("input", "tensor"), ("other", "tensor"), ("rtol", "number", 1e-05), ("atol", "number", 1e-08), ("equal_nan", "static", False)))
 isclose_plans = isclose_packet.plans
-allclose_packet = packet(
-    "allclose",
-    ("allclose",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-        ("rtol", "number", 1e-05, False),
-        ("atol", "number", 1e-08, False),
-        ("equal_nan", "static", False, False),
-    ),
-    False,
-)
+allclose_packet = packet("allclose", ("allclose",), (("input", "tensor"), ("other", "tensor"), ("rtol", "number", 1e-05), ("atol", "number", 1e-08), ("equal_nan", "static", False)))
 allclose_plans = allclose_packet.plans
-equal_packet = packet(
-    "equal",
-    ("equal",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+equal_packet = packet("equal", ("equal",), (("input", "tensor"), ("other", "tensor")))
 equal_plans = equal_packet.plans
-isreal_packet = packet("isreal", ("isreal",), (("input", "tensor", NOT_GIVEN, False),), False)
+isreal_packet = packet("isreal", ("isreal",), (("input", "tensor"),))
 isreal_plans = isreal_packet.plans
-isposinf_packet = packet(
-    "isposinf",
-    (
-        "isposinf",
-        "isposinf.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-isposinf_plans = isposinf_packet.plans
-isposinf_outs = isposinf_packet.outs
-isneginf_packet = packet(
-    "isneginf",
-    (
-        "isneginf",
-        "isneginf.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-isneginf_plans = isneginf_packet.plans
-isneginf_outs = isneginf_packet.outs
+isposinf_packet = packet("isposinf", ("isposinf", "isposinf.out"), (("input", "tensor"),))
+isposinf_plans, isposinf_outs = isposinf_packet.plans, isposinf_packet.outs
+isneginf_packet = packet("isneginf", ("isneginf", "isneginf.out"), (("input", "tensor"),))
+isneginf_plans, isneginf_outs = isneginf_packet.plans, isneginf_packet.outs
+# fmt: on
 
 
 def isclose(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.constants import INT_1
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
@@ -20,201 +20,40 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "addr",
-    "addr_",
-    "chain_matmul",
-    "corrcoef",
-    "cov",
-    "cross",
-    "einsum",
-    "inner",
-    "kron",
-    "linalg_cross",
-    "linalg_multi_dot",
-    "linalg_vecdot",
-    "tensordot",
-    "trace",
-]
+    "addr", "addr_", "chain_matmul", "corrcoef", "cov", "cross", "einsum", "inner", "kron", "linalg_cross",
+    "linalg_multi_dot", "linalg_vecdot", "tensordot", "trace",
+]  # fmt: skip
 
-einsum_packet = packet(
-    "einsum",
-    ("einsum",),
-    (
-        ("equation", "static", NOT_GIVEN, False),
-        ("tensors", "list", NOT_GIVEN, False),
-        ("path", "static", None, True),
-    ),
-    False,
-)
+# fmt: off
+einsum_packet = packet("einsum", ("einsum",), (("equation", "static"), ("tensors", "list"), ("path", "static", None, True)))
 einsum_plans = einsum_packet.plans
-tensordot_packet = packet(
-    "tensordot",
-    (
-        "tensordot",
-        "tensordot.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-        ("dims_self", "static", NOT_GIVEN, False),
-        ("dims_other", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-tensordot_plans = tensordot_packet.plans
-tensordot_outs = tensordot_packet.outs
-inner_packet = packet(
-    "inner",
-    (
-        "inner",
-        "inner.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-inner_plans = inner_packet.plans
-inner_outs = inner_packet.outs
-kron_packet = packet(
-    "kron",
-    (
-        "kron",
-        "kron.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-kron_plans = kron_packet.plans
-kron_outs = kron_packet.outs
-trace_packet = packet(
-    "trace",
-    (
-        "trace",
-        "trace.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-trace_plans = trace_packet.plans
-trace_outs = trace_packet.outs
-addr_packet = packet(
-    "addr",
-    (
-        "addr",
-        "addr.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("vec1", "tensor", NOT_GIVEN, False),
-        ("vec2", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-addr_plans = addr_packet.plans
-addr_scaled = addr_packet.scaled
-addr_outs = addr_packet.outs
-addr__packet = packet(
-    "addr_",
-    ("addr_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("vec1", "tensor", NOT_GIVEN, False),
-        ("vec2", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-addr__plans = addr__packet.plans
-addr__scaled = addr__packet.scaled
-linalg_vecdot_packet = packet(
-    "linalg_vecdot",
-    (
-        "linalg_vecdot",
-        "linalg_vecdot.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("y", "tensor", NOT_GIVEN, False),
-        ("dim", "static", -1, True),
-    ),
-    False,
-)
-linalg_vecdot_plans = linalg_vecdot_packet.plans
-linalg_vecdot_outs = linalg_vecdot_packet.outs
-linalg_multi_dot_packet = packet(
-    "linalg_multi_dot",
-    (
-        "linalg_multi_dot",
-        "linalg_multi_dot.out",
-    ),
-    (("tensors", "list", NOT_GIVEN, False),),
-    False,
-)
-linalg_multi_dot_plans = linalg_multi_dot_packet.plans
-linalg_multi_dot_outs = linalg_multi_dot_packet.outs
-chain_matmul_packet = packet(
-    "chain_matmul",
-    (
-        "chain_matmul",
-        "chain_matmul.out",
-    ),
-    (("matrices", "list", NOT_GIVEN, False),),
-    False,
-)
-chain_matmul_plans = chain_matmul_packet.plans
-chain_matmul_outs = chain_matmul_packet.outs
-linalg_cross_packet = packet(
-    "linalg_cross",
-    (
-        "linalg_cross",
-        "linalg_cross.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-        ("dim", "static", -1, True),
-    ),
-    False,
-)
-linalg_cross_plans = linalg_cross_packet.plans
-linalg_cross_outs = linalg_cross_packet.outs
-cross_packet = packet(
-    "cross",
-    (
-        "cross",
-        "cross.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-        ("dim", "static", None, False),
-    ),
-    False,
-)
-cross_plans = cross_packet.plans
-cross_outs = cross_packet.outs
-cov_packet = packet(
-    "cov",
-    ("cov",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("correction", "static", 1, True),
-        ("fweights", "optional", None, True),
-        ("aweights", "optional", None, True),
-    ),
-    False,
-)
+tensordot_packet = packet("tensordot", ("tensordot", "tensordot.out"), (("input", "tensor"), ("other", "tensor"), ("dims_self", "static"), ("dims_other", "static")))
+tensordot_plans, tensordot_outs = tensordot_packet.plans, tensordot_packet.outs
+inner_packet = packet("inner", ("inner", "inner.out"), (("input", "tensor"), ("other", "tensor")))
+inner_plans, inner_outs = inner_packet.plans, inner_packet.outs
+kron_packet = packet("kron", ("kron", "kron.out"), (("input", "tensor"), ("other", "tensor")))
+kron_plans, kron_outs = kron_packet.plans, kron_packet.outs
+trace_packet = packet("trace", ("trace", "trace.out"), (("input", "tensor"),))
+trace_plans, trace_outs = trace_packet.plans, trace_packet.outs
+addr_packet = packet("addr", ("addr", "addr.out"), (("input", "tensor"), ("vec1", "tensor"), ("vec2", "tensor"), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True)))
+addr_plans, addr_scaled, addr_outs = addr_packet.plans, addr_packet.scaled, addr_packet.outs
+addr__packet = packet("addr_", ("addr_",), (("input", "tensor"), ("vec1", "tensor"), ("vec2", "tensor"), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True)))
+addr__plans, addr__scaled = addr__packet.plans, addr__packet.scaled
+linalg_vecdot_packet = packet("linalg_vecdot", ("linalg_vecdot", "linalg_vecdot.out"), (("x", "tensor"), ("y", "tensor"), ("dim", "static", -1, True)))
+linalg_vecdot_plans, linalg_vecdot_outs = linalg_vecdot_packet.plans, linalg_vecdot_packet.outs
+linalg_multi_dot_packet = packet("linalg_multi_dot", ("linalg_multi_dot", "linalg_multi_dot.out"), (("tensors", "list"),))
+linalg_multi_dot_plans, linalg_multi_dot_outs = linalg_multi_dot_packet.plans, linalg_multi_dot_packet.outs
+chain_matmul_packet = packet("chain_matmul", ("chain_matmul", "chain_matmul.out"), (("matrices", "list"),))
+chain_matmul_plans, chain_matmul_outs = chain_matmul_packet.plans, chain_matmul_packet.outs
+linalg_cross_packet = packet("linalg_cross", ("linalg_cross", "linalg_cross.out"), (("input", "tensor"), ("other", "tensor"), ("dim", "static", -1, True)))
+linalg_cross_plans, linalg_cross_outs = linalg_cross_packet.plans, linalg_cross_packet.outs
+cross_packet = packet("cross", ("cross", "cross.out"), (("input", "tensor"), ("other", "tensor"), ("dim", "static", None)))
+cross_plans, cross_outs = cross_packet.plans, cross_packet.outs
+cov_packet = packet("cov", ("cov",), (("input", "tensor"), ("correction", "static", 1, True), ("fweights", "optional", None, True), ("aweights", "optional", None, True)))
 cov_plans = cov_packet.plans
-corrcoef_packet = packet("corrcoef", ("corrcoef",), (("input", "tensor", NOT_GIVEN, False),), False)
+corrcoef_packet = packet("corrcoef", ("corrcoef",), (("input", "tensor"),))
 corrcoef_plans = corrcoef_packet.plans
+# fmt: on
 
 
 def einsum(
@@ -580,29 +419,7 @@ def addr_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the outer product of two vectors, added to a matrix, each with a factor (`torch.Tensor.addr_`).
-
-        out[i, j] = beta * input[i, j] + alpha * vec1[i] * vec2[j]
-
-    Args:
-        input: The matrix that is added; it is broadcast to the shape (n, m). It takes the result. The
-            method's `self`.
-        vec1: A vector of shape (n,), which runs along the rows.
-        vec2: A vector of shape (m,), which runs along the columns.
-        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
-            spread.
-        alpha: The factor of the outer product.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `vec1` or `vec2` is not one-dimensional, `input` cannot be broadcast, or the
-            operands are of integers and `beta` or `alpha` is not.
-
-    Note:
-        For bools, a factor is true or false, products are conjunctions, and sums are disjunctions. In
-        place, `input` must have the shape of the result.
+    """In-place version of `tt.addr` (`torch.Tensor.addr_`).
 
     Example:
         >>> import triten as tt
@@ -610,10 +427,6 @@ def addr_(
         >>> x.addr_(tt.tensor([1.0, 2.0]), tt.tensor([3.0, 4.0]), alpha=10)
         tensor([[30., 40.],
                 [60., 80.]])
-
-    Schema::
-
-        addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:

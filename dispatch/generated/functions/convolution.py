@@ -18,278 +18,43 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_convolution",
-    "_convolution_backward_both",
-    "_convolution_double_backward",
-    "_convolution_mode",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_tbc",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "convolution",
-    "convolution_backward",
-    "convolution_backward_input",
-    "convolution_backward_weight",
-]
+    "_convolution", "_convolution_backward_both", "_convolution_double_backward", "_convolution_mode",
+    "conv1d", "conv2d", "conv3d", "conv_tbc", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "convolution", "convolution_backward", "convolution_backward_input", "convolution_backward_weight",
+]  # fmt: skip
 
-conv1d_packet = packet(
-    "conv1d",
-    (
-        "conv1d",
-        "conv1d.padding",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", None, False),
-        ("stride", "static", 1, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", 1, False),
-        ("groups", "static", 1, False),
-    ),
-    False,
-)
+# fmt: off
+conv1d_packet = packet("conv1d", ("conv1d", "conv1d.padding"), (("input", "tensor"), ("weight", "tensor"), ("bias", "optional", None), ("stride", "static", 1), ("padding", "static", NOT_GIVEN), ("dilation", "static", 1), ("groups", "static", 1)))
 conv1d_plans = conv1d_packet.plans
-conv2d_packet = packet(
-    "conv2d",
-    (
-        "conv2d",
-        "conv2d.padding",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", None, False),
-        ("stride", "static", 1, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", 1, False),
-        ("groups", "static", 1, False),
-    ),
-    False,
-)
+conv2d_packet = packet("conv2d", ("conv2d", "conv2d.padding"), (("input", "tensor"), ("weight", "tensor"), ("bias", "optional", None), ("stride", "static", 1), ("padding", "static", NOT_GIVEN), ("dilation", "static", 1), ("groups", "static", 1)))
 conv2d_plans = conv2d_packet.plans
-conv3d_packet = packet(
-    "conv3d",
-    (
-        "conv3d",
-        "conv3d.padding",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", None, False),
-        ("stride", "static", 1, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", 1, False),
-        ("groups", "static", 1, False),
-    ),
-    False,
-)
+conv3d_packet = packet("conv3d", ("conv3d", "conv3d.padding"), (("input", "tensor"), ("weight", "tensor"), ("bias", "optional", None), ("stride", "static", 1), ("padding", "static", NOT_GIVEN), ("dilation", "static", 1), ("groups", "static", 1)))
 conv3d_plans = conv3d_packet.plans
-conv_transpose1d_packet = packet(
-    "conv_transpose1d",
-    ("conv_transpose1d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", None, False),
-        ("stride", "static", 1, False),
-        ("padding", "static", 0, False),
-        ("output_padding", "static", 0, False),
-        ("groups", "static", 1, False),
-        ("dilation", "static", 1, False),
-    ),
-    False,
-)
+conv_transpose1d_packet = packet("conv_transpose1d", ("conv_transpose1d",), (("input", "tensor"), ("weight", "tensor"), ("bias", "optional", None), ("stride", "static", 1), ("padding", "static", 0), ("output_padding", "static", 0), ("groups", "static", 1), ("dilation", "static", 1)))
 conv_transpose1d_plans = conv_transpose1d_packet.plans
-conv_transpose2d_packet = packet(
-    "conv_transpose2d",
-    ("conv_transpose2d.input",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", None, False),
-        ("stride", "static", 1, False),
-        ("padding", "static", 0, False),
-        ("output_padding", "static", 0, False),
-        ("groups", "static", 1, False),
-        ("dilation", "static", 1, False),
-    ),
-    False,
-)
+conv_transpose2d_packet = packet("conv_transpose2d", ("conv_transpose2d.input",), (("input", "tensor"), ("weight", "tensor"), ("bias", "optional", None), ("stride", "static", 1), ("padding", "static", 0), ("output_padding", "static", 0), ("groups", "static", 1), ("dilation", "static", 1)))
 conv_transpose2d_plans = conv_transpose2d_packet.plans
-conv_transpose3d_packet = packet(
-    "conv_transpose3d",
-    ("conv_transpose3d.input",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", None, False),
-        ("stride", "static", 1, False),
-        ("padding", "static", 0, False),
-        ("output_padding", "static", 0, False),
-        ("groups", "static", 1, False),
-        ("dilation", "static", 1, False),
-    ),
-    False,
-)
+conv_transpose3d_packet = packet("conv_transpose3d", ("conv_transpose3d.input",), (("input", "tensor"), ("weight", "tensor"), ("bias", "optional", None), ("stride", "static", 1), ("padding", "static", 0), ("output_padding", "static", 0), ("groups", "static", 1), ("dilation", "static", 1)))
 conv_transpose3d_plans = conv_transpose3d_packet.plans
-convolution_packet = packet(
-    "convolution",
-    ("convolution",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", NOT_GIVEN, False),
-        ("transposed", "static", NOT_GIVEN, False),
-        ("output_padding", "static", NOT_GIVEN, False),
-        ("groups", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+convolution_packet = packet("convolution", ("convolution",), (("input", "tensor"), ("weight", "tensor"), ("bias", "optional"), ("stride", "static"), ("padding", "static"), ("dilation", "static"), ("transposed", "static"), ("output_padding", "static"), ("groups", "static")))
 convolution_plans = convolution_packet.plans
-_convolution_packet = packet(
-    "_convolution",
-    (
-        "_convolution",
-        "_convolution.deprecated",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", NOT_GIVEN, False),
-        ("transposed", "static", NOT_GIVEN, False),
-        ("output_padding", "static", NOT_GIVEN, False),
-        ("groups", "static", NOT_GIVEN, False),
-        ("benchmark", "static", NOT_GIVEN, False),
-        ("deterministic", "static", NOT_GIVEN, False),
-        ("cudnn_enabled", "static", NOT_GIVEN, False),
-        ("allow_tf32", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_convolution_packet = packet("_convolution", ("_convolution", "_convolution.deprecated"), (("input", "tensor"), ("weight", "tensor"), ("bias", "optional"), ("stride", "static"), ("padding", "static"), ("dilation", "static"), ("transposed", "static"), ("output_padding", "static"), ("groups", "static"), ("benchmark", "static"), ("deterministic", "static"), ("cudnn_enabled", "static"), ("allow_tf32", "static", NOT_GIVEN)))
 _convolution_plans = _convolution_packet.plans
-_convolution_mode_packet = packet(
-    "_convolution_mode",
-    ("_convolution_mode",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", NOT_GIVEN, False),
-        ("groups", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_convolution_mode_packet = packet("_convolution_mode", ("_convolution_mode",), (("input", "tensor"), ("weight", "tensor"), ("bias", "optional"), ("stride", "static"), ("padding", "static"), ("dilation", "static"), ("groups", "static")))
 _convolution_mode_plans = _convolution_mode_packet.plans
-convolution_backward_packet = packet(
-    "convolution_backward",
-    ("convolution_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias_sizes", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", NOT_GIVEN, False),
-        ("transposed", "static", NOT_GIVEN, False),
-        ("output_padding", "static", NOT_GIVEN, False),
-        ("groups", "static", NOT_GIVEN, False),
-        ("output_mask", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+convolution_backward_packet = packet("convolution_backward", ("convolution_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("weight", "tensor"), ("bias_sizes", "static"), ("stride", "static"), ("padding", "static"), ("dilation", "static"), ("transposed", "static"), ("output_padding", "static"), ("groups", "static"), ("output_mask", "static")))
 convolution_backward_plans = convolution_backward_packet.plans
-_convolution_double_backward_packet = packet(
-    "_convolution_double_backward",
-    ("_convolution_double_backward",),
-    (
-        ("ggI", "optional", NOT_GIVEN, False),
-        ("ggW", "optional", NOT_GIVEN, False),
-        ("ggb", "optional", NOT_GIVEN, False),
-        ("gO", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", NOT_GIVEN, False),
-        ("transposed", "static", NOT_GIVEN, False),
-        ("output_padding", "static", NOT_GIVEN, False),
-        ("groups", "static", NOT_GIVEN, False),
-        ("output_mask", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_convolution_double_backward_packet = packet("_convolution_double_backward", ("_convolution_double_backward",), (("ggI", "optional"), ("ggW", "optional"), ("ggb", "optional"), ("gO", "tensor"), ("weight", "tensor"), ("input", "tensor"), ("stride", "static"), ("padding", "static"), ("dilation", "static"), ("transposed", "static"), ("output_padding", "static"), ("groups", "static"), ("output_mask", "static")))
 _convolution_double_backward_plans = _convolution_double_backward_packet.plans
-conv_tbc_packet = packet(
-    "conv_tbc",
-    ("conv_tbc",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias", "tensor", NOT_GIVEN, False),
-        ("pad", "static", 0, False),
-    ),
-    False,
-)
+conv_tbc_packet = packet("conv_tbc", ("conv_tbc",), (("input", "tensor"), ("weight", "tensor"), ("bias", "tensor"), ("pad", "static", 0)))
 conv_tbc_plans = conv_tbc_packet.plans
-convolution_backward_input_packet = packet(
-    "convolution_backward_input",
-    ("convolution_backward_input",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", NOT_GIVEN, False),
-        ("groups", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+convolution_backward_input_packet = packet("convolution_backward_input", ("convolution_backward_input",), (("grad_output", "tensor"), ("weight", "tensor"), ("input_size", "static"), ("stride", "static"), ("padding", "static"), ("dilation", "static"), ("groups", "static")))
 convolution_backward_input_plans = convolution_backward_input_packet.plans
-convolution_backward_weight_packet = packet(
-    "convolution_backward_weight",
-    ("convolution_backward_weight",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight_size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", NOT_GIVEN, False),
-        ("groups", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+convolution_backward_weight_packet = packet("convolution_backward_weight", ("convolution_backward_weight",), (("grad_output", "tensor"), ("input", "tensor"), ("weight_size", "static"), ("stride", "static"), ("padding", "static"), ("dilation", "static"), ("groups", "static")))
 convolution_backward_weight_plans = convolution_backward_weight_packet.plans
-_convolution_backward_both_packet = packet(
-    "_convolution_backward_both",
-    ("_convolution_backward_both",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", NOT_GIVEN, False),
-        ("groups", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_convolution_backward_both_packet = packet("_convolution_backward_both", ("_convolution_backward_both",), (("grad_output", "tensor"), ("input", "tensor"), ("weight", "tensor"), ("stride", "static"), ("padding", "static"), ("dilation", "static"), ("groups", "static")))
 _convolution_backward_both_plans = _convolution_backward_both_packet.plans
+# fmt: on
 
 
 def conv1d(

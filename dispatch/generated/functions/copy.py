@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ....runtime.memory_format import contiguous_format
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -21,91 +21,25 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_copy_from",
-    "_to_copy",
-    "clone",
-]
+    "_copy_from", "_to_copy", "clone",
+]  # fmt: skip
 
-copy__packet = packet(
-    "copy_",
-    ("copy_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-        ("non_blocking", "static", False, False),
-    ),
-    "src",
-)
+# fmt: off
+copy__packet = packet("copy_", ("copy_",), (("input", "tensor"), ("src", "tensor"), ("non_blocking", "static", False)), numbers_as_tensors='src')
 copy__plans = copy__packet.plans
-_copy_from_packet = packet(
-    "_copy_from",
-    ("_copy_from",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dst", "tensor", NOT_GIVEN, False),
-        ("non_blocking", "static", False, False),
-    ),
-    False,
-)
+_copy_from_packet = packet("_copy_from", ("_copy_from",), (("input", "tensor"), ("dst", "tensor"), ("non_blocking", "static", False)))
 _copy_from_plans = _copy_from_packet.plans
-clone_packet = packet(
-    "clone",
-    ("clone",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("memory_format", "static", None, True),
-    ),
-    False,
-)
+clone_packet = packet("clone", ("clone",), (("input", "tensor"), ("memory_format", "static", None, True)))
 clone_plans = clone_packet.plans
-contiguous_packet = packet(
-    "contiguous",
-    ("contiguous",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("memory_format", "static", contiguous_format, True),
-    ),
-    False,
-)
+contiguous_packet = packet("contiguous", ("contiguous",), (("input", "tensor"), ("memory_format", "static", contiguous_format, True)))
 contiguous_plans = contiguous_packet.plans
-_to_copy_packet = packet(
-    "_to_copy",
-    ("_to_copy",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("non_blocking", "static", False, True),
-        ("memory_format", "static", None, True),
-    ),
-    False,
-)
+_to_copy_packet = packet("_to_copy", ("_to_copy",), (("input", "tensor"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("non_blocking", "static", False, True), ("memory_format", "static", None, True)))
 _to_copy_plans = _to_copy_packet.plans
-to_packet = packet(
-    "to",
-    (
-        "to.device",
-        "to.dtype",
-        "to.other",
-        "to.dtype_layout",
-        "to.prim_Device",
-    ),
-    (),
-    False,
-)
+to_packet = packet("to", ("to.device", "to.dtype", "to.other", "to.dtype_layout", "to.prim_Device"))
 to_short = to_packet.short
-type_as_packet = packet(
-    "type_as",
-    ("type_as",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+type_as_packet = packet("type_as", ("type_as",), (("input", "tensor"), ("other", "tensor")))
 type_as_plans = type_as_packet.plans
+# fmt: on
 
 
 def _copy_from(

@@ -14,40 +14,14 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_ctc_loss",
-    "_ctc_loss_backward",
-    "ctc_loss",
-]
+    "_ctc_loss", "_ctc_loss_backward", "ctc_loss",
+]  # fmt: skip
 
-_ctc_loss_packet = packet(
-    "_ctc_loss",
-    (
-        "_ctc_loss",
-        "_ctc_loss.out",
-        "_ctc_loss.Tensor",
-    ),
-    (),
-    False,
-)
-_ctc_loss_backward_packet = packet(
-    "_ctc_loss_backward",
-    (
-        "_ctc_loss_backward",
-        "_ctc_loss_backward.out",
-        "_ctc_loss_backward.Tensor",
-    ),
-    (),
-    False,
-)
-ctc_loss_packet = packet(
-    "ctc_loss",
-    (
-        "ctc_loss.IntList",
-        "ctc_loss.Tensor",
-    ),
-    (),
-    False,
-)
+# fmt: off
+_ctc_loss_packet = packet("_ctc_loss", ("_ctc_loss", "_ctc_loss.out", "_ctc_loss.Tensor"))
+_ctc_loss_backward_packet = packet("_ctc_loss_backward", ("_ctc_loss_backward", "_ctc_loss_backward.out", "_ctc_loss_backward.Tensor"))
+ctc_loss_packet = packet("ctc_loss", ("ctc_loss.IntList", "ctc_loss.Tensor"))
+# fmt: on
 
 
 def _ctc_loss(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -16,112 +16,25 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_cdist_backward",
-    "_cdist_forward",
-    "_pdist_backward",
-    "_pdist_forward",
-    "bilinear",
-    "cdist",
-    "pdist",
-]
+    "_cdist_backward", "_cdist_forward", "_pdist_backward", "_pdist_forward", "bilinear", "cdist", "pdist",
+]  # fmt: skip
 
-cdist_packet = packet(
-    "cdist",
-    ("cdist",),
-    (
-        ("x1", "tensor", NOT_GIVEN, False),
-        ("x2", "tensor", NOT_GIVEN, False),
-        ("p", "number", 2, False),
-        ("compute_mode", "static", None, False),
-    ),
-    False,
-)
+# fmt: off
+cdist_packet = packet("cdist", ("cdist",), (("x1", "tensor"), ("x2", "tensor"), ("p", "number", 2), ("compute_mode", "static", None)))
 cdist_plans = cdist_packet.plans
-_cdist_forward_packet = packet(
-    "_cdist_forward",
-    (
-        "_cdist_forward",
-        "_cdist_forward.out",
-    ),
-    (
-        ("x1", "tensor", NOT_GIVEN, False),
-        ("x2", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("compute_mode", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-_cdist_forward_plans = _cdist_forward_packet.plans
-_cdist_forward_outs = _cdist_forward_packet.outs
-_cdist_backward_packet = packet(
-    "_cdist_backward",
-    (
-        "_cdist_backward",
-        "_cdist_backward.out",
-    ),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("x1", "tensor", NOT_GIVEN, False),
-        ("x2", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("cdist", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-_cdist_backward_plans = _cdist_backward_packet.plans
-_cdist_backward_outs = _cdist_backward_packet.outs
-pdist_packet = packet(
-    "pdist",
-    ("pdist",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", 2, False),
-    ),
-    False,
-)
+_cdist_forward_packet = packet("_cdist_forward", ("_cdist_forward", "_cdist_forward.out"), (("x1", "tensor"), ("x2", "tensor"), ("p", "number"), ("compute_mode", "static")))
+_cdist_forward_plans, _cdist_forward_outs = _cdist_forward_packet.plans, _cdist_forward_packet.outs
+_cdist_backward_packet = packet("_cdist_backward", ("_cdist_backward", "_cdist_backward.out"), (("grad", "tensor"), ("x1", "tensor"), ("x2", "tensor"), ("p", "number"), ("cdist", "tensor")))
+_cdist_backward_plans, _cdist_backward_outs = _cdist_backward_packet.plans, _cdist_backward_packet.outs
+pdist_packet = packet("pdist", ("pdist",), (("input", "tensor"), ("p", "number", 2)))
 pdist_plans = pdist_packet.plans
-_pdist_forward_packet = packet(
-    "_pdist_forward",
-    (
-        "_pdist_forward",
-        "_pdist_forward.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", 2.0, False),
-    ),
-    False,
-)
-_pdist_forward_plans = _pdist_forward_packet.plans
-_pdist_forward_outs = _pdist_forward_packet.outs
-_pdist_backward_packet = packet(
-    "_pdist_backward",
-    (
-        "_pdist_backward",
-        "_pdist_backward.out",
-    ),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("pdist", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-_pdist_backward_plans = _pdist_backward_packet.plans
-_pdist_backward_outs = _pdist_backward_packet.outs
-bilinear_packet = packet(
-    "bilinear",
-    ("bilinear",),
-    (
-        ("input1", "tensor", NOT_GIVEN, False),
-        ("input2", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", None, False),
-    ),
-    False,
-)
+_pdist_forward_packet = packet("_pdist_forward", ("_pdist_forward", "_pdist_forward.out"), (("input", "tensor"), ("p", "number", 2.0)))
+_pdist_forward_plans, _pdist_forward_outs = _pdist_forward_packet.plans, _pdist_forward_packet.outs
+_pdist_backward_packet = packet("_pdist_backward", ("_pdist_backward", "_pdist_backward.out"), (("grad", "tensor"), ("input", "tensor"), ("p", "number"), ("pdist", "tensor")))
+_pdist_backward_plans, _pdist_backward_outs = _pdist_backward_packet.plans, _pdist_backward_packet.outs
+bilinear_packet = packet("bilinear", ("bilinear",), (("input1", "tensor"), ("input2", "tensor"), ("weight", "tensor"), ("bias", "optional", None)))
 bilinear_plans = bilinear_packet.plans
+# fmt: on
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2, compute_mode: int | None = None) -> Tensor:

@@ -16,129 +16,24 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_embedding_bag",
-    "_embedding_bag_backward",
-    "_embedding_bag_dense_backward",
-    "_embedding_bag_forward_only",
-    "_embedding_bag_per_sample_weights_backward",
-    "embedding_bag",
-]
+    "_embedding_bag", "_embedding_bag_backward", "_embedding_bag_dense_backward",
+    "_embedding_bag_forward_only", "_embedding_bag_per_sample_weights_backward", "embedding_bag",
+]  # fmt: skip
 
-embedding_bag_packet = packet(
-    "embedding_bag",
-    (
-        "embedding_bag",
-        "embedding_bag.padding_idx",
-    ),
-    (
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("offsets", "tensor", NOT_GIVEN, False),
-        ("scale_grad_by_freq", "static", NOT_GIVEN, False),
-        ("mode", "static", NOT_GIVEN, False),
-        ("sparse", "static", NOT_GIVEN, False),
-        ("per_sample_weights", "optional", NOT_GIVEN, False),
-        ("include_last_offset", "static", NOT_GIVEN, False),
-        ("padding_idx", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+embedding_bag_packet = packet("embedding_bag", ("embedding_bag", "embedding_bag.padding_idx"), (("weight", "tensor"), ("indices", "tensor"), ("offsets", "tensor"), ("scale_grad_by_freq", "static", NOT_GIVEN), ("mode", "static", NOT_GIVEN), ("sparse", "static", NOT_GIVEN), ("per_sample_weights", "optional", NOT_GIVEN), ("include_last_offset", "static", NOT_GIVEN), ("padding_idx", "static", NOT_GIVEN)))
 embedding_bag_plans = embedding_bag_packet.plans
-_embedding_bag_packet = packet(
-    "_embedding_bag",
-    (
-        "_embedding_bag",
-        "_embedding_bag.out",
-    ),
-    (
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("offsets", "tensor", NOT_GIVEN, False),
-        ("scale_grad_by_freq", "static", False, False),
-        ("mode", "static", 0, False),
-        ("sparse", "static", False, False),
-        ("per_sample_weights", "optional", None, False),
-        ("include_last_offset", "static", False, False),
-        ("padding_idx", "static", -1, False),
-    ),
-    False,
-)
-_embedding_bag_plans = _embedding_bag_packet.plans
-_embedding_bag_outs = _embedding_bag_packet.outs
-_embedding_bag_forward_only_packet = packet(
-    "_embedding_bag_forward_only",
-    (
-        "_embedding_bag_forward_only",
-        "_embedding_bag_forward_only.out",
-    ),
-    (
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("offsets", "tensor", NOT_GIVEN, False),
-        ("scale_grad_by_freq", "static", False, False),
-        ("mode", "static", 0, False),
-        ("sparse", "static", False, False),
-        ("per_sample_weights", "optional", None, False),
-        ("include_last_offset", "static", False, False),
-        ("padding_idx", "static", -1, False),
-    ),
-    False,
-)
-_embedding_bag_forward_only_plans = _embedding_bag_forward_only_packet.plans
-_embedding_bag_forward_only_outs = _embedding_bag_forward_only_packet.outs
-_embedding_bag_backward_packet = packet(
-    "_embedding_bag_backward",
-    ("_embedding_bag_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("offsets", "tensor", NOT_GIVEN, False),
-        ("offset2bag", "tensor", NOT_GIVEN, False),
-        ("bag_size", "tensor", NOT_GIVEN, False),
-        ("maximum_indices", "tensor", NOT_GIVEN, False),
-        ("num_weights", "static", NOT_GIVEN, False),
-        ("scale_grad_by_freq", "static", NOT_GIVEN, False),
-        ("mode", "static", NOT_GIVEN, False),
-        ("sparse", "static", NOT_GIVEN, False),
-        ("per_sample_weights", "optional", NOT_GIVEN, False),
-        ("padding_idx", "static", -1, False),
-    ),
-    False,
-)
+_embedding_bag_packet = packet("_embedding_bag", ("_embedding_bag", "_embedding_bag.out"), (("weight", "tensor"), ("indices", "tensor"), ("offsets", "tensor"), ("scale_grad_by_freq", "static", False), ("mode", "static", 0), ("sparse", "static", False), ("per_sample_weights", "optional", None), ("include_last_offset", "static", False), ("padding_idx", "static", -1)))
+_embedding_bag_plans, _embedding_bag_outs = _embedding_bag_packet.plans, _embedding_bag_packet.outs
+_embedding_bag_forward_only_packet = packet("_embedding_bag_forward_only", ("_embedding_bag_forward_only", "_embedding_bag_forward_only.out"), (("weight", "tensor"), ("indices", "tensor"), ("offsets", "tensor"), ("scale_grad_by_freq", "static", False), ("mode", "static", 0), ("sparse", "static", False), ("per_sample_weights", "optional", None), ("include_last_offset", "static", False), ("padding_idx", "static", -1)))
+_embedding_bag_forward_only_plans, _embedding_bag_forward_only_outs = _embedding_bag_forward_only_packet.plans, _embedding_bag_forward_only_packet.outs
+_embedding_bag_backward_packet = packet("_embedding_bag_backward", ("_embedding_bag_backward",), (("grad", "tensor"), ("indices", "tensor"), ("offsets", "tensor"), ("offset2bag", "tensor"), ("bag_size", "tensor"), ("maximum_indices", "tensor"), ("num_weights", "static"), ("scale_grad_by_freq", "static"), ("mode", "static"), ("sparse", "static"), ("per_sample_weights", "optional"), ("padding_idx", "static", -1)))
 _embedding_bag_backward_plans = _embedding_bag_backward_packet.plans
-_embedding_bag_dense_backward_packet = packet(
-    "_embedding_bag_dense_backward",
-    ("_embedding_bag_dense_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("offset2bag", "tensor", NOT_GIVEN, False),
-        ("bag_size", "tensor", NOT_GIVEN, False),
-        ("maximum_indices", "tensor", NOT_GIVEN, False),
-        ("num_weights", "static", NOT_GIVEN, False),
-        ("scale_grad_by_freq", "static", NOT_GIVEN, False),
-        ("mode", "static", NOT_GIVEN, False),
-        ("per_sample_weights", "optional", NOT_GIVEN, False),
-        ("padding_idx", "static", -1, False),
-    ),
-    False,
-)
+_embedding_bag_dense_backward_packet = packet("_embedding_bag_dense_backward", ("_embedding_bag_dense_backward",), (("grad", "tensor"), ("indices", "tensor"), ("offset2bag", "tensor"), ("bag_size", "tensor"), ("maximum_indices", "tensor"), ("num_weights", "static"), ("scale_grad_by_freq", "static"), ("mode", "static"), ("per_sample_weights", "optional"), ("padding_idx", "static", -1)))
 _embedding_bag_dense_backward_plans = _embedding_bag_dense_backward_packet.plans
-_embedding_bag_per_sample_weights_backward_packet = packet(
-    "_embedding_bag_per_sample_weights_backward",
-    ("_embedding_bag_per_sample_weights_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("offsets", "tensor", NOT_GIVEN, False),
-        ("offset2bag", "tensor", NOT_GIVEN, False),
-        ("mode", "static", NOT_GIVEN, False),
-        ("padding_idx", "static", -1, False),
-    ),
-    False,
-)
+_embedding_bag_per_sample_weights_backward_packet = packet("_embedding_bag_per_sample_weights_backward", ("_embedding_bag_per_sample_weights_backward",), (("grad", "tensor"), ("weight", "tensor"), ("indices", "tensor"), ("offsets", "tensor"), ("offset2bag", "tensor"), ("mode", "static"), ("padding_idx", "static", -1)))
 _embedding_bag_per_sample_weights_backward_plans = _embedding_bag_per_sample_weights_backward_packet.plans
+# fmt: on
 
 
 def embedding_bag(

@@ -24,457 +24,73 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_arange_",
-    "_linspace_",
-    "arange",
-    "empty",
-    "empty_like",
-    "empty_permuted",
-    "empty_strided",
-    "eye",
-    "fill",
-    "fill_",
-    "full",
-    "full_like",
-    "linspace",
-    "logspace",
-    "ones",
-    "ones_like",
-    "range",
-    "scalar_tensor",
-    "zero_",
-    "zeros",
-    "zeros_like",
-]
+    "_arange_", "_linspace_", "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye",
+    "fill", "fill_", "full", "full_like", "linspace", "logspace", "ones", "ones_like", "range",
+    "scalar_tensor", "zero_", "zeros", "zeros_like",
+]  # fmt: skip
 
-empty_packet = packet(
-    "empty",
-    (
-        "empty.memory_format",
-        "empty.names",
-        "empty.out",
-    ),
-    (
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("memory_format", "static", None, True),
-        ("names", "rare", None, True),
-    ),
-    False,
-)
-empty_packet.unset = (
-    None,
-    None,
-    None,
-    None,
-    None,
-)
+# fmt: off
+empty_packet = packet("empty", ("empty.memory_format", "empty.names", "empty.out"), (("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("memory_format", "static", None, True), ("names", "rare", None, True)))
+empty_packet.unset = (None, None, None, None, None, )
 empty_short = empty_packet.short
 empty_plans = empty_packet.plans
-empty_strided_packet = packet(
-    "empty_strided",
-    ("empty_strided",),
-    (
-        ("size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+empty_strided_packet = packet("empty_strided", ("empty_strided",), (("size", "static"), ("stride", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 empty_strided_plans = empty_strided_packet.plans
-new_empty_strided_packet = packet(
-    "new_empty_strided",
-    ("new_empty_strided",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+new_empty_strided_packet = packet("new_empty_strided", ("new_empty_strided",), (("input", "tensor"), ("size", "static"), ("stride", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 new_empty_strided_plans = new_empty_strided_packet.plans
-full_packet = packet(
-    "full",
-    (
-        "full",
-        "full.names",
-        "full.out",
-    ),
-    (
-        ("size", "static", NOT_GIVEN, False),
-        ("fill_value", "number", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("names", "rare", None, True),
-    ),
-    False,
-)
+full_packet = packet("full", ("full", "full.names", "full.out"), (("size", "static"), ("fill_value", "number"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("names", "rare", None, True)))
 full_plans = full_packet.plans
-zeros_packet = packet(
-    "zeros",
-    (
-        "zeros",
-        "zeros.names",
-        "zeros.out",
-    ),
-    (
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("names", "rare", None, True),
-    ),
-    False,
-)
-zeros_packet.unset = (
-    None,
-    None,
-    None,
-    None,
-)
+zeros_packet = packet("zeros", ("zeros", "zeros.names", "zeros.out"), (("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("names", "rare", None, True)))
+zeros_packet.unset = (None, None, None, None, )
 zeros_short = zeros_packet.short
 zeros_plans = zeros_packet.plans
-ones_packet = packet(
-    "ones",
-    (
-        "ones",
-        "ones.names",
-        "ones.out",
-    ),
-    (
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("names", "rare", None, True),
-    ),
-    False,
-)
-ones_packet.unset = (
-    None,
-    None,
-    None,
-    None,
-)
+ones_packet = packet("ones", ("ones", "ones.names", "ones.out"), (("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("names", "rare", None, True)))
+ones_packet.unset = (None, None, None, None, )
 ones_short = ones_packet.short
 ones_plans = ones_packet.plans
-empty_like_packet = packet(
-    "empty_like",
-    ("empty_like",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("memory_format", "static", None, True),
-    ),
-    False,
-)
+empty_like_packet = packet("empty_like", ("empty_like",), (("input", "tensor"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("memory_format", "static", None, True)))
 empty_like_plans = empty_like_packet.plans
-zeros_like_packet = packet(
-    "zeros_like",
-    ("zeros_like",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("memory_format", "static", None, True),
-    ),
-    False,
-)
+zeros_like_packet = packet("zeros_like", ("zeros_like",), (("input", "tensor"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("memory_format", "static", None, True)))
 zeros_like_plans = zeros_like_packet.plans
-ones_like_packet = packet(
-    "ones_like",
-    ("ones_like",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("memory_format", "static", None, True),
-    ),
-    False,
-)
+ones_like_packet = packet("ones_like", ("ones_like",), (("input", "tensor"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("memory_format", "static", None, True)))
 ones_like_plans = ones_like_packet.plans
-full_like_packet = packet(
-    "full_like",
-    ("full_like",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("fill_value", "number", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("memory_format", "static", None, True),
-    ),
-    False,
-)
+full_like_packet = packet("full_like", ("full_like",), (("input", "tensor"), ("fill_value", "number"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("memory_format", "static", None, True)))
 full_like_plans = full_like_packet.plans
-new_empty_packet = packet(
-    "new_empty",
-    ("new_empty",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+new_empty_packet = packet("new_empty", ("new_empty",), (("input", "tensor"), ("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 new_empty_plans = new_empty_packet.plans
-new_zeros_packet = packet(
-    "new_zeros",
-    ("new_zeros",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+new_zeros_packet = packet("new_zeros", ("new_zeros",), (("input", "tensor"), ("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 new_zeros_plans = new_zeros_packet.plans
-new_ones_packet = packet(
-    "new_ones",
-    ("new_ones",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+new_ones_packet = packet("new_ones", ("new_ones",), (("input", "tensor"), ("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 new_ones_plans = new_ones_packet.plans
-new_full_packet = packet(
-    "new_full",
-    ("new_full",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("fill_value", "number", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+new_full_packet = packet("new_full", ("new_full",), (("input", "tensor"), ("size", "static"), ("fill_value", "number"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 new_full_plans = new_full_packet.plans
-fill__packet = packet(
-    "fill_",
-    (
-        "fill_.Scalar",
-        "fill_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("value", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+fill__packet = packet("fill_", ("fill_.Scalar", "fill_.Tensor"), (("input", "tensor"), ("value", "operand")))
 fill__plans = fill__packet.plans
-fill_packet = packet(
-    "fill",
-    (
-        "fill.Scalar",
-        "fill.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("value", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+fill_packet = packet("fill", ("fill.Scalar", "fill.Tensor"), (("input", "tensor"), ("value", "operand")))
 fill_plans = fill_packet.plans
-zero__packet = packet("zero_", ("zero_",), (("input", "tensor", NOT_GIVEN, False),), False)
+zero__packet = packet("zero_", ("zero_",), (("input", "tensor"),))
 zero__plans = zero__packet.plans
-scalar_tensor_packet = packet(
-    "scalar_tensor",
-    ("scalar_tensor",),
-    (
-        ("s", "number", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+scalar_tensor_packet = packet("scalar_tensor", ("scalar_tensor",), (("s", "number"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 scalar_tensor_plans = scalar_tensor_packet.plans
-arange_packet = packet(
-    "arange",
-    (
-        "arange",
-        "arange.start",
-        "arange.start_step",
-        "arange.out",
-        "arange.start_out",
-    ),
-    (),
-    False,
-)
+arange_packet = packet("arange", ("arange", "arange.start", "arange.start_step", "arange.out", "arange.start_out"))
 arange_short = arange_packet.short
-range_packet = packet(
-    "range",
-    (
-        "range",
-        "range.step",
-        "range.out_",
-        "range.out",
-    ),
-    (
-        ("start", "number", NOT_GIVEN, False),
-        ("end", "number", NOT_GIVEN, False),
-        ("step", "number", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+range_packet = packet("range", ("range", "range.step", "range.out_", "range.out"), (("start", "number"), ("end", "number"), ("step", "number", NOT_GIVEN), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 range_plans = range_packet.plans
-fill_diagonal__packet = packet(
-    "fill_diagonal_",
-    ("fill_diagonal_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("fill_value", "number", NOT_GIVEN, False),
-        ("wrap", "static", False, False),
-    ),
-    False,
-)
+fill_diagonal__packet = packet("fill_diagonal_", ("fill_diagonal_",), (("input", "tensor"), ("fill_value", "number"), ("wrap", "static", False)))
 fill_diagonal__plans = fill_diagonal__packet.plans
-_arange__packet = packet(
-    "_arange_",
-    ("_arange_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("start", "number", NOT_GIVEN, False),
-        ("step", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_arange__packet = packet("_arange_", ("_arange_",), (("input", "tensor"), ("start", "number"), ("step", "number")))
 _arange__plans = _arange__packet.plans
-linspace_packet = packet(
-    "linspace",
-    (
-        "linspace",
-        "linspace.Tensor_Tensor",
-        "linspace.Tensor_Scalar",
-        "linspace.Scalar_Tensor",
-        "linspace.out",
-        "linspace.Tensor_Tensor_out",
-        "linspace.Tensor_Scalar_out",
-        "linspace.Scalar_Tensor_out",
-    ),
-    (
-        ("start", "operand", NOT_GIVEN, False),
-        ("end", "operand", NOT_GIVEN, False),
-        ("steps", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+linspace_packet = packet("linspace", ("linspace", "linspace.Tensor_Tensor", "linspace.Tensor_Scalar", "linspace.Scalar_Tensor", "linspace.out", "linspace.Tensor_Tensor_out", "linspace.Tensor_Scalar_out", "linspace.Scalar_Tensor_out"), (("start", "operand"), ("end", "operand"), ("steps", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 linspace_plans = linspace_packet.plans
-_linspace__packet = packet(
-    "_linspace_",
-    ("_linspace_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("start", "number", NOT_GIVEN, False),
-        ("end", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_linspace__packet = packet("_linspace_", ("_linspace_",), (("input", "tensor"), ("start", "number"), ("end", "number")))
 _linspace__plans = _linspace__packet.plans
-eye_packet = packet(
-    "eye",
-    (
-        "eye",
-        "eye.m",
-        "eye.out",
-        "eye.m_out",
-    ),
-    (
-        ("n", "static", NOT_GIVEN, False),
-        ("m", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+eye_packet = packet("eye", ("eye", "eye.m", "eye.out", "eye.m_out"), (("n", "static"), ("m", "static", NOT_GIVEN), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 eye_plans = eye_packet.plans
-logspace_packet = packet(
-    "logspace",
-    (
-        "logspace",
-        "logspace.Tensor_Tensor",
-        "logspace.Tensor_Scalar",
-        "logspace.Scalar_Tensor",
-        "logspace.out",
-        "logspace.Tensor_Tensor_out",
-        "logspace.Tensor_Scalar_out",
-        "logspace.Scalar_Tensor_out",
-    ),
-    (
-        ("start", "operand", NOT_GIVEN, False),
-        ("end", "operand", NOT_GIVEN, False),
-        ("steps", "static", NOT_GIVEN, False),
-        ("base", "number", 10.0, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+logspace_packet = packet("logspace", ("logspace", "logspace.Tensor_Tensor", "logspace.Tensor_Scalar", "logspace.Scalar_Tensor", "logspace.out", "logspace.Tensor_Tensor_out", "logspace.Tensor_Scalar_out", "logspace.Scalar_Tensor_out"), (("start", "operand"), ("end", "operand"), ("steps", "static"), ("base", "number", 10.0), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 logspace_plans = logspace_packet.plans
-empty_permuted_packet = packet(
-    "empty_permuted",
-    ("empty_permuted",),
-    (
-        ("size", "static", NOT_GIVEN, False),
-        ("physical_layout", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+empty_permuted_packet = packet("empty_permuted", ("empty_permuted",), (("size", "static"), ("physical_layout", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 empty_permuted_plans = empty_permuted_packet.plans
+# fmt: on
 
 
 def _empty(
@@ -1194,36 +810,18 @@ def full_like(
 def fill_(
     input: Tensor = REQUIRED, value: Number | Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: a tensor of the same shape and dtype that holds one value everywhere (`torch.Tensor.fill_`).
+    """In-place version of `tt.fill` (`torch.Tensor.fill_`).
 
     Signatures::
 
         tt.fill_(input: Tensor, value: Number) -> Tensor
         tt.fill_(input: Tensor, value: Tensor) -> Tensor
 
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `value` is a tensor with dimensions, or complex where `input` is not.
-
-    Note:
-        The gradient of `input` is 0, and that of a tensor `value` is the sum of the result's.
-
     Example:
         >>> import triten as tt
         >>> x = tt.zeros(2)
         >>> x.fill_(5)
         tensor([5., 5.])
-
-    Schema::
-
-        fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)
-        fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:

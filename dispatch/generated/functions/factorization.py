@@ -16,651 +16,104 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_least_squares",
-    "_linalg_check_errors",
-    "_linalg_eigh",
-    "_linalg_eigvals",
-    "_linalg_solve_ex",
-    "_linalg_svd",
-    "_lu_solve",
-    "_lu_with_info",
-    "cholesky",
-    "cholesky_inverse",
-    "cholesky_solve",
-    "geqrf",
-    "inverse",
-    "linalg_cholesky",
-    "linalg_cholesky_ex",
-    "linalg_eig",
-    "linalg_eigh",
-    "linalg_eigvals",
-    "linalg_eigvalsh",
-    "linalg_householder_product",
-    "linalg_inv",
-    "linalg_inv_ex",
-    "linalg_ldl_factor",
-    "linalg_ldl_factor_ex",
-    "linalg_ldl_solve",
-    "linalg_lstsq",
-    "linalg_lu",
-    "linalg_lu_factor",
-    "linalg_lu_factor_ex",
-    "linalg_lu_solve",
-    "linalg_qr",
-    "linalg_solve",
-    "linalg_solve_ex",
-    "linalg_solve_triangular",
-    "linalg_svd",
-    "linalg_svdvals",
-    "lu_solve",
-    "lu_unpack",
-    "orgqr",
-    "ormqr",
-    "qr",
-    "svd",
-    "triangular_solve",
-]
+    "_least_squares", "_linalg_check_errors", "_linalg_eigh", "_linalg_eigvals", "_linalg_solve_ex",
+    "_linalg_svd", "_lu_solve", "_lu_with_info", "cholesky", "cholesky_inverse", "cholesky_solve", "geqrf",
+    "inverse", "linalg_cholesky", "linalg_cholesky_ex", "linalg_eig", "linalg_eigh", "linalg_eigvals",
+    "linalg_eigvalsh", "linalg_householder_product", "linalg_inv", "linalg_inv_ex", "linalg_ldl_factor",
+    "linalg_ldl_factor_ex", "linalg_ldl_solve", "linalg_lstsq", "linalg_lu", "linalg_lu_factor",
+    "linalg_lu_factor_ex", "linalg_lu_solve", "linalg_qr", "linalg_solve", "linalg_solve_ex",
+    "linalg_solve_triangular", "linalg_svd", "linalg_svdvals", "lu_solve", "lu_unpack", "orgqr", "ormqr",
+    "qr", "svd", "triangular_solve",
+]  # fmt: skip
 
-linalg_lu_factor_ex_packet = packet(
-    "linalg_lu_factor_ex",
-    (
-        "linalg_lu_factor_ex",
-        "linalg_lu_factor_ex.out",
-    ),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("pivot", "static", True, True),
-        ("check_errors", "static", False, True),
-    ),
-    False,
-)
-linalg_lu_factor_ex_plans = linalg_lu_factor_ex_packet.plans
-linalg_lu_factor_ex_outs = linalg_lu_factor_ex_packet.outs
-_lu_solve_packet = packet(
-    "_lu_solve",
-    ("_lu_solve",),
-    (
-        ("LU", "tensor", NOT_GIVEN, False),
-        ("pivots", "tensor", NOT_GIVEN, False),
-        ("B", "tensor", NOT_GIVEN, False),
-        ("adjoint", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+linalg_lu_factor_ex_packet = packet("linalg_lu_factor_ex", ("linalg_lu_factor_ex", "linalg_lu_factor_ex.out"), (("A", "tensor"), ("pivot", "static", True, True), ("check_errors", "static", False, True)))
+linalg_lu_factor_ex_plans, linalg_lu_factor_ex_outs = linalg_lu_factor_ex_packet.plans, linalg_lu_factor_ex_packet.outs
+_lu_solve_packet = packet("_lu_solve", ("_lu_solve",), (("LU", "tensor"), ("pivots", "tensor"), ("B", "tensor"), ("adjoint", "static")))
 _lu_solve_plans = _lu_solve_packet.plans
-linalg_cholesky_ex_packet = packet(
-    "linalg_cholesky_ex",
-    (
-        "linalg_cholesky_ex",
-        "linalg_cholesky_ex.L",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("upper", "static", False, True),
-        ("check_errors", "static", False, True),
-    ),
-    False,
-)
-linalg_cholesky_ex_plans = linalg_cholesky_ex_packet.plans
-linalg_cholesky_ex_outs = linalg_cholesky_ex_packet.outs
-linalg_solve_triangular_packet = packet(
-    "linalg_solve_triangular",
-    (
-        "linalg_solve_triangular",
-        "linalg_solve_triangular.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("B", "tensor", NOT_GIVEN, False),
-        ("upper", "static", NOT_GIVEN, True),
-        ("left", "static", True, True),
-        ("unitriangular", "static", False, True),
-    ),
-    False,
-)
-linalg_solve_triangular_plans = linalg_solve_triangular_packet.plans
-linalg_solve_triangular_outs = linalg_solve_triangular_packet.outs
-geqrf_packet = packet(
-    "geqrf",
-    (
-        "geqrf",
-        "geqrf.a",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-geqrf_plans = geqrf_packet.plans
-geqrf_outs = geqrf_packet.outs
-linalg_householder_product_packet = packet(
-    "linalg_householder_product",
-    (
-        "linalg_householder_product",
-        "linalg_householder_product.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("tau", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-linalg_householder_product_plans = linalg_householder_product_packet.plans
-linalg_householder_product_outs = linalg_householder_product_packet.outs
-ormqr_packet = packet(
-    "ormqr",
-    (
-        "ormqr",
-        "ormqr.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("input2", "tensor", NOT_GIVEN, False),
-        ("input3", "tensor", NOT_GIVEN, False),
-        ("left", "static", True, False),
-        ("transpose", "static", False, False),
-    ),
-    False,
-)
-ormqr_plans = ormqr_packet.plans
-ormqr_outs = ormqr_packet.outs
-_linalg_eigh_packet = packet(
-    "_linalg_eigh",
-    (
-        "_linalg_eigh",
-        "_linalg_eigh.eigenvalues",
-    ),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("UPLO", "static", "L", False),
-        ("compute_v", "static", True, False),
-    ),
-    False,
-)
-_linalg_eigh_plans = _linalg_eigh_packet.plans
-_linalg_eigh_outs = _linalg_eigh_packet.outs
-linalg_eig_packet = packet(
-    "linalg_eig",
-    (
-        "linalg_eig",
-        "linalg_eig.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-linalg_eig_plans = linalg_eig_packet.plans
-linalg_eig_outs = linalg_eig_packet.outs
-_linalg_eigvals_packet = packet(
-    "_linalg_eigvals", ("_linalg_eigvals",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+linalg_cholesky_ex_packet = packet("linalg_cholesky_ex", ("linalg_cholesky_ex", "linalg_cholesky_ex.L"), (("input", "tensor"), ("upper", "static", False, True), ("check_errors", "static", False, True)))
+linalg_cholesky_ex_plans, linalg_cholesky_ex_outs = linalg_cholesky_ex_packet.plans, linalg_cholesky_ex_packet.outs
+linalg_solve_triangular_packet = packet("linalg_solve_triangular", ("linalg_solve_triangular", "linalg_solve_triangular.out"), (("input", "tensor"), ("B", "tensor"), ("upper", "static", NOT_GIVEN, True), ("left", "static", True, True), ("unitriangular", "static", False, True)))
+linalg_solve_triangular_plans, linalg_solve_triangular_outs = linalg_solve_triangular_packet.plans, linalg_solve_triangular_packet.outs
+geqrf_packet = packet("geqrf", ("geqrf", "geqrf.a"), (("input", "tensor"),))
+geqrf_plans, geqrf_outs = geqrf_packet.plans, geqrf_packet.outs
+linalg_householder_product_packet = packet("linalg_householder_product", ("linalg_householder_product", "linalg_householder_product.out"), (("input", "tensor"), ("tau", "tensor")))
+linalg_householder_product_plans, linalg_householder_product_outs = linalg_householder_product_packet.plans, linalg_householder_product_packet.outs
+ormqr_packet = packet("ormqr", ("ormqr", "ormqr.out"), (("input", "tensor"), ("input2", "tensor"), ("input3", "tensor"), ("left", "static", True), ("transpose", "static", False)))
+ormqr_plans, ormqr_outs = ormqr_packet.plans, ormqr_packet.outs
+_linalg_eigh_packet = packet("_linalg_eigh", ("_linalg_eigh", "_linalg_eigh.eigenvalues"), (("A", "tensor"), ("UPLO", "static", 'L'), ("compute_v", "static", True)))
+_linalg_eigh_plans, _linalg_eigh_outs = _linalg_eigh_packet.plans, _linalg_eigh_packet.outs
+linalg_eig_packet = packet("linalg_eig", ("linalg_eig", "linalg_eig.out"), (("input", "tensor"),))
+linalg_eig_plans, linalg_eig_outs = linalg_eig_packet.plans, linalg_eig_packet.outs
+_linalg_eigvals_packet = packet("_linalg_eigvals", ("_linalg_eigvals",), (("input", "tensor"),))
 _linalg_eigvals_plans = _linalg_eigvals_packet.plans
-_linalg_svd_packet = packet(
-    "_linalg_svd",
-    (
-        "_linalg_svd",
-        "_linalg_svd.U",
-    ),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("full_matrices", "static", False, False),
-        ("compute_uv", "static", True, False),
-        ("driver", "static", None, True),
-    ),
-    False,
-)
-_linalg_svd_plans = _linalg_svd_packet.plans
-_linalg_svd_outs = _linalg_svd_packet.outs
-_least_squares_packet = packet(
-    "_least_squares",
-    ("_least_squares",),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("B", "tensor", NOT_GIVEN, False),
-        ("rcond", "number", NOT_GIVEN, False),
-        ("driver", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_linalg_svd_packet = packet("_linalg_svd", ("_linalg_svd", "_linalg_svd.U"), (("A", "tensor"), ("full_matrices", "static", False), ("compute_uv", "static", True), ("driver", "static", None, True)))
+_linalg_svd_plans, _linalg_svd_outs = _linalg_svd_packet.plans, _linalg_svd_packet.outs
+_least_squares_packet = packet("_least_squares", ("_least_squares",), (("A", "tensor"), ("B", "tensor"), ("rcond", "number"), ("driver", "static")))
 _least_squares_plans = _least_squares_packet.plans
-linalg_ldl_factor_ex_packet = packet(
-    "linalg_ldl_factor_ex",
-    (
-        "linalg_ldl_factor_ex",
-        "linalg_ldl_factor_ex.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("hermitian", "static", False, True),
-        ("check_errors", "static", False, True),
-    ),
-    False,
-)
-linalg_ldl_factor_ex_plans = linalg_ldl_factor_ex_packet.plans
-linalg_ldl_factor_ex_outs = linalg_ldl_factor_ex_packet.outs
-linalg_ldl_solve_packet = packet(
-    "linalg_ldl_solve",
-    (
-        "linalg_ldl_solve",
-        "linalg_ldl_solve.out",
-    ),
-    (
-        ("LD", "tensor", NOT_GIVEN, False),
-        ("pivots", "tensor", NOT_GIVEN, False),
-        ("B", "tensor", NOT_GIVEN, False),
-        ("hermitian", "static", False, True),
-    ),
-    False,
-)
-linalg_ldl_solve_plans = linalg_ldl_solve_packet.plans
-linalg_ldl_solve_outs = linalg_ldl_solve_packet.outs
-linalg_ldl_factor_packet = packet(
-    "linalg_ldl_factor",
-    (
-        "linalg_ldl_factor",
-        "linalg_ldl_factor.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("hermitian", "static", False, True),
-    ),
-    False,
-)
-linalg_ldl_factor_plans = linalg_ldl_factor_packet.plans
-linalg_ldl_factor_outs = linalg_ldl_factor_packet.outs
-linalg_lu_factor_packet = packet(
-    "linalg_lu_factor",
-    (
-        "linalg_lu_factor",
-        "linalg_lu_factor.out",
-    ),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("pivot", "static", True, True),
-    ),
-    False,
-)
-linalg_lu_factor_plans = linalg_lu_factor_packet.plans
-linalg_lu_factor_outs = linalg_lu_factor_packet.outs
-_lu_with_info_packet = packet(
-    "_lu_with_info",
-    ("_lu_with_info",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("pivot", "static", True, False),
-        ("check_errors", "static", True, False),
-    ),
-    False,
-)
+linalg_ldl_factor_ex_packet = packet("linalg_ldl_factor_ex", ("linalg_ldl_factor_ex", "linalg_ldl_factor_ex.out"), (("input", "tensor"), ("hermitian", "static", False, True), ("check_errors", "static", False, True)))
+linalg_ldl_factor_ex_plans, linalg_ldl_factor_ex_outs = linalg_ldl_factor_ex_packet.plans, linalg_ldl_factor_ex_packet.outs
+linalg_ldl_solve_packet = packet("linalg_ldl_solve", ("linalg_ldl_solve", "linalg_ldl_solve.out"), (("LD", "tensor"), ("pivots", "tensor"), ("B", "tensor"), ("hermitian", "static", False, True)))
+linalg_ldl_solve_plans, linalg_ldl_solve_outs = linalg_ldl_solve_packet.plans, linalg_ldl_solve_packet.outs
+linalg_ldl_factor_packet = packet("linalg_ldl_factor", ("linalg_ldl_factor", "linalg_ldl_factor.out"), (("input", "tensor"), ("hermitian", "static", False, True)))
+linalg_ldl_factor_plans, linalg_ldl_factor_outs = linalg_ldl_factor_packet.plans, linalg_ldl_factor_packet.outs
+linalg_lu_factor_packet = packet("linalg_lu_factor", ("linalg_lu_factor", "linalg_lu_factor.out"), (("A", "tensor"), ("pivot", "static", True, True)))
+linalg_lu_factor_plans, linalg_lu_factor_outs = linalg_lu_factor_packet.plans, linalg_lu_factor_packet.outs
+_lu_with_info_packet = packet("_lu_with_info", ("_lu_with_info",), (("input", "tensor"), ("pivot", "static", True), ("check_errors", "static", True)))
 _lu_with_info_plans = _lu_with_info_packet.plans
-lu_unpack_packet = packet(
-    "lu_unpack",
-    (
-        "lu_unpack",
-        "lu_unpack.out",
-    ),
-    (
-        ("LU_data", "tensor", NOT_GIVEN, False),
-        ("LU_pivots", "tensor", NOT_GIVEN, False),
-        ("unpack_data", "static", True, False),
-        ("unpack_pivots", "static", True, False),
-    ),
-    False,
-)
-lu_unpack_plans = lu_unpack_packet.plans
-lu_unpack_outs = lu_unpack_packet.outs
-linalg_lu_packet = packet(
-    "linalg_lu",
-    (
-        "linalg_lu",
-        "linalg_lu.out",
-    ),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("pivot", "static", True, True),
-    ),
-    False,
-)
-linalg_lu_plans = linalg_lu_packet.plans
-linalg_lu_outs = linalg_lu_packet.outs
-linalg_lu_solve_packet = packet(
-    "linalg_lu_solve",
-    (
-        "linalg_lu_solve",
-        "linalg_lu_solve.out",
-    ),
-    (
-        ("LU", "tensor", NOT_GIVEN, False),
-        ("pivots", "tensor", NOT_GIVEN, False),
-        ("B", "tensor", NOT_GIVEN, False),
-        ("left", "static", True, True),
-        ("adjoint", "static", False, True),
-    ),
-    False,
-)
-linalg_lu_solve_plans = linalg_lu_solve_packet.plans
-linalg_lu_solve_outs = linalg_lu_solve_packet.outs
-lu_solve_packet = packet(
-    "lu_solve",
-    (
-        "lu_solve",
-        "lu_solve.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("LU_data", "tensor", NOT_GIVEN, False),
-        ("LU_pivots", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-lu_solve_plans = lu_solve_packet.plans
-lu_solve_outs = lu_solve_packet.outs
-linalg_inv_ex_packet = packet(
-    "linalg_inv_ex",
-    (
-        "linalg_inv_ex",
-        "linalg_inv_ex.inverse",
-    ),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("check_errors", "static", False, True),
-    ),
-    False,
-)
-linalg_inv_ex_plans = linalg_inv_ex_packet.plans
-linalg_inv_ex_outs = linalg_inv_ex_packet.outs
-linalg_inv_packet = packet(
-    "linalg_inv",
-    (
-        "linalg_inv",
-        "linalg_inv.out",
-    ),
-    (("A", "tensor", NOT_GIVEN, False),),
-    False,
-)
-linalg_inv_plans = linalg_inv_packet.plans
-linalg_inv_outs = linalg_inv_packet.outs
-inverse_packet = packet(
-    "inverse",
-    (
-        "inverse",
-        "inverse.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-inverse_plans = inverse_packet.plans
-inverse_outs = inverse_packet.outs
-_linalg_solve_ex_packet = packet(
-    "_linalg_solve_ex",
-    (
-        "_linalg_solve_ex",
-        "_linalg_solve_ex.result",
-    ),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("B", "tensor", NOT_GIVEN, False),
-        ("left", "static", True, True),
-        ("check_errors", "static", False, True),
-    ),
-    False,
-)
-_linalg_solve_ex_plans = _linalg_solve_ex_packet.plans
-_linalg_solve_ex_outs = _linalg_solve_ex_packet.outs
-linalg_solve_ex_packet = packet(
-    "linalg_solve_ex",
-    (
-        "linalg_solve_ex",
-        "linalg_solve_ex.out",
-    ),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("B", "tensor", NOT_GIVEN, False),
-        ("left", "static", True, True),
-        ("check_errors", "static", False, True),
-    ),
-    False,
-)
-linalg_solve_ex_plans = linalg_solve_ex_packet.plans
-linalg_solve_ex_outs = linalg_solve_ex_packet.outs
-linalg_solve_packet = packet(
-    "linalg_solve",
-    (
-        "linalg_solve",
-        "linalg_solve.out",
-    ),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("B", "tensor", NOT_GIVEN, False),
-        ("left", "static", True, True),
-    ),
-    False,
-)
-linalg_solve_plans = linalg_solve_packet.plans
-linalg_solve_outs = linalg_solve_packet.outs
-triangular_solve_packet = packet(
-    "triangular_solve",
-    (
-        "triangular_solve",
-        "triangular_solve.X",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("A", "tensor", NOT_GIVEN, False),
-        ("upper", "static", True, False),
-        ("transpose", "static", False, False),
-        ("unitriangular", "static", False, False),
-    ),
-    False,
-)
-triangular_solve_plans = triangular_solve_packet.plans
-triangular_solve_outs = triangular_solve_packet.outs
-linalg_cholesky_packet = packet(
-    "linalg_cholesky",
-    (
-        "linalg_cholesky",
-        "linalg_cholesky.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("upper", "static", False, True),
-    ),
-    False,
-)
-linalg_cholesky_plans = linalg_cholesky_packet.plans
-linalg_cholesky_outs = linalg_cholesky_packet.outs
-cholesky_packet = packet(
-    "cholesky",
-    (
-        "cholesky",
-        "cholesky.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("upper", "static", False, False),
-    ),
-    False,
-)
-cholesky_plans = cholesky_packet.plans
-cholesky_outs = cholesky_packet.outs
-cholesky_solve_packet = packet(
-    "cholesky_solve",
-    (
-        "cholesky_solve",
-        "cholesky_solve.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("input2", "tensor", NOT_GIVEN, False),
-        ("upper", "static", False, False),
-    ),
-    False,
-)
-cholesky_solve_plans = cholesky_solve_packet.plans
-cholesky_solve_outs = cholesky_solve_packet.outs
-cholesky_inverse_packet = packet(
-    "cholesky_inverse",
-    (
-        "cholesky_inverse",
-        "cholesky_inverse.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("upper", "static", False, False),
-    ),
-    False,
-)
-cholesky_inverse_plans = cholesky_inverse_packet.plans
-cholesky_inverse_outs = cholesky_inverse_packet.outs
-linalg_qr_packet = packet(
-    "linalg_qr",
-    (
-        "linalg_qr",
-        "linalg_qr.out",
-    ),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("mode", "static", "reduced", False),
-    ),
-    False,
-)
-linalg_qr_plans = linalg_qr_packet.plans
-linalg_qr_outs = linalg_qr_packet.outs
-qr_packet = packet(
-    "qr",
-    (
-        "qr",
-        "qr.Q",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("some", "static", True, False),
-    ),
-    False,
-)
-qr_plans = qr_packet.plans
-qr_outs = qr_packet.outs
-orgqr_packet = packet(
-    "orgqr",
-    (
-        "orgqr",
-        "orgqr.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("input2", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-orgqr_plans = orgqr_packet.plans
-orgqr_outs = orgqr_packet.outs
-linalg_eigh_packet = packet(
-    "linalg_eigh",
-    (
-        "linalg_eigh",
-        "linalg_eigh.eigvals",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("UPLO", "static", "L", False),
-    ),
-    False,
-)
-linalg_eigh_plans = linalg_eigh_packet.plans
-linalg_eigh_outs = linalg_eigh_packet.outs
-linalg_eigvalsh_packet = packet(
-    "linalg_eigvalsh",
-    (
-        "linalg_eigvalsh",
-        "linalg_eigvalsh.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("UPLO", "static", "L", False),
-    ),
-    False,
-)
-linalg_eigvalsh_plans = linalg_eigvalsh_packet.plans
-linalg_eigvalsh_outs = linalg_eigvalsh_packet.outs
-linalg_eigvals_packet = packet(
-    "linalg_eigvals",
-    (
-        "linalg_eigvals",
-        "linalg_eigvals.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-linalg_eigvals_plans = linalg_eigvals_packet.plans
-linalg_eigvals_outs = linalg_eigvals_packet.outs
-linalg_svd_packet = packet(
-    "linalg_svd",
-    (
-        "linalg_svd",
-        "linalg_svd.U",
-    ),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("full_matrices", "static", True, False),
-        ("driver", "static", None, True),
-    ),
-    False,
-)
-linalg_svd_plans = linalg_svd_packet.plans
-linalg_svd_outs = linalg_svd_packet.outs
-linalg_svdvals_packet = packet(
-    "linalg_svdvals",
-    (
-        "linalg_svdvals",
-        "linalg_svdvals.out",
-    ),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("driver", "static", None, True),
-    ),
-    False,
-)
-linalg_svdvals_plans = linalg_svdvals_packet.plans
-linalg_svdvals_outs = linalg_svdvals_packet.outs
-svd_packet = packet(
-    "svd",
-    (
-        "svd",
-        "svd.U",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("some", "static", True, False),
-        ("compute_uv", "static", True, False),
-    ),
-    False,
-)
-svd_plans = svd_packet.plans
-svd_outs = svd_packet.outs
-linalg_lstsq_packet = packet(
-    "linalg_lstsq",
-    (
-        "linalg_lstsq",
-        "linalg_lstsq.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("b", "tensor", NOT_GIVEN, False),
-        ("rcond", "number", None, False),
-        ("driver", "static", None, True),
-    ),
-    False,
-)
-linalg_lstsq_plans = linalg_lstsq_packet.plans
-linalg_lstsq_outs = linalg_lstsq_packet.outs
-_linalg_check_errors_packet = packet(
-    "_linalg_check_errors",
-    ("_linalg_check_errors",),
-    (
-        ("info", "tensor", NOT_GIVEN, False),
-        ("api_name", "static", NOT_GIVEN, False),
-        ("is_matrix", "static", NOT_GIVEN, True),
-    ),
-    False,
-)
+lu_unpack_packet = packet("lu_unpack", ("lu_unpack", "lu_unpack.out"), (("LU_data", "tensor"), ("LU_pivots", "tensor"), ("unpack_data", "static", True), ("unpack_pivots", "static", True)))
+lu_unpack_plans, lu_unpack_outs = lu_unpack_packet.plans, lu_unpack_packet.outs
+linalg_lu_packet = packet("linalg_lu", ("linalg_lu", "linalg_lu.out"), (("A", "tensor"), ("pivot", "static", True, True)))
+linalg_lu_plans, linalg_lu_outs = linalg_lu_packet.plans, linalg_lu_packet.outs
+linalg_lu_solve_packet = packet("linalg_lu_solve", ("linalg_lu_solve", "linalg_lu_solve.out"), (("LU", "tensor"), ("pivots", "tensor"), ("B", "tensor"), ("left", "static", True, True), ("adjoint", "static", False, True)))
+linalg_lu_solve_plans, linalg_lu_solve_outs = linalg_lu_solve_packet.plans, linalg_lu_solve_packet.outs
+lu_solve_packet = packet("lu_solve", ("lu_solve", "lu_solve.out"), (("input", "tensor"), ("LU_data", "tensor"), ("LU_pivots", "tensor")))
+lu_solve_plans, lu_solve_outs = lu_solve_packet.plans, lu_solve_packet.outs
+linalg_inv_ex_packet = packet("linalg_inv_ex", ("linalg_inv_ex", "linalg_inv_ex.inverse"), (("A", "tensor"), ("check_errors", "static", False, True)))
+linalg_inv_ex_plans, linalg_inv_ex_outs = linalg_inv_ex_packet.plans, linalg_inv_ex_packet.outs
+linalg_inv_packet = packet("linalg_inv", ("linalg_inv", "linalg_inv.out"), (("A", "tensor"),))
+linalg_inv_plans, linalg_inv_outs = linalg_inv_packet.plans, linalg_inv_packet.outs
+inverse_packet = packet("inverse", ("inverse", "inverse.out"), (("input", "tensor"),))
+inverse_plans, inverse_outs = inverse_packet.plans, inverse_packet.outs
+_linalg_solve_ex_packet = packet("_linalg_solve_ex", ("_linalg_solve_ex", "_linalg_solve_ex.result"), (("A", "tensor"), ("B", "tensor"), ("left", "static", True, True), ("check_errors", "static", False, True)))
+_linalg_solve_ex_plans, _linalg_solve_ex_outs = _linalg_solve_ex_packet.plans, _linalg_solve_ex_packet.outs
+linalg_solve_ex_packet = packet("linalg_solve_ex", ("linalg_solve_ex", "linalg_solve_ex.out"), (("A", "tensor"), ("B", "tensor"), ("left", "static", True, True), ("check_errors", "static", False, True)))
+linalg_solve_ex_plans, linalg_solve_ex_outs = linalg_solve_ex_packet.plans, linalg_solve_ex_packet.outs
+linalg_solve_packet = packet("linalg_solve", ("linalg_solve", "linalg_solve.out"), (("A", "tensor"), ("B", "tensor"), ("left", "static", True, True)))
+linalg_solve_plans, linalg_solve_outs = linalg_solve_packet.plans, linalg_solve_packet.outs
+triangular_solve_packet = packet("triangular_solve", ("triangular_solve", "triangular_solve.X"), (("input", "tensor"), ("A", "tensor"), ("upper", "static", True), ("transpose", "static", False), ("unitriangular", "static", False)))
+triangular_solve_plans, triangular_solve_outs = triangular_solve_packet.plans, triangular_solve_packet.outs
+linalg_cholesky_packet = packet("linalg_cholesky", ("linalg_cholesky", "linalg_cholesky.out"), (("input", "tensor"), ("upper", "static", False, True)))
+linalg_cholesky_plans, linalg_cholesky_outs = linalg_cholesky_packet.plans, linalg_cholesky_packet.outs
+cholesky_packet = packet("cholesky", ("cholesky", "cholesky.out"), (("input", "tensor"), ("upper", "static", False)))
+cholesky_plans, cholesky_outs = cholesky_packet.plans, cholesky_packet.outs
+cholesky_solve_packet = packet("cholesky_solve", ("cholesky_solve", "cholesky_solve.out"), (("input", "tensor"), ("input2", "tensor"), ("upper", "static", False)))
+cholesky_solve_plans, cholesky_solve_outs = cholesky_solve_packet.plans, cholesky_solve_packet.outs
+cholesky_inverse_packet = packet("cholesky_inverse", ("cholesky_inverse", "cholesky_inverse.out"), (("input", "tensor"), ("upper", "static", False)))
+cholesky_inverse_plans, cholesky_inverse_outs = cholesky_inverse_packet.plans, cholesky_inverse_packet.outs
+linalg_qr_packet = packet("linalg_qr", ("linalg_qr", "linalg_qr.out"), (("A", "tensor"), ("mode", "static", 'reduced')))
+linalg_qr_plans, linalg_qr_outs = linalg_qr_packet.plans, linalg_qr_packet.outs
+qr_packet = packet("qr", ("qr", "qr.Q"), (("input", "tensor"), ("some", "static", True)))
+qr_plans, qr_outs = qr_packet.plans, qr_packet.outs
+orgqr_packet = packet("orgqr", ("orgqr", "orgqr.out"), (("input", "tensor"), ("input2", "tensor")))
+orgqr_plans, orgqr_outs = orgqr_packet.plans, orgqr_packet.outs
+linalg_eigh_packet = packet("linalg_eigh", ("linalg_eigh", "linalg_eigh.eigvals"), (("input", "tensor"), ("UPLO", "static", 'L')))
+linalg_eigh_plans, linalg_eigh_outs = linalg_eigh_packet.plans, linalg_eigh_packet.outs
+linalg_eigvalsh_packet = packet("linalg_eigvalsh", ("linalg_eigvalsh", "linalg_eigvalsh.out"), (("input", "tensor"), ("UPLO", "static", 'L')))
+linalg_eigvalsh_plans, linalg_eigvalsh_outs = linalg_eigvalsh_packet.plans, linalg_eigvalsh_packet.outs
+linalg_eigvals_packet = packet("linalg_eigvals", ("linalg_eigvals", "linalg_eigvals.out"), (("input", "tensor"),))
+linalg_eigvals_plans, linalg_eigvals_outs = linalg_eigvals_packet.plans, linalg_eigvals_packet.outs
+linalg_svd_packet = packet("linalg_svd", ("linalg_svd", "linalg_svd.U"), (("A", "tensor"), ("full_matrices", "static", True), ("driver", "static", None, True)))
+linalg_svd_plans, linalg_svd_outs = linalg_svd_packet.plans, linalg_svd_packet.outs
+linalg_svdvals_packet = packet("linalg_svdvals", ("linalg_svdvals", "linalg_svdvals.out"), (("A", "tensor"), ("driver", "static", None, True)))
+linalg_svdvals_plans, linalg_svdvals_outs = linalg_svdvals_packet.plans, linalg_svdvals_packet.outs
+svd_packet = packet("svd", ("svd", "svd.U"), (("input", "tensor"), ("some", "static", True), ("compute_uv", "static", True)))
+svd_plans, svd_outs = svd_packet.plans, svd_packet.outs
+linalg_lstsq_packet = packet("linalg_lstsq", ("linalg_lstsq", "linalg_lstsq.out"), (("input", "tensor"), ("b", "tensor"), ("rcond", "number", None), ("driver", "static", None, True)))
+linalg_lstsq_plans, linalg_lstsq_outs = linalg_lstsq_packet.plans, linalg_lstsq_packet.outs
+_linalg_check_errors_packet = packet("_linalg_check_errors", ("_linalg_check_errors",), (("info", "tensor"), ("api_name", "static"), ("is_matrix", "static", NOT_GIVEN, True)))
 _linalg_check_errors_plans = _linalg_check_errors_packet.plans
+# fmt: on
 
 
 def linalg_lu_factor_ex(

@@ -22,558 +22,79 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_fft_c2c",
-    "_fft_c2r",
-    "_fft_r2c",
-    "bartlett_window",
-    "blackman_window",
-    "fft_fft",
-    "fft_fft2",
-    "fft_fftfreq",
-    "fft_fftn",
-    "fft_fftshift",
-    "fft_hfft",
-    "fft_hfft2",
-    "fft_hfftn",
-    "fft_ifft",
-    "fft_ifft2",
-    "fft_ifftn",
-    "fft_ifftshift",
-    "fft_ihfft",
-    "fft_ihfft2",
-    "fft_ihfftn",
-    "fft_irfft",
-    "fft_irfft2",
-    "fft_irfftn",
-    "fft_rfft",
-    "fft_rfft2",
-    "fft_rfftfreq",
-    "fft_rfftn",
-    "hamming_window",
-    "hann_window",
-    "istft",
-    "kaiser_window",
-    "stft",
-]
+    "_fft_c2c", "_fft_c2r", "_fft_r2c", "bartlett_window", "blackman_window", "fft_fft", "fft_fft2",
+    "fft_fftfreq", "fft_fftn", "fft_fftshift", "fft_hfft", "fft_hfft2", "fft_hfftn", "fft_ifft", "fft_ifft2",
+    "fft_ifftn", "fft_ifftshift", "fft_ihfft", "fft_ihfft2", "fft_ihfftn", "fft_irfft", "fft_irfft2",
+    "fft_irfftn", "fft_rfft", "fft_rfft2", "fft_rfftfreq", "fft_rfftn", "hamming_window", "hann_window",
+    "istft", "kaiser_window", "stft",
+]  # fmt: skip
 
-_fft_r2c_packet = packet(
-    "_fft_r2c",
-    (
-        "_fft_r2c",
-        "_fft_r2c.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("normalization", "static", NOT_GIVEN, False),
-        ("onesided", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-_fft_r2c_plans = _fft_r2c_packet.plans
-_fft_r2c_outs = _fft_r2c_packet.outs
-_fft_c2r_packet = packet(
-    "_fft_c2r",
-    (
-        "_fft_c2r",
-        "_fft_c2r.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("normalization", "static", NOT_GIVEN, False),
-        ("last_dim_size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-_fft_c2r_plans = _fft_c2r_packet.plans
-_fft_c2r_outs = _fft_c2r_packet.outs
-_fft_c2c_packet = packet(
-    "_fft_c2c",
-    (
-        "_fft_c2c",
-        "_fft_c2c.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("normalization", "static", NOT_GIVEN, False),
-        ("forward", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-_fft_c2c_plans = _fft_c2c_packet.plans
-_fft_c2c_outs = _fft_c2c_packet.outs
-fft_fft_packet = packet(
-    "fft_fft",
-    (
-        "fft_fft",
-        "fft_fft.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("n", "static", None, False),
-        ("dim", "static", -1, False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_fft_plans = fft_fft_packet.plans
-fft_fft_outs = fft_fft_packet.outs
-fft_ifft_packet = packet(
-    "fft_ifft",
-    (
-        "fft_ifft",
-        "fft_ifft.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("n", "static", None, False),
-        ("dim", "static", -1, False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_ifft_plans = fft_ifft_packet.plans
-fft_ifft_outs = fft_ifft_packet.outs
-fft_rfft_packet = packet(
-    "fft_rfft",
-    (
-        "fft_rfft",
-        "fft_rfft.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("n", "static", None, False),
-        ("dim", "static", -1, False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_rfft_plans = fft_rfft_packet.plans
-fft_rfft_outs = fft_rfft_packet.outs
-fft_irfft_packet = packet(
-    "fft_irfft",
-    (
-        "fft_irfft",
-        "fft_irfft.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("n", "static", None, False),
-        ("dim", "static", -1, False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_irfft_plans = fft_irfft_packet.plans
-fft_irfft_outs = fft_irfft_packet.outs
-fft_hfft_packet = packet(
-    "fft_hfft",
-    (
-        "fft_hfft",
-        "fft_hfft.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("n", "static", None, False),
-        ("dim", "static", -1, False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_hfft_plans = fft_hfft_packet.plans
-fft_hfft_outs = fft_hfft_packet.outs
-fft_ihfft_packet = packet(
-    "fft_ihfft",
-    (
-        "fft_ihfft",
-        "fft_ihfft.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("n", "static", None, False),
-        ("dim", "static", -1, False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_ihfft_plans = fft_ihfft_packet.plans
-fft_ihfft_outs = fft_ihfft_packet.outs
-fft_fft2_packet = packet(
-    "fft_fft2",
-    (
-        "fft_fft2",
-        "fft_fft2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "static", None, False),
-        ("dim", "static", (-2, -1), False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_fft2_plans = fft_fft2_packet.plans
-fft_fft2_outs = fft_fft2_packet.outs
-fft_ifft2_packet = packet(
-    "fft_ifft2",
-    (
-        "fft_ifft2",
-        "fft_ifft2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "static", None, False),
-        ("dim", "static", (-2, -1), False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_ifft2_plans = fft_ifft2_packet.plans
-fft_ifft2_outs = fft_ifft2_packet.outs
-fft_rfft2_packet = packet(
-    "fft_rfft2",
-    (
-        "fft_rfft2",
-        "fft_rfft2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "static", None, False),
-        ("dim", "static", (-2, -1), False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_rfft2_plans = fft_rfft2_packet.plans
-fft_rfft2_outs = fft_rfft2_packet.outs
-fft_irfft2_packet = packet(
-    "fft_irfft2",
-    (
-        "fft_irfft2",
-        "fft_irfft2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "static", None, False),
-        ("dim", "static", (-2, -1), False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_irfft2_plans = fft_irfft2_packet.plans
-fft_irfft2_outs = fft_irfft2_packet.outs
-fft_hfft2_packet = packet(
-    "fft_hfft2",
-    (
-        "fft_hfft2",
-        "fft_hfft2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "static", None, False),
-        ("dim", "static", (-2, -1), False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_hfft2_plans = fft_hfft2_packet.plans
-fft_hfft2_outs = fft_hfft2_packet.outs
-fft_ihfft2_packet = packet(
-    "fft_ihfft2",
-    (
-        "fft_ihfft2",
-        "fft_ihfft2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "static", None, False),
-        ("dim", "static", (-2, -1), False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_ihfft2_plans = fft_ihfft2_packet.plans
-fft_ihfft2_outs = fft_ihfft2_packet.outs
-fft_fftn_packet = packet(
-    "fft_fftn",
-    (
-        "fft_fftn",
-        "fft_fftn.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "static", None, False),
-        ("dim", "static", None, False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_fftn_plans = fft_fftn_packet.plans
-fft_fftn_outs = fft_fftn_packet.outs
-fft_ifftn_packet = packet(
-    "fft_ifftn",
-    (
-        "fft_ifftn",
-        "fft_ifftn.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "static", None, False),
-        ("dim", "static", None, False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_ifftn_plans = fft_ifftn_packet.plans
-fft_ifftn_outs = fft_ifftn_packet.outs
-fft_rfftn_packet = packet(
-    "fft_rfftn",
-    (
-        "fft_rfftn",
-        "fft_rfftn.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "static", None, False),
-        ("dim", "static", None, False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_rfftn_plans = fft_rfftn_packet.plans
-fft_rfftn_outs = fft_rfftn_packet.outs
-fft_irfftn_packet = packet(
-    "fft_irfftn",
-    (
-        "fft_irfftn",
-        "fft_irfftn.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "static", None, False),
-        ("dim", "static", None, False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_irfftn_plans = fft_irfftn_packet.plans
-fft_irfftn_outs = fft_irfftn_packet.outs
-fft_hfftn_packet = packet(
-    "fft_hfftn",
-    (
-        "fft_hfftn",
-        "fft_hfftn.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "static", None, False),
-        ("dim", "static", None, False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_hfftn_plans = fft_hfftn_packet.plans
-fft_hfftn_outs = fft_hfftn_packet.outs
-fft_ihfftn_packet = packet(
-    "fft_ihfftn",
-    (
-        "fft_ihfftn",
-        "fft_ihfftn.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "static", None, False),
-        ("dim", "static", None, False),
-        ("norm", "static", None, False),
-    ),
-    False,
-)
-fft_ihfftn_plans = fft_ihfftn_packet.plans
-fft_ihfftn_outs = fft_ihfftn_packet.outs
-fft_fftshift_packet = packet(
-    "fft_fftshift",
-    ("fft_fftshift",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", None, False),
-    ),
-    False,
-)
+# fmt: off
+_fft_r2c_packet = packet("_fft_r2c", ("_fft_r2c", "_fft_r2c.out"), (("input", "tensor"), ("dim", "static"), ("normalization", "static"), ("onesided", "static")))
+_fft_r2c_plans, _fft_r2c_outs = _fft_r2c_packet.plans, _fft_r2c_packet.outs
+_fft_c2r_packet = packet("_fft_c2r", ("_fft_c2r", "_fft_c2r.out"), (("input", "tensor"), ("dim", "static"), ("normalization", "static"), ("last_dim_size", "static")))
+_fft_c2r_plans, _fft_c2r_outs = _fft_c2r_packet.plans, _fft_c2r_packet.outs
+_fft_c2c_packet = packet("_fft_c2c", ("_fft_c2c", "_fft_c2c.out"), (("input", "tensor"), ("dim", "static"), ("normalization", "static"), ("forward", "static")))
+_fft_c2c_plans, _fft_c2c_outs = _fft_c2c_packet.plans, _fft_c2c_packet.outs
+fft_fft_packet = packet("fft_fft", ("fft_fft", "fft_fft.out"), (("input", "tensor"), ("n", "static", None), ("dim", "static", -1), ("norm", "static", None)))
+fft_fft_plans, fft_fft_outs = fft_fft_packet.plans, fft_fft_packet.outs
+fft_ifft_packet = packet("fft_ifft", ("fft_ifft", "fft_ifft.out"), (("input", "tensor"), ("n", "static", None), ("dim", "static", -1), ("norm", "static", None)))
+fft_ifft_plans, fft_ifft_outs = fft_ifft_packet.plans, fft_ifft_packet.outs
+fft_rfft_packet = packet("fft_rfft", ("fft_rfft", "fft_rfft.out"), (("input", "tensor"), ("n", "static", None), ("dim", "static", -1), ("norm", "static", None)))
+fft_rfft_plans, fft_rfft_outs = fft_rfft_packet.plans, fft_rfft_packet.outs
+fft_irfft_packet = packet("fft_irfft", ("fft_irfft", "fft_irfft.out"), (("input", "tensor"), ("n", "static", None), ("dim", "static", -1), ("norm", "static", None)))
+fft_irfft_plans, fft_irfft_outs = fft_irfft_packet.plans, fft_irfft_packet.outs
+fft_hfft_packet = packet("fft_hfft", ("fft_hfft", "fft_hfft.out"), (("input", "tensor"), ("n", "static", None), ("dim", "static", -1), ("norm", "static", None)))
+fft_hfft_plans, fft_hfft_outs = fft_hfft_packet.plans, fft_hfft_packet.outs
+fft_ihfft_packet = packet("fft_ihfft", ("fft_ihfft", "fft_ihfft.out"), (("input", "tensor"), ("n", "static", None), ("dim", "static", -1), ("norm", "static", None)))
+fft_ihfft_plans, fft_ihfft_outs = fft_ihfft_packet.plans, fft_ihfft_packet.outs
+fft_fft2_packet = packet("fft_fft2", ("fft_fft2", "fft_fft2.out"), (("input", "tensor"), ("s", "static", None), ("dim", "static", (-2, -1)), ("norm", "static", None)))
+fft_fft2_plans, fft_fft2_outs = fft_fft2_packet.plans, fft_fft2_packet.outs
+fft_ifft2_packet = packet("fft_ifft2", ("fft_ifft2", "fft_ifft2.out"), (("input", "tensor"), ("s", "static", None), ("dim", "static", (-2, -1)), ("norm", "static", None)))
+fft_ifft2_plans, fft_ifft2_outs = fft_ifft2_packet.plans, fft_ifft2_packet.outs
+fft_rfft2_packet = packet("fft_rfft2", ("fft_rfft2", "fft_rfft2.out"), (("input", "tensor"), ("s", "static", None), ("dim", "static", (-2, -1)), ("norm", "static", None)))
+fft_rfft2_plans, fft_rfft2_outs = fft_rfft2_packet.plans, fft_rfft2_packet.outs
+fft_irfft2_packet = packet("fft_irfft2", ("fft_irfft2", "fft_irfft2.out"), (("input", "tensor"), ("s", "static", None), ("dim", "static", (-2, -1)), ("norm", "static", None)))
+fft_irfft2_plans, fft_irfft2_outs = fft_irfft2_packet.plans, fft_irfft2_packet.outs
+fft_hfft2_packet = packet("fft_hfft2", ("fft_hfft2", "fft_hfft2.out"), (("input", "tensor"), ("s", "static", None), ("dim", "static", (-2, -1)), ("norm", "static", None)))
+fft_hfft2_plans, fft_hfft2_outs = fft_hfft2_packet.plans, fft_hfft2_packet.outs
+fft_ihfft2_packet = packet("fft_ihfft2", ("fft_ihfft2", "fft_ihfft2.out"), (("input", "tensor"), ("s", "static", None), ("dim", "static", (-2, -1)), ("norm", "static", None)))
+fft_ihfft2_plans, fft_ihfft2_outs = fft_ihfft2_packet.plans, fft_ihfft2_packet.outs
+fft_fftn_packet = packet("fft_fftn", ("fft_fftn", "fft_fftn.out"), (("input", "tensor"), ("s", "static", None), ("dim", "static", None), ("norm", "static", None)))
+fft_fftn_plans, fft_fftn_outs = fft_fftn_packet.plans, fft_fftn_packet.outs
+fft_ifftn_packet = packet("fft_ifftn", ("fft_ifftn", "fft_ifftn.out"), (("input", "tensor"), ("s", "static", None), ("dim", "static", None), ("norm", "static", None)))
+fft_ifftn_plans, fft_ifftn_outs = fft_ifftn_packet.plans, fft_ifftn_packet.outs
+fft_rfftn_packet = packet("fft_rfftn", ("fft_rfftn", "fft_rfftn.out"), (("input", "tensor"), ("s", "static", None), ("dim", "static", None), ("norm", "static", None)))
+fft_rfftn_plans, fft_rfftn_outs = fft_rfftn_packet.plans, fft_rfftn_packet.outs
+fft_irfftn_packet = packet("fft_irfftn", ("fft_irfftn", "fft_irfftn.out"), (("input", "tensor"), ("s", "static", None), ("dim", "static", None), ("norm", "static", None)))
+fft_irfftn_plans, fft_irfftn_outs = fft_irfftn_packet.plans, fft_irfftn_packet.outs
+fft_hfftn_packet = packet("fft_hfftn", ("fft_hfftn", "fft_hfftn.out"), (("input", "tensor"), ("s", "static", None), ("dim", "static", None), ("norm", "static", None)))
+fft_hfftn_plans, fft_hfftn_outs = fft_hfftn_packet.plans, fft_hfftn_packet.outs
+fft_ihfftn_packet = packet("fft_ihfftn", ("fft_ihfftn", "fft_ihfftn.out"), (("input", "tensor"), ("s", "static", None), ("dim", "static", None), ("norm", "static", None)))
+fft_ihfftn_plans, fft_ihfftn_outs = fft_ihfftn_packet.plans, fft_ihfftn_packet.outs
+fft_fftshift_packet = packet("fft_fftshift", ("fft_fftshift",), (("input", "tensor"), ("dim", "static", None)))
 fft_fftshift_plans = fft_fftshift_packet.plans
-fft_ifftshift_packet = packet(
-    "fft_ifftshift",
-    ("fft_ifftshift",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", None, False),
-    ),
-    False,
-)
+fft_ifftshift_packet = packet("fft_ifftshift", ("fft_ifftshift",), (("input", "tensor"), ("dim", "static", None)))
 fft_ifftshift_plans = fft_ifftshift_packet.plans
-fft_fftfreq_packet = packet(
-    "fft_fftfreq",
-    (
-        "fft_fftfreq",
-        "fft_fftfreq.out",
-    ),
-    (
-        ("n", "static", NOT_GIVEN, False),
-        ("d", "number", 1.0, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+fft_fftfreq_packet = packet("fft_fftfreq", ("fft_fftfreq", "fft_fftfreq.out"), (("n", "static"), ("d", "number", 1.0), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 fft_fftfreq_plans = fft_fftfreq_packet.plans
-fft_rfftfreq_packet = packet(
-    "fft_rfftfreq",
-    (
-        "fft_rfftfreq",
-        "fft_rfftfreq.out",
-    ),
-    (
-        ("n", "static", NOT_GIVEN, False),
-        ("d", "number", 1.0, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+fft_rfftfreq_packet = packet("fft_rfftfreq", ("fft_rfftfreq", "fft_rfftfreq.out"), (("n", "static"), ("d", "number", 1.0), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 fft_rfftfreq_plans = fft_rfftfreq_packet.plans
-stft_packet = packet(
-    "stft",
-    ("stft.center",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("n_fft", "static", NOT_GIVEN, False),
-        ("hop_length", "static", None, False),
-        ("win_length", "static", None, False),
-        ("window", "optional", None, False),
-        ("center", "static", True, False),
-        ("pad_mode", "static", "reflect", False),
-        ("normalized", "static", False, False),
-        ("onesided", "static", None, False),
-        ("return_complex", "static", None, False),
-        ("align_to_window", "static", None, False),
-    ),
-    False,
-)
+stft_packet = packet("stft", ("stft.center",), (("input", "tensor"), ("n_fft", "static"), ("hop_length", "static", None), ("win_length", "static", None), ("window", "optional", None), ("center", "static", True), ("pad_mode", "static", 'reflect'), ("normalized", "static", False), ("onesided", "static", None), ("return_complex", "static", None), ("align_to_window", "static", None)))
 stft_plans = stft_packet.plans
-istft_packet = packet(
-    "istft",
-    ("istft",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("n_fft", "static", NOT_GIVEN, False),
-        ("hop_length", "static", None, False),
-        ("win_length", "static", None, False),
-        ("window", "optional", None, False),
-        ("center", "static", True, False),
-        ("normalized", "static", False, False),
-        ("onesided", "static", None, False),
-        ("length", "static", None, False),
-        ("return_complex", "static", False, False),
-    ),
-    False,
-)
+istft_packet = packet("istft", ("istft",), (("input", "tensor"), ("n_fft", "static"), ("hop_length", "static", None), ("win_length", "static", None), ("window", "optional", None), ("center", "static", True), ("normalized", "static", False), ("onesided", "static", None), ("length", "static", None), ("return_complex", "static", False)))
 istft_plans = istft_packet.plans
-hann_window_packet = packet(
-    "hann_window",
-    (
-        "hann_window",
-        "hann_window.periodic",
-    ),
-    (
-        ("window_length", "static", NOT_GIVEN, False),
-        ("periodic", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+hann_window_packet = packet("hann_window", ("hann_window", "hann_window.periodic"), (("window_length", "static"), ("periodic", "static", NOT_GIVEN), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 hann_window_plans = hann_window_packet.plans
-bartlett_window_packet = packet(
-    "bartlett_window",
-    (
-        "bartlett_window",
-        "bartlett_window.periodic",
-    ),
-    (
-        ("window_length", "static", NOT_GIVEN, False),
-        ("periodic", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+bartlett_window_packet = packet("bartlett_window", ("bartlett_window", "bartlett_window.periodic"), (("window_length", "static"), ("periodic", "static", NOT_GIVEN), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 bartlett_window_plans = bartlett_window_packet.plans
-blackman_window_packet = packet(
-    "blackman_window",
-    (
-        "blackman_window",
-        "blackman_window.periodic",
-    ),
-    (
-        ("window_length", "static", NOT_GIVEN, False),
-        ("periodic", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+blackman_window_packet = packet("blackman_window", ("blackman_window", "blackman_window.periodic"), (("window_length", "static"), ("periodic", "static", NOT_GIVEN), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 blackman_window_plans = blackman_window_packet.plans
-hamming_window_packet = packet(
-    "hamming_window",
-    (
-        "hamming_window",
-        "hamming_window.periodic",
-        "hamming_window.periodic_alpha",
-        "hamming_window.periodic_alpha_beta",
-    ),
-    (
-        ("window_length", "static", NOT_GIVEN, False),
-        ("periodic", "static", NOT_GIVEN, False),
-        ("alpha", "number", NOT_GIVEN, False),
-        ("beta", "number", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+hamming_window_packet = packet("hamming_window", ("hamming_window", "hamming_window.periodic", "hamming_window.periodic_alpha", "hamming_window.periodic_alpha_beta"), (("window_length", "static"), ("periodic", "static", NOT_GIVEN), ("alpha", "number", NOT_GIVEN), ("beta", "number", NOT_GIVEN), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 hamming_window_plans = hamming_window_packet.plans
-kaiser_window_packet = packet(
-    "kaiser_window",
-    (
-        "kaiser_window",
-        "kaiser_window.periodic",
-        "kaiser_window.beta",
-    ),
-    (
-        ("window_length", "static", NOT_GIVEN, False),
-        ("periodic", "static", NOT_GIVEN, False),
-        ("beta", "number", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+kaiser_window_packet = packet("kaiser_window", ("kaiser_window", "kaiser_window.periodic", "kaiser_window.beta"), (("window_length", "static"), ("periodic", "static", NOT_GIVEN), ("beta", "number", NOT_GIVEN), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 kaiser_window_plans = kaiser_window_packet.plans
+# fmt: on
 
 
 def _fft_r2c(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -18,45 +18,15 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "col2im",
-    "im2col",
-]
+    "col2im", "im2col",
+]  # fmt: skip
 
-im2col_packet = packet(
-    "im2col",
-    (
-        "im2col",
-        "im2col.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("dilation", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-im2col_plans = im2col_packet.plans
-im2col_outs = im2col_packet.outs
-col2im_packet = packet(
-    "col2im",
-    (
-        "col2im",
-        "col2im.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("dilation", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-col2im_plans = col2im_packet.plans
-col2im_outs = col2im_packet.outs
+# fmt: off
+im2col_packet = packet("im2col", ("im2col", "im2col.out"), (("input", "tensor"), ("kernel_size", "static"), ("dilation", "static"), ("padding", "static"), ("stride", "static")))
+im2col_plans, im2col_outs = im2col_packet.plans, im2col_packet.outs
+col2im_packet = packet("col2im", ("col2im", "col2im.out"), (("input", "tensor"), ("output_size", "static"), ("kernel_size", "static"), ("dilation", "static"), ("padding", "static"), ("stride", "static")))
+col2im_plans, col2im_outs = col2im_packet.plans, col2im_packet.outs
+# fmt: on
 
 
 def im2col(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -19,61 +19,19 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_multi_tensor_norm",
-    "_multi_tensor_pointwise",
-    "_multi_tensor_pointwise_",
-    "_multi_tensor_total_norm",
-]
+    "_multi_tensor_norm", "_multi_tensor_pointwise", "_multi_tensor_pointwise_", "_multi_tensor_total_norm",
+]  # fmt: skip
 
-_multi_tensor_pointwise__packet = packet(
-    "_multi_tensor_pointwise_",
-    ("_multi_tensor_pointwise_",),
-    (
-        ("input", "list", NOT_GIVEN, False),
-        ("operator", "static", NOT_GIVEN, False),
-        ("others", "list", NOT_GIVEN, False),
-        ("thirds", "list", NOT_GIVEN, False),
-        ("number", "number", None, False),
-        ("element", "optional", None, False),
-    ),
-    False,
-)
+# fmt: off
+_multi_tensor_pointwise__packet = packet("_multi_tensor_pointwise_", ("_multi_tensor_pointwise_",), (("input", "list"), ("operator", "static"), ("others", "list"), ("thirds", "list"), ("number", "number", None), ("element", "optional", None)))
 _multi_tensor_pointwise__plans = _multi_tensor_pointwise__packet.plans
-_multi_tensor_pointwise_packet = packet(
-    "_multi_tensor_pointwise",
-    ("_multi_tensor_pointwise",),
-    (
-        ("input", "list", NOT_GIVEN, False),
-        ("operator", "static", NOT_GIVEN, False),
-        ("others", "list", NOT_GIVEN, False),
-        ("thirds", "list", NOT_GIVEN, False),
-        ("number", "number", None, False),
-        ("element", "optional", None, False),
-    ),
-    False,
-)
+_multi_tensor_pointwise_packet = packet("_multi_tensor_pointwise", ("_multi_tensor_pointwise",), (("input", "list"), ("operator", "static"), ("others", "list"), ("thirds", "list"), ("number", "number", None), ("element", "optional", None)))
 _multi_tensor_pointwise_plans = _multi_tensor_pointwise_packet.plans
-_multi_tensor_norm_packet = packet(
-    "_multi_tensor_norm",
-    ("_multi_tensor_norm",),
-    (
-        ("input", "list", NOT_GIVEN, False),
-        ("ord", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_multi_tensor_norm_packet = packet("_multi_tensor_norm", ("_multi_tensor_norm",), (("input", "list"), ("ord", "static")))
 _multi_tensor_norm_plans = _multi_tensor_norm_packet.plans
-_multi_tensor_total_norm_packet = packet(
-    "_multi_tensor_total_norm",
-    ("_multi_tensor_total_norm",),
-    (
-        ("input", "list", NOT_GIVEN, False),
-        ("ord", "static", NOT_GIVEN, False),
-        ("max_norm", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_multi_tensor_total_norm_packet = packet("_multi_tensor_total_norm", ("_multi_tensor_total_norm",), (("input", "list"), ("ord", "static"), ("max_norm", "number")))
 _multi_tensor_total_norm_plans = _multi_tensor_total_norm_packet.plans
+# fmt: on
 
 
 def _multi_tensor_pointwise_(

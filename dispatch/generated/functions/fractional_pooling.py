@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -18,62 +18,20 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "fractional_max_pool2d",
-    "fractional_max_pool2d_backward",
-    "fractional_max_pool3d",
+    "fractional_max_pool2d", "fractional_max_pool2d_backward", "fractional_max_pool3d",
     "fractional_max_pool3d_backward",
-]
+]  # fmt: skip
 
-fractional_max_pool2d_packet = packet(
-    "fractional_max_pool2d",
-    ("fractional_max_pool2d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("random_samples", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+fractional_max_pool2d_packet = packet("fractional_max_pool2d", ("fractional_max_pool2d",), (("input", "tensor"), ("kernel_size", "static"), ("output_size", "static"), ("random_samples", "tensor")))
 fractional_max_pool2d_plans = fractional_max_pool2d_packet.plans
-fractional_max_pool2d_backward_packet = packet(
-    "fractional_max_pool2d_backward",
-    ("fractional_max_pool2d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+fractional_max_pool2d_backward_packet = packet("fractional_max_pool2d_backward", ("fractional_max_pool2d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("kernel_size", "static"), ("output_size", "static"), ("indices", "tensor")))
 fractional_max_pool2d_backward_plans = fractional_max_pool2d_backward_packet.plans
-fractional_max_pool3d_packet = packet(
-    "fractional_max_pool3d",
-    ("fractional_max_pool3d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("random_samples", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+fractional_max_pool3d_packet = packet("fractional_max_pool3d", ("fractional_max_pool3d",), (("input", "tensor"), ("kernel_size", "static"), ("output_size", "static"), ("random_samples", "tensor")))
 fractional_max_pool3d_plans = fractional_max_pool3d_packet.plans
-fractional_max_pool3d_backward_packet = packet(
-    "fractional_max_pool3d_backward",
-    ("fractional_max_pool3d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+fractional_max_pool3d_backward_packet = packet("fractional_max_pool3d_backward", ("fractional_max_pool3d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("kernel_size", "static"), ("output_size", "static"), ("indices", "tensor")))
 fractional_max_pool3d_backward_plans = fractional_max_pool3d_backward_packet.plans
+# fmt: on
 
 
 def fractional_max_pool2d(

@@ -18,464 +18,80 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_restride",
-    "_strided_copy",
-    "_strided_scatter",
-    "alias_copy",
-    "as_strided_copy",
-    "as_strided_scatter",
-    "ccol_indices_copy",
-    "col_indices_copy",
-    "crow_indices_copy",
-    "detach_copy",
-    "diagonal_copy",
-    "diagonal_scatter",
-    "expand_copy",
-    "indices_copy",
-    "permute_copy",
-    "row_indices_copy",
-    "select_copy",
-    "select_scatter",
-    "slice_copy",
-    "slice_scatter",
-    "split_copy",
-    "split_with_sizes_copy",
-    "squeeze_copy",
-    "t_copy",
-    "transpose_copy",
-    "unbind_copy",
-    "unfold_copy",
-    "unsqueeze_copy",
-    "values_copy",
-    "view_as_complex_copy",
-    "view_as_real_copy",
-    "view_copy",
-]
+    "_restride", "_strided_copy", "_strided_scatter", "alias_copy", "as_strided_copy", "as_strided_scatter",
+    "ccol_indices_copy", "col_indices_copy", "crow_indices_copy", "detach_copy", "diagonal_copy",
+    "diagonal_scatter", "expand_copy", "indices_copy", "permute_copy", "row_indices_copy", "select_copy",
+    "select_scatter", "slice_copy", "slice_scatter", "split_copy", "split_with_sizes_copy", "squeeze_copy",
+    "t_copy", "transpose_copy", "unbind_copy", "unfold_copy", "unsqueeze_copy", "values_copy",
+    "view_as_complex_copy", "view_as_real_copy", "view_copy",
+]  # fmt: skip
 
-view_copy_packet = packet(
-    "view_copy",
-    (
-        "view_copy",
-        "view_copy.out",
-        "view_copy.dtype",
-        "view_copy.dtype_out",
-    ),
-    (),
-    False,
-)
+# fmt: off
+view_copy_packet = packet("view_copy", ("view_copy", "view_copy.out", "view_copy.dtype", "view_copy.dtype_out"))
 view_copy_short = view_copy_packet.short
-as_strided_copy_packet = packet(
-    "as_strided_copy",
-    (
-        "as_strided_copy",
-        "as_strided_copy.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("storage_offset", "static", None, False),
-    ),
-    False,
-)
-as_strided_copy_plans = as_strided_copy_packet.plans
-as_strided_copy_outs = as_strided_copy_packet.outs
-_strided_copy_packet = packet(
-    "_strided_copy",
-    ("_strided_copy",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("offset", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+as_strided_copy_packet = packet("as_strided_copy", ("as_strided_copy", "as_strided_copy.out"), (("input", "tensor"), ("size", "static"), ("stride", "static"), ("storage_offset", "static", None)))
+as_strided_copy_plans, as_strided_copy_outs = as_strided_copy_packet.plans, as_strided_copy_packet.outs
+_strided_copy_packet = packet("_strided_copy", ("_strided_copy",), (("input", "tensor"), ("size", "static"), ("stride", "static"), ("offset", "static")))
 _strided_copy_plans = _strided_copy_packet.plans
-expand_copy_packet = packet(
-    "expand_copy",
-    (
-        "expand_copy",
-        "expand_copy.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("implicit", "static", False, True),
-    ),
-    False,
-)
-expand_copy_plans = expand_copy_packet.plans
-expand_copy_outs = expand_copy_packet.outs
-permute_copy_packet = packet(
-    "permute_copy",
-    (
-        "permute_copy",
-        "permute_copy.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dims", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-permute_copy_plans = permute_copy_packet.plans
-permute_copy_outs = permute_copy_packet.outs
-transpose_copy_packet = packet(
-    "transpose_copy",
-    (
-        "transpose_copy.int",
-        "transpose_copy.int_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim0", "static", NOT_GIVEN, False),
-        ("dim1", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-transpose_copy_plans = transpose_copy_packet.plans
-transpose_copy_outs = transpose_copy_packet.outs
-t_copy_packet = packet(
-    "t_copy",
-    (
-        "t_copy",
-        "t_copy.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-t_copy_plans = t_copy_packet.plans
-t_copy_outs = t_copy_packet.outs
-select_copy_packet = packet(
-    "select_copy",
-    (
-        "select_copy.int",
-        "select_copy.int_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-select_copy_plans = select_copy_packet.plans
-select_copy_outs = select_copy_packet.outs
-slice_copy_packet = packet(
-    "slice_copy",
-    (
-        "slice_copy.Tensor",
-        "slice_copy.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-        ("start", "static", None, False),
-        ("end", "static", None, False),
-        ("step", "static", 1, False),
-    ),
-    False,
-)
-slice_copy_plans = slice_copy_packet.plans
-slice_copy_outs = slice_copy_packet.outs
-squeeze_copy_packet = packet(
-    "squeeze_copy",
-    (
-        "squeeze_copy",
-        "squeeze_copy.out",
-        "squeeze_copy.dim",
-        "squeeze_copy.dim_out",
-        "squeeze_copy.dims",
-        "squeeze_copy.dims_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-squeeze_copy_plans = squeeze_copy_packet.plans
-squeeze_copy_outs = squeeze_copy_packet.outs
-unsqueeze_copy_packet = packet(
-    "unsqueeze_copy",
-    (
-        "unsqueeze_copy",
-        "unsqueeze_copy.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-unsqueeze_copy_plans = unsqueeze_copy_packet.plans
-unsqueeze_copy_outs = unsqueeze_copy_packet.outs
-alias_copy_packet = packet(
-    "alias_copy",
-    (
-        "alias_copy",
-        "alias_copy.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-alias_copy_plans = alias_copy_packet.plans
-alias_copy_outs = alias_copy_packet.outs
-detach_copy_packet = packet(
-    "detach_copy",
-    (
-        "detach_copy",
-        "detach_copy.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-detach_copy_plans = detach_copy_packet.plans
-detach_copy_outs = detach_copy_packet.outs
-diagonal_copy_packet = packet(
-    "diagonal_copy",
-    (
-        "diagonal_copy",
-        "diagonal_copy.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("offset", "static", 0, False),
-        ("dim1", "static", 0, False),
-        ("dim2", "static", 1, False),
-    ),
-    False,
-)
-diagonal_copy_plans = diagonal_copy_packet.plans
-diagonal_copy_outs = diagonal_copy_packet.outs
-unfold_copy_packet = packet(
-    "unfold_copy",
-    (
-        "unfold_copy",
-        "unfold_copy.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dimension", "static", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("step", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-unfold_copy_plans = unfold_copy_packet.plans
-unfold_copy_outs = unfold_copy_packet.outs
-unbind_copy_packet = packet(
-    "unbind_copy",
-    (
-        "unbind_copy.int",
-        "unbind_copy.int_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
-unbind_copy_plans = unbind_copy_packet.plans
-unbind_copy_outs = unbind_copy_packet.outs
-split_copy_packet = packet(
-    "split_copy",
-    (
-        "split_copy.Tensor",
-        "split_copy.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("split_size", "static", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
-split_copy_plans = split_copy_packet.plans
-split_copy_outs = split_copy_packet.outs
-split_with_sizes_copy_packet = packet(
-    "split_with_sizes_copy",
-    (
-        "split_with_sizes_copy",
-        "split_with_sizes_copy.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("split_sizes", "static", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
-split_with_sizes_copy_plans = split_with_sizes_copy_packet.plans
-split_with_sizes_copy_outs = split_with_sizes_copy_packet.outs
-view_as_real_copy_packet = packet(
-    "view_as_real_copy",
-    (
-        "view_as_real_copy",
-        "view_as_real_copy.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-view_as_real_copy_plans = view_as_real_copy_packet.plans
-view_as_real_copy_outs = view_as_real_copy_packet.outs
-view_as_complex_copy_packet = packet(
-    "view_as_complex_copy",
-    (
-        "view_as_complex_copy",
-        "view_as_complex_copy.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-view_as_complex_copy_plans = view_as_complex_copy_packet.plans
-view_as_complex_copy_outs = view_as_complex_copy_packet.outs
-select_scatter_packet = packet(
-    "select_scatter",
-    ("select_scatter",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+expand_copy_packet = packet("expand_copy", ("expand_copy", "expand_copy.out"), (("input", "tensor"), ("size", "static"), ("implicit", "static", False, True)))
+expand_copy_plans, expand_copy_outs = expand_copy_packet.plans, expand_copy_packet.outs
+permute_copy_packet = packet("permute_copy", ("permute_copy", "permute_copy.out"), (("input", "tensor"), ("dims", "static")))
+permute_copy_plans, permute_copy_outs = permute_copy_packet.plans, permute_copy_packet.outs
+transpose_copy_packet = packet("transpose_copy", ("transpose_copy.int", "transpose_copy.int_out"), (("input", "tensor"), ("dim0", "static"), ("dim1", "static")))
+transpose_copy_plans, transpose_copy_outs = transpose_copy_packet.plans, transpose_copy_packet.outs
+t_copy_packet = packet("t_copy", ("t_copy", "t_copy.out"), (("input", "tensor"),))
+t_copy_plans, t_copy_outs = t_copy_packet.plans, t_copy_packet.outs
+select_copy_packet = packet("select_copy", ("select_copy.int", "select_copy.int_out"), (("input", "tensor"), ("dim", "static"), ("index", "static")))
+select_copy_plans, select_copy_outs = select_copy_packet.plans, select_copy_packet.outs
+slice_copy_packet = packet("slice_copy", ("slice_copy.Tensor", "slice_copy.Tensor_out"), (("input", "tensor"), ("dim", "static", 0), ("start", "static", None), ("end", "static", None), ("step", "static", 1)))
+slice_copy_plans, slice_copy_outs = slice_copy_packet.plans, slice_copy_packet.outs
+squeeze_copy_packet = packet("squeeze_copy", ("squeeze_copy", "squeeze_copy.out", "squeeze_copy.dim", "squeeze_copy.dim_out", "squeeze_copy.dims", "squeeze_copy.dims_out"), (("input", "tensor"), ("dim", "static", NOT_GIVEN)))
+squeeze_copy_plans, squeeze_copy_outs = squeeze_copy_packet.plans, squeeze_copy_packet.outs
+unsqueeze_copy_packet = packet("unsqueeze_copy", ("unsqueeze_copy", "unsqueeze_copy.out"), (("input", "tensor"), ("dim", "static")))
+unsqueeze_copy_plans, unsqueeze_copy_outs = unsqueeze_copy_packet.plans, unsqueeze_copy_packet.outs
+alias_copy_packet = packet("alias_copy", ("alias_copy", "alias_copy.out"), (("input", "tensor"),))
+alias_copy_plans, alias_copy_outs = alias_copy_packet.plans, alias_copy_packet.outs
+detach_copy_packet = packet("detach_copy", ("detach_copy", "detach_copy.out"), (("input", "tensor"),))
+detach_copy_plans, detach_copy_outs = detach_copy_packet.plans, detach_copy_packet.outs
+diagonal_copy_packet = packet("diagonal_copy", ("diagonal_copy", "diagonal_copy.out"), (("input", "tensor"), ("offset", "static", 0), ("dim1", "static", 0), ("dim2", "static", 1)))
+diagonal_copy_plans, diagonal_copy_outs = diagonal_copy_packet.plans, diagonal_copy_packet.outs
+unfold_copy_packet = packet("unfold_copy", ("unfold_copy", "unfold_copy.out"), (("input", "tensor"), ("dimension", "static"), ("size", "static"), ("step", "static")))
+unfold_copy_plans, unfold_copy_outs = unfold_copy_packet.plans, unfold_copy_packet.outs
+unbind_copy_packet = packet("unbind_copy", ("unbind_copy.int", "unbind_copy.int_out"), (("input", "tensor"), ("dim", "static", 0)))
+unbind_copy_plans, unbind_copy_outs = unbind_copy_packet.plans, unbind_copy_packet.outs
+split_copy_packet = packet("split_copy", ("split_copy.Tensor", "split_copy.Tensor_out"), (("input", "tensor"), ("split_size", "static"), ("dim", "static", 0)))
+split_copy_plans, split_copy_outs = split_copy_packet.plans, split_copy_packet.outs
+split_with_sizes_copy_packet = packet("split_with_sizes_copy", ("split_with_sizes_copy", "split_with_sizes_copy.out"), (("input", "tensor"), ("split_sizes", "static"), ("dim", "static", 0)))
+split_with_sizes_copy_plans, split_with_sizes_copy_outs = split_with_sizes_copy_packet.plans, split_with_sizes_copy_packet.outs
+view_as_real_copy_packet = packet("view_as_real_copy", ("view_as_real_copy", "view_as_real_copy.out"), (("input", "tensor"),))
+view_as_real_copy_plans, view_as_real_copy_outs = view_as_real_copy_packet.plans, view_as_real_copy_packet.outs
+view_as_complex_copy_packet = packet("view_as_complex_copy", ("view_as_complex_copy", "view_as_complex_copy.out"), (("input", "tensor"),))
+view_as_complex_copy_plans, view_as_complex_copy_outs = view_as_complex_copy_packet.plans, view_as_complex_copy_packet.outs
+select_scatter_packet = packet("select_scatter", ("select_scatter",), (("input", "tensor"), ("src", "tensor"), ("dim", "static"), ("index", "static")))
 select_scatter_plans = select_scatter_packet.plans
-slice_scatter_packet = packet(
-    "slice_scatter",
-    (
-        "slice_scatter",
-        "slice_scatter.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-        ("start", "static", None, False),
-        ("end", "static", None, False),
-        ("step", "static", 1, False),
-    ),
-    False,
-)
-slice_scatter_plans = slice_scatter_packet.plans
-slice_scatter_outs = slice_scatter_packet.outs
-diagonal_scatter_packet = packet(
-    "diagonal_scatter",
-    ("diagonal_scatter",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-        ("offset", "static", 0, False),
-        ("dim1", "static", 0, False),
-        ("dim2", "static", 1, False),
-    ),
-    False,
-)
+slice_scatter_packet = packet("slice_scatter", ("slice_scatter", "slice_scatter.out"), (("input", "tensor"), ("src", "tensor"), ("dim", "static", 0), ("start", "static", None), ("end", "static", None), ("step", "static", 1)))
+slice_scatter_plans, slice_scatter_outs = slice_scatter_packet.plans, slice_scatter_packet.outs
+diagonal_scatter_packet = packet("diagonal_scatter", ("diagonal_scatter",), (("input", "tensor"), ("src", "tensor"), ("offset", "static", 0), ("dim1", "static", 0), ("dim2", "static", 1)))
 diagonal_scatter_plans = diagonal_scatter_packet.plans
-as_strided_scatter_packet = packet(
-    "as_strided_scatter",
-    ("as_strided_scatter",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("storage_offset", "static", None, False),
-    ),
-    False,
-)
+as_strided_scatter_packet = packet("as_strided_scatter", ("as_strided_scatter",), (("input", "tensor"), ("src", "tensor"), ("size", "static"), ("stride", "static"), ("storage_offset", "static", None)))
 as_strided_scatter_plans = as_strided_scatter_packet.plans
-_strided_scatter_packet = packet(
-    "_strided_scatter",
-    ("_strided_scatter",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("offset", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_strided_scatter_packet = packet("_strided_scatter", ("_strided_scatter",), (("input", "tensor"), ("src", "tensor"), ("size", "static"), ("stride", "static"), ("offset", "static")))
 _strided_scatter_plans = _strided_scatter_packet.plans
-_restride_packet = packet(
-    "_restride",
-    ("_restride",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_restride_packet = packet("_restride", ("_restride",), (("input", "tensor"), ("stride", "static")))
 _restride_plans = _restride_packet.plans
-crow_indices_copy_packet = packet(
-    "crow_indices_copy",
-    (
-        "crow_indices_copy",
-        "crow_indices_copy.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-crow_indices_copy_plans = crow_indices_copy_packet.plans
-crow_indices_copy_outs = crow_indices_copy_packet.outs
-col_indices_copy_packet = packet(
-    "col_indices_copy",
-    (
-        "col_indices_copy",
-        "col_indices_copy.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-col_indices_copy_plans = col_indices_copy_packet.plans
-col_indices_copy_outs = col_indices_copy_packet.outs
-ccol_indices_copy_packet = packet(
-    "ccol_indices_copy",
-    (
-        "ccol_indices_copy",
-        "ccol_indices_copy.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-ccol_indices_copy_plans = ccol_indices_copy_packet.plans
-ccol_indices_copy_outs = ccol_indices_copy_packet.outs
-row_indices_copy_packet = packet(
-    "row_indices_copy",
-    (
-        "row_indices_copy",
-        "row_indices_copy.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-row_indices_copy_plans = row_indices_copy_packet.plans
-row_indices_copy_outs = row_indices_copy_packet.outs
-indices_copy_packet = packet(
-    "indices_copy",
-    (
-        "indices_copy",
-        "indices_copy.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-indices_copy_plans = indices_copy_packet.plans
-indices_copy_outs = indices_copy_packet.outs
-values_copy_packet = packet(
-    "values_copy",
-    (
-        "values_copy",
-        "values_copy.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-values_copy_plans = values_copy_packet.plans
-values_copy_outs = values_copy_packet.outs
+crow_indices_copy_packet = packet("crow_indices_copy", ("crow_indices_copy", "crow_indices_copy.out"), (("input", "tensor"),))
+crow_indices_copy_plans, crow_indices_copy_outs = crow_indices_copy_packet.plans, crow_indices_copy_packet.outs
+col_indices_copy_packet = packet("col_indices_copy", ("col_indices_copy", "col_indices_copy.out"), (("input", "tensor"),))
+col_indices_copy_plans, col_indices_copy_outs = col_indices_copy_packet.plans, col_indices_copy_packet.outs
+ccol_indices_copy_packet = packet("ccol_indices_copy", ("ccol_indices_copy", "ccol_indices_copy.out"), (("input", "tensor"),))
+ccol_indices_copy_plans, ccol_indices_copy_outs = ccol_indices_copy_packet.plans, ccol_indices_copy_packet.outs
+row_indices_copy_packet = packet("row_indices_copy", ("row_indices_copy", "row_indices_copy.out"), (("input", "tensor"),))
+row_indices_copy_plans, row_indices_copy_outs = row_indices_copy_packet.plans, row_indices_copy_packet.outs
+indices_copy_packet = packet("indices_copy", ("indices_copy", "indices_copy.out"), (("input", "tensor"),))
+indices_copy_plans, indices_copy_outs = indices_copy_packet.plans, indices_copy_packet.outs
+values_copy_packet = packet("values_copy", ("values_copy", "values_copy.out"), (("input", "tensor"),))
+values_copy_plans, values_copy_outs = values_copy_packet.plans, values_copy_packet.outs
+# fmt: on
 
 
 def view_copy(*args: Any, **kwargs: Any) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -18,143 +18,31 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_grid_sampler_grid_backward",
-    "_grid_sampler_taps",
-    "affine_grid_generator",
-    "affine_grid_generator_backward",
-    "grid_sampler",
-    "grid_sampler_2d",
-    "grid_sampler_2d_backward",
-    "grid_sampler_3d",
-    "grid_sampler_3d_backward",
-]
+    "_grid_sampler_grid_backward", "_grid_sampler_taps", "affine_grid_generator",
+    "affine_grid_generator_backward", "grid_sampler", "grid_sampler_2d", "grid_sampler_2d_backward",
+    "grid_sampler_3d", "grid_sampler_3d_backward",
+]  # fmt: skip
 
-grid_sampler_packet = packet(
-    "grid_sampler",
-    ("grid_sampler",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("grid", "tensor", NOT_GIVEN, False),
-        ("interpolation_mode", "static", NOT_GIVEN, False),
-        ("padding_mode", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+grid_sampler_packet = packet("grid_sampler", ("grid_sampler",), (("input", "tensor"), ("grid", "tensor"), ("interpolation_mode", "static"), ("padding_mode", "static"), ("align_corners", "static")))
 grid_sampler_plans = grid_sampler_packet.plans
-grid_sampler_2d_packet = packet(
-    "grid_sampler_2d",
-    (
-        "grid_sampler_2d",
-        "grid_sampler_2d.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("grid", "tensor", NOT_GIVEN, False),
-        ("interpolation_mode", "static", NOT_GIVEN, False),
-        ("padding_mode", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-grid_sampler_2d_plans = grid_sampler_2d_packet.plans
-grid_sampler_2d_outs = grid_sampler_2d_packet.outs
-grid_sampler_2d_backward_packet = packet(
-    "grid_sampler_2d_backward",
-    ("grid_sampler_2d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("grid", "tensor", NOT_GIVEN, False),
-        ("interpolation_mode", "static", NOT_GIVEN, False),
-        ("padding_mode", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-        ("output_mask", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+grid_sampler_2d_packet = packet("grid_sampler_2d", ("grid_sampler_2d", "grid_sampler_2d.out"), (("input", "tensor"), ("grid", "tensor"), ("interpolation_mode", "static"), ("padding_mode", "static"), ("align_corners", "static")))
+grid_sampler_2d_plans, grid_sampler_2d_outs = grid_sampler_2d_packet.plans, grid_sampler_2d_packet.outs
+grid_sampler_2d_backward_packet = packet("grid_sampler_2d_backward", ("grid_sampler_2d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("grid", "tensor"), ("interpolation_mode", "static"), ("padding_mode", "static"), ("align_corners", "static"), ("output_mask", "static")))
 grid_sampler_2d_backward_plans = grid_sampler_2d_backward_packet.plans
-grid_sampler_3d_packet = packet(
-    "grid_sampler_3d",
-    (
-        "grid_sampler_3d",
-        "grid_sampler_3d.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("grid", "tensor", NOT_GIVEN, False),
-        ("interpolation_mode", "static", NOT_GIVEN, False),
-        ("padding_mode", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-grid_sampler_3d_plans = grid_sampler_3d_packet.plans
-grid_sampler_3d_outs = grid_sampler_3d_packet.outs
-grid_sampler_3d_backward_packet = packet(
-    "grid_sampler_3d_backward",
-    ("grid_sampler_3d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("grid", "tensor", NOT_GIVEN, False),
-        ("interpolation_mode", "static", NOT_GIVEN, False),
-        ("padding_mode", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-        ("output_mask", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+grid_sampler_3d_packet = packet("grid_sampler_3d", ("grid_sampler_3d", "grid_sampler_3d.out"), (("input", "tensor"), ("grid", "tensor"), ("interpolation_mode", "static"), ("padding_mode", "static"), ("align_corners", "static")))
+grid_sampler_3d_plans, grid_sampler_3d_outs = grid_sampler_3d_packet.plans, grid_sampler_3d_packet.outs
+grid_sampler_3d_backward_packet = packet("grid_sampler_3d_backward", ("grid_sampler_3d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("grid", "tensor"), ("interpolation_mode", "static"), ("padding_mode", "static"), ("align_corners", "static"), ("output_mask", "static")))
 grid_sampler_3d_backward_plans = grid_sampler_3d_backward_packet.plans
-_grid_sampler_taps_packet = packet(
-    "_grid_sampler_taps",
-    ("_grid_sampler_taps",),
-    (
-        ("grid", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("interpolation_mode", "static", NOT_GIVEN, False),
-        ("padding_mode", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_grid_sampler_taps_packet = packet("_grid_sampler_taps", ("_grid_sampler_taps",), (("grid", "tensor"), ("size", "static"), ("interpolation_mode", "static"), ("padding_mode", "static"), ("align_corners", "static")))
 _grid_sampler_taps_plans = _grid_sampler_taps_packet.plans
-_grid_sampler_grid_backward_packet = packet(
-    "_grid_sampler_grid_backward",
-    ("_grid_sampler_grid_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("grid", "tensor", NOT_GIVEN, False),
-        ("interpolation_mode", "static", NOT_GIVEN, False),
-        ("padding_mode", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_grid_sampler_grid_backward_packet = packet("_grid_sampler_grid_backward", ("_grid_sampler_grid_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("grid", "tensor"), ("interpolation_mode", "static"), ("padding_mode", "static"), ("align_corners", "static")))
 _grid_sampler_grid_backward_plans = _grid_sampler_grid_backward_packet.plans
-affine_grid_generator_packet = packet(
-    "affine_grid_generator",
-    ("affine_grid_generator",),
-    (
-        ("theta", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+affine_grid_generator_packet = packet("affine_grid_generator", ("affine_grid_generator",), (("theta", "tensor"), ("size", "static"), ("align_corners", "static")))
 affine_grid_generator_plans = affine_grid_generator_packet.plans
-affine_grid_generator_backward_packet = packet(
-    "affine_grid_generator_backward",
-    ("affine_grid_generator_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+affine_grid_generator_backward_packet = packet("affine_grid_generator_backward", ("affine_grid_generator_backward",), (("grad", "tensor"), ("size", "static"), ("align_corners", "static")))
 affine_grid_generator_backward_plans = affine_grid_generator_backward_packet.plans
+# fmt: on
 
 
 def grid_sampler(

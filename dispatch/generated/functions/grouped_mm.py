@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -17,40 +17,15 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_grouped_mm",
-    "_scaled_grouped_mm",
-]
+    "_grouped_mm", "_scaled_grouped_mm",
+]  # fmt: skip
 
-_grouped_mm_packet = packet(
-    "_grouped_mm",
-    ("_grouped_mm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("offs", "optional", None, False),
-        ("bias", "optional", None, False),
-        ("out_dtype", "static", None, False),
-    ),
-    False,
-)
+# fmt: off
+_grouped_mm_packet = packet("_grouped_mm", ("_grouped_mm",), (("input", "tensor"), ("mat2", "tensor"), ("offs", "optional", None), ("bias", "optional", None), ("out_dtype", "static", None)))
 _grouped_mm_plans = _grouped_mm_packet.plans
-_scaled_grouped_mm_packet = packet(
-    "_scaled_grouped_mm",
-    ("_scaled_grouped_mm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("scale_a", "tensor", NOT_GIVEN, False),
-        ("scale_b", "tensor", NOT_GIVEN, False),
-        ("offs", "optional", None, False),
-        ("bias", "optional", None, False),
-        ("scale_result", "optional", None, False),
-        ("out_dtype", "static", None, False),
-        ("use_fast_accum", "static", False, False),
-    ),
-    False,
-)
+_scaled_grouped_mm_packet = packet("_scaled_grouped_mm", ("_scaled_grouped_mm",), (("input", "tensor"), ("mat2", "tensor"), ("scale_a", "tensor"), ("scale_b", "tensor"), ("offs", "optional", None), ("bias", "optional", None), ("scale_result", "optional", None), ("out_dtype", "static", None), ("use_fast_accum", "static", False)))
 _scaled_grouped_mm_plans = _scaled_grouped_mm_packet.plans
+# fmt: on
 
 
 def _grouped_mm(

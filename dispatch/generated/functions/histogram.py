@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import SHORT, packet
 from ...core.public_spelling import FUNCTION
 
@@ -18,82 +18,22 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_histogramdd_bin_edges",
-    "_histogramdd_from_bin_cts",
-    "_histogramdd_from_bin_tensors",
-    "histogram",
+    "_histogramdd_bin_edges", "_histogramdd_from_bin_cts", "_histogramdd_from_bin_tensors", "histogram",
     "histogramdd",
-]
+]  # fmt: skip
 
-histogram_packet = packet(
-    "histogram",
-    (
-        "histogram.bins_tensor",
-        "histogram.bins_tensor_out",
-        "histogram.bin_ct",
-        "histogram.bin_ct_out",
-    ),
-    (),
-    False,
-)
+# fmt: off
+histogram_packet = packet("histogram", ("histogram.bins_tensor", "histogram.bins_tensor_out", "histogram.bin_ct", "histogram.bin_ct_out"))
 histogram_short = histogram_packet.short
-_histogramdd_bin_edges_packet = packet(
-    "_histogramdd_bin_edges",
-    ("_histogramdd_bin_edges",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("bins", "static", NOT_GIVEN, False),
-        ("range", "static", None, True),
-        ("weight", "optional", None, True),
-        ("density", "static", False, True),
-    ),
-    False,
-)
+_histogramdd_bin_edges_packet = packet("_histogramdd_bin_edges", ("_histogramdd_bin_edges",), (("input", "tensor"), ("bins", "static"), ("range", "static", None, True), ("weight", "optional", None, True), ("density", "static", False, True)))
 _histogramdd_bin_edges_plans = _histogramdd_bin_edges_packet.plans
-_histogramdd_from_bin_cts_packet = packet(
-    "_histogramdd_from_bin_cts",
-    (
-        "_histogramdd_from_bin_cts",
-        "_histogramdd_from_bin_cts.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("bins", "static", NOT_GIVEN, False),
-        ("range", "static", None, True),
-        ("weight", "optional", None, True),
-        ("density", "static", False, True),
-    ),
-    False,
-)
-_histogramdd_from_bin_cts_plans = _histogramdd_from_bin_cts_packet.plans
-_histogramdd_from_bin_cts_outs = _histogramdd_from_bin_cts_packet.outs
-_histogramdd_from_bin_tensors_packet = packet(
-    "_histogramdd_from_bin_tensors",
-    (
-        "_histogramdd_from_bin_tensors",
-        "_histogramdd_from_bin_tensors.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("bins", "list", NOT_GIVEN, False),
-        ("weight", "optional", None, True),
-        ("density", "static", False, True),
-    ),
-    False,
-)
-_histogramdd_from_bin_tensors_plans = _histogramdd_from_bin_tensors_packet.plans
-_histogramdd_from_bin_tensors_outs = _histogramdd_from_bin_tensors_packet.outs
-histogramdd_packet = packet(
-    "histogramdd",
-    (
-        "histogramdd",
-        "histogramdd.int_bins",
-        "histogramdd.TensorList_bins",
-    ),
-    (),
-    False,
-)
+_histogramdd_from_bin_cts_packet = packet("_histogramdd_from_bin_cts", ("_histogramdd_from_bin_cts", "_histogramdd_from_bin_cts.out"), (("input", "tensor"), ("bins", "static"), ("range", "static", None, True), ("weight", "optional", None, True), ("density", "static", False, True)))
+_histogramdd_from_bin_cts_plans, _histogramdd_from_bin_cts_outs = _histogramdd_from_bin_cts_packet.plans, _histogramdd_from_bin_cts_packet.outs
+_histogramdd_from_bin_tensors_packet = packet("_histogramdd_from_bin_tensors", ("_histogramdd_from_bin_tensors", "_histogramdd_from_bin_tensors.out"), (("input", "tensor"), ("bins", "list"), ("weight", "optional", None, True), ("density", "static", False, True)))
+_histogramdd_from_bin_tensors_plans, _histogramdd_from_bin_tensors_outs = _histogramdd_from_bin_tensors_packet.plans, _histogramdd_from_bin_tensors_packet.outs
+histogramdd_packet = packet("histogramdd", ("histogramdd", "histogramdd.int_bins", "histogramdd.TensorList_bins"))
 histogramdd_short = histogramdd_packet.short
+# fmt: on
 
 
 def histogram(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:

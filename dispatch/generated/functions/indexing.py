@@ -20,845 +20,143 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_chunk_cat",
-    "_index_put_impl_",
-    "_unsafe_index",
-    "_unsafe_index_put",
-    "_unsafe_masked_index",
-    "_unsafe_masked_index_put_accumulate",
-    "argwhere",
-    "cat",
-    "column_stack",
-    "concat",
-    "concatenate",
-    "dstack",
-    "embedding",
-    "embedding_backward",
-    "embedding_dense_backward",
-    "embedding_renorm_",
-    "flip",
-    "fliplr",
-    "flipud",
-    "gather",
-    "hstack",
-    "index_add",
-    "index_add_",
-    "index_copy",
-    "index_copy_",
-    "index_fill",
-    "index_put",
-    "index_put_",
-    "index_reduce",
-    "index_reduce_",
-    "index_select",
-    "masked_fill",
-    "masked_fill_",
-    "masked_scatter",
-    "masked_select",
-    "nonzero",
-    "nonzero_static",
-    "put",
-    "repeat_interleave",
-    "roll",
-    "rot90",
-    "row_stack",
-    "scatter",
-    "scatter_",
-    "scatter_add",
-    "scatter_add_",
-    "scatter_reduce",
-    "scatter_reduce_",
-    "stack",
-    "take",
-    "take_along_dim",
-    "tile",
-    "tril",
-    "tril_",
-    "triu",
-    "triu_",
-    "vstack",
-]
+    "_chunk_cat", "_index_put_impl_", "_unsafe_index", "_unsafe_index_put", "_unsafe_masked_index",
+    "_unsafe_masked_index_put_accumulate", "argwhere", "cat", "column_stack", "concat", "concatenate",
+    "dstack", "embedding", "embedding_backward", "embedding_dense_backward", "embedding_renorm_", "flip",
+    "fliplr", "flipud", "gather", "hstack", "index_add", "index_add_", "index_copy", "index_copy_",
+    "index_fill", "index_put", "index_put_", "index_reduce", "index_reduce_", "index_select", "masked_fill",
+    "masked_fill_", "masked_scatter", "masked_select", "nonzero", "nonzero_static", "put",
+    "repeat_interleave", "roll", "rot90", "row_stack", "scatter", "scatter_", "scatter_add", "scatter_add_",
+    "scatter_reduce", "scatter_reduce_", "stack", "take", "take_along_dim", "tile", "tril", "tril_", "triu",
+    "triu_", "vstack",
+]  # fmt: skip
 
-cat_packet = packet(
-    "cat",
-    (
-        "cat",
-        "cat.out",
-        "cat.names",
-        "cat.names_out",
-    ),
-    (
-        ("tensors", "list", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
-cat_plans = cat_packet.plans
-cat_outs = cat_packet.outs
-concat_packet = packet(
-    "concat",
-    ("concat",),
-    (
-        ("tensors", "list", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+# fmt: off
+cat_packet = packet("cat", ("cat", "cat.out", "cat.names", "cat.names_out"), (("tensors", "list"), ("dim", "static", 0)))
+cat_plans, cat_outs = cat_packet.plans, cat_packet.outs
+concat_packet = packet("concat", ("concat",), (("tensors", "list"), ("dim", "static", 0)))
 concat_plans = concat_packet.plans
-concatenate_packet = packet(
-    "concatenate",
-    ("concatenate",),
-    (
-        ("tensors", "list", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+concatenate_packet = packet("concatenate", ("concatenate",), (("tensors", "list"), ("dim", "static", 0)))
 concatenate_plans = concatenate_packet.plans
-stack_packet = packet(
-    "stack",
-    (
-        "stack",
-        "stack.out",
-    ),
-    (
-        ("tensors", "list", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
-stack_plans = stack_packet.plans
-stack_outs = stack_packet.outs
-_chunk_cat_packet = packet(
-    "_chunk_cat",
-    (
-        "_chunk_cat",
-        "_chunk_cat.out",
-    ),
-    (
-        ("tensors", "list", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("num_chunks", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-_chunk_cat_plans = _chunk_cat_packet.plans
-_chunk_cat_outs = _chunk_cat_packet.outs
-hstack_packet = packet(
-    "hstack",
-    (
-        "hstack",
-        "hstack.out",
-    ),
-    (("tensors", "list", NOT_GIVEN, False),),
-    False,
-)
-hstack_plans = hstack_packet.plans
-hstack_outs = hstack_packet.outs
-vstack_packet = packet(
-    "vstack",
-    (
-        "vstack",
-        "vstack.out",
-    ),
-    (("tensors", "list", NOT_GIVEN, False),),
-    False,
-)
-vstack_plans = vstack_packet.plans
-vstack_outs = vstack_packet.outs
-row_stack_packet = packet(
-    "row_stack",
-    (
-        "row_stack",
-        "row_stack.out",
-    ),
-    (("tensors", "list", NOT_GIVEN, False),),
-    False,
-)
-row_stack_plans = row_stack_packet.plans
-row_stack_outs = row_stack_packet.outs
-dstack_packet = packet(
-    "dstack",
-    (
-        "dstack",
-        "dstack.out",
-    ),
-    (("tensors", "list", NOT_GIVEN, False),),
-    False,
-)
-dstack_plans = dstack_packet.plans
-dstack_outs = dstack_packet.outs
-column_stack_packet = packet(
-    "column_stack",
-    (
-        "column_stack",
-        "column_stack.out",
-    ),
-    (("tensors", "list", NOT_GIVEN, False),),
-    False,
-)
-column_stack_plans = column_stack_packet.plans
-column_stack_outs = column_stack_packet.outs
-index_packet = packet(
-    "index",
-    ("index.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-    ),
-    False,
-)
+stack_packet = packet("stack", ("stack", "stack.out"), (("tensors", "list"), ("dim", "static", 0)))
+stack_plans, stack_outs = stack_packet.plans, stack_packet.outs
+_chunk_cat_packet = packet("_chunk_cat", ("_chunk_cat", "_chunk_cat.out"), (("tensors", "list"), ("dim", "static"), ("num_chunks", "static")))
+_chunk_cat_plans, _chunk_cat_outs = _chunk_cat_packet.plans, _chunk_cat_packet.outs
+hstack_packet = packet("hstack", ("hstack", "hstack.out"), (("tensors", "list"),))
+hstack_plans, hstack_outs = hstack_packet.plans, hstack_packet.outs
+vstack_packet = packet("vstack", ("vstack", "vstack.out"), (("tensors", "list"),))
+vstack_plans, vstack_outs = vstack_packet.plans, vstack_packet.outs
+row_stack_packet = packet("row_stack", ("row_stack", "row_stack.out"), (("tensors", "list"),))
+row_stack_plans, row_stack_outs = row_stack_packet.plans, row_stack_packet.outs
+dstack_packet = packet("dstack", ("dstack", "dstack.out"), (("tensors", "list"),))
+dstack_plans, dstack_outs = dstack_packet.plans, dstack_packet.outs
+column_stack_packet = packet("column_stack", ("column_stack", "column_stack.out"), (("tensors", "list"),))
+column_stack_plans, column_stack_outs = column_stack_packet.plans, column_stack_packet.outs
+index_packet = packet("index", ("index.Tensor",), (("input", "tensor"), ("indices", "list")))
 index_plans = index_packet.plans
-index_put_packet = packet(
-    "index_put",
-    ("index_put",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("accumulate", "static", False, False),
-    ),
-    False,
-)
+index_put_packet = packet("index_put", ("index_put",), (("input", "tensor"), ("indices", "list"), ("values", "tensor"), ("accumulate", "static", False)))
 index_put_plans = index_put_packet.plans
-index_put__packet = packet(
-    "index_put_",
-    ("index_put_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("accumulate", "static", False, False),
-    ),
-    False,
-)
+index_put__packet = packet("index_put_", ("index_put_",), (("input", "tensor"), ("indices", "list"), ("values", "tensor"), ("accumulate", "static", False)))
 index_put__plans = index_put__packet.plans
-_unsafe_index_packet = packet(
-    "_unsafe_index",
-    ("_unsafe_index.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-    ),
-    False,
-)
+_unsafe_index_packet = packet("_unsafe_index", ("_unsafe_index.Tensor",), (("input", "tensor"), ("indices", "list")))
 _unsafe_index_plans = _unsafe_index_packet.plans
-_unsafe_index_put_packet = packet(
-    "_unsafe_index_put",
-    ("_unsafe_index_put",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("accumulate", "static", False, False),
-    ),
-    False,
-)
+_unsafe_index_put_packet = packet("_unsafe_index_put", ("_unsafe_index_put",), (("input", "tensor"), ("indices", "list"), ("values", "tensor"), ("accumulate", "static", False)))
 _unsafe_index_put_plans = _unsafe_index_put_packet.plans
-_index_put_impl__packet = packet(
-    "_index_put_impl_",
-    ("_index_put_impl_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("accumulate", "static", False, False),
-        ("unsafe", "static", False, False),
-    ),
-    False,
-)
+_index_put_impl__packet = packet("_index_put_impl_", ("_index_put_impl_",), (("input", "tensor"), ("indices", "list"), ("values", "tensor"), ("accumulate", "static", False), ("unsafe", "static", False)))
 _index_put_impl__plans = _index_put_impl__packet.plans
-index_select_packet = packet(
-    "index_select",
-    (
-        "index_select",
-        "index_select.out",
-        "index_select.dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-index_select_plans = index_select_packet.plans
-index_select_outs = index_select_packet.outs
-index_add_packet = packet(
-    "index_add",
-    (
-        "index_add",
-        "index_add.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-index_add_plans = index_add_packet.plans
-index_add_scaled = index_add_packet.scaled
-index_add_outs = index_add_packet.outs
-index_add__packet = packet(
-    "index_add_",
-    ("index_add_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-index_add__plans = index_add__packet.plans
-index_add__scaled = index_add__packet.scaled
-index_reduce_packet = packet(
-    "index_reduce",
-    (
-        "index_reduce",
-        "index_reduce.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-        ("include_self", "static", True, True),
-    ),
-    False,
-)
-index_reduce_plans = index_reduce_packet.plans
-index_reduce_outs = index_reduce_packet.outs
-index_reduce__packet = packet(
-    "index_reduce_",
-    ("index_reduce_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-        ("include_self", "static", True, True),
-    ),
-    False,
-)
+index_select_packet = packet("index_select", ("index_select", "index_select.out", "index_select.dimname"), (("input", "tensor"), ("dim", "static"), ("index", "tensor")))
+index_select_plans, index_select_outs = index_select_packet.plans, index_select_packet.outs
+index_add_packet = packet("index_add", ("index_add", "index_add.out"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("source", "tensor"), ("alpha", "scale", INT_1, True)))
+index_add_plans, index_add_scaled, index_add_outs = index_add_packet.plans, index_add_packet.scaled, index_add_packet.outs
+index_add__packet = packet("index_add_", ("index_add_",), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("source", "tensor"), ("alpha", "scale", INT_1, True)))
+index_add__plans, index_add__scaled = index_add__packet.plans, index_add__packet.scaled
+index_reduce_packet = packet("index_reduce", ("index_reduce", "index_reduce.out"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("source", "tensor"), ("reduce", "static"), ("include_self", "static", True, True)))
+index_reduce_plans, index_reduce_outs = index_reduce_packet.plans, index_reduce_packet.outs
+index_reduce__packet = packet("index_reduce_", ("index_reduce_",), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("source", "tensor"), ("reduce", "static"), ("include_self", "static", True, True)))
 index_reduce__plans = index_reduce__packet.plans
-index_copy_packet = packet(
-    "index_copy",
-    (
-        "index_copy",
-        "index_copy.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-index_copy_plans = index_copy_packet.plans
-index_copy_outs = index_copy_packet.outs
-index_copy__packet = packet(
-    "index_copy_",
-    ("index_copy_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+index_copy_packet = packet("index_copy", ("index_copy", "index_copy.out"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("source", "tensor")))
+index_copy_plans, index_copy_outs = index_copy_packet.plans, index_copy_packet.outs
+index_copy__packet = packet("index_copy_", ("index_copy_",), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("source", "tensor")))
 index_copy__plans = index_copy__packet.plans
-index_fill_packet = packet(
-    "index_fill",
-    (
-        "index_fill.int_Scalar",
-        "index_fill.int_Tensor",
-        "index_fill.Dimname_Scalar",
-        "index_fill.Dimname_Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("value", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+index_fill_packet = packet("index_fill", ("index_fill.int_Scalar", "index_fill.int_Tensor", "index_fill.Dimname_Scalar", "index_fill.Dimname_Tensor"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("value", "operand")))
 index_fill_plans = index_fill_packet.plans
-index_fill__packet = packet(
-    "index_fill_",
-    (
-        "index_fill_.int_Scalar",
-        "index_fill_.int_Tensor",
-        "index_fill_.Dimname_Scalar",
-        "index_fill_.Dimname_Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("value", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+index_fill__packet = packet("index_fill_", ("index_fill_.int_Scalar", "index_fill_.int_Tensor", "index_fill_.Dimname_Scalar", "index_fill_.Dimname_Tensor"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("value", "operand")))
 index_fill__plans = index_fill__packet.plans
-gather_packet = packet(
-    "gather",
-    (
-        "gather",
-        "gather.out",
-        "gather.dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("sparse_grad", "static", False, True),
-    ),
-    False,
-)
-gather_plans = gather_packet.plans
-gather_outs = gather_packet.outs
-take_along_dim_packet = packet(
-    "take_along_dim",
-    (
-        "take_along_dim",
-        "take_along_dim.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("dim", "static", None, False),
-    ),
-    False,
-)
-take_along_dim_plans = take_along_dim_packet.plans
-take_along_dim_outs = take_along_dim_packet.outs
-scatter_packet = packet(
-    "scatter",
-    (
-        "scatter.src",
-        "scatter.src_out",
-        "scatter.value",
-        "scatter.value_out",
-        "scatter.reduce",
-        "scatter.reduce_out",
-        "scatter.value_reduce",
-        "scatter.value_reduce_out",
-    ),
-    (),
-    False,
-)
-scatter__packet = packet(
-    "scatter_",
-    (
-        "scatter_.src",
-        "scatter_.value",
-        "scatter_.reduce",
-        "scatter_.value_reduce",
-    ),
-    (),
-    False,
-)
-scatter_add_packet = packet(
-    "scatter_add",
-    (
-        "scatter_add",
-        "scatter_add.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-scatter_add_plans = scatter_add_packet.plans
-scatter_add_outs = scatter_add_packet.outs
-scatter_add__packet = packet(
-    "scatter_add_",
-    ("scatter_add_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+gather_packet = packet("gather", ("gather", "gather.out", "gather.dimname"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("sparse_grad", "static", False, True)))
+gather_plans, gather_outs = gather_packet.plans, gather_packet.outs
+take_along_dim_packet = packet("take_along_dim", ("take_along_dim", "take_along_dim.out"), (("input", "tensor"), ("indices", "tensor"), ("dim", "static", None)))
+take_along_dim_plans, take_along_dim_outs = take_along_dim_packet.plans, take_along_dim_packet.outs
+scatter_packet = packet("scatter", ("scatter.src", "scatter.src_out", "scatter.value", "scatter.value_out", "scatter.reduce", "scatter.reduce_out", "scatter.value_reduce", "scatter.value_reduce_out"))
+scatter__packet = packet("scatter_", ("scatter_.src", "scatter_.value", "scatter_.reduce", "scatter_.value_reduce"))
+scatter_add_packet = packet("scatter_add", ("scatter_add", "scatter_add.out"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("src", "tensor")))
+scatter_add_plans, scatter_add_outs = scatter_add_packet.plans, scatter_add_packet.outs
+scatter_add__packet = packet("scatter_add_", ("scatter_add_",), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("src", "tensor")))
 scatter_add__plans = scatter_add__packet.plans
-scatter_reduce_packet = packet(
-    "scatter_reduce",
-    (
-        "scatter_reduce.two",
-        "scatter_reduce.two_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-        ("include_self", "static", True, True),
-    ),
-    False,
-)
-scatter_reduce_plans = scatter_reduce_packet.plans
-scatter_reduce_outs = scatter_reduce_packet.outs
-scatter_reduce__packet = packet(
-    "scatter_reduce_",
-    ("scatter_reduce_.two",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("src", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-        ("include_self", "static", True, True),
-    ),
-    False,
-)
+scatter_reduce_packet = packet("scatter_reduce", ("scatter_reduce.two", "scatter_reduce.two_out"), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("src", "tensor"), ("reduce", "static"), ("include_self", "static", True, True)))
+scatter_reduce_plans, scatter_reduce_outs = scatter_reduce_packet.plans, scatter_reduce_packet.outs
+scatter_reduce__packet = packet("scatter_reduce_", ("scatter_reduce_.two",), (("input", "tensor"), ("dim", "static"), ("index", "tensor"), ("src", "tensor"), ("reduce", "static"), ("include_self", "static", True, True)))
 scatter_reduce__plans = scatter_reduce__packet.plans
-masked_scatter_packet = packet(
-    "masked_scatter",
-    ("masked_scatter",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+masked_scatter_packet = packet("masked_scatter", ("masked_scatter",), (("input", "tensor"), ("mask", "tensor"), ("source", "tensor")))
 masked_scatter_plans = masked_scatter_packet.plans
-masked_scatter__packet = packet(
-    "masked_scatter_",
-    ("masked_scatter_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+masked_scatter__packet = packet("masked_scatter_", ("masked_scatter_",), (("input", "tensor"), ("mask", "tensor"), ("source", "tensor")))
 masked_scatter__plans = masked_scatter__packet.plans
-_unsafe_masked_index_packet = packet(
-    "_unsafe_masked_index",
-    ("_unsafe_masked_index",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-        ("fill", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_unsafe_masked_index_packet = packet("_unsafe_masked_index", ("_unsafe_masked_index",), (("input", "tensor"), ("mask", "tensor"), ("indices", "list"), ("fill", "number")))
 _unsafe_masked_index_plans = _unsafe_masked_index_packet.plans
-_unsafe_masked_index_put_accumulate_packet = packet(
-    "_unsafe_masked_index_put_accumulate",
-    ("_unsafe_masked_index_put_accumulate",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("indices", "list", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_unsafe_masked_index_put_accumulate_packet = packet("_unsafe_masked_index_put_accumulate", ("_unsafe_masked_index_put_accumulate",), (("input", "tensor"), ("mask", "tensor"), ("indices", "list"), ("values", "tensor")))
 _unsafe_masked_index_put_accumulate_plans = _unsafe_masked_index_put_accumulate_packet.plans
-masked_fill_packet = packet(
-    "masked_fill",
-    (
-        "masked_fill.Scalar",
-        "masked_fill.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("value", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+masked_fill_packet = packet("masked_fill", ("masked_fill.Scalar", "masked_fill.Tensor"), (("input", "tensor"), ("mask", "tensor"), ("value", "operand")))
 masked_fill_plans = masked_fill_packet.plans
-masked_fill__packet = packet(
-    "masked_fill_",
-    (
-        "masked_fill_.Scalar",
-        "masked_fill_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("value", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+masked_fill__packet = packet("masked_fill_", ("masked_fill_.Scalar", "masked_fill_.Tensor"), (("input", "tensor"), ("mask", "tensor"), ("value", "operand")))
 masked_fill__plans = masked_fill__packet.plans
-masked_select_packet = packet(
-    "masked_select",
-    (
-        "masked_select",
-        "masked_select.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-masked_select_plans = masked_select_packet.plans
-masked_select_outs = masked_select_packet.outs
-nonzero_packet = packet(
-    "nonzero",
-    (
-        "nonzero",
-        "nonzero.out",
-        "nonzero.as_tuple",
-        "nonzero.as_tuple_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("as_tuple", "static", NOT_GIVEN, True),
-    ),
-    False,
-)
-nonzero_plans = nonzero_packet.plans
-nonzero_outs = nonzero_packet.outs
-nonzero_static_packet = packet(
-    "nonzero_static",
-    (
-        "nonzero_static",
-        "nonzero_static.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, True),
-        ("fill_value", "static", -1, True),
-    ),
-    False,
-)
-nonzero_static_plans = nonzero_static_packet.plans
-nonzero_static_outs = nonzero_static_packet.outs
-nonzero_numpy_packet = packet(
-    "nonzero_numpy", ("nonzero_numpy",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+masked_select_packet = packet("masked_select", ("masked_select", "masked_select.out"), (("input", "tensor"), ("mask", "tensor")))
+masked_select_plans, masked_select_outs = masked_select_packet.plans, masked_select_packet.outs
+nonzero_packet = packet("nonzero", ("nonzero", "nonzero.out", "nonzero.as_tuple", "nonzero.as_tuple_out"), (("input", "tensor"), ("as_tuple", "static", NOT_GIVEN, True)))
+nonzero_plans, nonzero_outs = nonzero_packet.plans, nonzero_packet.outs
+nonzero_static_packet = packet("nonzero_static", ("nonzero_static", "nonzero_static.out"), (("input", "tensor"), ("size", "static", NOT_GIVEN, True), ("fill_value", "static", -1, True)))
+nonzero_static_plans, nonzero_static_outs = nonzero_static_packet.plans, nonzero_static_packet.outs
+nonzero_numpy_packet = packet("nonzero_numpy", ("nonzero_numpy",), (("input", "tensor"),))
 nonzero_numpy_plans = nonzero_numpy_packet.plans
-argwhere_packet = packet("argwhere", ("argwhere",), (("input", "tensor", NOT_GIVEN, False),), False)
+argwhere_packet = packet("argwhere", ("argwhere",), (("input", "tensor"),))
 argwhere_plans = argwhere_packet.plans
-take_packet = packet(
-    "take",
-    (
-        "take",
-        "take.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-take_plans = take_packet.plans
-take_outs = take_packet.outs
-put_packet = packet(
-    "put",
-    ("put",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-        ("accumulate", "static", False, False),
-    ),
-    False,
-)
+take_packet = packet("take", ("take", "take.out"), (("input", "tensor"), ("index", "tensor")))
+take_plans, take_outs = take_packet.plans, take_packet.outs
+put_packet = packet("put", ("put",), (("input", "tensor"), ("index", "tensor"), ("source", "tensor"), ("accumulate", "static", False)))
 put_plans = put_packet.plans
-put__packet = packet(
-    "put_",
-    ("put_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-        ("source", "tensor", NOT_GIVEN, False),
-        ("accumulate", "static", False, False),
-    ),
-    False,
-)
+put__packet = packet("put_", ("put_",), (("input", "tensor"), ("index", "tensor"), ("source", "tensor"), ("accumulate", "static", False)))
 put__plans = put__packet.plans
-embedding_packet = packet(
-    "embedding",
-    ("embedding",),
-    (
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("padding_idx", "static", -1, False),
-        ("scale_grad_by_freq", "static", False, False),
-        ("sparse", "static", False, False),
-    ),
-    False,
-)
+embedding_packet = packet("embedding", ("embedding",), (("weight", "tensor"), ("indices", "tensor"), ("padding_idx", "static", -1), ("scale_grad_by_freq", "static", False), ("sparse", "static", False)))
 embedding_plans = embedding_packet.plans
-embedding_renorm__packet = packet(
-    "embedding_renorm_",
-    ("embedding_renorm_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("max_norm", "number", NOT_GIVEN, False),
-        ("norm_type", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+embedding_renorm__packet = packet("embedding_renorm_", ("embedding_renorm_",), (("input", "tensor"), ("indices", "tensor"), ("max_norm", "number"), ("norm_type", "number")))
 embedding_renorm__plans = embedding_renorm__packet.plans
-embedding_backward_packet = packet(
-    "embedding_backward",
-    ("embedding_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("num_weights", "static", NOT_GIVEN, False),
-        ("padding_idx", "static", NOT_GIVEN, False),
-        ("scale_grad_by_freq", "static", NOT_GIVEN, False),
-        ("sparse", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+embedding_backward_packet = packet("embedding_backward", ("embedding_backward",), (("grad", "tensor"), ("indices", "tensor"), ("num_weights", "static"), ("padding_idx", "static"), ("scale_grad_by_freq", "static"), ("sparse", "static")))
 embedding_backward_plans = embedding_backward_packet.plans
-embedding_dense_backward_packet = packet(
-    "embedding_dense_backward",
-    ("embedding_dense_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("num_weights", "static", NOT_GIVEN, False),
-        ("padding_idx", "static", NOT_GIVEN, False),
-        ("scale_grad_by_freq", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+embedding_dense_backward_packet = packet("embedding_dense_backward", ("embedding_dense_backward",), (("grad_output", "tensor"), ("indices", "tensor"), ("num_weights", "static"), ("padding_idx", "static"), ("scale_grad_by_freq", "static")))
 embedding_dense_backward_plans = embedding_dense_backward_packet.plans
-flip_packet = packet(
-    "flip",
-    ("flip",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dims", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+flip_packet = packet("flip", ("flip",), (("input", "tensor"), ("dims", "static")))
 flip_plans = flip_packet.plans
-fliplr_packet = packet("fliplr", ("fliplr",), (("input", "tensor", NOT_GIVEN, False),), False)
+fliplr_packet = packet("fliplr", ("fliplr",), (("input", "tensor"),))
 fliplr_plans = fliplr_packet.plans
-flipud_packet = packet("flipud", ("flipud",), (("input", "tensor", NOT_GIVEN, False),), False)
+flipud_packet = packet("flipud", ("flipud",), (("input", "tensor"),))
 flipud_plans = flipud_packet.plans
-roll_packet = packet(
-    "roll",
-    ("roll",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("shifts", "static", NOT_GIVEN, False),
-        ("dims", "static", (), False),
-    ),
-    False,
-)
+roll_packet = packet("roll", ("roll",), (("input", "tensor"), ("shifts", "static"), ("dims", "static", ())))
 roll_plans = roll_packet.plans
-rot90_packet = packet(
-    "rot90",
-    ("rot90",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("k", "static", 1, False),
-        ("dims", "static", (0, 1), False),
-    ),
-    False,
-)
+rot90_packet = packet("rot90", ("rot90",), (("input", "tensor"), ("k", "static", 1), ("dims", "static", (0, 1))))
 rot90_plans = rot90_packet.plans
-repeat_packet = packet(
-    "repeat",
-    ("repeat",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("repeats", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+repeat_packet = packet("repeat", ("repeat",), (("input", "tensor"), ("repeats", "static")))
 repeat_plans = repeat_packet.plans
-repeat_interleave_packet = packet(
-    "repeat_interleave",
-    (
-        "repeat_interleave.Tensor",
-        "repeat_interleave.Tensor_out",
-        "repeat_interleave.self_Tensor",
-        "repeat_interleave.self_int",
-    ),
-    (),
-    False,
-)
+repeat_interleave_packet = packet("repeat_interleave", ("repeat_interleave.Tensor", "repeat_interleave.Tensor_out", "repeat_interleave.self_Tensor", "repeat_interleave.self_int"))
 repeat_interleave_short = repeat_interleave_packet.short
-tile_packet = packet(
-    "tile",
-    ("tile",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dims", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+tile_packet = packet("tile", ("tile",), (("input", "tensor"), ("dims", "static")))
 tile_plans = tile_packet.plans
-tril_packet = packet(
-    "tril",
-    (
-        "tril",
-        "tril.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("diagonal", "static", 0, False),
-    ),
-    False,
-)
-tril_plans = tril_packet.plans
-tril_outs = tril_packet.outs
-tril__packet = packet(
-    "tril_",
-    ("tril_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("diagonal", "static", 0, False),
-    ),
-    False,
-)
+tril_packet = packet("tril", ("tril", "tril.out"), (("input", "tensor"), ("diagonal", "static", 0)))
+tril_plans, tril_outs = tril_packet.plans, tril_packet.outs
+tril__packet = packet("tril_", ("tril_",), (("input", "tensor"), ("diagonal", "static", 0)))
 tril__plans = tril__packet.plans
-triu_packet = packet(
-    "triu",
-    (
-        "triu",
-        "triu.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("diagonal", "static", 0, False),
-    ),
-    False,
-)
-triu_plans = triu_packet.plans
-triu_outs = triu_packet.outs
-triu__packet = packet(
-    "triu_",
-    ("triu_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("diagonal", "static", 0, False),
-    ),
-    False,
-)
+triu_packet = packet("triu", ("triu", "triu.out"), (("input", "tensor"), ("diagonal", "static", 0)))
+triu_plans, triu_outs = triu_packet.plans, triu_packet.outs
+triu__packet = packet("triu_", ("triu_",), (("input", "tensor"), ("diagonal", "static", 0)))
 triu__plans = triu__packet.plans
+# fmt: on
 
 
 def cat(
@@ -1440,36 +738,13 @@ def index_put_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: a copy with values written, or added, where tensors of indices or masks point (`torch.Tensor.index_put_`).
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        indices: A sequence of integer tensors and masks as in `x[i, j]`; None stands for a whole
-            dimension.
-        values: The values of `input`'s dtype, of a shape that broadcasts to that of `input[indices]`.
-        accumulate: Whether values are added to what is there. Otherwise they replace it, the last one
-            where a place is indexed more than once.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        IndexError: An index is out of range, there are too many, or they do not broadcast together.
-        RuntimeError: `values` does not broadcast to the indexed shape, or its dtype is not `input`'s.
-
-    Note:
-        Values for one place are added in their order, without atomics, so results do not vary between
-        runs.
+    """In-place version of `tt.index_put` (`torch.Tensor.index_put_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.zeros(3)
         >>> x.index_put_((tt.tensor([0, 2, 2]),), tt.tensor([1.0, 2.0, 3.0]), accumulate=True)
         tensor([1., 0., 5.])
-
-    Schema::
-
-        index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1758,39 +1033,13 @@ def index_add_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: a copy to which slices of another tensor are added at given indices of a dimension (`torch.Tensor.index_add_`).
-
-        out[index[j]] = input[index[j]] + alpha * source[j], for `dim` 0
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        dim: The dimension along which the slices lie; negative dimensions count from the end.
-        index: For each slice of `source` the index to which it is added; a vector of int32 or int64,
-            none negative.
-        source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
-            `len(index)`.
-        alpha: A factor of `source`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        IndexError: `dim` or an index is out of range.
-        RuntimeError: `source`'s shape or dtype does not fit, or `index` is of another dtype.
-
-    Note:
-        Slices for one index are added in their order, without atomics, so results do not vary between
-        runs.
+    """In-place version of `tt.index_add` (`torch.Tensor.index_add_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.zeros(3)
         >>> x.index_add_(0, tt.tensor([0, 2, 2]), tt.tensor([1.0, 2.0, 3.0]))
         tensor([1., 0., 5.])
-
-    Schema::
-
-        index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
@@ -1915,39 +1164,13 @@ def index_reduce_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: a copy in which slices at given indices are reduced together with slices of another tensor (`torch.Tensor.index_reduce_`).
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        dim: The dimension along which the slices lie; negative dimensions count from the end.
-        index: For each slice of `source` the index of the slice that it joins; a vector of int32 or
-            int64, none negative.
-        source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
-            `len(index)`.
-        reduce: 'prod', 'mean', 'amax' or 'amin'.
-        include_self: Whether `input`'s own elements at these indices take part in the reduction.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        IndexError: `dim` or an index is out of range.
-        RuntimeError: `reduce` is none of these, or `source`'s dtype is not `input`'s.
-        NotImplementedError: `input` is complex or bool.
-
-    Note:
-        The mean of integers is rounded down. The slices are taken in their order, so results do not
-        vary between runs.
+    """In-place version of `tt.index_reduce` (`torch.Tensor.index_reduce_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0])
         >>> x.index_reduce_(0, tt.tensor([0, 0]), tt.tensor([3.0, 4.0]), 'prod')
         tensor([12.,  2.])
-
-    Schema::
-
-        index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
@@ -2049,34 +1272,13 @@ def index_copy_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: a copy in which slices of another tensor stand at given indices of a dimension (`torch.Tensor.index_copy_`).
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        dim: The dimension along which the slices lie; negative dimensions count from the end.
-        index: For each slice of `source` the index at which it is put; an int64 vector, none negative.
-        source: A tensor of `input`'s dtype, and of its shape but for `dim`, where its size is
-            `len(index)`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        IndexError: `dim` or an index is out of range, or `index` and `source` differ in size.
-        RuntimeError: `source`'s dtype or the shape of its slices is not `input`'s.
-
-    Note:
-        Where an index occurs more than once, the last slice is kept.
+    """In-place version of `tt.index_copy` (`torch.Tensor.index_copy_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.zeros(3)
         >>> x.index_copy_(0, tt.tensor([2, 0]), tt.tensor([1.0, 2.0]))
         tensor([2., 0., 1.])
-
-    Schema::
-
-        index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or axis is not None:
         if x is not None or a is not None or x1 is not None or axis is not None:
@@ -2354,9 +1556,7 @@ def scatter(*args: Any, **kwargs: Any) -> Tensor:
 
 
 def scatter_(*args: Any, **kwargs: Any) -> Tensor:
-    """In place: a copy in which elements are written along one dimension, each to an index of its own (`torch.Tensor.scatter_`).
-
-        out[i, index[i, j]] = src[i, j], for two dimensions and `dim` 1
+    """In-place version of `tt.scatter` (`torch.Tensor.scatter_`).
 
     Signatures::
 
@@ -2365,41 +1565,12 @@ def scatter_(*args: Any, **kwargs: Any) -> Tensor:
         tt.scatter_(input: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor
         tt.scatter_(input: Tensor, dim: int, index: Tensor, value: Number, *, reduce: str) -> Tensor
 
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        dim: The dimension along which the indices count; negative dimensions count from the end.
-        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
-            is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
-        src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
-        value: One number that is written everywhere, instead of `src`.
-        reduce: 'add' or 'multiply' combines a value with what is there; by default it replaces it. Such
-            a call has no derivative; `scatter_reduce` and `scatter_add` have.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: An index is out of range, the shapes or dtypes do not fit, or `reduce` is another
-            string.
-        IndexError: `dim` is out of range.
-
-    Note:
-        Where an index occurs more than once, the last value is kept, and the gradient goes to all of
-        them.
-
     Example:
         >>> import triten as tt
         >>> x = tt.zeros(2, 3)
         >>> x.scatter_(1, tt.tensor([[2], [0]]), tt.tensor([[5.0], [6.0]]))
         tensor([[0., 0., 5.],
                 [6., 0., 0.]])
-
-    Schema::
-
-        scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
-        scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
-        scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)
-        scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)
     """
     if modes or "out" in kwargs:
         return scatter__packet.call(*args, **kwargs)
@@ -2488,37 +1659,13 @@ def scatter_add_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: a copy to which elements are added along one dimension, each at an index of its own (`torch.Tensor.scatter_add_`).
-
-        out[i, index[i, j]] += src[i, j], for two dimensions and `dim` 1
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        dim: The dimension along which the indices count; negative dimensions count from the end.
-        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
-            is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
-        src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: An index is out of range, or the shapes or dtypes do not fit.
-        IndexError: `dim` is out of range.
-
-    Note:
-        Elements for one index are added in their order, without atomics, so results do not vary between
-        runs.
+    """In-place version of `tt.scatter_add` (`torch.Tensor.scatter_add_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.zeros(3)
         >>> x.scatter_add_(0, tt.tensor([0, 0, 2]), tt.tensor([1.0, 2.0, 3.0]))
         tensor([3., 0., 3.])
-
-    Schema::
-
-        scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or axis is not None:
         if x is not None or a is not None or x1 is not None or axis is not None:
@@ -2635,39 +1782,13 @@ def scatter_reduce_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: a copy in which elements are reduced along one dimension, each into an index of its own (`torch.Tensor.scatter_reduce_`).
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        dim: The dimension along which the indices count; negative dimensions count from the end.
-        index: The indices, int32 or int64, none negative, with `input`'s number of dimensions. No size
-            is larger than `src`'s nor, apart from `dim`, than `input`'s; there is no broadcasting.
-        src: The values, of `input`'s dtype; those beyond `index`'s shape are not used.
-        reduce: 'sum', 'prod', 'mean', 'amax' or 'amin'.
-        include_self: Whether `input`'s own elements take part in the reduction. Those into which
-            nothing is reduced remain in either case.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: An index is out of range, or the shapes or dtypes do not fit.
-        IndexError: `dim` is out of range.
-        NotImplementedError: `input` is complex and `reduce` is 'amax' or 'amin'.
-
-    Note:
-        The extremes of values with a nan are nan, and share the gradient among equal ones. The mean of
-        integers is rounded down. Values are taken in their order, so results do not vary between runs.
+    """In-place version of `tt.scatter_reduce` (`torch.Tensor.scatter_reduce_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.scatter_reduce_(0, tt.tensor([0, 0, 2]), tt.tensor([4, 5, 6]), 'amax')
         tensor([5, 2, 6])
-
-    Schema::
-
-        scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
@@ -2864,38 +1985,18 @@ def masked_fill_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: a copy that holds one value where a mask is true (`torch.Tensor.masked_fill_`).
+    """In-place version of `tt.masked_fill` (`torch.Tensor.masked_fill_`).
 
     Signatures::
 
         tt.masked_fill_(input: Tensor, mask: Tensor, value: Number) -> Tensor
         tt.masked_fill_(input: Tensor, mask: Tensor, value: Tensor) -> Tensor
 
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-        mask: A bool tensor whose shape broadcasts with `input`'s.
-        value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `mask` is not bool or does not broadcast, or `value` is a tensor with dimensions
-            or complex where `input` is not.
-
-    Note:
-        The gradient of `input` is 0 where the mask is true.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 3.0])
         >>> x.masked_fill_(tt.tensor([True, False, True]), float('-inf'))
         tensor([-inf, 2., -inf])
-
-    Schema::
-
-        masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)
-        masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -3737,18 +2838,7 @@ def tril(
 def tril_(
     input: Tensor = REQUIRED, diagonal: int = 0, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: a copy of the matrices' lower triangles, with zeros above (`torch.Tensor.tril_`).
-
-    Args:
-        input: A tensor of shape (..., m, n). It takes the result. The method's `self`.
-        diagonal: The last diagonal that is kept; 0 is the main one, positive ones lie above it,
-            negative ones below.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` has fewer than two dimensions.
+    """In-place version of `tt.tril` (`torch.Tensor.tril_`).
 
     Example:
         >>> import triten as tt
@@ -3756,10 +2846,6 @@ def tril_(
         >>> x.tril_()
         tensor([[1, 0, 0],
                 [4, 5, 0]])
-
-    Schema::
-
-        tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -3828,18 +2914,7 @@ def triu(
 def triu_(
     input: Tensor = REQUIRED, diagonal: int = 0, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: a copy of the matrices' upper triangles, with zeros below (`torch.Tensor.triu_`).
-
-    Args:
-        input: A tensor of shape (..., m, n). It takes the result. The method's `self`.
-        diagonal: The first diagonal that is kept; 0 is the main one, positive ones lie above it,
-            negative ones below.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` has fewer than two dimensions.
+    """In-place version of `tt.triu` (`torch.Tensor.triu_`).
 
     Example:
         >>> import triten as tt
@@ -3847,10 +2922,6 @@ def triu_(
         >>> x.triu_()
         tensor([[1, 2, 3],
                 [0, 5, 6]])
-
-    Schema::
-
-        triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:

@@ -19,90 +19,21 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "cumulative_trapezoid",
-    "diff",
-    "gradient",
-    "trapezoid",
-    "trapz",
-]
+    "cumulative_trapezoid", "diff", "gradient", "trapezoid", "trapz",
+]  # fmt: skip
 
-diff_packet = packet(
-    "diff",
-    (
-        "diff",
-        "diff.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("n", "static", 1, False),
-        ("dim", "static", -1, False),
-        ("prepend", "optional", None, False),
-        ("append", "optional", None, False),
-    ),
-    False,
-)
-diff_plans = diff_packet.plans
-diff_outs = diff_packet.outs
-gradient_packet = packet(
-    "gradient",
-    (
-        "gradient.scalarint",
-        "gradient.scalararray",
-        "gradient.array",
-        "gradient.scalarrayint",
-        "gradient.scalarrayarray",
-        "gradient.tensorarrayint",
-        "gradient.tensorarray",
-    ),
-    (),
-    False,
-)
+# fmt: off
+diff_packet = packet("diff", ("diff", "diff.out"), (("input", "tensor"), ("n", "static", 1), ("dim", "static", -1), ("prepend", "optional", None), ("append", "optional", None)))
+diff_plans, diff_outs = diff_packet.plans, diff_packet.outs
+gradient_packet = packet("gradient", ("gradient.scalarint", "gradient.scalararray", "gradient.array", "gradient.scalarrayint", "gradient.scalarrayarray", "gradient.tensorarrayint", "gradient.tensorarray"))
 gradient_short = gradient_packet.short
-trapezoid_packet = packet(
-    "trapezoid",
-    (
-        "trapezoid.x",
-        "trapezoid.dx",
-    ),
-    (
-        ("y", "tensor", NOT_GIVEN, False),
-        ("x", "tensor", NOT_GIVEN, False),
-        ("dim", "static", -1, True),
-        ("dx", "number", NOT_GIVEN, True),
-    ),
-    False,
-)
+trapezoid_packet = packet("trapezoid", ("trapezoid.x", "trapezoid.dx"), (("y", "tensor"), ("x", "tensor", NOT_GIVEN), ("dim", "static", -1, True), ("dx", "number", NOT_GIVEN, True)))
 trapezoid_plans = trapezoid_packet.plans
-trapz_packet = packet(
-    "trapz",
-    (
-        "trapz.x",
-        "trapz.dx",
-    ),
-    (
-        ("y", "tensor", NOT_GIVEN, False),
-        ("x", "tensor", NOT_GIVEN, False),
-        ("dim", "static", -1, True),
-        ("dx", "number", NOT_GIVEN, True),
-    ),
-    False,
-)
+trapz_packet = packet("trapz", ("trapz.x", "trapz.dx"), (("y", "tensor"), ("x", "tensor", NOT_GIVEN), ("dim", "static", -1, True), ("dx", "number", NOT_GIVEN, True)))
 trapz_plans = trapz_packet.plans
-cumulative_trapezoid_packet = packet(
-    "cumulative_trapezoid",
-    (
-        "cumulative_trapezoid.x",
-        "cumulative_trapezoid.dx",
-    ),
-    (
-        ("y", "tensor", NOT_GIVEN, False),
-        ("x", "tensor", NOT_GIVEN, False),
-        ("dim", "static", -1, True),
-        ("dx", "number", NOT_GIVEN, True),
-    ),
-    False,
-)
+cumulative_trapezoid_packet = packet("cumulative_trapezoid", ("cumulative_trapezoid.x", "cumulative_trapezoid.dx"), (("y", "tensor"), ("x", "tensor", NOT_GIVEN), ("dim", "static", -1, True), ("dx", "number", NOT_GIVEN, True)))
 cumulative_trapezoid_plans = cumulative_trapezoid_packet.plans
+# fmt: on
 
 
 def diff(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -16,126 +16,28 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_fake_quantize_learnable_per_channel_affine",
-    "_fake_quantize_learnable_per_channel_affine_backward",
-    "_fake_quantize_learnable_per_tensor_affine",
-    "_fake_quantize_learnable_per_tensor_affine_backward",
-    "fake_quantize_per_channel_affine",
-    "fake_quantize_per_channel_affine_cachemask_backward",
+    "_fake_quantize_learnable_per_channel_affine", "_fake_quantize_learnable_per_channel_affine_backward",
+    "_fake_quantize_learnable_per_tensor_affine", "_fake_quantize_learnable_per_tensor_affine_backward",
+    "fake_quantize_per_channel_affine", "fake_quantize_per_channel_affine_cachemask_backward",
     "fused_moving_avg_obs_fake_quant",
-]
+]  # fmt: skip
 
-fake_quantize_per_channel_affine_packet = packet(
-    "fake_quantize_per_channel_affine",
-    ("fake_quantize_per_channel_affine",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("scale", "tensor", NOT_GIVEN, False),
-        ("zero_point", "tensor", NOT_GIVEN, False),
-        ("axis", "static", NOT_GIVEN, False),
-        ("quant_min", "static", NOT_GIVEN, False),
-        ("quant_max", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+fake_quantize_per_channel_affine_packet = packet("fake_quantize_per_channel_affine", ("fake_quantize_per_channel_affine",), (("input", "tensor"), ("scale", "tensor"), ("zero_point", "tensor"), ("axis", "static"), ("quant_min", "static"), ("quant_max", "static")))
 fake_quantize_per_channel_affine_plans = fake_quantize_per_channel_affine_packet.plans
-fake_quantize_per_channel_affine_cachemask_backward_packet = packet(
-    "fake_quantize_per_channel_affine_cachemask_backward",
-    ("fake_quantize_per_channel_affine_cachemask_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-fake_quantize_per_channel_affine_cachemask_backward_plans = (
-    fake_quantize_per_channel_affine_cachemask_backward_packet.plans
-)
-_fake_quantize_learnable_per_tensor_affine_packet = packet(
-    "_fake_quantize_learnable_per_tensor_affine",
-    ("_fake_quantize_learnable_per_tensor_affine",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("scale", "tensor", NOT_GIVEN, False),
-        ("zero_point", "tensor", NOT_GIVEN, False),
-        ("quant_min", "static", NOT_GIVEN, False),
-        ("quant_max", "static", NOT_GIVEN, False),
-        ("grad_factor", "number", 1.0, False),
-    ),
-    False,
-)
+fake_quantize_per_channel_affine_cachemask_backward_packet = packet("fake_quantize_per_channel_affine_cachemask_backward", ("fake_quantize_per_channel_affine_cachemask_backward",), (("grad", "tensor"), ("mask", "tensor")))
+fake_quantize_per_channel_affine_cachemask_backward_plans = fake_quantize_per_channel_affine_cachemask_backward_packet.plans
+_fake_quantize_learnable_per_tensor_affine_packet = packet("_fake_quantize_learnable_per_tensor_affine", ("_fake_quantize_learnable_per_tensor_affine",), (("input", "tensor"), ("scale", "tensor"), ("zero_point", "tensor"), ("quant_min", "static"), ("quant_max", "static"), ("grad_factor", "number", 1.0)))
 _fake_quantize_learnable_per_tensor_affine_plans = _fake_quantize_learnable_per_tensor_affine_packet.plans
-_fake_quantize_learnable_per_tensor_affine_backward_packet = packet(
-    "_fake_quantize_learnable_per_tensor_affine_backward",
-    ("_fake_quantize_learnable_per_tensor_affine_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("scale", "tensor", NOT_GIVEN, False),
-        ("zero_point", "tensor", NOT_GIVEN, False),
-        ("quant_min", "static", NOT_GIVEN, False),
-        ("quant_max", "static", NOT_GIVEN, False),
-        ("grad_factor", "number", 1.0, False),
-    ),
-    False,
-)
-_fake_quantize_learnable_per_tensor_affine_backward_plans = (
-    _fake_quantize_learnable_per_tensor_affine_backward_packet.plans
-)
-_fake_quantize_learnable_per_channel_affine_packet = packet(
-    "_fake_quantize_learnable_per_channel_affine",
-    ("_fake_quantize_learnable_per_channel_affine",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("scale", "tensor", NOT_GIVEN, False),
-        ("zero_point", "tensor", NOT_GIVEN, False),
-        ("axis", "static", NOT_GIVEN, False),
-        ("quant_min", "static", NOT_GIVEN, False),
-        ("quant_max", "static", NOT_GIVEN, False),
-        ("grad_factor", "number", 1.0, False),
-    ),
-    False,
-)
+_fake_quantize_learnable_per_tensor_affine_backward_packet = packet("_fake_quantize_learnable_per_tensor_affine_backward", ("_fake_quantize_learnable_per_tensor_affine_backward",), (("grad", "tensor"), ("input", "tensor"), ("scale", "tensor"), ("zero_point", "tensor"), ("quant_min", "static"), ("quant_max", "static"), ("grad_factor", "number", 1.0)))
+_fake_quantize_learnable_per_tensor_affine_backward_plans = _fake_quantize_learnable_per_tensor_affine_backward_packet.plans
+_fake_quantize_learnable_per_channel_affine_packet = packet("_fake_quantize_learnable_per_channel_affine", ("_fake_quantize_learnable_per_channel_affine",), (("input", "tensor"), ("scale", "tensor"), ("zero_point", "tensor"), ("axis", "static"), ("quant_min", "static"), ("quant_max", "static"), ("grad_factor", "number", 1.0)))
 _fake_quantize_learnable_per_channel_affine_plans = _fake_quantize_learnable_per_channel_affine_packet.plans
-_fake_quantize_learnable_per_channel_affine_backward_packet = packet(
-    "_fake_quantize_learnable_per_channel_affine_backward",
-    ("_fake_quantize_learnable_per_channel_affine_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("scale", "tensor", NOT_GIVEN, False),
-        ("zero_point", "tensor", NOT_GIVEN, False),
-        ("axis", "static", NOT_GIVEN, False),
-        ("quant_min", "static", NOT_GIVEN, False),
-        ("quant_max", "static", NOT_GIVEN, False),
-        ("grad_factor", "number", 1.0, False),
-    ),
-    False,
-)
-_fake_quantize_learnable_per_channel_affine_backward_plans = (
-    _fake_quantize_learnable_per_channel_affine_backward_packet.plans
-)
-fused_moving_avg_obs_fake_quant_packet = packet(
-    "fused_moving_avg_obs_fake_quant",
-    ("fused_moving_avg_obs_fake_quant",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("observer_on", "tensor", NOT_GIVEN, False),
-        ("fake_quant_on", "tensor", NOT_GIVEN, False),
-        ("running_min", "tensor", NOT_GIVEN, False),
-        ("running_max", "tensor", NOT_GIVEN, False),
-        ("scale", "tensor", NOT_GIVEN, False),
-        ("zero_point", "tensor", NOT_GIVEN, False),
-        ("averaging_const", "number", NOT_GIVEN, False),
-        ("quant_min", "static", NOT_GIVEN, False),
-        ("quant_max", "static", NOT_GIVEN, False),
-        ("ch_axis", "static", NOT_GIVEN, False),
-        ("per_row_fake_quant", "static", False, False),
-        ("symmetric_quant", "static", False, False),
-    ),
-    False,
-)
+_fake_quantize_learnable_per_channel_affine_backward_packet = packet("_fake_quantize_learnable_per_channel_affine_backward", ("_fake_quantize_learnable_per_channel_affine_backward",), (("grad", "tensor"), ("input", "tensor"), ("scale", "tensor"), ("zero_point", "tensor"), ("axis", "static"), ("quant_min", "static"), ("quant_max", "static"), ("grad_factor", "number", 1.0)))
+_fake_quantize_learnable_per_channel_affine_backward_plans = _fake_quantize_learnable_per_channel_affine_backward_packet.plans
+fused_moving_avg_obs_fake_quant_packet = packet("fused_moving_avg_obs_fake_quant", ("fused_moving_avg_obs_fake_quant",), (("input", "tensor"), ("observer_on", "tensor"), ("fake_quant_on", "tensor"), ("running_min", "tensor"), ("running_max", "tensor"), ("scale", "tensor"), ("zero_point", "tensor"), ("averaging_const", "number"), ("quant_min", "static"), ("quant_max", "static"), ("ch_axis", "static"), ("per_row_fake_quant", "static", False), ("symmetric_quant", "static", False)))
 fused_moving_avg_obs_fake_quant_plans = fused_moving_avg_obs_fake_quant_packet.plans
+# fmt: on
 
 
 def fake_quantize_per_channel_affine(

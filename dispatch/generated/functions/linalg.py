@@ -18,407 +18,58 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_addmm_activation",
-    "_int_mm",
-    "addbmm",
-    "addbmm_",
-    "addmm",
-    "addmm_",
-    "addmv",
-    "addmv_",
-    "baddbmm",
-    "baddbmm_",
-    "bmm",
-    "dot",
-    "ger",
-    "linear",
-    "matmul",
-    "mm",
-    "mv",
-    "outer",
-    "vdot",
-]
+    "_addmm_activation", "_int_mm", "addbmm", "addbmm_", "addmm", "addmm_", "addmv", "addmv_", "baddbmm",
+    "baddbmm_", "bmm", "dot", "ger", "linear", "matmul", "mm", "mv", "outer", "vdot",
+]  # fmt: skip
 
-mm_packet = packet(
-    "mm",
-    (
-        "mm",
-        "mm.out",
-        "mm.dtype",
-        "mm.dtype_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("out_dtype", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-mm_plans = mm_packet.plans
-mm_outs = mm_packet.outs
-_int_mm_packet = packet(
-    "_int_mm",
-    (
-        "_int_mm",
-        "_int_mm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-_int_mm_plans = _int_mm_packet.plans
-_int_mm_outs = _int_mm_packet.outs
-bmm_packet = packet(
-    "bmm",
-    (
-        "bmm",
-        "bmm.out",
-        "bmm.dtype",
-        "bmm.dtype_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("out_dtype", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-bmm_plans = bmm_packet.plans
-bmm_outs = bmm_packet.outs
-mv_packet = packet(
-    "mv",
-    (
-        "mv",
-        "mv.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("vec", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-mv_plans = mv_packet.plans
-mv_outs = mv_packet.outs
-dot_packet = packet(
-    "dot",
-    (
-        "dot",
-        "dot.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("tensor", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-dot_plans = dot_packet.plans
-dot_outs = dot_packet.outs
-vdot_packet = packet(
-    "vdot",
-    (
-        "vdot",
-        "vdot.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-vdot_plans = vdot_packet.plans
-vdot_outs = vdot_packet.outs
-outer_packet = packet(
-    "outer",
-    (
-        "outer",
-        "outer.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("vec2", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-outer_plans = outer_packet.plans
-outer_outs = outer_packet.outs
-ger_packet = packet(
-    "ger",
-    (
-        "ger",
-        "ger.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("vec2", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-ger_plans = ger_packet.plans
-ger_outs = ger_packet.outs
-addmm_packet = packet(
-    "addmm",
-    (
-        "addmm",
-        "addmm.out",
-        "addmm.dtype",
-        "addmm.dtype_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat1", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("out_dtype", "static", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-addmm_packet.deprecated = (
-    (
-        "addmm(Scalar beta, Tensor self, Scalar alpha, Tensor mat1, Tensor mat2) -> Tensor",
-        (("self", "self"), ("mat1", "mat1"), ("mat2", "mat2"), ("beta", "beta"), ("alpha", "alpha")),
-    ),
-    (
-        "addmm(Scalar beta, Tensor self, Tensor mat1, Tensor mat2) -> Tensor",
-        (("self", "self"), ("mat1", "mat1"), ("mat2", "mat2"), ("beta", "beta"), ("alpha", 1)),
-    ),
-)
-addmm_plans = addmm_packet.plans
-addmm_scaled = addmm_packet.scaled
-addmm_outs = addmm_packet.outs
-addmm__packet = packet(
-    "addmm_",
-    ("addmm_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat1", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-addmm__packet.deprecated = (
-    (
-        "addmm_(Scalar beta, Tensor(a!) self, Scalar alpha, Tensor mat1, Tensor mat2) -> Tensor(a!)",
-        (("self", "self"), ("mat1", "mat1"), ("mat2", "mat2"), ("beta", "beta"), ("alpha", "alpha")),
-    ),
-    (
-        "addmm_(Scalar beta, Tensor(a!) self, Tensor mat1, Tensor mat2) -> Tensor(a!)",
-        (("self", "self"), ("mat1", "mat1"), ("mat2", "mat2"), ("beta", "beta"), ("alpha", 1)),
-    ),
-)
-addmm__plans = addmm__packet.plans
-addmm__scaled = addmm__packet.scaled
-_addmm_activation_packet = packet(
-    "_addmm_activation",
-    (
-        "_addmm_activation",
-        "_addmm_activation.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat1", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-        ("use_gelu", "static", False, True),
-    ),
-    False,
-)
-_addmm_activation_plans = _addmm_activation_packet.plans
-_addmm_activation_scaled = _addmm_activation_packet.scaled
-_addmm_activation_outs = _addmm_activation_packet.outs
-addmv_packet = packet(
-    "addmv",
-    (
-        "addmv",
-        "addmv.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat", "tensor", NOT_GIVEN, False),
-        ("vec", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-addmv_packet.deprecated = (
-    (
-        "addmv(Scalar beta, Tensor self, Scalar alpha, Tensor mat, Tensor vec) -> Tensor",
-        (("self", "self"), ("mat", "mat"), ("vec", "vec"), ("beta", "beta"), ("alpha", "alpha")),
-    ),
-    (
-        "addmv(Scalar beta, Tensor self, Tensor mat, Tensor vec) -> Tensor",
-        (("self", "self"), ("mat", "mat"), ("vec", "vec"), ("beta", "beta"), ("alpha", 1)),
-    ),
-)
-addmv_plans = addmv_packet.plans
-addmv_scaled = addmv_packet.scaled
-addmv_outs = addmv_packet.outs
-addmv__packet = packet(
-    "addmv_",
-    ("addmv_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat", "tensor", NOT_GIVEN, False),
-        ("vec", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-addmv__packet.deprecated = (
-    (
-        "addmv_(Scalar beta, Tensor(a!) self, Scalar alpha, Tensor mat, Tensor vec) -> Tensor(a!)",
-        (("self", "self"), ("mat", "mat"), ("vec", "vec"), ("beta", "beta"), ("alpha", "alpha")),
-    ),
-    (
-        "addmv_(Scalar beta, Tensor(a!) self, Tensor mat, Tensor vec) -> Tensor(a!)",
-        (("self", "self"), ("mat", "mat"), ("vec", "vec"), ("beta", "beta"), ("alpha", 1)),
-    ),
-)
-addmv__plans = addmv__packet.plans
-addmv__scaled = addmv__packet.scaled
-baddbmm_packet = packet(
-    "baddbmm",
-    (
-        "baddbmm",
-        "baddbmm.out",
-        "baddbmm.dtype",
-        "baddbmm.dtype_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("batch1", "tensor", NOT_GIVEN, False),
-        ("batch2", "tensor", NOT_GIVEN, False),
-        ("out_dtype", "static", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-baddbmm_packet.deprecated = (
-    (
-        "baddbmm(Scalar beta, Tensor self, Scalar alpha, Tensor batch1, Tensor batch2) -> Tensor",
-        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", "alpha")),
-    ),
-    (
-        "baddbmm(Scalar beta, Tensor self, Tensor batch1, Tensor batch2) -> Tensor",
-        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", 1)),
-    ),
-)
-baddbmm_plans = baddbmm_packet.plans
-baddbmm_scaled = baddbmm_packet.scaled
-baddbmm_outs = baddbmm_packet.outs
-baddbmm__packet = packet(
-    "baddbmm_",
-    ("baddbmm_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("batch1", "tensor", NOT_GIVEN, False),
-        ("batch2", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-baddbmm__packet.deprecated = (
-    (
-        "baddbmm_(Scalar beta, Tensor(a!) self, Scalar alpha, Tensor batch1, Tensor batch2) -> Tensor(a!)",
-        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", "alpha")),
-    ),
-    (
-        "baddbmm_(Scalar beta, Tensor(a!) self, Tensor batch1, Tensor batch2) -> Tensor(a!)",
-        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", 1)),
-    ),
-)
-baddbmm__plans = baddbmm__packet.plans
-baddbmm__scaled = baddbmm__packet.scaled
-addbmm_packet = packet(
-    "addbmm",
-    (
-        "addbmm",
-        "addbmm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("batch1", "tensor", NOT_GIVEN, False),
-        ("batch2", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-addbmm_packet.deprecated = (
-    (
-        "addbmm(Scalar beta, Tensor self, Scalar alpha, Tensor batch1, Tensor batch2) -> Tensor",
-        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", "alpha")),
-    ),
-    (
-        "addbmm(Scalar beta, Tensor self, Tensor batch1, Tensor batch2) -> Tensor",
-        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", 1)),
-    ),
-)
-addbmm_plans = addbmm_packet.plans
-addbmm_scaled = addbmm_packet.scaled
-addbmm_outs = addbmm_packet.outs
-addbmm__packet = packet(
-    "addbmm_",
-    ("addbmm_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("batch1", "tensor", NOT_GIVEN, False),
-        ("batch2", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-addbmm__packet.deprecated = (
-    (
-        "addbmm_(Scalar beta, Tensor(a!) self, Scalar alpha, Tensor batch1, Tensor batch2) -> Tensor(a!)",
-        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", "alpha")),
-    ),
-    (
-        "addbmm_(Scalar beta, Tensor(a!) self, Tensor batch1, Tensor batch2) -> Tensor(a!)",
-        (("self", "self"), ("batch1", "batch1"), ("batch2", "batch2"), ("beta", "beta"), ("alpha", 1)),
-    ),
-)
-addbmm__plans = addbmm__packet.plans
-addbmm__scaled = addbmm__packet.scaled
-matmul_packet = packet(
-    "matmul",
-    (
-        "matmul",
-        "matmul.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-matmul_plans = matmul_packet.plans
-matmul_outs = matmul_packet.outs
-linear_packet = packet(
-    "linear",
-    (
-        "linear",
-        "linear.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", None, False),
-    ),
-    False,
-)
-linear_plans = linear_packet.plans
-linear_outs = linear_packet.outs
+# fmt: off
+mm_packet = packet("mm", ("mm", "mm.out", "mm.dtype", "mm.dtype_out"), (("input", "tensor"), ("mat2", "tensor"), ("out_dtype", "static", NOT_GIVEN)))
+mm_plans, mm_outs = mm_packet.plans, mm_packet.outs
+_int_mm_packet = packet("_int_mm", ("_int_mm", "_int_mm.out"), (("input", "tensor"), ("mat2", "tensor")))
+_int_mm_plans, _int_mm_outs = _int_mm_packet.plans, _int_mm_packet.outs
+bmm_packet = packet("bmm", ("bmm", "bmm.out", "bmm.dtype", "bmm.dtype_out"), (("input", "tensor"), ("mat2", "tensor"), ("out_dtype", "static", NOT_GIVEN)))
+bmm_plans, bmm_outs = bmm_packet.plans, bmm_packet.outs
+mv_packet = packet("mv", ("mv", "mv.out"), (("input", "tensor"), ("vec", "tensor")))
+mv_plans, mv_outs = mv_packet.plans, mv_packet.outs
+dot_packet = packet("dot", ("dot", "dot.out"), (("input", "tensor"), ("tensor", "tensor")))
+dot_plans, dot_outs = dot_packet.plans, dot_packet.outs
+vdot_packet = packet("vdot", ("vdot", "vdot.out"), (("input", "tensor"), ("other", "tensor")))
+vdot_plans, vdot_outs = vdot_packet.plans, vdot_packet.outs
+outer_packet = packet("outer", ("outer", "outer.out"), (("input", "tensor"), ("vec2", "tensor")))
+outer_plans, outer_outs = outer_packet.plans, outer_packet.outs
+ger_packet = packet("ger", ("ger", "ger.out"), (("input", "tensor"), ("vec2", "tensor")))
+ger_plans, ger_outs = ger_packet.plans, ger_packet.outs
+addmm_packet = packet("addmm", ("addmm", "addmm.out", "addmm.dtype", "addmm.dtype_out"), (("input", "tensor"), ("mat1", "tensor"), ("mat2", "tensor"), ("out_dtype", "static", NOT_GIVEN), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True)))
+addmm_packet.deprecated = (('addmm(Scalar beta, Tensor self, Scalar alpha, Tensor mat1, Tensor mat2) -> Tensor', (('self', 'self'), ('mat1', 'mat1'), ('mat2', 'mat2'), ('beta', 'beta'), ('alpha', 'alpha'))), ('addmm(Scalar beta, Tensor self, Tensor mat1, Tensor mat2) -> Tensor', (('self', 'self'), ('mat1', 'mat1'), ('mat2', 'mat2'), ('beta', 'beta'), ('alpha', 1))))
+addmm_plans, addmm_scaled, addmm_outs = addmm_packet.plans, addmm_packet.scaled, addmm_packet.outs
+addmm__packet = packet("addmm_", ("addmm_",), (("input", "tensor"), ("mat1", "tensor"), ("mat2", "tensor"), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True)))
+addmm__packet.deprecated = (('addmm_(Scalar beta, Tensor(a!) self, Scalar alpha, Tensor mat1, Tensor mat2) -> Tensor(a!)', (('self', 'self'), ('mat1', 'mat1'), ('mat2', 'mat2'), ('beta', 'beta'), ('alpha', 'alpha'))), ('addmm_(Scalar beta, Tensor(a!) self, Tensor mat1, Tensor mat2) -> Tensor(a!)', (('self', 'self'), ('mat1', 'mat1'), ('mat2', 'mat2'), ('beta', 'beta'), ('alpha', 1))))
+addmm__plans, addmm__scaled = addmm__packet.plans, addmm__packet.scaled
+_addmm_activation_packet = packet("_addmm_activation", ("_addmm_activation", "_addmm_activation.out"), (("input", "tensor"), ("mat1", "tensor"), ("mat2", "tensor"), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True), ("use_gelu", "static", False, True)))
+_addmm_activation_plans, _addmm_activation_scaled, _addmm_activation_outs = _addmm_activation_packet.plans, _addmm_activation_packet.scaled, _addmm_activation_packet.outs
+addmv_packet = packet("addmv", ("addmv", "addmv.out"), (("input", "tensor"), ("mat", "tensor"), ("vec", "tensor"), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True)))
+addmv_packet.deprecated = (('addmv(Scalar beta, Tensor self, Scalar alpha, Tensor mat, Tensor vec) -> Tensor', (('self', 'self'), ('mat', 'mat'), ('vec', 'vec'), ('beta', 'beta'), ('alpha', 'alpha'))), ('addmv(Scalar beta, Tensor self, Tensor mat, Tensor vec) -> Tensor', (('self', 'self'), ('mat', 'mat'), ('vec', 'vec'), ('beta', 'beta'), ('alpha', 1))))
+addmv_plans, addmv_scaled, addmv_outs = addmv_packet.plans, addmv_packet.scaled, addmv_packet.outs
+addmv__packet = packet("addmv_", ("addmv_",), (("input", "tensor"), ("mat", "tensor"), ("vec", "tensor"), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True)))
+addmv__packet.deprecated = (('addmv_(Scalar beta, Tensor(a!) self, Scalar alpha, Tensor mat, Tensor vec) -> Tensor(a!)', (('self', 'self'), ('mat', 'mat'), ('vec', 'vec'), ('beta', 'beta'), ('alpha', 'alpha'))), ('addmv_(Scalar beta, Tensor(a!) self, Tensor mat, Tensor vec) -> Tensor(a!)', (('self', 'self'), ('mat', 'mat'), ('vec', 'vec'), ('beta', 'beta'), ('alpha', 1))))
+addmv__plans, addmv__scaled = addmv__packet.plans, addmv__packet.scaled
+baddbmm_packet = packet("baddbmm", ("baddbmm", "baddbmm.out", "baddbmm.dtype", "baddbmm.dtype_out"), (("input", "tensor"), ("batch1", "tensor"), ("batch2", "tensor"), ("out_dtype", "static", NOT_GIVEN), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True)))
+baddbmm_packet.deprecated = (('baddbmm(Scalar beta, Tensor self, Scalar alpha, Tensor batch1, Tensor batch2) -> Tensor', (('self', 'self'), ('batch1', 'batch1'), ('batch2', 'batch2'), ('beta', 'beta'), ('alpha', 'alpha'))), ('baddbmm(Scalar beta, Tensor self, Tensor batch1, Tensor batch2) -> Tensor', (('self', 'self'), ('batch1', 'batch1'), ('batch2', 'batch2'), ('beta', 'beta'), ('alpha', 1))))
+baddbmm_plans, baddbmm_scaled, baddbmm_outs = baddbmm_packet.plans, baddbmm_packet.scaled, baddbmm_packet.outs
+baddbmm__packet = packet("baddbmm_", ("baddbmm_",), (("input", "tensor"), ("batch1", "tensor"), ("batch2", "tensor"), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True)))
+baddbmm__packet.deprecated = (('baddbmm_(Scalar beta, Tensor(a!) self, Scalar alpha, Tensor batch1, Tensor batch2) -> Tensor(a!)', (('self', 'self'), ('batch1', 'batch1'), ('batch2', 'batch2'), ('beta', 'beta'), ('alpha', 'alpha'))), ('baddbmm_(Scalar beta, Tensor(a!) self, Tensor batch1, Tensor batch2) -> Tensor(a!)', (('self', 'self'), ('batch1', 'batch1'), ('batch2', 'batch2'), ('beta', 'beta'), ('alpha', 1))))
+baddbmm__plans, baddbmm__scaled = baddbmm__packet.plans, baddbmm__packet.scaled
+addbmm_packet = packet("addbmm", ("addbmm", "addbmm.out"), (("input", "tensor"), ("batch1", "tensor"), ("batch2", "tensor"), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True)))
+addbmm_packet.deprecated = (('addbmm(Scalar beta, Tensor self, Scalar alpha, Tensor batch1, Tensor batch2) -> Tensor', (('self', 'self'), ('batch1', 'batch1'), ('batch2', 'batch2'), ('beta', 'beta'), ('alpha', 'alpha'))), ('addbmm(Scalar beta, Tensor self, Tensor batch1, Tensor batch2) -> Tensor', (('self', 'self'), ('batch1', 'batch1'), ('batch2', 'batch2'), ('beta', 'beta'), ('alpha', 1))))
+addbmm_plans, addbmm_scaled, addbmm_outs = addbmm_packet.plans, addbmm_packet.scaled, addbmm_packet.outs
+addbmm__packet = packet("addbmm_", ("addbmm_",), (("input", "tensor"), ("batch1", "tensor"), ("batch2", "tensor"), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True)))
+addbmm__packet.deprecated = (('addbmm_(Scalar beta, Tensor(a!) self, Scalar alpha, Tensor batch1, Tensor batch2) -> Tensor(a!)', (('self', 'self'), ('batch1', 'batch1'), ('batch2', 'batch2'), ('beta', 'beta'), ('alpha', 'alpha'))), ('addbmm_(Scalar beta, Tensor(a!) self, Tensor batch1, Tensor batch2) -> Tensor(a!)', (('self', 'self'), ('batch1', 'batch1'), ('batch2', 'batch2'), ('beta', 'beta'), ('alpha', 1))))
+addbmm__plans, addbmm__scaled = addbmm__packet.plans, addbmm__packet.scaled
+matmul_packet = packet("matmul", ("matmul", "matmul.out"), (("input", "tensor"), ("other", "tensor")))
+matmul_plans, matmul_outs = matmul_packet.plans, matmul_packet.outs
+linear_packet = packet("linear", ("linear", "linear.out"), (("input", "tensor"), ("weight", "tensor"), ("bias", "optional", None)))
+linear_plans, linear_outs = linear_packet.plans, linear_packet.outs
+# fmt: on
 
 
 def mm(
@@ -1023,30 +674,7 @@ def addmm_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: a matrix product added to a matrix, each with a factor (`torch.Tensor.addmm_`).
-
-        beta * input + alpha * (mat1 @ mat2)
-
-    Args:
-        input: The matrix that is added; it is broadcast to the shape (n, p). It takes the result. The
-            method's `self`.
-        mat1: The left factor, of shape (n, m).
-        mat2: The right factor, of shape (m, p).
-        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
-            spread.
-        alpha: The factor of the product.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `mat1` or `mat2` is not a matrix, their inner sizes differ, `input` cannot be
-            broadcast, or the dtypes differ.
-        NotImplementedError: The operands are of dtype bool.
-
-    Note:
-        For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
-        the shape of the result.
+    """In-place version of `tt.addmm` (`torch.Tensor.addmm_`).
 
     Example:
         >>> import triten as tt
@@ -1055,10 +683,6 @@ def addmm_(
         >>> x.addmm_(a, tt.eye(2), alpha=10)
         tensor([[10., 20.],
                 [30., 40.]])
-
-    Schema::
-
-        addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -1242,29 +866,7 @@ def addmv_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the product of a matrix and a vector, added to a vector, each with a factor (`torch.Tensor.addmv_`).
-
-        beta * input + alpha * (mat @ vec)
-
-    Args:
-        input: The vector that is added, of shape (n,), or (1,) or () to be broadcast. It takes the
-            result. The method's `self`.
-        mat: The matrix, of shape (n, m).
-        vec: The vector, of shape (m,).
-        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
-            spread.
-        alpha: The factor of the product.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `mat` is not a matrix, `vec` is not a vector, the sizes do not match, or the
-            dtypes differ.
-        NotImplementedError: The operands are of dtype bool.
-
-    Note:
-        For tensors of integers, `beta` and `alpha` lose their fractions.
+    """In-place version of `tt.addmv` (`torch.Tensor.addmv_`).
 
     Example:
         >>> import triten as tt
@@ -1272,10 +874,6 @@ def addmv_(
         >>> x = tt.tensor([100.0, 200.0])
         >>> x.addmv_(a, tt.tensor([1.0, 10.0]))
         tensor([121., 243.])
-
-    Schema::
-
-        addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -1419,30 +1017,7 @@ def baddbmm_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: matrix products of corresponding matrices of two batches, added to a batch, each with a factor (`torch.Tensor.baddbmm_`).
-
-        out[b] = beta * input[b] + alpha * (batch1[b] @ batch2[b])
-
-    Args:
-        input: The batch that is added; it is broadcast to the shape (B, n, p). It takes the result. The
-            method's `self`.
-        batch1: The left factors, of shape (B, n, m).
-        batch2: The right factors, of shape (B, m, p).
-        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
-            spread.
-        alpha: The factor of the products.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `batch1` or `batch2` is not three-dimensional, their sizes do not match, `input`
-            cannot be broadcast, or the dtypes differ.
-        NotImplementedError: The operands are of dtype bool.
-
-    Note:
-        For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
-        the shape of the result.
+    """In-place version of `tt.baddbmm` (`torch.Tensor.baddbmm_`).
 
     Example:
         >>> import triten as tt
@@ -1452,10 +1027,6 @@ def baddbmm_(
         tensor([[[30.]],
         <BLANKLINE>
                 [[70.]]])
-
-    Schema::
-
-        baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -1577,30 +1148,7 @@ def addbmm_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the sum of a batch of matrix products, added to a matrix, each with a factor (`torch.Tensor.addbmm_`).
-
-        beta * input + alpha * sum_b (batch1[b] @ batch2[b])
-
-    Args:
-        input: The matrix that is added; it is broadcast to the shape (n, p). It takes the result. The
-            method's `self`.
-        batch1: The left factors, of shape (B, n, m).
-        batch2: The right factors, of shape (B, m, p).
-        beta: The factor of `input`. If it is 0, `input` is not read, so that its nan and inf do not
-            spread.
-        alpha: The factor of the sum of products.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `batch1` or `batch2` is not three-dimensional, their sizes do not match, `input`
-            cannot be broadcast, or the dtypes differ.
-        NotImplementedError: The operands are of dtype bool.
-
-    Note:
-        For tensors of integers, `beta` and `alpha` lose their fractions. In place, `input` must have
-        the shape of the result.
+    """In-place version of `tt.addbmm` (`torch.Tensor.addbmm_`).
 
     Example:
         >>> import triten as tt
@@ -1608,10 +1156,6 @@ def addbmm_(
         >>> x = tt.zeros(1, 1)
         >>> x.addbmm_(a, tt.ones(2, 2, 1))
         tensor([[10.]])
-
-    Schema::
-
-        addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.constants import INT_1
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
@@ -18,426 +18,72 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_binary_cross_entropy_terms",
-    "_cross_entropy_backward",
-    "_cross_entropy_forward",
-    "_huber_terms",
-    "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-    "cosine_embedding_loss",
-    "cross_entropy_loss",
-    "hinge_embedding_loss",
-    "huber_loss",
-    "kl_div",
-    "l1_loss",
-    "margin_ranking_loss",
-    "mse_loss",
-    "mse_loss_backward",
-    "multi_margin_loss",
-    "multilabel_margin_loss",
-    "nll_loss",
-    "nll_loss2d",
-    "nll_loss2d_backward",
-    "nll_loss2d_forward",
-    "nll_loss_backward",
-    "nll_loss_forward",
-    "nll_loss_nd",
-    "poisson_nll_loss",
-    "smooth_l1_loss",
-    "soft_margin_loss",
-    "triplet_margin_loss",
-]
+    "_binary_cross_entropy_terms", "_cross_entropy_backward", "_cross_entropy_forward", "_huber_terms",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy_loss",
+    "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss",
+    "mse_loss_backward", "multi_margin_loss", "multilabel_margin_loss", "nll_loss", "nll_loss2d",
+    "nll_loss2d_backward", "nll_loss2d_forward", "nll_loss_backward", "nll_loss_forward", "nll_loss_nd",
+    "poisson_nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+]  # fmt: skip
 
-nll_loss_forward_packet = packet(
-    "nll_loss_forward",
-    (
-        "nll_loss_forward",
-        "nll_loss_forward.output",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("reduction", "static", NOT_GIVEN, False),
-        ("ignore_index", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-nll_loss_forward_plans = nll_loss_forward_packet.plans
-nll_loss_forward_outs = nll_loss_forward_packet.outs
-nll_loss_backward_packet = packet(
-    "nll_loss_backward",
-    (
-        "nll_loss_backward",
-        "nll_loss_backward.grad_input",
-    ),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("reduction", "static", NOT_GIVEN, False),
-        ("ignore_index", "static", NOT_GIVEN, False),
-        ("total_weight", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-nll_loss_backward_plans = nll_loss_backward_packet.plans
-nll_loss_backward_outs = nll_loss_backward_packet.outs
-nll_loss2d_forward_packet = packet(
-    "nll_loss2d_forward",
-    (
-        "nll_loss2d_forward",
-        "nll_loss2d_forward.output",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("reduction", "static", NOT_GIVEN, False),
-        ("ignore_index", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-nll_loss2d_forward_plans = nll_loss2d_forward_packet.plans
-nll_loss2d_forward_outs = nll_loss2d_forward_packet.outs
-nll_loss2d_backward_packet = packet(
-    "nll_loss2d_backward",
-    (
-        "nll_loss2d_backward",
-        "nll_loss2d_backward.grad_input",
-    ),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("reduction", "static", NOT_GIVEN, False),
-        ("ignore_index", "static", NOT_GIVEN, False),
-        ("total_weight", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-nll_loss2d_backward_plans = nll_loss2d_backward_packet.plans
-nll_loss2d_backward_outs = nll_loss2d_backward_packet.outs
-nll_loss_packet = packet(
-    "nll_loss",
-    ("nll_loss",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", None, False),
-        ("reduction", "static", 1, False),
-        ("ignore_index", "static", -100, False),
-    ),
-    False,
-)
+# fmt: off
+nll_loss_forward_packet = packet("nll_loss_forward", ("nll_loss_forward", "nll_loss_forward.output"), (("input", "tensor"), ("target", "tensor"), ("weight", "optional"), ("reduction", "static"), ("ignore_index", "static")))
+nll_loss_forward_plans, nll_loss_forward_outs = nll_loss_forward_packet.plans, nll_loss_forward_packet.outs
+nll_loss_backward_packet = packet("nll_loss_backward", ("nll_loss_backward", "nll_loss_backward.grad_input"), (("grad_output", "tensor"), ("input", "tensor"), ("target", "tensor"), ("weight", "optional"), ("reduction", "static"), ("ignore_index", "static"), ("total_weight", "tensor")))
+nll_loss_backward_plans, nll_loss_backward_outs = nll_loss_backward_packet.plans, nll_loss_backward_packet.outs
+nll_loss2d_forward_packet = packet("nll_loss2d_forward", ("nll_loss2d_forward", "nll_loss2d_forward.output"), (("input", "tensor"), ("target", "tensor"), ("weight", "optional"), ("reduction", "static"), ("ignore_index", "static")))
+nll_loss2d_forward_plans, nll_loss2d_forward_outs = nll_loss2d_forward_packet.plans, nll_loss2d_forward_packet.outs
+nll_loss2d_backward_packet = packet("nll_loss2d_backward", ("nll_loss2d_backward", "nll_loss2d_backward.grad_input"), (("grad_output", "tensor"), ("input", "tensor"), ("target", "tensor"), ("weight", "optional"), ("reduction", "static"), ("ignore_index", "static"), ("total_weight", "tensor")))
+nll_loss2d_backward_plans, nll_loss2d_backward_outs = nll_loss2d_backward_packet.plans, nll_loss2d_backward_packet.outs
+nll_loss_packet = packet("nll_loss", ("nll_loss",), (("input", "tensor"), ("target", "tensor"), ("weight", "optional", None), ("reduction", "static", 1), ("ignore_index", "static", -100)))
 nll_loss_plans = nll_loss_packet.plans
-nll_loss2d_packet = packet(
-    "nll_loss2d",
-    ("nll_loss2d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", None, False),
-        ("reduction", "static", 1, False),
-        ("ignore_index", "static", -100, False),
-    ),
-    False,
-)
+nll_loss2d_packet = packet("nll_loss2d", ("nll_loss2d",), (("input", "tensor"), ("target", "tensor"), ("weight", "optional", None), ("reduction", "static", 1), ("ignore_index", "static", -100)))
 nll_loss2d_plans = nll_loss2d_packet.plans
-nll_loss_nd_packet = packet(
-    "nll_loss_nd",
-    ("nll_loss_nd",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", None, False),
-        ("reduction", "static", 1, False),
-        ("ignore_index", "static", -100, False),
-    ),
-    False,
-)
+nll_loss_nd_packet = packet("nll_loss_nd", ("nll_loss_nd",), (("input", "tensor"), ("target", "tensor"), ("weight", "optional", None), ("reduction", "static", 1), ("ignore_index", "static", -100)))
 nll_loss_nd_plans = nll_loss_nd_packet.plans
-cross_entropy_loss_packet = packet(
-    "cross_entropy_loss",
-    ("cross_entropy_loss",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", None, False),
-        ("reduction", "static", 1, False),
-        ("ignore_index", "static", -100, False),
-        ("label_smoothing", "number", 0.0, False),
-    ),
-    False,
-)
+cross_entropy_loss_packet = packet("cross_entropy_loss", ("cross_entropy_loss",), (("input", "tensor"), ("target", "tensor"), ("weight", "optional", None), ("reduction", "static", 1), ("ignore_index", "static", -100), ("label_smoothing", "number", 0.0)))
 cross_entropy_loss_plans = cross_entropy_loss_packet.plans
-_cross_entropy_forward_packet = packet(
-    "_cross_entropy_forward",
-    ("_cross_entropy_forward",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("reduction", "static", NOT_GIVEN, False),
-        ("ignore_index", "static", NOT_GIVEN, False),
-        ("label_smoothing", "number", NOT_GIVEN, False),
-        ("half_to_float", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_cross_entropy_forward_packet = packet("_cross_entropy_forward", ("_cross_entropy_forward",), (("input", "tensor"), ("target", "tensor"), ("weight", "optional"), ("reduction", "static"), ("ignore_index", "static"), ("label_smoothing", "number"), ("half_to_float", "static")))
 _cross_entropy_forward_plans = _cross_entropy_forward_packet.plans
-_cross_entropy_backward_packet = packet(
-    "_cross_entropy_backward",
-    ("_cross_entropy_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("statistics", "tensor", NOT_GIVEN, False),
-        ("total_weight", "tensor", NOT_GIVEN, False),
-        ("reduction", "static", NOT_GIVEN, False),
-        ("ignore_index", "static", NOT_GIVEN, False),
-        ("label_smoothing", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_cross_entropy_backward_packet = packet("_cross_entropy_backward", ("_cross_entropy_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("target", "tensor"), ("weight", "optional"), ("statistics", "tensor"), ("total_weight", "tensor"), ("reduction", "static"), ("ignore_index", "static"), ("label_smoothing", "number")))
 _cross_entropy_backward_plans = _cross_entropy_backward_packet.plans
-mse_loss_packet = packet(
-    "mse_loss",
-    (
-        "mse_loss",
-        "mse_loss.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("reduction", "static", 1, False),
-    ),
-    False,
-)
-mse_loss_plans = mse_loss_packet.plans
-mse_loss_outs = mse_loss_packet.outs
-mse_loss_backward_packet = packet(
-    "mse_loss_backward",
-    (
-        "mse_loss_backward",
-        "mse_loss_backward.grad_input",
-    ),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("reduction", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-mse_loss_backward_plans = mse_loss_backward_packet.plans
-mse_loss_backward_outs = mse_loss_backward_packet.outs
-l1_loss_packet = packet(
-    "l1_loss",
-    ("l1_loss",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("reduction", "static", 1, False),
-    ),
-    False,
-)
+mse_loss_packet = packet("mse_loss", ("mse_loss", "mse_loss.out"), (("input", "tensor"), ("target", "tensor"), ("reduction", "static", 1)))
+mse_loss_plans, mse_loss_outs = mse_loss_packet.plans, mse_loss_packet.outs
+mse_loss_backward_packet = packet("mse_loss_backward", ("mse_loss_backward", "mse_loss_backward.grad_input"), (("grad_output", "tensor"), ("input", "tensor"), ("target", "tensor"), ("reduction", "static")))
+mse_loss_backward_plans, mse_loss_backward_outs = mse_loss_backward_packet.plans, mse_loss_backward_packet.outs
+l1_loss_packet = packet("l1_loss", ("l1_loss",), (("input", "tensor"), ("target", "tensor"), ("reduction", "static", 1)))
 l1_loss_plans = l1_loss_packet.plans
-smooth_l1_loss_packet = packet(
-    "smooth_l1_loss",
-    ("smooth_l1_loss",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("reduction", "static", 1, False),
-        ("beta", "number", 1.0, False),
-    ),
-    False,
-)
+smooth_l1_loss_packet = packet("smooth_l1_loss", ("smooth_l1_loss",), (("input", "tensor"), ("target", "tensor"), ("reduction", "static", 1), ("beta", "number", 1.0)))
 smooth_l1_loss_plans = smooth_l1_loss_packet.plans
-huber_loss_packet = packet(
-    "huber_loss",
-    ("huber_loss",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("reduction", "static", 1, False),
-        ("delta", "number", 1.0, False),
-    ),
-    False,
-)
+huber_loss_packet = packet("huber_loss", ("huber_loss",), (("input", "tensor"), ("target", "tensor"), ("reduction", "static", 1), ("delta", "number", 1.0)))
 huber_loss_plans = huber_loss_packet.plans
-_huber_terms_packet = packet(
-    "_huber_terms",
-    ("_huber_terms",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("delta", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_huber_terms_packet = packet("_huber_terms", ("_huber_terms",), (("input", "tensor"), ("target", "tensor"), ("delta", "number")))
 _huber_terms_plans = _huber_terms_packet.plans
-kl_div_packet = packet(
-    "kl_div",
-    ("kl_div",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("reduction", "static", 1, False),
-        ("log_target", "static", False, True),
-    ),
-    False,
-)
+kl_div_packet = packet("kl_div", ("kl_div",), (("input", "tensor"), ("target", "tensor"), ("reduction", "static", 1), ("log_target", "static", False, True)))
 kl_div_plans = kl_div_packet.plans
-hinge_embedding_loss_packet = packet(
-    "hinge_embedding_loss",
-    ("hinge_embedding_loss",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("margin", "number", 1.0, False),
-        ("reduction", "static", 1, False),
-    ),
-    False,
-)
+hinge_embedding_loss_packet = packet("hinge_embedding_loss", ("hinge_embedding_loss",), (("input", "tensor"), ("target", "tensor"), ("margin", "number", 1.0), ("reduction", "static", 1)))
 hinge_embedding_loss_plans = hinge_embedding_loss_packet.plans
-margin_ranking_loss_packet = packet(
-    "margin_ranking_loss",
-    ("margin_ranking_loss",),
-    (
-        ("input1", "tensor", NOT_GIVEN, False),
-        ("input2", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("margin", "number", 0.0, False),
-        ("reduction", "static", 1, False),
-    ),
-    False,
-)
+margin_ranking_loss_packet = packet("margin_ranking_loss", ("margin_ranking_loss",), (("input1", "tensor"), ("input2", "tensor"), ("target", "tensor"), ("margin", "number", 0.0), ("reduction", "static", 1)))
 margin_ranking_loss_plans = margin_ranking_loss_packet.plans
-cosine_embedding_loss_packet = packet(
-    "cosine_embedding_loss",
-    ("cosine_embedding_loss",),
-    (
-        ("input1", "tensor", NOT_GIVEN, False),
-        ("input2", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("margin", "number", 0.0, False),
-        ("reduction", "static", 1, False),
-    ),
-    False,
-)
+cosine_embedding_loss_packet = packet("cosine_embedding_loss", ("cosine_embedding_loss",), (("input1", "tensor"), ("input2", "tensor"), ("target", "tensor"), ("margin", "number", 0.0), ("reduction", "static", 1)))
 cosine_embedding_loss_plans = cosine_embedding_loss_packet.plans
-poisson_nll_loss_packet = packet(
-    "poisson_nll_loss",
-    ("poisson_nll_loss",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("log_input", "static", NOT_GIVEN, False),
-        ("full", "static", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-        ("reduction", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+poisson_nll_loss_packet = packet("poisson_nll_loss", ("poisson_nll_loss",), (("input", "tensor"), ("target", "tensor"), ("log_input", "static"), ("full", "static"), ("eps", "number"), ("reduction", "static")))
 poisson_nll_loss_plans = poisson_nll_loss_packet.plans
-soft_margin_loss_packet = packet(
-    "soft_margin_loss",
-    ("soft_margin_loss",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("reduction", "static", 1, False),
-    ),
-    False,
-)
+soft_margin_loss_packet = packet("soft_margin_loss", ("soft_margin_loss",), (("input", "tensor"), ("target", "tensor"), ("reduction", "static", 1)))
 soft_margin_loss_plans = soft_margin_loss_packet.plans
-triplet_margin_loss_packet = packet(
-    "triplet_margin_loss",
-    ("triplet_margin_loss",),
-    (
-        ("anchor", "tensor", NOT_GIVEN, False),
-        ("positive", "tensor", NOT_GIVEN, False),
-        ("negative", "tensor", NOT_GIVEN, False),
-        ("margin", "number", 1.0, False),
-        ("p", "number", 2, False),
-        ("eps", "number", 1e-06, False),
-        ("swap", "static", False, False),
-        ("reduction", "static", 1, False),
-    ),
-    False,
-)
+triplet_margin_loss_packet = packet("triplet_margin_loss", ("triplet_margin_loss",), (("anchor", "tensor"), ("positive", "tensor"), ("negative", "tensor"), ("margin", "number", 1.0), ("p", "number", 2), ("eps", "number", 1e-06), ("swap", "static", False), ("reduction", "static", 1)))
 triplet_margin_loss_plans = triplet_margin_loss_packet.plans
-binary_cross_entropy_packet = packet(
-    "binary_cross_entropy",
-    ("binary_cross_entropy",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", None, False),
-        ("reduction", "static", 1, False),
-    ),
-    False,
-)
+binary_cross_entropy_packet = packet("binary_cross_entropy", ("binary_cross_entropy",), (("input", "tensor"), ("target", "tensor"), ("weight", "optional", None), ("reduction", "static", 1)))
 binary_cross_entropy_plans = binary_cross_entropy_packet.plans
-_binary_cross_entropy_terms_packet = packet(
-    "_binary_cross_entropy_terms",
-    ("_binary_cross_entropy_terms",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_binary_cross_entropy_terms_packet = packet("_binary_cross_entropy_terms", ("_binary_cross_entropy_terms",), (("input", "tensor"), ("target", "tensor")))
 _binary_cross_entropy_terms_plans = _binary_cross_entropy_terms_packet.plans
-binary_cross_entropy_with_logits_packet = packet(
-    "binary_cross_entropy_with_logits",
-    ("binary_cross_entropy_with_logits",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", None, False),
-        ("pos_weight", "optional", None, False),
-        ("reduction", "static", 1, False),
-    ),
-    False,
-)
+binary_cross_entropy_with_logits_packet = packet("binary_cross_entropy_with_logits", ("binary_cross_entropy_with_logits",), (("input", "tensor"), ("target", "tensor"), ("weight", "optional", None), ("pos_weight", "optional", None), ("reduction", "static", 1)))
 binary_cross_entropy_with_logits_plans = binary_cross_entropy_with_logits_packet.plans
-multi_margin_loss_packet = packet(
-    "multi_margin_loss",
-    ("multi_margin_loss",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("p", "scale", INT_1, False),
-        ("margin", "scale", INT_1, False),
-        ("weight", "optional", None, False),
-        ("reduction", "static", 1, False),
-    ),
-    False,
-)
-multi_margin_loss_plans = multi_margin_loss_packet.plans
-multi_margin_loss_scaled = multi_margin_loss_packet.scaled
-multilabel_margin_loss_packet = packet(
-    "multilabel_margin_loss",
-    (
-        "multilabel_margin_loss",
-        "multilabel_margin_loss.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("target", "tensor", NOT_GIVEN, False),
-        ("reduction", "static", 1, False),
-    ),
-    False,
-)
-multilabel_margin_loss_plans = multilabel_margin_loss_packet.plans
-multilabel_margin_loss_outs = multilabel_margin_loss_packet.outs
+multi_margin_loss_packet = packet("multi_margin_loss", ("multi_margin_loss",), (("input", "tensor"), ("target", "tensor"), ("p", "scale", INT_1), ("margin", "scale", INT_1), ("weight", "optional", None), ("reduction", "static", 1)))
+multi_margin_loss_plans, multi_margin_loss_scaled = multi_margin_loss_packet.plans, multi_margin_loss_packet.scaled
+multilabel_margin_loss_packet = packet("multilabel_margin_loss", ("multilabel_margin_loss", "multilabel_margin_loss.out"), (("input", "tensor"), ("target", "tensor"), ("reduction", "static", 1)))
+multilabel_margin_loss_plans, multilabel_margin_loss_outs = multilabel_margin_loss_packet.plans, multilabel_margin_loss_packet.outs
+# fmt: on
 
 
 def nll_loss_forward(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import SHORT, packet
 from ...core.public_spelling import FUNCTION
 
@@ -18,246 +18,54 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_linalg_det",
-    "_linalg_slogdet",
-    "det",
-    "linalg_cond",
-    "linalg_det",
-    "linalg_matmul",
-    "linalg_matrix_exp",
-    "linalg_matrix_power",
-    "linalg_matrix_rank",
-    "linalg_pinv",
-    "linalg_slogdet",
-    "linalg_tensorinv",
-    "linalg_tensorsolve",
-    "linalg_vander",
-    "logdet",
-    "matrix_exp",
-    "matrix_power",
-    "pinverse",
-    "slogdet",
-    "vander",
-]
+    "_linalg_det", "_linalg_slogdet", "det", "linalg_cond", "linalg_det", "linalg_matmul",
+    "linalg_matrix_exp", "linalg_matrix_power", "linalg_matrix_rank", "linalg_pinv", "linalg_slogdet",
+    "linalg_tensorinv", "linalg_tensorsolve", "linalg_vander", "logdet", "matrix_exp", "matrix_power",
+    "pinverse", "slogdet", "vander",
+]  # fmt: skip
 
-_linalg_det_packet = packet(
-    "_linalg_det",
-    (
-        "_linalg_det",
-        "_linalg_det.result",
-    ),
-    (("A", "tensor", NOT_GIVEN, False),),
-    False,
-)
-_linalg_det_plans = _linalg_det_packet.plans
-_linalg_det_outs = _linalg_det_packet.outs
-linalg_det_packet = packet(
-    "linalg_det",
-    (
-        "linalg_det",
-        "linalg_det.out",
-    ),
-    (("A", "tensor", NOT_GIVEN, False),),
-    False,
-)
-linalg_det_plans = linalg_det_packet.plans
-linalg_det_outs = linalg_det_packet.outs
-det_packet = packet("det", ("det",), (("input", "tensor", NOT_GIVEN, False),), False)
+# fmt: off
+_linalg_det_packet = packet("_linalg_det", ("_linalg_det", "_linalg_det.result"), (("A", "tensor"),))
+_linalg_det_plans, _linalg_det_outs = _linalg_det_packet.plans, _linalg_det_packet.outs
+linalg_det_packet = packet("linalg_det", ("linalg_det", "linalg_det.out"), (("A", "tensor"),))
+linalg_det_plans, linalg_det_outs = linalg_det_packet.plans, linalg_det_packet.outs
+det_packet = packet("det", ("det",), (("input", "tensor"),))
 det_plans = det_packet.plans
-_linalg_slogdet_packet = packet(
-    "_linalg_slogdet",
-    (
-        "_linalg_slogdet",
-        "_linalg_slogdet.sign",
-    ),
-    (("A", "tensor", NOT_GIVEN, False),),
-    False,
-)
-_linalg_slogdet_plans = _linalg_slogdet_packet.plans
-_linalg_slogdet_outs = _linalg_slogdet_packet.outs
-linalg_slogdet_packet = packet(
-    "linalg_slogdet",
-    (
-        "linalg_slogdet",
-        "linalg_slogdet.out",
-    ),
-    (("A", "tensor", NOT_GIVEN, False),),
-    False,
-)
-linalg_slogdet_plans = linalg_slogdet_packet.plans
-linalg_slogdet_outs = linalg_slogdet_packet.outs
-slogdet_packet = packet(
-    "slogdet",
-    (
-        "slogdet",
-        "slogdet.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-slogdet_plans = slogdet_packet.plans
-slogdet_outs = slogdet_packet.outs
-logdet_packet = packet("logdet", ("logdet",), (("input", "tensor", NOT_GIVEN, False),), False)
+_linalg_slogdet_packet = packet("_linalg_slogdet", ("_linalg_slogdet", "_linalg_slogdet.sign"), (("A", "tensor"),))
+_linalg_slogdet_plans, _linalg_slogdet_outs = _linalg_slogdet_packet.plans, _linalg_slogdet_packet.outs
+linalg_slogdet_packet = packet("linalg_slogdet", ("linalg_slogdet", "linalg_slogdet.out"), (("A", "tensor"),))
+linalg_slogdet_plans, linalg_slogdet_outs = linalg_slogdet_packet.plans, linalg_slogdet_packet.outs
+slogdet_packet = packet("slogdet", ("slogdet", "slogdet.out"), (("input", "tensor"),))
+slogdet_plans, slogdet_outs = slogdet_packet.plans, slogdet_packet.outs
+logdet_packet = packet("logdet", ("logdet",), (("input", "tensor"),))
 logdet_plans = logdet_packet.plans
-linalg_pinv_packet = packet(
-    "linalg_pinv",
-    (
-        "linalg_pinv.atol_rtol_tensor",
-        "linalg_pinv.atol_rtol_tensor_out",
-        "linalg_pinv.atol_rtol_float",
-        "linalg_pinv.atol_rtol_float_out",
-        "linalg_pinv",
-        "linalg_pinv.out",
-        "linalg_pinv.rcond_tensor",
-        "linalg_pinv.out_rcond_tensor",
-    ),
-    (),
-    False,
-)
+linalg_pinv_packet = packet("linalg_pinv", ("linalg_pinv.atol_rtol_tensor", "linalg_pinv.atol_rtol_tensor_out", "linalg_pinv.atol_rtol_float", "linalg_pinv.atol_rtol_float_out", "linalg_pinv", "linalg_pinv.out", "linalg_pinv.rcond_tensor", "linalg_pinv.out_rcond_tensor"))
 linalg_pinv_short = linalg_pinv_packet.short
-pinverse_packet = packet(
-    "pinverse",
-    ("pinverse",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("rcond", "number", 1e-15, False),
-    ),
-    False,
-)
+pinverse_packet = packet("pinverse", ("pinverse",), (("input", "tensor"), ("rcond", "number", 1e-15)))
 pinverse_plans = pinverse_packet.plans
-linalg_matrix_rank_packet = packet(
-    "linalg_matrix_rank",
-    (
-        "linalg_matrix_rank.atol_rtol_tensor",
-        "linalg_matrix_rank.atol_rtol_tensor_out",
-        "linalg_matrix_rank.atol_rtol_float",
-        "linalg_matrix_rank.atol_rtol_float_out",
-        "linalg_matrix_rank",
-        "linalg_matrix_rank.out",
-        "linalg_matrix_rank.tol_tensor",
-        "linalg_matrix_rank.out_tol_tensor",
-    ),
-    (),
-    False,
-)
+linalg_matrix_rank_packet = packet("linalg_matrix_rank", ("linalg_matrix_rank.atol_rtol_tensor", "linalg_matrix_rank.atol_rtol_tensor_out", "linalg_matrix_rank.atol_rtol_float", "linalg_matrix_rank.atol_rtol_float_out", "linalg_matrix_rank", "linalg_matrix_rank.out", "linalg_matrix_rank.tol_tensor", "linalg_matrix_rank.out_tol_tensor"))
 linalg_matrix_rank_short = linalg_matrix_rank_packet.short
-linalg_cond_packet = packet(
-    "linalg_cond",
-    (
-        "linalg_cond",
-        "linalg_cond.out",
-        "linalg_cond.p_str",
-        "linalg_cond.p_str_out",
-    ),
-    (),
-    False,
-)
+linalg_cond_packet = packet("linalg_cond", ("linalg_cond", "linalg_cond.out", "linalg_cond.p_str", "linalg_cond.p_str_out"))
 linalg_cond_short = linalg_cond_packet.short
-linalg_matrix_power_packet = packet(
-    "linalg_matrix_power",
-    (
-        "linalg_matrix_power",
-        "linalg_matrix_power.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("n", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-linalg_matrix_power_plans = linalg_matrix_power_packet.plans
-linalg_matrix_power_outs = linalg_matrix_power_packet.outs
-matrix_power_packet = packet(
-    "matrix_power",
-    (
-        "matrix_power",
-        "matrix_power.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("n", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-matrix_power_plans = matrix_power_packet.plans
-matrix_power_outs = matrix_power_packet.outs
-linalg_matrix_exp_packet = packet(
-    "linalg_matrix_exp",
-    (
-        "linalg_matrix_exp",
-        "linalg_matrix_exp.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-linalg_matrix_exp_plans = linalg_matrix_exp_packet.plans
-linalg_matrix_exp_outs = linalg_matrix_exp_packet.outs
-matrix_exp_packet = packet("matrix_exp", ("matrix_exp",), (("input", "tensor", NOT_GIVEN, False),), False)
+linalg_matrix_power_packet = packet("linalg_matrix_power", ("linalg_matrix_power", "linalg_matrix_power.out"), (("input", "tensor"), ("n", "static")))
+linalg_matrix_power_plans, linalg_matrix_power_outs = linalg_matrix_power_packet.plans, linalg_matrix_power_packet.outs
+matrix_power_packet = packet("matrix_power", ("matrix_power", "matrix_power.out"), (("input", "tensor"), ("n", "static")))
+matrix_power_plans, matrix_power_outs = matrix_power_packet.plans, matrix_power_packet.outs
+linalg_matrix_exp_packet = packet("linalg_matrix_exp", ("linalg_matrix_exp", "linalg_matrix_exp.out"), (("input", "tensor"),))
+linalg_matrix_exp_plans, linalg_matrix_exp_outs = linalg_matrix_exp_packet.plans, linalg_matrix_exp_packet.outs
+matrix_exp_packet = packet("matrix_exp", ("matrix_exp",), (("input", "tensor"),))
 matrix_exp_plans = matrix_exp_packet.plans
-linalg_tensorinv_packet = packet(
-    "linalg_tensorinv",
-    (
-        "linalg_tensorinv",
-        "linalg_tensorinv.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("ind", "static", 2, False),
-    ),
-    False,
-)
-linalg_tensorinv_plans = linalg_tensorinv_packet.plans
-linalg_tensorinv_outs = linalg_tensorinv_packet.outs
-linalg_tensorsolve_packet = packet(
-    "linalg_tensorsolve",
-    (
-        "linalg_tensorsolve",
-        "linalg_tensorsolve.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-        ("dims", "static", None, False),
-    ),
-    False,
-)
-linalg_tensorsolve_plans = linalg_tensorsolve_packet.plans
-linalg_tensorsolve_outs = linalg_tensorsolve_packet.outs
-linalg_vander_packet = packet(
-    "linalg_vander",
-    ("linalg_vander",),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("N", "static", None, True),
-    ),
-    False,
-)
+linalg_tensorinv_packet = packet("linalg_tensorinv", ("linalg_tensorinv", "linalg_tensorinv.out"), (("input", "tensor"), ("ind", "static", 2)))
+linalg_tensorinv_plans, linalg_tensorinv_outs = linalg_tensorinv_packet.plans, linalg_tensorinv_packet.outs
+linalg_tensorsolve_packet = packet("linalg_tensorsolve", ("linalg_tensorsolve", "linalg_tensorsolve.out"), (("input", "tensor"), ("other", "tensor"), ("dims", "static", None)))
+linalg_tensorsolve_plans, linalg_tensorsolve_outs = linalg_tensorsolve_packet.plans, linalg_tensorsolve_packet.outs
+linalg_vander_packet = packet("linalg_vander", ("linalg_vander",), (("x", "tensor"), ("N", "static", None, True)))
 linalg_vander_plans = linalg_vander_packet.plans
-vander_packet = packet(
-    "vander",
-    ("vander",),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("N", "static", None, False),
-        ("increasing", "static", False, False),
-    ),
-    False,
-)
+vander_packet = packet("vander", ("vander",), (("x", "tensor"), ("N", "static", None), ("increasing", "static", False)))
 vander_plans = vander_packet.plans
-linalg_matmul_packet = packet(
-    "linalg_matmul",
-    (
-        "linalg_matmul",
-        "linalg_matmul.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-linalg_matmul_plans = linalg_matmul_packet.plans
-linalg_matmul_outs = linalg_matmul_packet.outs
+linalg_matmul_packet = packet("linalg_matmul", ("linalg_matmul", "linalg_matmul.out"), (("input", "tensor"), ("other", "tensor")))
+linalg_matmul_plans, linalg_matmul_outs = linalg_matmul_packet.plans, linalg_matmul_packet.outs
+# fmt: on
 
 
 def _linalg_det(

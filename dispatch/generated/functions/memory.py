@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -18,48 +18,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "_pin_memory",
-]
+]  # fmt: skip
 
-record_stream_packet = packet(
-    "record_stream",
-    ("record_stream",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("s", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+record_stream_packet = packet("record_stream", ("record_stream",), (("input", "tensor"), ("s", "number")))
 record_stream_plans = record_stream_packet.plans
-is_pinned_packet = packet(
-    "is_pinned",
-    ("is_pinned",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("device", "static", None, False),
-    ),
-    False,
-)
+is_pinned_packet = packet("is_pinned", ("is_pinned",), (("input", "tensor"), ("device", "static", None)))
 is_pinned_plans = is_pinned_packet.plans
-pin_memory_packet = packet(
-    "pin_memory",
-    ("pin_memory",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("device", "static", None, False),
-    ),
-    False,
-)
+pin_memory_packet = packet("pin_memory", ("pin_memory",), (("input", "tensor"), ("device", "static", None)))
 pin_memory_plans = pin_memory_packet.plans
-_pin_memory_packet = packet(
-    "_pin_memory",
-    ("_pin_memory",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("device", "static", None, False),
-    ),
-    False,
-)
+_pin_memory_packet = packet("_pin_memory", ("_pin_memory",), (("input", "tensor"), ("device", "static", None)))
 _pin_memory_plans = _pin_memory_packet.plans
+# fmt: on
 
 
 def _pin_memory(

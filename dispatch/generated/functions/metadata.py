@@ -9,4 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.overload_packet import packet
 
-__all__ = []
+__all__ = []  # fmt: skip
+
+# fmt: off
+# fmt: on

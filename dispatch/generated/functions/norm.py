@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.constants import INT_2
 from ...core.overload_packet import SHORT, packet
 from ...core.public_spelling import FUNCTION
@@ -20,206 +20,41 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_weight_norm",
-    "_weight_norm_interface",
-    "_weight_norm_interface_backward",
-    "cosine_similarity",
-    "dist",
-    "frobenius_norm",
-    "linalg_matrix_norm",
-    "linalg_norm",
-    "linalg_vector_norm",
-    "norm_except_dim",
-    "nuclear_norm",
-    "pairwise_distance",
-    "renorm",
-    "renorm_",
-]
+    "_weight_norm", "_weight_norm_interface", "_weight_norm_interface_backward", "cosine_similarity", "dist",
+    "frobenius_norm", "linalg_matrix_norm", "linalg_norm", "linalg_vector_norm", "norm_except_dim",
+    "nuclear_norm", "pairwise_distance", "renorm", "renorm_",
+]  # fmt: skip
 
-linalg_vector_norm_packet = packet(
-    "linalg_vector_norm",
-    (
-        "linalg_vector_norm",
-        "linalg_vector_norm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("ord", "scale", INT_2, False),
-        ("dim", "static", None, False),
-        ("keepdim", "static", False, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
-linalg_vector_norm_plans = linalg_vector_norm_packet.plans
-linalg_vector_norm_scaled = linalg_vector_norm_packet.scaled
-linalg_vector_norm_outs = linalg_vector_norm_packet.outs
-linalg_matrix_norm_packet = packet(
-    "linalg_matrix_norm",
-    (
-        "linalg_matrix_norm",
-        "linalg_matrix_norm.out",
-        "linalg_matrix_norm.str_ord",
-        "linalg_matrix_norm.str_ord_out",
-    ),
-    (),
-    False,
-)
+# fmt: off
+linalg_vector_norm_packet = packet("linalg_vector_norm", ("linalg_vector_norm", "linalg_vector_norm.out"), (("input", "tensor"), ("ord", "scale", INT_2), ("dim", "static", None), ("keepdim", "static", False), ("dtype", "static", None, True)))
+linalg_vector_norm_plans, linalg_vector_norm_scaled, linalg_vector_norm_outs = linalg_vector_norm_packet.plans, linalg_vector_norm_packet.scaled, linalg_vector_norm_packet.outs
+linalg_matrix_norm_packet = packet("linalg_matrix_norm", ("linalg_matrix_norm", "linalg_matrix_norm.out", "linalg_matrix_norm.str_ord", "linalg_matrix_norm.str_ord_out"))
 linalg_matrix_norm_short = linalg_matrix_norm_packet.short
-linalg_norm_packet = packet(
-    "linalg_norm",
-    (
-        "linalg_norm",
-        "linalg_norm.out",
-        "linalg_norm.ord_str",
-        "linalg_norm.ord_str_out",
-    ),
-    (),
-    False,
-)
+linalg_norm_packet = packet("linalg_norm", ("linalg_norm", "linalg_norm.out", "linalg_norm.ord_str", "linalg_norm.ord_str_out"))
 linalg_norm_short = linalg_norm_packet.short
-dist_packet = packet(
-    "dist",
-    (
-        "dist",
-        "dist.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-        ("p", "scale", INT_2, False),
-    ),
-    False,
-)
-dist_plans = dist_packet.plans
-dist_scaled = dist_packet.scaled
-dist_outs = dist_packet.outs
-pairwise_distance_packet = packet(
-    "pairwise_distance",
-    ("pairwise_distance",),
-    (
-        ("x1", "tensor", NOT_GIVEN, False),
-        ("x2", "tensor", NOT_GIVEN, False),
-        ("p", "number", 2, False),
-        ("eps", "number", 1e-06, False),
-        ("keepdim", "static", False, False),
-    ),
-    False,
-)
+dist_packet = packet("dist", ("dist", "dist.out"), (("input", "tensor"), ("other", "tensor"), ("p", "scale", INT_2)))
+dist_plans, dist_scaled, dist_outs = dist_packet.plans, dist_packet.scaled, dist_packet.outs
+pairwise_distance_packet = packet("pairwise_distance", ("pairwise_distance",), (("x1", "tensor"), ("x2", "tensor"), ("p", "number", 2), ("eps", "number", 1e-06), ("keepdim", "static", False)))
 pairwise_distance_plans = pairwise_distance_packet.plans
-cosine_similarity_packet = packet(
-    "cosine_similarity",
-    ("cosine_similarity",),
-    (
-        ("x1", "tensor", NOT_GIVEN, False),
-        ("x2", "tensor", NOT_GIVEN, False),
-        ("dim", "static", 1, False),
-        ("eps", "number", 1e-08, False),
-    ),
-    False,
-)
+cosine_similarity_packet = packet("cosine_similarity", ("cosine_similarity",), (("x1", "tensor"), ("x2", "tensor"), ("dim", "static", 1), ("eps", "number", 1e-08)))
 cosine_similarity_plans = cosine_similarity_packet.plans
-renorm_packet = packet(
-    "renorm",
-    (
-        "renorm",
-        "renorm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("maxnorm", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
-renorm_plans = renorm_packet.plans
-renorm_outs = renorm_packet.outs
-renorm__packet = packet(
-    "renorm_",
-    ("renorm_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("maxnorm", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+renorm_packet = packet("renorm", ("renorm", "renorm.out"), (("input", "tensor"), ("p", "number"), ("dim", "static"), ("maxnorm", "number")))
+renorm_plans, renorm_outs = renorm_packet.plans, renorm_packet.outs
+renorm__packet = packet("renorm_", ("renorm_",), (("input", "tensor"), ("p", "number"), ("dim", "static"), ("maxnorm", "number")))
 renorm__plans = renorm__packet.plans
-frobenius_norm_packet = packet(
-    "frobenius_norm",
-    (
-        "frobenius_norm.dim",
-        "frobenius_norm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", False, False),
-    ),
-    False,
-)
-frobenius_norm_plans = frobenius_norm_packet.plans
-frobenius_norm_outs = frobenius_norm_packet.outs
-nuclear_norm_packet = packet(
-    "nuclear_norm",
-    (
-        "nuclear_norm",
-        "nuclear_norm.out",
-        "nuclear_norm.dim",
-        "nuclear_norm.dim_out",
-    ),
-    (),
-    False,
-)
+frobenius_norm_packet = packet("frobenius_norm", ("frobenius_norm.dim", "frobenius_norm.out"), (("input", "tensor"), ("dim", "static"), ("keepdim", "static", False)))
+frobenius_norm_plans, frobenius_norm_outs = frobenius_norm_packet.plans, frobenius_norm_packet.outs
+nuclear_norm_packet = packet("nuclear_norm", ("nuclear_norm", "nuclear_norm.out", "nuclear_norm.dim", "nuclear_norm.dim_out"))
 nuclear_norm_short = nuclear_norm_packet.short
-_weight_norm_packet = packet(
-    "_weight_norm",
-    ("_weight_norm",),
-    (
-        ("v", "tensor", NOT_GIVEN, False),
-        ("g", "tensor", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+_weight_norm_packet = packet("_weight_norm", ("_weight_norm",), (("v", "tensor"), ("g", "tensor"), ("dim", "static", 0)))
 _weight_norm_plans = _weight_norm_packet.plans
-_weight_norm_interface_packet = packet(
-    "_weight_norm_interface",
-    ("_weight_norm_interface",),
-    (
-        ("v", "tensor", NOT_GIVEN, False),
-        ("g", "tensor", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+_weight_norm_interface_packet = packet("_weight_norm_interface", ("_weight_norm_interface",), (("v", "tensor"), ("g", "tensor"), ("dim", "static", 0)))
 _weight_norm_interface_plans = _weight_norm_interface_packet.plans
-_weight_norm_interface_backward_packet = packet(
-    "_weight_norm_interface_backward",
-    ("_weight_norm_interface_backward",),
-    (
-        ("grad_w", "tensor", NOT_GIVEN, False),
-        ("saved_v", "tensor", NOT_GIVEN, False),
-        ("saved_g", "tensor", NOT_GIVEN, False),
-        ("saved_norms", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_weight_norm_interface_backward_packet = packet("_weight_norm_interface_backward", ("_weight_norm_interface_backward",), (("grad_w", "tensor"), ("saved_v", "tensor"), ("saved_g", "tensor"), ("saved_norms", "tensor"), ("dim", "static")))
 _weight_norm_interface_backward_plans = _weight_norm_interface_backward_packet.plans
-norm_except_dim_packet = packet(
-    "norm_except_dim",
-    ("norm_except_dim",),
-    (
-        ("v", "tensor", NOT_GIVEN, False),
-        ("pow", "static", 2, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+norm_except_dim_packet = packet("norm_except_dim", ("norm_except_dim",), (("v", "tensor"), ("pow", "static", 2), ("dim", "static", 0)))
 norm_except_dim_plans = norm_except_dim_packet.plans
+# fmt: on
 
 
 def linalg_vector_norm(
@@ -714,26 +549,7 @@ def renorm_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: slices whose norm exceeds a maximum are scaled down to that norm (`torch.Tensor.renorm_`).
-
-    Args:
-        input: A tensor of at least two dimensions, of a floating or complex dtype. It takes the result.
-            The method's `self`.
-        p: The order of the norm, a positive real number or inf.
-        dim: The dimension along which `input` is cut into slices, `input.select(dim, i)`.
-        maxnorm: The largest norm that a slice may keep; not negative.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` has fewer than two dimensions or is neither floating nor complex, `p` is
-            not positive or is complex, or `maxnorm` is negative.
-        IndexError: `dim` is out of range.
-
-    Note:
-        A slice is multiplied by maxnorm / (norm + 1e-7). Each index of `dim` has one norm, over all
-        other dimensions together.
+    """In-place version of `tt.renorm` (`torch.Tensor.renorm_`).
 
     Example:
         >>> import triten as tt
@@ -741,10 +557,6 @@ def renorm_(
         >>> x.renorm_(2, 0, 1.0)
         tensor([[0.6000, 0.8000],
                 [0.3000, 0.4000]])
-
-    Schema::
-
-        renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or axis is not None:
         if x is not None or a is not None or x1 is not None or axis is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -18,365 +18,57 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_batch_norm_no_update",
-    "_batch_norm_statistics",
-    "_batch_norm_with_update",
-    "_batch_norm_with_update_functional",
-    "_fused_rms_norm",
-    "_fused_rms_norm_backward",
-    "_native_batch_norm_legit",
-    "_native_batch_norm_legit_functional",
-    "_native_batch_norm_legit_no_training",
-    "batch_norm",
-    "batch_norm_backward",
-    "group_norm",
-    "instance_norm",
-    "layer_norm",
-    "native_batch_norm",
-    "native_batch_norm_backward",
-    "native_group_norm",
-    "native_group_norm_backward",
-    "native_layer_norm",
-    "native_layer_norm_backward",
-    "rms_norm",
-]
+    "_batch_norm_no_update", "_batch_norm_statistics", "_batch_norm_with_update",
+    "_batch_norm_with_update_functional", "_fused_rms_norm", "_fused_rms_norm_backward",
+    "_native_batch_norm_legit", "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
+    "batch_norm", "batch_norm_backward", "group_norm", "instance_norm", "layer_norm", "native_batch_norm",
+    "native_batch_norm_backward", "native_group_norm", "native_group_norm_backward", "native_layer_norm",
+    "native_layer_norm_backward", "rms_norm",
+]  # fmt: skip
 
-native_layer_norm_packet = packet(
-    "native_layer_norm",
-    (
-        "native_layer_norm",
-        "native_layer_norm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("normalized_shape", "static", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
-native_layer_norm_plans = native_layer_norm_packet.plans
-native_layer_norm_outs = native_layer_norm_packet.outs
-native_layer_norm_backward_packet = packet(
-    "native_layer_norm_backward",
-    ("native_layer_norm_backward",),
-    (
-        ("grad_out", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("normalized_shape", "static", NOT_GIVEN, False),
-        ("mean", "tensor", NOT_GIVEN, False),
-        ("rstd", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("output_mask", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+native_layer_norm_packet = packet("native_layer_norm", ("native_layer_norm", "native_layer_norm.out"), (("input", "tensor"), ("normalized_shape", "static"), ("weight", "optional"), ("bias", "optional"), ("eps", "number")))
+native_layer_norm_plans, native_layer_norm_outs = native_layer_norm_packet.plans, native_layer_norm_packet.outs
+native_layer_norm_backward_packet = packet("native_layer_norm_backward", ("native_layer_norm_backward",), (("grad_out", "tensor"), ("input", "tensor"), ("normalized_shape", "static"), ("mean", "tensor"), ("rstd", "tensor"), ("weight", "optional"), ("bias", "optional"), ("output_mask", "static")))
 native_layer_norm_backward_plans = native_layer_norm_backward_packet.plans
-layer_norm_packet = packet(
-    "layer_norm",
-    ("layer_norm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("normalized_shape", "static", NOT_GIVEN, False),
-        ("weight", "optional", None, False),
-        ("bias", "optional", None, False),
-        ("eps", "number", 1e-05, False),
-        ("cudnn_enable", "static", True, False),
-    ),
-    False,
-)
+layer_norm_packet = packet("layer_norm", ("layer_norm",), (("input", "tensor"), ("normalized_shape", "static"), ("weight", "optional", None), ("bias", "optional", None), ("eps", "number", 1e-05), ("cudnn_enable", "static", True)))
 layer_norm_plans = layer_norm_packet.plans
-_fused_rms_norm_packet = packet(
-    "_fused_rms_norm",
-    ("_fused_rms_norm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("normalized_shape", "static", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_fused_rms_norm_packet = packet("_fused_rms_norm", ("_fused_rms_norm",), (("input", "tensor"), ("normalized_shape", "static"), ("weight", "optional"), ("eps", "number")))
 _fused_rms_norm_plans = _fused_rms_norm_packet.plans
-_fused_rms_norm_backward_packet = packet(
-    "_fused_rms_norm_backward",
-    ("_fused_rms_norm_backward",),
-    (
-        ("grad_out", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("normalized_shape", "static", NOT_GIVEN, False),
-        ("rstd", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("output_mask", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_fused_rms_norm_backward_packet = packet("_fused_rms_norm_backward", ("_fused_rms_norm_backward",), (("grad_out", "tensor"), ("input", "tensor"), ("normalized_shape", "static"), ("rstd", "tensor"), ("weight", "optional"), ("output_mask", "static")))
 _fused_rms_norm_backward_plans = _fused_rms_norm_backward_packet.plans
-rms_norm_packet = packet(
-    "rms_norm",
-    ("rms_norm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("normalized_shape", "static", NOT_GIVEN, False),
-        ("weight", "optional", None, False),
-        ("eps", "number", None, False),
-    ),
-    False,
-)
+rms_norm_packet = packet("rms_norm", ("rms_norm",), (("input", "tensor"), ("normalized_shape", "static"), ("weight", "optional", None), ("eps", "number", None)))
 rms_norm_plans = rms_norm_packet.plans
-native_group_norm_packet = packet(
-    "native_group_norm",
-    (
-        "native_group_norm",
-        "native_group_norm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("N", "static", NOT_GIVEN, False),
-        ("C", "static", NOT_GIVEN, False),
-        ("HxW", "static", NOT_GIVEN, False),
-        ("group", "static", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
-native_group_norm_plans = native_group_norm_packet.plans
-native_group_norm_outs = native_group_norm_packet.outs
-native_group_norm_backward_packet = packet(
-    "native_group_norm_backward",
-    ("native_group_norm_backward",),
-    (
-        ("grad_out", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mean", "tensor", NOT_GIVEN, False),
-        ("rstd", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("N", "static", NOT_GIVEN, False),
-        ("C", "static", NOT_GIVEN, False),
-        ("HxW", "static", NOT_GIVEN, False),
-        ("group", "static", NOT_GIVEN, False),
-        ("output_mask", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+native_group_norm_packet = packet("native_group_norm", ("native_group_norm", "native_group_norm.out"), (("input", "tensor"), ("weight", "optional"), ("bias", "optional"), ("N", "static"), ("C", "static"), ("HxW", "static"), ("group", "static"), ("eps", "number")))
+native_group_norm_plans, native_group_norm_outs = native_group_norm_packet.plans, native_group_norm_packet.outs
+native_group_norm_backward_packet = packet("native_group_norm_backward", ("native_group_norm_backward",), (("grad_out", "tensor"), ("input", "tensor"), ("mean", "tensor"), ("rstd", "tensor"), ("weight", "optional"), ("N", "static"), ("C", "static"), ("HxW", "static"), ("group", "static"), ("output_mask", "static")))
 native_group_norm_backward_plans = native_group_norm_backward_packet.plans
-group_norm_packet = packet(
-    "group_norm",
-    ("group_norm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("num_groups", "static", NOT_GIVEN, False),
-        ("weight", "optional", None, False),
-        ("bias", "optional", None, False),
-        ("eps", "number", 1e-05, False),
-        ("cudnn_enabled", "static", True, False),
-    ),
-    False,
-)
+group_norm_packet = packet("group_norm", ("group_norm",), (("input", "tensor"), ("num_groups", "static"), ("weight", "optional", None), ("bias", "optional", None), ("eps", "number", 1e-05), ("cudnn_enabled", "static", True)))
 group_norm_plans = group_norm_packet.plans
-native_batch_norm_packet = packet(
-    "native_batch_norm",
-    (
-        "native_batch_norm",
-        "native_batch_norm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("running_mean", "optional", NOT_GIVEN, False),
-        ("running_var", "optional", NOT_GIVEN, False),
-        ("training", "static", NOT_GIVEN, False),
-        ("momentum", "number", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
-native_batch_norm_plans = native_batch_norm_packet.plans
-native_batch_norm_outs = native_batch_norm_packet.outs
-_native_batch_norm_legit_packet = packet(
-    "_native_batch_norm_legit",
-    (
-        "_native_batch_norm_legit",
-        "_native_batch_norm_legit.out",
-        "_native_batch_norm_legit.no_stats",
-        "_native_batch_norm_legit.no_stats_out",
-    ),
-    (),
-    False,
-)
-_native_batch_norm_legit_no_training_packet = packet(
-    "_native_batch_norm_legit_no_training",
-    ("_native_batch_norm_legit_no_training",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("running_mean", "tensor", NOT_GIVEN, False),
-        ("running_var", "tensor", NOT_GIVEN, False),
-        ("momentum", "number", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+native_batch_norm_packet = packet("native_batch_norm", ("native_batch_norm", "native_batch_norm.out"), (("input", "tensor"), ("weight", "optional"), ("bias", "optional"), ("running_mean", "optional"), ("running_var", "optional"), ("training", "static"), ("momentum", "number"), ("eps", "number")))
+native_batch_norm_plans, native_batch_norm_outs = native_batch_norm_packet.plans, native_batch_norm_packet.outs
+_native_batch_norm_legit_packet = packet("_native_batch_norm_legit", ("_native_batch_norm_legit", "_native_batch_norm_legit.out", "_native_batch_norm_legit.no_stats", "_native_batch_norm_legit.no_stats_out"))
+_native_batch_norm_legit_no_training_packet = packet("_native_batch_norm_legit_no_training", ("_native_batch_norm_legit_no_training",), (("input", "tensor"), ("weight", "optional"), ("bias", "optional"), ("running_mean", "tensor"), ("running_var", "tensor"), ("momentum", "number"), ("eps", "number")))
 _native_batch_norm_legit_no_training_plans = _native_batch_norm_legit_no_training_packet.plans
-_native_batch_norm_legit_functional_packet = packet(
-    "_native_batch_norm_legit_functional",
-    ("_native_batch_norm_legit_functional",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("running_mean", "tensor", NOT_GIVEN, False),
-        ("running_var", "tensor", NOT_GIVEN, False),
-        ("training", "static", NOT_GIVEN, False),
-        ("momentum", "number", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_native_batch_norm_legit_functional_packet = packet("_native_batch_norm_legit_functional", ("_native_batch_norm_legit_functional",), (("input", "tensor"), ("weight", "optional"), ("bias", "optional"), ("running_mean", "tensor"), ("running_var", "tensor"), ("training", "static"), ("momentum", "number"), ("eps", "number")))
 _native_batch_norm_legit_functional_plans = _native_batch_norm_legit_functional_packet.plans
-_batch_norm_statistics_packet = packet(
-    "_batch_norm_statistics",
-    ("_batch_norm_statistics",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("running_mean", "optional", NOT_GIVEN, False),
-        ("running_var", "optional", NOT_GIVEN, False),
-        ("momentum", "number", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_batch_norm_statistics_packet = packet("_batch_norm_statistics", ("_batch_norm_statistics",), (("input", "tensor"), ("running_mean", "optional"), ("running_var", "optional"), ("momentum", "number"), ("eps", "number")))
 _batch_norm_statistics_plans = _batch_norm_statistics_packet.plans
-_batch_norm_with_update_packet = packet(
-    "_batch_norm_with_update",
-    (
-        "_batch_norm_with_update",
-        "_batch_norm_with_update.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("running_mean", "tensor", NOT_GIVEN, False),
-        ("running_var", "tensor", NOT_GIVEN, False),
-        ("momentum", "number", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
-_batch_norm_with_update_plans = _batch_norm_with_update_packet.plans
-_batch_norm_with_update_outs = _batch_norm_with_update_packet.outs
-_batch_norm_with_update_functional_packet = packet(
-    "_batch_norm_with_update_functional",
-    ("_batch_norm_with_update_functional",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("running_mean", "tensor", NOT_GIVEN, False),
-        ("running_var", "tensor", NOT_GIVEN, False),
-        ("momentum", "number", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_batch_norm_with_update_packet = packet("_batch_norm_with_update", ("_batch_norm_with_update", "_batch_norm_with_update.out"), (("input", "tensor"), ("weight", "optional"), ("bias", "optional"), ("running_mean", "tensor"), ("running_var", "tensor"), ("momentum", "number"), ("eps", "number")))
+_batch_norm_with_update_plans, _batch_norm_with_update_outs = _batch_norm_with_update_packet.plans, _batch_norm_with_update_packet.outs
+_batch_norm_with_update_functional_packet = packet("_batch_norm_with_update_functional", ("_batch_norm_with_update_functional",), (("input", "tensor"), ("weight", "optional"), ("bias", "optional"), ("running_mean", "tensor"), ("running_var", "tensor"), ("momentum", "number"), ("eps", "number")))
 _batch_norm_with_update_functional_plans = _batch_norm_with_update_functional_packet.plans
-_batch_norm_no_update_packet = packet(
-    "_batch_norm_no_update",
-    (
-        "_batch_norm_no_update",
-        "_batch_norm_no_update.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("running_mean", "optional", NOT_GIVEN, False),
-        ("running_var", "optional", NOT_GIVEN, False),
-        ("momentum", "number", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
-_batch_norm_no_update_plans = _batch_norm_no_update_packet.plans
-_batch_norm_no_update_outs = _batch_norm_no_update_packet.outs
-batch_norm_backward_packet = packet(
-    "batch_norm_backward",
-    ("batch_norm_backward",),
-    (
-        ("grad_out", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("running_mean", "optional", NOT_GIVEN, False),
-        ("running_var", "optional", NOT_GIVEN, False),
-        ("save_mean", "optional", NOT_GIVEN, False),
-        ("save_var", "optional", NOT_GIVEN, False),
-        ("update", "static", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-        ("output_mask", "static", NOT_GIVEN, False),
-        ("reserve", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_batch_norm_no_update_packet = packet("_batch_norm_no_update", ("_batch_norm_no_update", "_batch_norm_no_update.out"), (("input", "tensor"), ("weight", "optional"), ("bias", "optional"), ("running_mean", "optional"), ("running_var", "optional"), ("momentum", "number"), ("eps", "number")))
+_batch_norm_no_update_plans, _batch_norm_no_update_outs = _batch_norm_no_update_packet.plans, _batch_norm_no_update_packet.outs
+batch_norm_backward_packet = packet("batch_norm_backward", ("batch_norm_backward",), (("grad_out", "tensor"), ("input", "tensor"), ("weight", "tensor"), ("running_mean", "optional"), ("running_var", "optional"), ("save_mean", "optional"), ("save_var", "optional"), ("update", "static"), ("eps", "number"), ("output_mask", "static"), ("reserve", "tensor")))
 batch_norm_backward_plans = batch_norm_backward_packet.plans
-native_batch_norm_backward_packet = packet(
-    "native_batch_norm_backward",
-    ("native_batch_norm_backward",),
-    (
-        ("grad_out", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("running_mean", "optional", NOT_GIVEN, False),
-        ("running_var", "optional", NOT_GIVEN, False),
-        ("save_mean", "optional", NOT_GIVEN, False),
-        ("save_invstd", "optional", NOT_GIVEN, False),
-        ("train", "static", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-        ("output_mask", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+native_batch_norm_backward_packet = packet("native_batch_norm_backward", ("native_batch_norm_backward",), (("grad_out", "tensor"), ("input", "tensor"), ("weight", "optional"), ("running_mean", "optional"), ("running_var", "optional"), ("save_mean", "optional"), ("save_invstd", "optional"), ("train", "static"), ("eps", "number"), ("output_mask", "static")))
 native_batch_norm_backward_plans = native_batch_norm_backward_packet.plans
-batch_norm_packet = packet(
-    "batch_norm",
-    ("batch_norm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("running_mean", "optional", NOT_GIVEN, False),
-        ("running_var", "optional", NOT_GIVEN, False),
-        ("training", "static", NOT_GIVEN, False),
-        ("momentum", "number", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-        ("cudnn_enabled", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+batch_norm_packet = packet("batch_norm", ("batch_norm",), (("input", "tensor"), ("weight", "optional"), ("bias", "optional"), ("running_mean", "optional"), ("running_var", "optional"), ("training", "static"), ("momentum", "number"), ("eps", "number"), ("cudnn_enabled", "static")))
 batch_norm_plans = batch_norm_packet.plans
-instance_norm_packet = packet(
-    "instance_norm",
-    ("instance_norm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("running_mean", "optional", NOT_GIVEN, False),
-        ("running_var", "optional", NOT_GIVEN, False),
-        ("use_input_stats", "static", NOT_GIVEN, False),
-        ("momentum", "number", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-        ("cudnn_enabled", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+instance_norm_packet = packet("instance_norm", ("instance_norm",), (("input", "tensor"), ("weight", "optional"), ("bias", "optional"), ("running_mean", "optional"), ("running_var", "optional"), ("use_input_stats", "static"), ("momentum", "number"), ("eps", "number"), ("cudnn_enabled", "static")))
 instance_norm_plans = instance_norm_packet.plans
+# fmt: on
 
 
 def native_layer_norm(

@@ -18,98 +18,19 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_amp_foreach_non_finite_check_and_unscale_",
-    "_fused_adam_",
-    "_fused_adamw_",
-    "_fused_sgd_",
-]
+    "_amp_foreach_non_finite_check_and_unscale_", "_fused_adam_", "_fused_adamw_", "_fused_sgd_",
+]  # fmt: skip
 
-_fused_sgd__packet = packet(
-    "_fused_sgd_",
-    (
-        "_fused_sgd_",
-        "_fused_sgd_.tensor_lr",
-    ),
-    (
-        ("input", "list", NOT_GIVEN, False),
-        ("grads", "list", NOT_GIVEN, False),
-        ("momentum_buffer_list", "list", NOT_GIVEN, False),
-        ("weight_decay", "number", NOT_GIVEN, True),
-        ("momentum", "number", NOT_GIVEN, True),
-        ("lr", "operand", NOT_GIVEN, True),
-        ("dampening", "number", NOT_GIVEN, True),
-        ("nesterov", "static", NOT_GIVEN, True),
-        ("maximize", "static", NOT_GIVEN, True),
-        ("is_first_step", "static", NOT_GIVEN, True),
-        ("grad_scale", "optional", None, True),
-        ("found_inf", "optional", None, True),
-    ),
-    False,
-)
+# fmt: off
+_fused_sgd__packet = packet("_fused_sgd_", ("_fused_sgd_", "_fused_sgd_.tensor_lr"), (("input", "list"), ("grads", "list"), ("momentum_buffer_list", "list"), ("weight_decay", "number", NOT_GIVEN, True), ("momentum", "number", NOT_GIVEN, True), ("lr", "operand", NOT_GIVEN, True), ("dampening", "number", NOT_GIVEN, True), ("nesterov", "static", NOT_GIVEN, True), ("maximize", "static", NOT_GIVEN, True), ("is_first_step", "static", NOT_GIVEN, True), ("grad_scale", "optional", None, True), ("found_inf", "optional", None, True)))
 _fused_sgd__plans = _fused_sgd__packet.plans
-_fused_adam__packet = packet(
-    "_fused_adam_",
-    (
-        "_fused_adam_",
-        "_fused_adam_.tensor_lr",
-    ),
-    (
-        ("input", "list", NOT_GIVEN, False),
-        ("grads", "list", NOT_GIVEN, False),
-        ("exp_avgs", "list", NOT_GIVEN, False),
-        ("exp_avg_sqs", "list", NOT_GIVEN, False),
-        ("max_exp_avg_sqs", "list", NOT_GIVEN, False),
-        ("state_steps", "list", NOT_GIVEN, False),
-        ("lr", "operand", NOT_GIVEN, True),
-        ("beta1", "number", NOT_GIVEN, True),
-        ("beta2", "number", NOT_GIVEN, True),
-        ("weight_decay", "number", NOT_GIVEN, True),
-        ("eps", "number", NOT_GIVEN, True),
-        ("amsgrad", "static", NOT_GIVEN, True),
-        ("maximize", "static", NOT_GIVEN, True),
-        ("grad_scale", "optional", None, True),
-        ("found_inf", "optional", None, True),
-    ),
-    False,
-)
+_fused_adam__packet = packet("_fused_adam_", ("_fused_adam_", "_fused_adam_.tensor_lr"), (("input", "list"), ("grads", "list"), ("exp_avgs", "list"), ("exp_avg_sqs", "list"), ("max_exp_avg_sqs", "list"), ("state_steps", "list"), ("lr", "operand", NOT_GIVEN, True), ("beta1", "number", NOT_GIVEN, True), ("beta2", "number", NOT_GIVEN, True), ("weight_decay", "number", NOT_GIVEN, True), ("eps", "number", NOT_GIVEN, True), ("amsgrad", "static", NOT_GIVEN, True), ("maximize", "static", NOT_GIVEN, True), ("grad_scale", "optional", None, True), ("found_inf", "optional", None, True)))
 _fused_adam__plans = _fused_adam__packet.plans
-_fused_adamw__packet = packet(
-    "_fused_adamw_",
-    (
-        "_fused_adamw_",
-        "_fused_adamw_.tensor_lr",
-    ),
-    (
-        ("input", "list", NOT_GIVEN, False),
-        ("grads", "list", NOT_GIVEN, False),
-        ("exp_avgs", "list", NOT_GIVEN, False),
-        ("exp_avg_sqs", "list", NOT_GIVEN, False),
-        ("max_exp_avg_sqs", "list", NOT_GIVEN, False),
-        ("state_steps", "list", NOT_GIVEN, False),
-        ("lr", "operand", NOT_GIVEN, True),
-        ("beta1", "number", NOT_GIVEN, True),
-        ("beta2", "number", NOT_GIVEN, True),
-        ("weight_decay", "number", NOT_GIVEN, True),
-        ("eps", "number", NOT_GIVEN, True),
-        ("amsgrad", "static", NOT_GIVEN, True),
-        ("maximize", "static", NOT_GIVEN, True),
-        ("grad_scale", "optional", None, True),
-        ("found_inf", "optional", None, True),
-    ),
-    False,
-)
+_fused_adamw__packet = packet("_fused_adamw_", ("_fused_adamw_", "_fused_adamw_.tensor_lr"), (("input", "list"), ("grads", "list"), ("exp_avgs", "list"), ("exp_avg_sqs", "list"), ("max_exp_avg_sqs", "list"), ("state_steps", "list"), ("lr", "operand", NOT_GIVEN, True), ("beta1", "number", NOT_GIVEN, True), ("beta2", "number", NOT_GIVEN, True), ("weight_decay", "number", NOT_GIVEN, True), ("eps", "number", NOT_GIVEN, True), ("amsgrad", "static", NOT_GIVEN, True), ("maximize", "static", NOT_GIVEN, True), ("grad_scale", "optional", None, True), ("found_inf", "optional", None, True)))
 _fused_adamw__plans = _fused_adamw__packet.plans
-_amp_foreach_non_finite_check_and_unscale__packet = packet(
-    "_amp_foreach_non_finite_check_and_unscale_",
-    ("_amp_foreach_non_finite_check_and_unscale_",),
-    (
-        ("input", "list", NOT_GIVEN, False),
-        ("found_inf", "tensor", NOT_GIVEN, False),
-        ("inv_scale", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_amp_foreach_non_finite_check_and_unscale__packet = packet("_amp_foreach_non_finite_check_and_unscale_", ("_amp_foreach_non_finite_check_and_unscale_",), (("input", "list"), ("found_inf", "tensor"), ("inv_scale", "tensor")))
 _amp_foreach_non_finite_check_and_unscale__plans = _amp_foreach_non_finite_check_and_unscale__packet.plans
+# fmt: on
 
 
 def _fused_sgd_(

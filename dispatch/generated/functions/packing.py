@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -19,60 +19,19 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_pack_padded_sequence",
-    "_pack_padded_sequence_backward",
-    "_pad_packed_sequence",
-    "pad_sequence",
-]
+    "_pack_padded_sequence", "_pack_padded_sequence_backward", "_pad_packed_sequence", "pad_sequence",
+]  # fmt: skip
 
-_pack_padded_sequence_packet = packet(
-    "_pack_padded_sequence",
-    ("_pack_padded_sequence",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("lengths", "tensor", NOT_GIVEN, False),
-        ("batch_first", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+_pack_padded_sequence_packet = packet("_pack_padded_sequence", ("_pack_padded_sequence",), (("input", "tensor"), ("lengths", "tensor"), ("batch_first", "static")))
 _pack_padded_sequence_plans = _pack_padded_sequence_packet.plans
-_pack_padded_sequence_backward_packet = packet(
-    "_pack_padded_sequence_backward",
-    ("_pack_padded_sequence_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("batch_sizes", "tensor", NOT_GIVEN, False),
-        ("batch_first", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_pack_padded_sequence_backward_packet = packet("_pack_padded_sequence_backward", ("_pack_padded_sequence_backward",), (("grad", "tensor"), ("input_size", "static"), ("batch_sizes", "tensor"), ("batch_first", "static")))
 _pack_padded_sequence_backward_plans = _pack_padded_sequence_backward_packet.plans
-_pad_packed_sequence_packet = packet(
-    "_pad_packed_sequence",
-    ("_pad_packed_sequence",),
-    (
-        ("data", "tensor", NOT_GIVEN, False),
-        ("batch_sizes", "tensor", NOT_GIVEN, False),
-        ("batch_first", "static", NOT_GIVEN, False),
-        ("padding_value", "number", NOT_GIVEN, False),
-        ("total_length", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_pad_packed_sequence_packet = packet("_pad_packed_sequence", ("_pad_packed_sequence",), (("data", "tensor"), ("batch_sizes", "tensor"), ("batch_first", "static"), ("padding_value", "number"), ("total_length", "static")))
 _pad_packed_sequence_plans = _pad_packed_sequence_packet.plans
-pad_sequence_packet = packet(
-    "pad_sequence",
-    ("pad_sequence",),
-    (
-        ("sequences", "list", NOT_GIVEN, False),
-        ("batch_first", "static", False, False),
-        ("padding_value", "number", 0.0, False),
-        ("padding_side", "static", "right", False),
-    ),
-    False,
-)
+pad_sequence_packet = packet("pad_sequence", ("pad_sequence",), (("sequences", "list"), ("batch_first", "static", False), ("padding_value", "number", 0.0), ("padding_side", "static", 'right')))
 pad_sequence_plans = pad_sequence_packet.plans
+# fmt: on
 
 
 def _pack_padded_sequence(

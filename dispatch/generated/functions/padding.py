@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.constants import INT_0
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
@@ -20,224 +20,46 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_pad_circular",
-    "_pad_enum",
-    "constant_pad_nd",
-    "pad",
-    "reflection_pad1d",
-    "reflection_pad1d_backward",
-    "reflection_pad2d",
-    "reflection_pad2d_backward",
-    "reflection_pad3d",
-    "reflection_pad3d_backward",
-    "replication_pad1d",
-    "replication_pad1d_backward",
-    "replication_pad2d",
-    "replication_pad2d_backward",
-    "replication_pad3d",
-    "replication_pad3d_backward",
-]
+    "_pad_circular", "_pad_enum", "constant_pad_nd", "pad", "reflection_pad1d", "reflection_pad1d_backward",
+    "reflection_pad2d", "reflection_pad2d_backward", "reflection_pad3d", "reflection_pad3d_backward",
+    "replication_pad1d", "replication_pad1d_backward", "replication_pad2d", "replication_pad2d_backward",
+    "replication_pad3d", "replication_pad3d_backward",
+]  # fmt: skip
 
-constant_pad_nd_packet = packet(
-    "constant_pad_nd",
-    (
-        "constant_pad_nd",
-        "constant_pad_nd.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("pad", "static", NOT_GIVEN, False),
-        ("value", "scale", INT_0, False),
-    ),
-    False,
-)
-constant_pad_nd_plans = constant_pad_nd_packet.plans
-constant_pad_nd_scaled = constant_pad_nd_packet.scaled
-constant_pad_nd_outs = constant_pad_nd_packet.outs
-reflection_pad1d_packet = packet(
-    "reflection_pad1d",
-    (
-        "reflection_pad1d",
-        "reflection_pad1d.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-reflection_pad1d_plans = reflection_pad1d_packet.plans
-reflection_pad1d_outs = reflection_pad1d_packet.outs
-reflection_pad1d_backward_packet = packet(
-    "reflection_pad1d_backward",
-    ("reflection_pad1d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+constant_pad_nd_packet = packet("constant_pad_nd", ("constant_pad_nd", "constant_pad_nd.out"), (("input", "tensor"), ("pad", "static"), ("value", "scale", INT_0)))
+constant_pad_nd_plans, constant_pad_nd_scaled, constant_pad_nd_outs = constant_pad_nd_packet.plans, constant_pad_nd_packet.scaled, constant_pad_nd_packet.outs
+reflection_pad1d_packet = packet("reflection_pad1d", ("reflection_pad1d", "reflection_pad1d.out"), (("input", "tensor"), ("padding", "static")))
+reflection_pad1d_plans, reflection_pad1d_outs = reflection_pad1d_packet.plans, reflection_pad1d_packet.outs
+reflection_pad1d_backward_packet = packet("reflection_pad1d_backward", ("reflection_pad1d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("padding", "static")))
 reflection_pad1d_backward_plans = reflection_pad1d_backward_packet.plans
-reflection_pad2d_packet = packet(
-    "reflection_pad2d",
-    (
-        "reflection_pad2d",
-        "reflection_pad2d.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-reflection_pad2d_plans = reflection_pad2d_packet.plans
-reflection_pad2d_outs = reflection_pad2d_packet.outs
-reflection_pad2d_backward_packet = packet(
-    "reflection_pad2d_backward",
-    ("reflection_pad2d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+reflection_pad2d_packet = packet("reflection_pad2d", ("reflection_pad2d", "reflection_pad2d.out"), (("input", "tensor"), ("padding", "static")))
+reflection_pad2d_plans, reflection_pad2d_outs = reflection_pad2d_packet.plans, reflection_pad2d_packet.outs
+reflection_pad2d_backward_packet = packet("reflection_pad2d_backward", ("reflection_pad2d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("padding", "static")))
 reflection_pad2d_backward_plans = reflection_pad2d_backward_packet.plans
-reflection_pad3d_packet = packet(
-    "reflection_pad3d",
-    (
-        "reflection_pad3d",
-        "reflection_pad3d.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-reflection_pad3d_plans = reflection_pad3d_packet.plans
-reflection_pad3d_outs = reflection_pad3d_packet.outs
-reflection_pad3d_backward_packet = packet(
-    "reflection_pad3d_backward",
-    ("reflection_pad3d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+reflection_pad3d_packet = packet("reflection_pad3d", ("reflection_pad3d", "reflection_pad3d.out"), (("input", "tensor"), ("padding", "static")))
+reflection_pad3d_plans, reflection_pad3d_outs = reflection_pad3d_packet.plans, reflection_pad3d_packet.outs
+reflection_pad3d_backward_packet = packet("reflection_pad3d_backward", ("reflection_pad3d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("padding", "static")))
 reflection_pad3d_backward_plans = reflection_pad3d_backward_packet.plans
-replication_pad1d_packet = packet(
-    "replication_pad1d",
-    (
-        "replication_pad1d",
-        "replication_pad1d.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-replication_pad1d_plans = replication_pad1d_packet.plans
-replication_pad1d_outs = replication_pad1d_packet.outs
-replication_pad1d_backward_packet = packet(
-    "replication_pad1d_backward",
-    ("replication_pad1d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+replication_pad1d_packet = packet("replication_pad1d", ("replication_pad1d", "replication_pad1d.out"), (("input", "tensor"), ("padding", "static")))
+replication_pad1d_plans, replication_pad1d_outs = replication_pad1d_packet.plans, replication_pad1d_packet.outs
+replication_pad1d_backward_packet = packet("replication_pad1d_backward", ("replication_pad1d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("padding", "static")))
 replication_pad1d_backward_plans = replication_pad1d_backward_packet.plans
-replication_pad2d_packet = packet(
-    "replication_pad2d",
-    (
-        "replication_pad2d",
-        "replication_pad2d.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-replication_pad2d_plans = replication_pad2d_packet.plans
-replication_pad2d_outs = replication_pad2d_packet.outs
-replication_pad2d_backward_packet = packet(
-    "replication_pad2d_backward",
-    ("replication_pad2d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+replication_pad2d_packet = packet("replication_pad2d", ("replication_pad2d", "replication_pad2d.out"), (("input", "tensor"), ("padding", "static")))
+replication_pad2d_plans, replication_pad2d_outs = replication_pad2d_packet.plans, replication_pad2d_packet.outs
+replication_pad2d_backward_packet = packet("replication_pad2d_backward", ("replication_pad2d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("padding", "static")))
 replication_pad2d_backward_plans = replication_pad2d_backward_packet.plans
-replication_pad3d_packet = packet(
-    "replication_pad3d",
-    (
-        "replication_pad3d",
-        "replication_pad3d.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-replication_pad3d_plans = replication_pad3d_packet.plans
-replication_pad3d_outs = replication_pad3d_packet.outs
-replication_pad3d_backward_packet = packet(
-    "replication_pad3d_backward",
-    ("replication_pad3d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+replication_pad3d_packet = packet("replication_pad3d", ("replication_pad3d", "replication_pad3d.out"), (("input", "tensor"), ("padding", "static")))
+replication_pad3d_plans, replication_pad3d_outs = replication_pad3d_packet.plans, replication_pad3d_packet.outs
+replication_pad3d_backward_packet = packet("replication_pad3d_backward", ("replication_pad3d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("padding", "static")))
 replication_pad3d_backward_plans = replication_pad3d_backward_packet.plans
-_pad_circular_packet = packet(
-    "_pad_circular",
-    ("_pad_circular",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("pad", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_pad_circular_packet = packet("_pad_circular", ("_pad_circular",), (("input", "tensor"), ("pad", "static")))
 _pad_circular_plans = _pad_circular_packet.plans
-_pad_enum_packet = packet(
-    "_pad_enum",
-    ("_pad_enum",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("pad", "static", NOT_GIVEN, False),
-        ("mode", "static", NOT_GIVEN, False),
-        ("value", "number", None, False),
-    ),
-    False,
-)
+_pad_enum_packet = packet("_pad_enum", ("_pad_enum",), (("input", "tensor"), ("pad", "static"), ("mode", "static"), ("value", "number", None)))
 _pad_enum_plans = _pad_enum_packet.plans
-pad_packet = packet(
-    "pad",
-    ("pad",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("pad", "static", NOT_GIVEN, False),
-        ("mode", "static", "constant", False),
-        ("value", "number", None, False),
-    ),
-    False,
-)
+pad_packet = packet("pad", ("pad",), (("input", "tensor"), ("pad", "static"), ("mode", "static", 'constant'), ("value", "number", None)))
 pad_plans = pad_packet.plans
+# fmt: on
 
 
 def constant_pad_nd(

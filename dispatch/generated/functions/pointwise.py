@@ -20,2667 +20,531 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_conj_physical",
-    "_conj_physical_",
-    "_frexp_exponent",
-    "_frexp_mantissa",
-    "abs",
-    "abs_",
-    "absolute",
-    "absolute_",
-    "acos",
-    "acos_",
-    "acosh",
-    "acosh_",
-    "add",
-    "add_",
-    "addcdiv",
-    "addcdiv_",
-    "addcmul",
-    "addcmul_",
-    "angle",
-    "arccos",
-    "arccos_",
-    "arccosh",
-    "arccosh_",
-    "arcsin",
-    "arcsin_",
-    "arcsinh",
-    "arcsinh_",
-    "arctan",
-    "arctan2",
-    "arctan2_",
-    "arctan_",
-    "arctanh",
-    "arctanh_",
-    "asin",
-    "asin_",
-    "asinh",
-    "asinh_",
-    "atan",
-    "atan2",
-    "atan2_",
-    "atan_",
-    "atanh",
-    "atanh_",
-    "bitwise_and",
-    "bitwise_and_",
-    "bitwise_left_shift",
-    "bitwise_left_shift_",
-    "bitwise_not",
-    "bitwise_not_",
-    "bitwise_or",
-    "bitwise_or_",
-    "bitwise_right_shift",
-    "bitwise_right_shift_",
-    "bitwise_xor",
-    "bitwise_xor_",
-    "ceil",
-    "ceil_",
-    "clamp",
-    "clamp_",
-    "clamp_max",
-    "clamp_max_",
-    "clamp_min",
-    "clamp_min_",
-    "clip",
-    "clip_",
-    "complex",
-    "conj",
-    "conj_physical",
-    "conj_physical_",
-    "copysign",
-    "copysign_",
-    "cos",
-    "cos_",
-    "cosh",
-    "cosh_",
-    "deg2rad",
-    "deg2rad_",
-    "div",
-    "div_",
-    "divide",
-    "divide_",
-    "eq",
-    "eq_",
-    "erf",
-    "erf_",
-    "erfc",
-    "erfc_",
-    "exp",
-    "exp2",
-    "exp2_",
-    "exp_",
-    "expm1",
-    "expm1_",
-    "fix",
-    "fix_",
-    "float_power",
-    "floor",
-    "floor_",
-    "floor_divide",
-    "floor_divide_",
-    "fmax",
-    "fmin",
-    "fmod",
-    "fmod_",
-    "frac",
-    "frac_",
-    "frexp",
-    "gcd",
-    "gcd_",
-    "ge",
-    "ge_",
-    "gelu",
-    "gelu_",
-    "gelu_backward",
-    "greater",
-    "greater_",
-    "greater_equal",
-    "greater_equal_",
-    "gt",
-    "gt_",
-    "heaviside",
-    "heaviside_",
-    "hypot",
-    "hypot_",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "lcm",
-    "lcm_",
-    "ldexp",
-    "ldexp_",
-    "le",
-    "le_",
-    "leaky_relu",
-    "leaky_relu_",
-    "leaky_relu_backward",
-    "lerp",
-    "lerp_",
-    "less",
-    "less_",
-    "less_equal",
-    "less_equal_",
-    "log",
-    "log10",
-    "log10_",
-    "log1p",
-    "log1p_",
-    "log2",
-    "log2_",
-    "log_",
-    "logaddexp",
-    "logaddexp2",
-    "logical_and",
-    "logical_and_",
-    "logical_not",
-    "logical_not_",
-    "logical_or",
-    "logical_or_",
-    "logical_xor",
-    "logical_xor_",
-    "logit",
-    "logit_",
-    "logit_backward",
-    "lt",
-    "lt_",
-    "maximum",
-    "minimum",
-    "mul",
-    "mul_",
-    "multiply",
-    "multiply_",
-    "nan_to_num",
-    "nan_to_num_",
-    "ne",
-    "ne_",
-    "neg",
-    "neg_",
-    "negative",
-    "negative_",
-    "nextafter",
-    "nextafter_",
-    "not_equal",
-    "not_equal_",
-    "polar",
-    "positive",
-    "pow",
-    "pow_",
-    "rad2deg",
-    "rad2deg_",
-    "reciprocal",
-    "reciprocal_",
-    "relu",
-    "relu_",
-    "remainder",
-    "remainder_",
-    "resolve_conj",
-    "resolve_neg",
-    "round",
-    "round_",
-    "rsqrt",
-    "rsqrt_",
-    "rsub",
-    "sgn",
-    "sgn_",
-    "sigmoid",
-    "sigmoid_",
-    "sigmoid_backward",
-    "sign",
-    "sign_",
-    "signbit",
-    "silu",
-    "silu_",
-    "silu_backward",
-    "sin",
-    "sin_",
-    "sinc",
-    "sinc_",
-    "sinh",
-    "sinh_",
-    "softplus",
-    "softplus_backward",
-    "sqrt",
-    "sqrt_",
-    "square",
-    "square_",
-    "sub",
-    "sub_",
-    "subtract",
-    "subtract_",
-    "tan",
-    "tan_",
-    "tanh",
-    "tanh_",
-    "tanh_backward",
-    "threshold_backward",
-    "true_divide",
-    "true_divide_",
-    "trunc",
-    "trunc_",
-    "where",
-    "xlogy",
+    "_conj_physical", "_conj_physical_", "_frexp_exponent", "_frexp_mantissa", "abs", "abs_", "absolute",
+    "absolute_", "acos", "acos_", "acosh", "acosh_", "add", "add_", "addcdiv", "addcdiv_", "addcmul",
+    "addcmul_", "angle", "arccos", "arccos_", "arccosh", "arccosh_", "arcsin", "arcsin_", "arcsinh",
+    "arcsinh_", "arctan", "arctan2", "arctan2_", "arctan_", "arctanh", "arctanh_", "asin", "asin_", "asinh",
+    "asinh_", "atan", "atan2", "atan2_", "atan_", "atanh", "atanh_", "bitwise_and", "bitwise_and_",
+    "bitwise_left_shift", "bitwise_left_shift_", "bitwise_not", "bitwise_not_", "bitwise_or", "bitwise_or_",
+    "bitwise_right_shift", "bitwise_right_shift_", "bitwise_xor", "bitwise_xor_", "ceil", "ceil_", "clamp",
+    "clamp_", "clamp_max", "clamp_max_", "clamp_min", "clamp_min_", "clip", "clip_", "complex", "conj",
+    "conj_physical", "conj_physical_", "copysign", "copysign_", "cos", "cos_", "cosh", "cosh_", "deg2rad",
+    "deg2rad_", "div", "div_", "divide", "divide_", "eq", "eq_", "erf", "erf_", "erfc", "erfc_", "exp",
+    "exp2", "exp2_", "exp_", "expm1", "expm1_", "fix", "fix_", "float_power", "floor", "floor_",
+    "floor_divide", "floor_divide_", "fmax", "fmin", "fmod", "fmod_", "frac", "frac_", "frexp", "gcd", "gcd_",
+    "ge", "ge_", "gelu", "gelu_", "gelu_backward", "greater", "greater_", "greater_equal", "greater_equal_",
+    "gt", "gt_", "heaviside", "heaviside_", "hypot", "hypot_", "isfinite", "isinf", "isnan", "lcm", "lcm_",
+    "ldexp", "ldexp_", "le", "le_", "leaky_relu", "leaky_relu_", "leaky_relu_backward", "lerp", "lerp_",
+    "less", "less_", "less_equal", "less_equal_", "log", "log10", "log10_", "log1p", "log1p_", "log2",
+    "log2_", "log_", "logaddexp", "logaddexp2", "logical_and", "logical_and_", "logical_not", "logical_not_",
+    "logical_or", "logical_or_", "logical_xor", "logical_xor_", "logit", "logit_", "logit_backward", "lt",
+    "lt_", "maximum", "minimum", "mul", "mul_", "multiply", "multiply_", "nan_to_num", "nan_to_num_", "ne",
+    "ne_", "neg", "neg_", "negative", "negative_", "nextafter", "nextafter_", "not_equal", "not_equal_",
+    "polar", "positive", "pow", "pow_", "rad2deg", "rad2deg_", "reciprocal", "reciprocal_", "relu", "relu_",
+    "remainder", "remainder_", "resolve_conj", "resolve_neg", "round", "round_", "rsqrt", "rsqrt_", "rsub",
+    "sgn", "sgn_", "sigmoid", "sigmoid_", "sigmoid_backward", "sign", "sign_", "signbit", "silu", "silu_",
+    "silu_backward", "sin", "sin_", "sinc", "sinc_", "sinh", "sinh_", "softplus", "softplus_backward", "sqrt",
+    "sqrt_", "square", "square_", "sub", "sub_", "subtract", "subtract_", "tan", "tan_", "tanh", "tanh_",
+    "tanh_backward", "threshold_backward", "true_divide", "true_divide_", "trunc", "trunc_", "where", "xlogy",
     "xlogy_",
-]
+]  # fmt: skip
 
-add_packet = packet(
-    "add",
-    (
-        "add.Tensor",
-        "add.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    True,
-)
-add_packet.deprecated = (
-    (
-        "add(Tensor self, Scalar alpha, Tensor other) -> Tensor",
-        (("self", "self"), ("other", "other"), ("alpha", "alpha")),
-    ),
-)
-add_plans = add_packet.plans
-add_scaled = add_packet.scaled
-add_outs = add_packet.outs
-add__packet = packet(
-    "add_",
-    ("add_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    True,
-)
-add__packet.deprecated = (
-    (
-        "add_(Tensor(a!) self, Scalar alpha, Tensor other) -> Tensor(a!)",
-        (("self", "self"), ("other", "other"), ("alpha", "alpha")),
-    ),
-)
-add__plans = add__packet.plans
-add__scaled = add__packet.scaled
-sub_packet = packet(
-    "sub",
-    (
-        "sub.Tensor",
-        "sub.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    True,
-)
-sub_packet.deprecated = (
-    (
-        "sub(Tensor self, Scalar alpha, Tensor other) -> Tensor",
-        (("self", "self"), ("other", "other"), ("alpha", "alpha")),
-    ),
-)
-sub_plans = sub_packet.plans
-sub_scaled = sub_packet.scaled
-sub_outs = sub_packet.outs
-sub__packet = packet(
-    "sub_",
-    ("sub_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    True,
-)
-sub__packet.deprecated = (
-    (
-        "sub_(Tensor(a!) self, Scalar alpha, Tensor other) -> Tensor(a!)",
-        (("self", "self"), ("other", "other"), ("alpha", "alpha")),
-    ),
-)
-sub__plans = sub__packet.plans
-sub__scaled = sub__packet.scaled
-rsub_packet = packet(
-    "rsub",
-    ("rsub.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    "rest",
-)
-rsub_plans = rsub_packet.plans
-rsub_scaled = rsub_packet.scaled
-mul_packet = packet(
-    "mul",
-    (
-        "mul.Tensor",
-        "mul.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
-mul_plans = mul_packet.plans
-mul_outs = mul_packet.outs
-mul__packet = packet(
-    "mul_",
-    ("mul_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
+# fmt: off
+add_packet = packet("add", ("add.Tensor", "add.out"), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors=True)
+add_packet.deprecated = (('add(Tensor self, Scalar alpha, Tensor other) -> Tensor', (('self', 'self'), ('other', 'other'), ('alpha', 'alpha'))),)
+add_plans, add_scaled, add_outs = add_packet.plans, add_packet.scaled, add_packet.outs
+add__packet = packet("add_", ("add_.Tensor",), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors=True)
+add__packet.deprecated = (('add_(Tensor(a!) self, Scalar alpha, Tensor other) -> Tensor(a!)', (('self', 'self'), ('other', 'other'), ('alpha', 'alpha'))),)
+add__plans, add__scaled = add__packet.plans, add__packet.scaled
+sub_packet = packet("sub", ("sub.Tensor", "sub.out"), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors=True)
+sub_packet.deprecated = (('sub(Tensor self, Scalar alpha, Tensor other) -> Tensor', (('self', 'self'), ('other', 'other'), ('alpha', 'alpha'))),)
+sub_plans, sub_scaled, sub_outs = sub_packet.plans, sub_packet.scaled, sub_packet.outs
+sub__packet = packet("sub_", ("sub_.Tensor",), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors=True)
+sub__packet.deprecated = (('sub_(Tensor(a!) self, Scalar alpha, Tensor other) -> Tensor(a!)', (('self', 'self'), ('other', 'other'), ('alpha', 'alpha'))),)
+sub__plans, sub__scaled = sub__packet.plans, sub__packet.scaled
+rsub_packet = packet("rsub", ("rsub.Tensor",), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors='rest')
+rsub_plans, rsub_scaled = rsub_packet.plans, rsub_packet.scaled
+mul_packet = packet("mul", ("mul.Tensor", "mul.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
+mul_plans, mul_outs = mul_packet.plans, mul_packet.outs
+mul__packet = packet("mul_", ("mul_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
 mul__plans = mul__packet.plans
-div_packet = packet(
-    "div",
-    (
-        "div.Tensor",
-        "div.out",
-        "div.Tensor_mode",
-        "div.out_mode",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("rounding_mode", "static", NOT_GIVEN, True),
-    ),
-    True,
-)
-div_plans = div_packet.plans
-div_outs = div_packet.outs
-div__packet = packet(
-    "div_",
-    (
-        "div_.Tensor",
-        "div_.Tensor_mode",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("rounding_mode", "static", NOT_GIVEN, True),
-    ),
-    True,
-)
+div_packet = packet("div", ("div.Tensor", "div.out", "div.Tensor_mode", "div.out_mode"), (("input", "tensor"), ("other", "operand"), ("rounding_mode", "static", NOT_GIVEN, True)), numbers_as_tensors=True)
+div_plans, div_outs = div_packet.plans, div_packet.outs
+div__packet = packet("div_", ("div_.Tensor", "div_.Tensor_mode"), (("input", "tensor"), ("other", "operand"), ("rounding_mode", "static", NOT_GIVEN, True)), numbers_as_tensors=True)
 div__plans = div__packet.plans
-floor_divide_packet = packet(
-    "floor_divide",
-    (
-        "floor_divide",
-        "floor_divide.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
-floor_divide_plans = floor_divide_packet.plans
-floor_divide_outs = floor_divide_packet.outs
-floor_divide__packet = packet(
-    "floor_divide_",
-    ("floor_divide_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
+floor_divide_packet = packet("floor_divide", ("floor_divide", "floor_divide.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
+floor_divide_plans, floor_divide_outs = floor_divide_packet.plans, floor_divide_packet.outs
+floor_divide__packet = packet("floor_divide_", ("floor_divide_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
 floor_divide__plans = floor_divide__packet.plans
-remainder_packet = packet(
-    "remainder",
-    (
-        "remainder.Tensor",
-        "remainder.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-remainder_plans = remainder_packet.plans
-remainder_outs = remainder_packet.outs
-remainder__packet = packet(
-    "remainder_",
-    ("remainder_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+remainder_packet = packet("remainder", ("remainder.Tensor", "remainder.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+remainder_plans, remainder_outs = remainder_packet.plans, remainder_packet.outs
+remainder__packet = packet("remainder_", ("remainder_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 remainder__plans = remainder__packet.plans
-fmod_packet = packet(
-    "fmod",
-    (
-        "fmod.Tensor",
-        "fmod.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-fmod_plans = fmod_packet.plans
-fmod_outs = fmod_packet.outs
-fmod__packet = packet(
-    "fmod_",
-    ("fmod_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+fmod_packet = packet("fmod", ("fmod.Tensor", "fmod.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+fmod_plans, fmod_outs = fmod_packet.plans, fmod_packet.outs
+fmod__packet = packet("fmod_", ("fmod_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 fmod__plans = fmod__packet.plans
-pow_packet = packet(
-    "pow",
-    (
-        "pow.Tensor_Tensor",
-        "pow.Tensor_Tensor_out",
-        "pow.Tensor_Scalar",
-        "pow.Tensor_Scalar_out",
-        "pow.Scalar",
-        "pow.Scalar_out",
-    ),
-    (
-        ("input", "operand", NOT_GIVEN, False),
-        ("exponent", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
-pow_plans = pow_packet.plans
-pow_outs = pow_packet.outs
-pow__packet = packet(
-    "pow_",
-    (
-        "pow_.Tensor",
-        "pow_.Scalar",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("exponent", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+pow_packet = packet("pow", ("pow.Tensor_Tensor", "pow.Tensor_Tensor_out", "pow.Tensor_Scalar", "pow.Tensor_Scalar_out", "pow.Scalar", "pow.Scalar_out"), (("input", "operand"), ("exponent", "operand")))
+pow_plans, pow_outs = pow_packet.plans, pow_packet.outs
+pow__packet = packet("pow_", ("pow_.Tensor", "pow_.Scalar"), (("input", "tensor"), ("exponent", "operand")))
 pow__plans = pow__packet.plans
-maximum_packet = packet(
-    "maximum",
-    (
-        "maximum",
-        "maximum.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-maximum_plans = maximum_packet.plans
-maximum_outs = maximum_packet.outs
-minimum_packet = packet(
-    "minimum",
-    (
-        "minimum",
-        "minimum.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-minimum_plans = minimum_packet.plans
-minimum_outs = minimum_packet.outs
-fmax_packet = packet(
-    "fmax",
-    (
-        "fmax",
-        "fmax.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-fmax_plans = fmax_packet.plans
-fmax_outs = fmax_packet.outs
-fmin_packet = packet(
-    "fmin",
-    (
-        "fmin",
-        "fmin.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-fmin_plans = fmin_packet.plans
-fmin_outs = fmin_packet.outs
-atan2_packet = packet(
-    "atan2",
-    (
-        "atan2",
-        "atan2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-atan2_plans = atan2_packet.plans
-atan2_outs = atan2_packet.outs
-atan2__packet = packet(
-    "atan2_",
-    ("atan2_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+maximum_packet = packet("maximum", ("maximum", "maximum.out"), (("input", "tensor"), ("other", "tensor")))
+maximum_plans, maximum_outs = maximum_packet.plans, maximum_packet.outs
+minimum_packet = packet("minimum", ("minimum", "minimum.out"), (("input", "tensor"), ("other", "tensor")))
+minimum_plans, minimum_outs = minimum_packet.plans, minimum_packet.outs
+fmax_packet = packet("fmax", ("fmax", "fmax.out"), (("input", "tensor"), ("other", "tensor")))
+fmax_plans, fmax_outs = fmax_packet.plans, fmax_packet.outs
+fmin_packet = packet("fmin", ("fmin", "fmin.out"), (("input", "tensor"), ("other", "tensor")))
+fmin_plans, fmin_outs = fmin_packet.plans, fmin_packet.outs
+atan2_packet = packet("atan2", ("atan2", "atan2.out"), (("input", "tensor"), ("other", "tensor")))
+atan2_plans, atan2_outs = atan2_packet.plans, atan2_packet.outs
+atan2__packet = packet("atan2_", ("atan2_",), (("input", "tensor"), ("other", "tensor")))
 atan2__plans = atan2__packet.plans
-arctan2_packet = packet(
-    "arctan2",
-    (
-        "arctan2",
-        "arctan2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-arctan2_plans = arctan2_packet.plans
-arctan2_outs = arctan2_packet.outs
-arctan2__packet = packet(
-    "arctan2_",
-    ("arctan2_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+arctan2_packet = packet("arctan2", ("arctan2", "arctan2.out"), (("input", "tensor"), ("other", "tensor")))
+arctan2_plans, arctan2_outs = arctan2_packet.plans, arctan2_packet.outs
+arctan2__packet = packet("arctan2_", ("arctan2_",), (("input", "tensor"), ("other", "tensor")))
 arctan2__plans = arctan2__packet.plans
-neg_packet = packet(
-    "neg",
-    (
-        "neg",
-        "neg.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-neg_plans = neg_packet.plans
-neg_outs = neg_packet.outs
-neg__packet = packet("neg_", ("neg_",), (("input", "tensor", NOT_GIVEN, False),), False)
+neg_packet = packet("neg", ("neg", "neg.out"), (("input", "tensor"),))
+neg_plans, neg_outs = neg_packet.plans, neg_packet.outs
+neg__packet = packet("neg_", ("neg_",), (("input", "tensor"),))
 neg__plans = neg__packet.plans
-abs_packet = packet(
-    "abs",
-    (
-        "abs",
-        "abs.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-abs_plans = abs_packet.plans
-abs_outs = abs_packet.outs
-abs__packet = packet("abs_", ("abs_",), (("input", "tensor", NOT_GIVEN, False),), False)
+abs_packet = packet("abs", ("abs", "abs.out"), (("input", "tensor"),))
+abs_plans, abs_outs = abs_packet.plans, abs_packet.outs
+abs__packet = packet("abs_", ("abs_",), (("input", "tensor"),))
 abs__plans = abs__packet.plans
-negative_packet = packet(
-    "negative",
-    (
-        "negative",
-        "negative.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-negative_plans = negative_packet.plans
-negative_outs = negative_packet.outs
-negative__packet = packet("negative_", ("negative_",), (("input", "tensor", NOT_GIVEN, False),), False)
+negative_packet = packet("negative", ("negative", "negative.out"), (("input", "tensor"),))
+negative_plans, negative_outs = negative_packet.plans, negative_packet.outs
+negative__packet = packet("negative_", ("negative_",), (("input", "tensor"),))
 negative__plans = negative__packet.plans
-absolute_packet = packet(
-    "absolute",
-    (
-        "absolute",
-        "absolute.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-absolute_plans = absolute_packet.plans
-absolute_outs = absolute_packet.outs
-absolute__packet = packet("absolute_", ("absolute_",), (("input", "tensor", NOT_GIVEN, False),), False)
+absolute_packet = packet("absolute", ("absolute", "absolute.out"), (("input", "tensor"),))
+absolute_plans, absolute_outs = absolute_packet.plans, absolute_packet.outs
+absolute__packet = packet("absolute_", ("absolute_",), (("input", "tensor"),))
 absolute__plans = absolute__packet.plans
-positive_packet = packet("positive", ("positive",), (("input", "tensor", NOT_GIVEN, False),), False)
+positive_packet = packet("positive", ("positive",), (("input", "tensor"),))
 positive_plans = positive_packet.plans
-sign_packet = packet(
-    "sign",
-    (
-        "sign",
-        "sign.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sign_plans = sign_packet.plans
-sign_outs = sign_packet.outs
-sign__packet = packet("sign_", ("sign_",), (("input", "tensor", NOT_GIVEN, False),), False)
+sign_packet = packet("sign", ("sign", "sign.out"), (("input", "tensor"),))
+sign_plans, sign_outs = sign_packet.plans, sign_packet.outs
+sign__packet = packet("sign_", ("sign_",), (("input", "tensor"),))
 sign__plans = sign__packet.plans
-square_packet = packet(
-    "square",
-    (
-        "square",
-        "square.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-square_plans = square_packet.plans
-square_outs = square_packet.outs
-square__packet = packet("square_", ("square_",), (("input", "tensor", NOT_GIVEN, False),), False)
+square_packet = packet("square", ("square", "square.out"), (("input", "tensor"),))
+square_plans, square_outs = square_packet.plans, square_packet.outs
+square__packet = packet("square_", ("square_",), (("input", "tensor"),))
 square__plans = square__packet.plans
-reciprocal_packet = packet(
-    "reciprocal",
-    (
-        "reciprocal",
-        "reciprocal.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-reciprocal_plans = reciprocal_packet.plans
-reciprocal_outs = reciprocal_packet.outs
-reciprocal__packet = packet("reciprocal_", ("reciprocal_",), (("input", "tensor", NOT_GIVEN, False),), False)
+reciprocal_packet = packet("reciprocal", ("reciprocal", "reciprocal.out"), (("input", "tensor"),))
+reciprocal_plans, reciprocal_outs = reciprocal_packet.plans, reciprocal_packet.outs
+reciprocal__packet = packet("reciprocal_", ("reciprocal_",), (("input", "tensor"),))
 reciprocal__plans = reciprocal__packet.plans
-exp_packet = packet(
-    "exp",
-    (
-        "exp",
-        "exp.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-exp_plans = exp_packet.plans
-exp_outs = exp_packet.outs
-exp__packet = packet("exp_", ("exp_",), (("input", "tensor", NOT_GIVEN, False),), False)
+exp_packet = packet("exp", ("exp", "exp.out"), (("input", "tensor"),))
+exp_plans, exp_outs = exp_packet.plans, exp_packet.outs
+exp__packet = packet("exp_", ("exp_",), (("input", "tensor"),))
 exp__plans = exp__packet.plans
-exp2_packet = packet(
-    "exp2",
-    (
-        "exp2",
-        "exp2.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-exp2_plans = exp2_packet.plans
-exp2_outs = exp2_packet.outs
-exp2__packet = packet("exp2_", ("exp2_",), (("input", "tensor", NOT_GIVEN, False),), False)
+exp2_packet = packet("exp2", ("exp2", "exp2.out"), (("input", "tensor"),))
+exp2_plans, exp2_outs = exp2_packet.plans, exp2_packet.outs
+exp2__packet = packet("exp2_", ("exp2_",), (("input", "tensor"),))
 exp2__plans = exp2__packet.plans
-expm1_packet = packet(
-    "expm1",
-    (
-        "expm1",
-        "expm1.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-expm1_plans = expm1_packet.plans
-expm1_outs = expm1_packet.outs
-expm1__packet = packet("expm1_", ("expm1_",), (("input", "tensor", NOT_GIVEN, False),), False)
+expm1_packet = packet("expm1", ("expm1", "expm1.out"), (("input", "tensor"),))
+expm1_plans, expm1_outs = expm1_packet.plans, expm1_packet.outs
+expm1__packet = packet("expm1_", ("expm1_",), (("input", "tensor"),))
 expm1__plans = expm1__packet.plans
-log_packet = packet(
-    "log",
-    (
-        "log",
-        "log.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-log_plans = log_packet.plans
-log_outs = log_packet.outs
-log__packet = packet("log_", ("log_",), (("input", "tensor", NOT_GIVEN, False),), False)
+log_packet = packet("log", ("log", "log.out"), (("input", "tensor"),))
+log_plans, log_outs = log_packet.plans, log_packet.outs
+log__packet = packet("log_", ("log_",), (("input", "tensor"),))
 log__plans = log__packet.plans
-log1p_packet = packet(
-    "log1p",
-    (
-        "log1p",
-        "log1p.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-log1p_plans = log1p_packet.plans
-log1p_outs = log1p_packet.outs
-log1p__packet = packet("log1p_", ("log1p_",), (("input", "tensor", NOT_GIVEN, False),), False)
+log1p_packet = packet("log1p", ("log1p", "log1p.out"), (("input", "tensor"),))
+log1p_plans, log1p_outs = log1p_packet.plans, log1p_packet.outs
+log1p__packet = packet("log1p_", ("log1p_",), (("input", "tensor"),))
 log1p__plans = log1p__packet.plans
-log2_packet = packet(
-    "log2",
-    (
-        "log2",
-        "log2.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-log2_plans = log2_packet.plans
-log2_outs = log2_packet.outs
-log2__packet = packet("log2_", ("log2_",), (("input", "tensor", NOT_GIVEN, False),), False)
+log2_packet = packet("log2", ("log2", "log2.out"), (("input", "tensor"),))
+log2_plans, log2_outs = log2_packet.plans, log2_packet.outs
+log2__packet = packet("log2_", ("log2_",), (("input", "tensor"),))
 log2__plans = log2__packet.plans
-log10_packet = packet(
-    "log10",
-    (
-        "log10",
-        "log10.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-log10_plans = log10_packet.plans
-log10_outs = log10_packet.outs
-log10__packet = packet("log10_", ("log10_",), (("input", "tensor", NOT_GIVEN, False),), False)
+log10_packet = packet("log10", ("log10", "log10.out"), (("input", "tensor"),))
+log10_plans, log10_outs = log10_packet.plans, log10_packet.outs
+log10__packet = packet("log10_", ("log10_",), (("input", "tensor"),))
 log10__plans = log10__packet.plans
-sqrt_packet = packet(
-    "sqrt",
-    (
-        "sqrt",
-        "sqrt.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sqrt_plans = sqrt_packet.plans
-sqrt_outs = sqrt_packet.outs
-sqrt__packet = packet("sqrt_", ("sqrt_",), (("input", "tensor", NOT_GIVEN, False),), False)
+sqrt_packet = packet("sqrt", ("sqrt", "sqrt.out"), (("input", "tensor"),))
+sqrt_plans, sqrt_outs = sqrt_packet.plans, sqrt_packet.outs
+sqrt__packet = packet("sqrt_", ("sqrt_",), (("input", "tensor"),))
 sqrt__plans = sqrt__packet.plans
-rsqrt_packet = packet(
-    "rsqrt",
-    (
-        "rsqrt",
-        "rsqrt.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-rsqrt_plans = rsqrt_packet.plans
-rsqrt_outs = rsqrt_packet.outs
-rsqrt__packet = packet("rsqrt_", ("rsqrt_",), (("input", "tensor", NOT_GIVEN, False),), False)
+rsqrt_packet = packet("rsqrt", ("rsqrt", "rsqrt.out"), (("input", "tensor"),))
+rsqrt_plans, rsqrt_outs = rsqrt_packet.plans, rsqrt_packet.outs
+rsqrt__packet = packet("rsqrt_", ("rsqrt_",), (("input", "tensor"),))
 rsqrt__plans = rsqrt__packet.plans
-sin_packet = packet(
-    "sin",
-    (
-        "sin",
-        "sin.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sin_plans = sin_packet.plans
-sin_outs = sin_packet.outs
-sin__packet = packet("sin_", ("sin_",), (("input", "tensor", NOT_GIVEN, False),), False)
+sin_packet = packet("sin", ("sin", "sin.out"), (("input", "tensor"),))
+sin_plans, sin_outs = sin_packet.plans, sin_packet.outs
+sin__packet = packet("sin_", ("sin_",), (("input", "tensor"),))
 sin__plans = sin__packet.plans
-cos_packet = packet(
-    "cos",
-    (
-        "cos",
-        "cos.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-cos_plans = cos_packet.plans
-cos_outs = cos_packet.outs
-cos__packet = packet("cos_", ("cos_",), (("input", "tensor", NOT_GIVEN, False),), False)
+cos_packet = packet("cos", ("cos", "cos.out"), (("input", "tensor"),))
+cos_plans, cos_outs = cos_packet.plans, cos_packet.outs
+cos__packet = packet("cos_", ("cos_",), (("input", "tensor"),))
 cos__plans = cos__packet.plans
-tan_packet = packet(
-    "tan",
-    (
-        "tan",
-        "tan.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-tan_plans = tan_packet.plans
-tan_outs = tan_packet.outs
-tan__packet = packet("tan_", ("tan_",), (("input", "tensor", NOT_GIVEN, False),), False)
+tan_packet = packet("tan", ("tan", "tan.out"), (("input", "tensor"),))
+tan_plans, tan_outs = tan_packet.plans, tan_packet.outs
+tan__packet = packet("tan_", ("tan_",), (("input", "tensor"),))
 tan__plans = tan__packet.plans
-tanh_packet = packet(
-    "tanh",
-    (
-        "tanh",
-        "tanh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-tanh_plans = tanh_packet.plans
-tanh_outs = tanh_packet.outs
-tanh__packet = packet("tanh_", ("tanh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+tanh_packet = packet("tanh", ("tanh", "tanh.out"), (("input", "tensor"),))
+tanh_plans, tanh_outs = tanh_packet.plans, tanh_packet.outs
+tanh__packet = packet("tanh_", ("tanh_",), (("input", "tensor"),))
 tanh__plans = tanh__packet.plans
-sinh_packet = packet(
-    "sinh",
-    (
-        "sinh",
-        "sinh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sinh_plans = sinh_packet.plans
-sinh_outs = sinh_packet.outs
-sinh__packet = packet("sinh_", ("sinh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+sinh_packet = packet("sinh", ("sinh", "sinh.out"), (("input", "tensor"),))
+sinh_plans, sinh_outs = sinh_packet.plans, sinh_packet.outs
+sinh__packet = packet("sinh_", ("sinh_",), (("input", "tensor"),))
 sinh__plans = sinh__packet.plans
-cosh_packet = packet(
-    "cosh",
-    (
-        "cosh",
-        "cosh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-cosh_plans = cosh_packet.plans
-cosh_outs = cosh_packet.outs
-cosh__packet = packet("cosh_", ("cosh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+cosh_packet = packet("cosh", ("cosh", "cosh.out"), (("input", "tensor"),))
+cosh_plans, cosh_outs = cosh_packet.plans, cosh_packet.outs
+cosh__packet = packet("cosh_", ("cosh_",), (("input", "tensor"),))
 cosh__plans = cosh__packet.plans
-asin_packet = packet(
-    "asin",
-    (
-        "asin",
-        "asin.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-asin_plans = asin_packet.plans
-asin_outs = asin_packet.outs
-asin__packet = packet("asin_", ("asin_",), (("input", "tensor", NOT_GIVEN, False),), False)
+asin_packet = packet("asin", ("asin", "asin.out"), (("input", "tensor"),))
+asin_plans, asin_outs = asin_packet.plans, asin_packet.outs
+asin__packet = packet("asin_", ("asin_",), (("input", "tensor"),))
 asin__plans = asin__packet.plans
-acos_packet = packet(
-    "acos",
-    (
-        "acos",
-        "acos.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-acos_plans = acos_packet.plans
-acos_outs = acos_packet.outs
-acos__packet = packet("acos_", ("acos_",), (("input", "tensor", NOT_GIVEN, False),), False)
+acos_packet = packet("acos", ("acos", "acos.out"), (("input", "tensor"),))
+acos_plans, acos_outs = acos_packet.plans, acos_packet.outs
+acos__packet = packet("acos_", ("acos_",), (("input", "tensor"),))
 acos__plans = acos__packet.plans
-atan_packet = packet(
-    "atan",
-    (
-        "atan",
-        "atan.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-atan_plans = atan_packet.plans
-atan_outs = atan_packet.outs
-atan__packet = packet("atan_", ("atan_",), (("input", "tensor", NOT_GIVEN, False),), False)
+atan_packet = packet("atan", ("atan", "atan.out"), (("input", "tensor"),))
+atan_plans, atan_outs = atan_packet.plans, atan_packet.outs
+atan__packet = packet("atan_", ("atan_",), (("input", "tensor"),))
 atan__plans = atan__packet.plans
-asinh_packet = packet(
-    "asinh",
-    (
-        "asinh",
-        "asinh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-asinh_plans = asinh_packet.plans
-asinh_outs = asinh_packet.outs
-asinh__packet = packet("asinh_", ("asinh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+asinh_packet = packet("asinh", ("asinh", "asinh.out"), (("input", "tensor"),))
+asinh_plans, asinh_outs = asinh_packet.plans, asinh_packet.outs
+asinh__packet = packet("asinh_", ("asinh_",), (("input", "tensor"),))
 asinh__plans = asinh__packet.plans
-acosh_packet = packet(
-    "acosh",
-    (
-        "acosh",
-        "acosh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-acosh_plans = acosh_packet.plans
-acosh_outs = acosh_packet.outs
-acosh__packet = packet("acosh_", ("acosh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+acosh_packet = packet("acosh", ("acosh", "acosh.out"), (("input", "tensor"),))
+acosh_plans, acosh_outs = acosh_packet.plans, acosh_packet.outs
+acosh__packet = packet("acosh_", ("acosh_",), (("input", "tensor"),))
 acosh__plans = acosh__packet.plans
-atanh_packet = packet(
-    "atanh",
-    (
-        "atanh",
-        "atanh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-atanh_plans = atanh_packet.plans
-atanh_outs = atanh_packet.outs
-atanh__packet = packet("atanh_", ("atanh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+atanh_packet = packet("atanh", ("atanh", "atanh.out"), (("input", "tensor"),))
+atanh_plans, atanh_outs = atanh_packet.plans, atanh_packet.outs
+atanh__packet = packet("atanh_", ("atanh_",), (("input", "tensor"),))
 atanh__plans = atanh__packet.plans
-sigmoid_packet = packet(
-    "sigmoid",
-    (
-        "sigmoid",
-        "sigmoid.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sigmoid_plans = sigmoid_packet.plans
-sigmoid_outs = sigmoid_packet.outs
-sigmoid__packet = packet("sigmoid_", ("sigmoid_",), (("input", "tensor", NOT_GIVEN, False),), False)
+sigmoid_packet = packet("sigmoid", ("sigmoid", "sigmoid.out"), (("input", "tensor"),))
+sigmoid_plans, sigmoid_outs = sigmoid_packet.plans, sigmoid_packet.outs
+sigmoid__packet = packet("sigmoid_", ("sigmoid_",), (("input", "tensor"),))
 sigmoid__plans = sigmoid__packet.plans
-erf_packet = packet(
-    "erf",
-    (
-        "erf",
-        "erf.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-erf_plans = erf_packet.plans
-erf_outs = erf_packet.outs
-erf__packet = packet("erf_", ("erf_",), (("input", "tensor", NOT_GIVEN, False),), False)
+erf_packet = packet("erf", ("erf", "erf.out"), (("input", "tensor"),))
+erf_plans, erf_outs = erf_packet.plans, erf_packet.outs
+erf__packet = packet("erf_", ("erf_",), (("input", "tensor"),))
 erf__plans = erf__packet.plans
-erfc_packet = packet(
-    "erfc",
-    (
-        "erfc",
-        "erfc.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-erfc_plans = erfc_packet.plans
-erfc_outs = erfc_packet.outs
-erfc__packet = packet("erfc_", ("erfc_",), (("input", "tensor", NOT_GIVEN, False),), False)
+erfc_packet = packet("erfc", ("erfc", "erfc.out"), (("input", "tensor"),))
+erfc_plans, erfc_outs = erfc_packet.plans, erfc_packet.outs
+erfc__packet = packet("erfc_", ("erfc_",), (("input", "tensor"),))
 erfc__plans = erfc__packet.plans
-arcsin_packet = packet(
-    "arcsin",
-    (
-        "arcsin",
-        "arcsin.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-arcsin_plans = arcsin_packet.plans
-arcsin_outs = arcsin_packet.outs
-arcsin__packet = packet("arcsin_", ("arcsin_",), (("input", "tensor", NOT_GIVEN, False),), False)
+arcsin_packet = packet("arcsin", ("arcsin", "arcsin.out"), (("input", "tensor"),))
+arcsin_plans, arcsin_outs = arcsin_packet.plans, arcsin_packet.outs
+arcsin__packet = packet("arcsin_", ("arcsin_",), (("input", "tensor"),))
 arcsin__plans = arcsin__packet.plans
-arccos_packet = packet(
-    "arccos",
-    (
-        "arccos",
-        "arccos.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-arccos_plans = arccos_packet.plans
-arccos_outs = arccos_packet.outs
-arccos__packet = packet("arccos_", ("arccos_",), (("input", "tensor", NOT_GIVEN, False),), False)
+arccos_packet = packet("arccos", ("arccos", "arccos.out"), (("input", "tensor"),))
+arccos_plans, arccos_outs = arccos_packet.plans, arccos_packet.outs
+arccos__packet = packet("arccos_", ("arccos_",), (("input", "tensor"),))
 arccos__plans = arccos__packet.plans
-arctan_packet = packet(
-    "arctan",
-    (
-        "arctan",
-        "arctan.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-arctan_plans = arctan_packet.plans
-arctan_outs = arctan_packet.outs
-arctan__packet = packet("arctan_", ("arctan_",), (("input", "tensor", NOT_GIVEN, False),), False)
+arctan_packet = packet("arctan", ("arctan", "arctan.out"), (("input", "tensor"),))
+arctan_plans, arctan_outs = arctan_packet.plans, arctan_packet.outs
+arctan__packet = packet("arctan_", ("arctan_",), (("input", "tensor"),))
 arctan__plans = arctan__packet.plans
-arcsinh_packet = packet(
-    "arcsinh",
-    (
-        "arcsinh",
-        "arcsinh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-arcsinh_plans = arcsinh_packet.plans
-arcsinh_outs = arcsinh_packet.outs
-arcsinh__packet = packet("arcsinh_", ("arcsinh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+arcsinh_packet = packet("arcsinh", ("arcsinh", "arcsinh.out"), (("input", "tensor"),))
+arcsinh_plans, arcsinh_outs = arcsinh_packet.plans, arcsinh_packet.outs
+arcsinh__packet = packet("arcsinh_", ("arcsinh_",), (("input", "tensor"),))
 arcsinh__plans = arcsinh__packet.plans
-arccosh_packet = packet(
-    "arccosh",
-    (
-        "arccosh",
-        "arccosh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-arccosh_plans = arccosh_packet.plans
-arccosh_outs = arccosh_packet.outs
-arccosh__packet = packet("arccosh_", ("arccosh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+arccosh_packet = packet("arccosh", ("arccosh", "arccosh.out"), (("input", "tensor"),))
+arccosh_plans, arccosh_outs = arccosh_packet.plans, arccosh_packet.outs
+arccosh__packet = packet("arccosh_", ("arccosh_",), (("input", "tensor"),))
 arccosh__plans = arccosh__packet.plans
-arctanh_packet = packet(
-    "arctanh",
-    (
-        "arctanh",
-        "arctanh.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-arctanh_plans = arctanh_packet.plans
-arctanh_outs = arctanh_packet.outs
-arctanh__packet = packet("arctanh_", ("arctanh_",), (("input", "tensor", NOT_GIVEN, False),), False)
+arctanh_packet = packet("arctanh", ("arctanh", "arctanh.out"), (("input", "tensor"),))
+arctanh_plans, arctanh_outs = arctanh_packet.plans, arctanh_packet.outs
+arctanh__packet = packet("arctanh_", ("arctanh_",), (("input", "tensor"),))
 arctanh__plans = arctanh__packet.plans
-floor_packet = packet(
-    "floor",
-    (
-        "floor",
-        "floor.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-floor_plans = floor_packet.plans
-floor_outs = floor_packet.outs
-floor__packet = packet("floor_", ("floor_",), (("input", "tensor", NOT_GIVEN, False),), False)
+floor_packet = packet("floor", ("floor", "floor.out"), (("input", "tensor"),))
+floor_plans, floor_outs = floor_packet.plans, floor_packet.outs
+floor__packet = packet("floor_", ("floor_",), (("input", "tensor"),))
 floor__plans = floor__packet.plans
-ceil_packet = packet(
-    "ceil",
-    (
-        "ceil",
-        "ceil.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-ceil_plans = ceil_packet.plans
-ceil_outs = ceil_packet.outs
-ceil__packet = packet("ceil_", ("ceil_",), (("input", "tensor", NOT_GIVEN, False),), False)
+ceil_packet = packet("ceil", ("ceil", "ceil.out"), (("input", "tensor"),))
+ceil_plans, ceil_outs = ceil_packet.plans, ceil_packet.outs
+ceil__packet = packet("ceil_", ("ceil_",), (("input", "tensor"),))
 ceil__plans = ceil__packet.plans
-round_packet = packet(
-    "round",
-    (
-        "round",
-        "round.out",
-        "round.decimals",
-        "round.decimals_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("decimals", "static", NOT_GIVEN, True),
-    ),
-    False,
-)
-round_plans = round_packet.plans
-round_outs = round_packet.outs
-round__packet = packet(
-    "round_",
-    (
-        "round_",
-        "round_.decimals",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("decimals", "static", NOT_GIVEN, True),
-    ),
-    False,
-)
+round_packet = packet("round", ("round", "round.out", "round.decimals", "round.decimals_out"), (("input", "tensor"), ("decimals", "static", NOT_GIVEN, True)))
+round_plans, round_outs = round_packet.plans, round_packet.outs
+round__packet = packet("round_", ("round_", "round_.decimals"), (("input", "tensor"), ("decimals", "static", NOT_GIVEN, True)))
 round__plans = round__packet.plans
-trunc_packet = packet(
-    "trunc",
-    (
-        "trunc",
-        "trunc.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-trunc_plans = trunc_packet.plans
-trunc_outs = trunc_packet.outs
-trunc__packet = packet("trunc_", ("trunc_",), (("input", "tensor", NOT_GIVEN, False),), False)
+trunc_packet = packet("trunc", ("trunc", "trunc.out"), (("input", "tensor"),))
+trunc_plans, trunc_outs = trunc_packet.plans, trunc_packet.outs
+trunc__packet = packet("trunc_", ("trunc_",), (("input", "tensor"),))
 trunc__plans = trunc__packet.plans
-fix_packet = packet(
-    "fix",
-    (
-        "fix",
-        "fix.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-fix_plans = fix_packet.plans
-fix_outs = fix_packet.outs
-fix__packet = packet("fix_", ("fix_",), (("input", "tensor", NOT_GIVEN, False),), False)
+fix_packet = packet("fix", ("fix", "fix.out"), (("input", "tensor"),))
+fix_plans, fix_outs = fix_packet.plans, fix_packet.outs
+fix__packet = packet("fix_", ("fix_",), (("input", "tensor"),))
 fix__plans = fix__packet.plans
-_conj_physical_packet = packet(
-    "_conj_physical",
-    (
-        "_conj_physical",
-        "_conj_physical.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-_conj_physical_plans = _conj_physical_packet.plans
-_conj_physical_outs = _conj_physical_packet.outs
-_conj_physical__packet = packet(
-    "_conj_physical_", ("_conj_physical_",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+_conj_physical_packet = packet("_conj_physical", ("_conj_physical", "_conj_physical.out"), (("input", "tensor"),))
+_conj_physical_plans, _conj_physical_outs = _conj_physical_packet.plans, _conj_physical_packet.outs
+_conj_physical__packet = packet("_conj_physical_", ("_conj_physical_",), (("input", "tensor"),))
 _conj_physical__plans = _conj_physical__packet.plans
-conj_physical_packet = packet(
-    "conj_physical",
-    (
-        "conj_physical",
-        "conj_physical.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-conj_physical_plans = conj_physical_packet.plans
-conj_physical_outs = conj_physical_packet.outs
-conj_physical__packet = packet(
-    "conj_physical_", ("conj_physical_",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+conj_physical_packet = packet("conj_physical", ("conj_physical", "conj_physical.out"), (("input", "tensor"),))
+conj_physical_plans, conj_physical_outs = conj_physical_packet.plans, conj_physical_packet.outs
+conj_physical__packet = packet("conj_physical_", ("conj_physical_",), (("input", "tensor"),))
 conj_physical__plans = conj_physical__packet.plans
-conj_packet = packet("conj", ("conj",), (("input", "tensor", NOT_GIVEN, False),), False)
+conj_packet = packet("conj", ("conj",), (("input", "tensor"),))
 conj_plans = conj_packet.plans
-resolve_conj_packet = packet(
-    "resolve_conj", ("resolve_conj",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+resolve_conj_packet = packet("resolve_conj", ("resolve_conj",), (("input", "tensor"),))
 resolve_conj_plans = resolve_conj_packet.plans
-resolve_neg_packet = packet("resolve_neg", ("resolve_neg",), (("input", "tensor", NOT_GIVEN, False),), False)
+resolve_neg_packet = packet("resolve_neg", ("resolve_neg",), (("input", "tensor"),))
 resolve_neg_plans = resolve_neg_packet.plans
-relu_packet = packet(
-    "relu",
-    (
-        "relu",
-        "relu.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-relu_plans = relu_packet.plans
-relu_outs = relu_packet.outs
-relu__packet = packet("relu_", ("relu_",), (("input", "tensor", NOT_GIVEN, False),), False)
+relu_packet = packet("relu", ("relu", "relu.out"), (("input", "tensor"),))
+relu_plans, relu_outs = relu_packet.plans, relu_packet.outs
+relu__packet = packet("relu_", ("relu_",), (("input", "tensor"),))
 relu__plans = relu__packet.plans
-gelu_packet = packet(
-    "gelu",
-    (
-        "gelu",
-        "gelu.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("approximate", "static", "none", True),
-    ),
-    False,
-)
-gelu_plans = gelu_packet.plans
-gelu_outs = gelu_packet.outs
-gelu__packet = packet(
-    "gelu_",
-    ("gelu_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("approximate", "static", "none", True),
-    ),
-    False,
-)
+gelu_packet = packet("gelu", ("gelu", "gelu.out"), (("input", "tensor"), ("approximate", "static", 'none', True)))
+gelu_plans, gelu_outs = gelu_packet.plans, gelu_packet.outs
+gelu__packet = packet("gelu_", ("gelu_",), (("input", "tensor"), ("approximate", "static", 'none', True)))
 gelu__plans = gelu__packet.plans
-silu_packet = packet(
-    "silu",
-    (
-        "silu",
-        "silu.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-silu_plans = silu_packet.plans
-silu_outs = silu_packet.outs
-silu__packet = packet("silu_", ("silu_",), (("input", "tensor", NOT_GIVEN, False),), False)
+silu_packet = packet("silu", ("silu", "silu.out"), (("input", "tensor"),))
+silu_plans, silu_outs = silu_packet.plans, silu_packet.outs
+silu__packet = packet("silu_", ("silu_",), (("input", "tensor"),))
 silu__plans = silu__packet.plans
-softplus_packet = packet(
-    "softplus",
-    (
-        "softplus",
-        "softplus.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, False),
-        ("threshold", "scale", INT_20, False),
-    ),
-    False,
-)
-softplus_plans = softplus_packet.plans
-softplus_scaled = softplus_packet.scaled
-softplus_outs = softplus_packet.outs
-leaky_relu_packet = packet(
-    "leaky_relu",
-    (
-        "leaky_relu",
-        "leaky_relu.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("negative_slope", "number", 0.01, False),
-    ),
-    False,
-)
-leaky_relu_plans = leaky_relu_packet.plans
-leaky_relu_outs = leaky_relu_packet.outs
-leaky_relu__packet = packet(
-    "leaky_relu_",
-    ("leaky_relu_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("negative_slope", "number", 0.01, False),
-    ),
-    False,
-)
+softplus_packet = packet("softplus", ("softplus", "softplus.out"), (("input", "tensor"), ("beta", "scale", INT_1), ("threshold", "scale", INT_20)))
+softplus_plans, softplus_scaled, softplus_outs = softplus_packet.plans, softplus_packet.scaled, softplus_packet.outs
+leaky_relu_packet = packet("leaky_relu", ("leaky_relu", "leaky_relu.out"), (("input", "tensor"), ("negative_slope", "number", 0.01)))
+leaky_relu_plans, leaky_relu_outs = leaky_relu_packet.plans, leaky_relu_packet.outs
+leaky_relu__packet = packet("leaky_relu_", ("leaky_relu_",), (("input", "tensor"), ("negative_slope", "number", 0.01)))
 leaky_relu__plans = leaky_relu__packet.plans
-threshold_backward_packet = packet(
-    "threshold_backward",
-    ("threshold_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("threshold", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+threshold_backward_packet = packet("threshold_backward", ("threshold_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("threshold", "number")))
 threshold_backward_plans = threshold_backward_packet.plans
-sigmoid_backward_packet = packet(
-    "sigmoid_backward",
-    ("sigmoid_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+sigmoid_backward_packet = packet("sigmoid_backward", ("sigmoid_backward",), (("grad_output", "tensor"), ("output", "tensor")))
 sigmoid_backward_plans = sigmoid_backward_packet.plans
-tanh_backward_packet = packet(
-    "tanh_backward",
-    ("tanh_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+tanh_backward_packet = packet("tanh_backward", ("tanh_backward",), (("grad_output", "tensor"), ("output", "tensor")))
 tanh_backward_plans = tanh_backward_packet.plans
-gelu_backward_packet = packet(
-    "gelu_backward",
-    ("gelu_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("approximate", "static", "none", True),
-    ),
-    False,
-)
+gelu_backward_packet = packet("gelu_backward", ("gelu_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("approximate", "static", 'none', True)))
 gelu_backward_plans = gelu_backward_packet.plans
-silu_backward_packet = packet(
-    "silu_backward",
-    ("silu_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+silu_backward_packet = packet("silu_backward", ("silu_backward",), (("grad_output", "tensor"), ("input", "tensor")))
 silu_backward_plans = silu_backward_packet.plans
-softplus_backward_packet = packet(
-    "softplus_backward",
-    ("softplus_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("beta", "number", NOT_GIVEN, False),
-        ("threshold", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+softplus_backward_packet = packet("softplus_backward", ("softplus_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("beta", "number"), ("threshold", "number")))
 softplus_backward_plans = softplus_backward_packet.plans
-leaky_relu_backward_packet = packet(
-    "leaky_relu_backward",
-    ("leaky_relu_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("negative_slope", "number", NOT_GIVEN, False),
-        ("self_is_result", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+leaky_relu_backward_packet = packet("leaky_relu_backward", ("leaky_relu_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("negative_slope", "number"), ("self_is_result", "static")))
 leaky_relu_backward_plans = leaky_relu_backward_packet.plans
-eq_packet = packet(
-    "eq",
-    (
-        "eq.Tensor",
-        "eq.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-eq_plans = eq_packet.plans
-eq_outs = eq_packet.outs
-eq__packet = packet(
-    "eq_",
-    ("eq_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+eq_packet = packet("eq", ("eq.Tensor", "eq.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+eq_plans, eq_outs = eq_packet.plans, eq_packet.outs
+eq__packet = packet("eq_", ("eq_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 eq__plans = eq__packet.plans
-ne_packet = packet(
-    "ne",
-    (
-        "ne.Tensor",
-        "ne.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-ne_plans = ne_packet.plans
-ne_outs = ne_packet.outs
-ne__packet = packet(
-    "ne_",
-    ("ne_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+ne_packet = packet("ne", ("ne.Tensor", "ne.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+ne_plans, ne_outs = ne_packet.plans, ne_packet.outs
+ne__packet = packet("ne_", ("ne_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 ne__plans = ne__packet.plans
-lt_packet = packet(
-    "lt",
-    (
-        "lt.Tensor",
-        "lt.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-lt_plans = lt_packet.plans
-lt_outs = lt_packet.outs
-lt__packet = packet(
-    "lt_",
-    ("lt_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+lt_packet = packet("lt", ("lt.Tensor", "lt.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+lt_plans, lt_outs = lt_packet.plans, lt_packet.outs
+lt__packet = packet("lt_", ("lt_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 lt__plans = lt__packet.plans
-le_packet = packet(
-    "le",
-    (
-        "le.Tensor",
-        "le.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-le_plans = le_packet.plans
-le_outs = le_packet.outs
-le__packet = packet(
-    "le_",
-    ("le_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+le_packet = packet("le", ("le.Tensor", "le.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+le_plans, le_outs = le_packet.plans, le_packet.outs
+le__packet = packet("le_", ("le_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 le__plans = le__packet.plans
-gt_packet = packet(
-    "gt",
-    (
-        "gt.Tensor",
-        "gt.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-gt_plans = gt_packet.plans
-gt_outs = gt_packet.outs
-gt__packet = packet(
-    "gt_",
-    ("gt_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+gt_packet = packet("gt", ("gt.Tensor", "gt.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+gt_plans, gt_outs = gt_packet.plans, gt_packet.outs
+gt__packet = packet("gt_", ("gt_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 gt__plans = gt__packet.plans
-ge_packet = packet(
-    "ge",
-    (
-        "ge.Tensor",
-        "ge.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-ge_plans = ge_packet.plans
-ge_outs = ge_packet.outs
-ge__packet = packet(
-    "ge_",
-    ("ge_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+ge_packet = packet("ge", ("ge.Tensor", "ge.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+ge_plans, ge_outs = ge_packet.plans, ge_packet.outs
+ge__packet = packet("ge_", ("ge_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 ge__plans = ge__packet.plans
-greater_packet = packet(
-    "greater",
-    (
-        "greater.Tensor",
-        "greater.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-greater_plans = greater_packet.plans
-greater_outs = greater_packet.outs
-greater__packet = packet(
-    "greater_",
-    ("greater_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+greater_packet = packet("greater", ("greater.Tensor", "greater.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+greater_plans, greater_outs = greater_packet.plans, greater_packet.outs
+greater__packet = packet("greater_", ("greater_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 greater__plans = greater__packet.plans
-greater_equal_packet = packet(
-    "greater_equal",
-    (
-        "greater_equal.Tensor",
-        "greater_equal.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-greater_equal_plans = greater_equal_packet.plans
-greater_equal_outs = greater_equal_packet.outs
-greater_equal__packet = packet(
-    "greater_equal_",
-    ("greater_equal_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+greater_equal_packet = packet("greater_equal", ("greater_equal.Tensor", "greater_equal.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+greater_equal_plans, greater_equal_outs = greater_equal_packet.plans, greater_equal_packet.outs
+greater_equal__packet = packet("greater_equal_", ("greater_equal_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 greater_equal__plans = greater_equal__packet.plans
-less_packet = packet(
-    "less",
-    (
-        "less.Tensor",
-        "less.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-less_plans = less_packet.plans
-less_outs = less_packet.outs
-less__packet = packet(
-    "less_",
-    ("less_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+less_packet = packet("less", ("less.Tensor", "less.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+less_plans, less_outs = less_packet.plans, less_packet.outs
+less__packet = packet("less_", ("less_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 less__plans = less__packet.plans
-less_equal_packet = packet(
-    "less_equal",
-    (
-        "less_equal.Tensor",
-        "less_equal.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-less_equal_plans = less_equal_packet.plans
-less_equal_outs = less_equal_packet.outs
-less_equal__packet = packet(
-    "less_equal_",
-    ("less_equal_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+less_equal_packet = packet("less_equal", ("less_equal.Tensor", "less_equal.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+less_equal_plans, less_equal_outs = less_equal_packet.plans, less_equal_packet.outs
+less_equal__packet = packet("less_equal_", ("less_equal_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 less_equal__plans = less_equal__packet.plans
-not_equal_packet = packet(
-    "not_equal",
-    (
-        "not_equal.Tensor",
-        "not_equal.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-not_equal_plans = not_equal_packet.plans
-not_equal_outs = not_equal_packet.outs
-not_equal__packet = packet(
-    "not_equal_",
-    ("not_equal_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+not_equal_packet = packet("not_equal", ("not_equal.Tensor", "not_equal.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+not_equal_plans, not_equal_outs = not_equal_packet.plans, not_equal_packet.outs
+not_equal__packet = packet("not_equal_", ("not_equal_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 not_equal__plans = not_equal__packet.plans
-isnan_packet = packet("isnan", ("isnan",), (("input", "tensor", NOT_GIVEN, False),), False)
+isnan_packet = packet("isnan", ("isnan",), (("input", "tensor"),))
 isnan_plans = isnan_packet.plans
-isinf_packet = packet("isinf", ("isinf",), (("input", "tensor", NOT_GIVEN, False),), False)
+isinf_packet = packet("isinf", ("isinf",), (("input", "tensor"),))
 isinf_plans = isinf_packet.plans
-isfinite_packet = packet("isfinite", ("isfinite",), (("input", "tensor", NOT_GIVEN, False),), False)
+isfinite_packet = packet("isfinite", ("isfinite",), (("input", "tensor"),))
 isfinite_plans = isfinite_packet.plans
-logical_not_packet = packet(
-    "logical_not",
-    (
-        "logical_not",
-        "logical_not.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-logical_not_plans = logical_not_packet.plans
-logical_not_outs = logical_not_packet.outs
-logical_not__packet = packet(
-    "logical_not_", ("logical_not_",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+logical_not_packet = packet("logical_not", ("logical_not", "logical_not.out"), (("input", "tensor"),))
+logical_not_plans, logical_not_outs = logical_not_packet.plans, logical_not_packet.outs
+logical_not__packet = packet("logical_not_", ("logical_not_",), (("input", "tensor"),))
 logical_not__plans = logical_not__packet.plans
-logical_and_packet = packet(
-    "logical_and",
-    (
-        "logical_and",
-        "logical_and.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-logical_and_plans = logical_and_packet.plans
-logical_and_outs = logical_and_packet.outs
-logical_and__packet = packet(
-    "logical_and_",
-    ("logical_and_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+logical_and_packet = packet("logical_and", ("logical_and", "logical_and.out"), (("input", "tensor"), ("other", "tensor")))
+logical_and_plans, logical_and_outs = logical_and_packet.plans, logical_and_packet.outs
+logical_and__packet = packet("logical_and_", ("logical_and_",), (("input", "tensor"), ("other", "tensor")))
 logical_and__plans = logical_and__packet.plans
-logical_or_packet = packet(
-    "logical_or",
-    (
-        "logical_or",
-        "logical_or.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-logical_or_plans = logical_or_packet.plans
-logical_or_outs = logical_or_packet.outs
-logical_or__packet = packet(
-    "logical_or_",
-    ("logical_or_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+logical_or_packet = packet("logical_or", ("logical_or", "logical_or.out"), (("input", "tensor"), ("other", "tensor")))
+logical_or_plans, logical_or_outs = logical_or_packet.plans, logical_or_packet.outs
+logical_or__packet = packet("logical_or_", ("logical_or_",), (("input", "tensor"), ("other", "tensor")))
 logical_or__plans = logical_or__packet.plans
-logical_xor_packet = packet(
-    "logical_xor",
-    (
-        "logical_xor",
-        "logical_xor.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-logical_xor_plans = logical_xor_packet.plans
-logical_xor_outs = logical_xor_packet.outs
-logical_xor__packet = packet(
-    "logical_xor_",
-    ("logical_xor_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+logical_xor_packet = packet("logical_xor", ("logical_xor", "logical_xor.out"), (("input", "tensor"), ("other", "tensor")))
+logical_xor_plans, logical_xor_outs = logical_xor_packet.plans, logical_xor_packet.outs
+logical_xor__packet = packet("logical_xor_", ("logical_xor_",), (("input", "tensor"), ("other", "tensor")))
 logical_xor__plans = logical_xor__packet.plans
-bitwise_and_packet = packet(
-    "bitwise_and",
-    (
-        "bitwise_and.Tensor",
-        "bitwise_and.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-bitwise_and_plans = bitwise_and_packet.plans
-bitwise_and_outs = bitwise_and_packet.outs
-bitwise_and__packet = packet(
-    "bitwise_and_",
-    ("bitwise_and_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+bitwise_and_packet = packet("bitwise_and", ("bitwise_and.Tensor", "bitwise_and.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+bitwise_and_plans, bitwise_and_outs = bitwise_and_packet.plans, bitwise_and_packet.outs
+bitwise_and__packet = packet("bitwise_and_", ("bitwise_and_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 bitwise_and__plans = bitwise_and__packet.plans
-bitwise_or_packet = packet(
-    "bitwise_or",
-    (
-        "bitwise_or.Tensor",
-        "bitwise_or.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-bitwise_or_plans = bitwise_or_packet.plans
-bitwise_or_outs = bitwise_or_packet.outs
-bitwise_or__packet = packet(
-    "bitwise_or_",
-    ("bitwise_or_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+bitwise_or_packet = packet("bitwise_or", ("bitwise_or.Tensor", "bitwise_or.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+bitwise_or_plans, bitwise_or_outs = bitwise_or_packet.plans, bitwise_or_packet.outs
+bitwise_or__packet = packet("bitwise_or_", ("bitwise_or_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 bitwise_or__plans = bitwise_or__packet.plans
-bitwise_xor_packet = packet(
-    "bitwise_xor",
-    (
-        "bitwise_xor.Tensor",
-        "bitwise_xor.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-bitwise_xor_plans = bitwise_xor_packet.plans
-bitwise_xor_outs = bitwise_xor_packet.outs
-bitwise_xor__packet = packet(
-    "bitwise_xor_",
-    ("bitwise_xor_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+bitwise_xor_packet = packet("bitwise_xor", ("bitwise_xor.Tensor", "bitwise_xor.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+bitwise_xor_plans, bitwise_xor_outs = bitwise_xor_packet.plans, bitwise_xor_packet.outs
+bitwise_xor__packet = packet("bitwise_xor_", ("bitwise_xor_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 bitwise_xor__plans = bitwise_xor__packet.plans
-bitwise_left_shift_packet = packet(
-    "bitwise_left_shift",
-    (
-        "bitwise_left_shift.Tensor",
-        "bitwise_left_shift.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-bitwise_left_shift_plans = bitwise_left_shift_packet.plans
-bitwise_left_shift_outs = bitwise_left_shift_packet.outs
-bitwise_left_shift__packet = packet(
-    "bitwise_left_shift_",
-    ("bitwise_left_shift_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+bitwise_left_shift_packet = packet("bitwise_left_shift", ("bitwise_left_shift.Tensor", "bitwise_left_shift.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+bitwise_left_shift_plans, bitwise_left_shift_outs = bitwise_left_shift_packet.plans, bitwise_left_shift_packet.outs
+bitwise_left_shift__packet = packet("bitwise_left_shift_", ("bitwise_left_shift_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 bitwise_left_shift__plans = bitwise_left_shift__packet.plans
-bitwise_right_shift_packet = packet(
-    "bitwise_right_shift",
-    (
-        "bitwise_right_shift.Tensor",
-        "bitwise_right_shift.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-bitwise_right_shift_plans = bitwise_right_shift_packet.plans
-bitwise_right_shift_outs = bitwise_right_shift_packet.outs
-bitwise_right_shift__packet = packet(
-    "bitwise_right_shift_",
-    ("bitwise_right_shift_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+bitwise_right_shift_packet = packet("bitwise_right_shift", ("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+bitwise_right_shift_plans, bitwise_right_shift_outs = bitwise_right_shift_packet.plans, bitwise_right_shift_packet.outs
+bitwise_right_shift__packet = packet("bitwise_right_shift_", ("bitwise_right_shift_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 bitwise_right_shift__plans = bitwise_right_shift__packet.plans
-gcd_packet = packet(
-    "gcd",
-    (
-        "gcd",
-        "gcd.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-gcd_plans = gcd_packet.plans
-gcd_outs = gcd_packet.outs
-gcd__packet = packet(
-    "gcd_",
-    ("gcd_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+gcd_packet = packet("gcd", ("gcd", "gcd.out"), (("input", "tensor"), ("other", "tensor")))
+gcd_plans, gcd_outs = gcd_packet.plans, gcd_packet.outs
+gcd__packet = packet("gcd_", ("gcd_",), (("input", "tensor"), ("other", "tensor")))
 gcd__plans = gcd__packet.plans
-lcm_packet = packet(
-    "lcm",
-    (
-        "lcm",
-        "lcm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-lcm_plans = lcm_packet.plans
-lcm_outs = lcm_packet.outs
-lcm__packet = packet(
-    "lcm_",
-    ("lcm_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+lcm_packet = packet("lcm", ("lcm", "lcm.out"), (("input", "tensor"), ("other", "tensor")))
+lcm_plans, lcm_outs = lcm_packet.plans, lcm_packet.outs
+lcm__packet = packet("lcm_", ("lcm_",), (("input", "tensor"), ("other", "tensor")))
 lcm__plans = lcm__packet.plans
-bitwise_not_packet = packet(
-    "bitwise_not",
-    (
-        "bitwise_not",
-        "bitwise_not.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-bitwise_not_plans = bitwise_not_packet.plans
-bitwise_not_outs = bitwise_not_packet.outs
-bitwise_not__packet = packet(
-    "bitwise_not_", ("bitwise_not_",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+bitwise_not_packet = packet("bitwise_not", ("bitwise_not", "bitwise_not.out"), (("input", "tensor"),))
+bitwise_not_plans, bitwise_not_outs = bitwise_not_packet.plans, bitwise_not_packet.outs
+bitwise_not__packet = packet("bitwise_not_", ("bitwise_not_",), (("input", "tensor"),))
 bitwise_not__plans = bitwise_not__packet.plans
-clamp_packet = packet(
-    "clamp",
-    (
-        "clamp",
-        "clamp.out",
-        "clamp.Tensor",
-        "clamp.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min", "operand", None, False),
-        ("max", "operand", None, False),
-    ),
-    False,
-)
-clamp_plans = clamp_packet.plans
-clamp_outs = clamp_packet.outs
-clamp__packet = packet(
-    "clamp_",
-    (
-        "clamp_",
-        "clamp_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min", "operand", None, False),
-        ("max", "operand", None, False),
-    ),
-    False,
-)
+clamp_packet = packet("clamp", ("clamp", "clamp.out", "clamp.Tensor", "clamp.Tensor_out"), (("input", "tensor"), ("min", "operand", None), ("max", "operand", None)))
+clamp_plans, clamp_outs = clamp_packet.plans, clamp_packet.outs
+clamp__packet = packet("clamp_", ("clamp_", "clamp_.Tensor"), (("input", "tensor"), ("min", "operand", None), ("max", "operand", None)))
 clamp__plans = clamp__packet.plans
-clamp_min_packet = packet(
-    "clamp_min",
-    (
-        "clamp_min",
-        "clamp_min.out",
-        "clamp_min.Tensor",
-        "clamp_min.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
-clamp_min_plans = clamp_min_packet.plans
-clamp_min_outs = clamp_min_packet.outs
-clamp_min__packet = packet(
-    "clamp_min_",
-    (
-        "clamp_min_",
-        "clamp_min_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+clamp_min_packet = packet("clamp_min", ("clamp_min", "clamp_min.out", "clamp_min.Tensor", "clamp_min.Tensor_out"), (("input", "tensor"), ("min", "operand")))
+clamp_min_plans, clamp_min_outs = clamp_min_packet.plans, clamp_min_packet.outs
+clamp_min__packet = packet("clamp_min_", ("clamp_min_", "clamp_min_.Tensor"), (("input", "tensor"), ("min", "operand")))
 clamp_min__plans = clamp_min__packet.plans
-clamp_max_packet = packet(
-    "clamp_max",
-    (
-        "clamp_max",
-        "clamp_max.out",
-        "clamp_max.Tensor",
-        "clamp_max.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("max", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
-clamp_max_plans = clamp_max_packet.plans
-clamp_max_outs = clamp_max_packet.outs
-clamp_max__packet = packet(
-    "clamp_max_",
-    (
-        "clamp_max_",
-        "clamp_max_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("max", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+clamp_max_packet = packet("clamp_max", ("clamp_max", "clamp_max.out", "clamp_max.Tensor", "clamp_max.Tensor_out"), (("input", "tensor"), ("max", "operand")))
+clamp_max_plans, clamp_max_outs = clamp_max_packet.plans, clamp_max_packet.outs
+clamp_max__packet = packet("clamp_max_", ("clamp_max_", "clamp_max_.Tensor"), (("input", "tensor"), ("max", "operand")))
 clamp_max__plans = clamp_max__packet.plans
-clip_packet = packet(
-    "clip",
-    (
-        "clip",
-        "clip.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min", "operand", None, False),
-        ("max", "operand", None, False),
-    ),
-    False,
-)
+clip_packet = packet("clip", ("clip", "clip.Tensor"), (("input", "tensor"), ("min", "operand", None), ("max", "operand", None)))
 clip_plans = clip_packet.plans
-clip__packet = packet(
-    "clip_",
-    (
-        "clip_",
-        "clip_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("min", "operand", None, False),
-        ("max", "operand", None, False),
-    ),
-    False,
-)
+clip__packet = packet("clip_", ("clip_", "clip_.Tensor"), (("input", "tensor"), ("min", "operand", None), ("max", "operand", None)))
 clip__plans = clip__packet.plans
-where_packet = packet(
-    "where",
-    (
-        "where.self",
-        "where.self_out",
-        "where",
-    ),
-    (
-        ("condition", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-where_plans = where_packet.plans
-where_outs = where_packet.outs
-lerp_packet = packet(
-    "lerp",
-    (
-        "lerp.Scalar",
-        "lerp.Scalar_out",
-        "lerp.Tensor",
-        "lerp.Tensor_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("end", "tensor", NOT_GIVEN, False),
-        ("weight", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
-lerp_plans = lerp_packet.plans
-lerp_outs = lerp_packet.outs
-lerp__packet = packet(
-    "lerp_",
-    (
-        "lerp_.Scalar",
-        "lerp_.Tensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("end", "tensor", NOT_GIVEN, False),
-        ("weight", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+where_packet = packet("where", ("where.self", "where.self_out", "where"), (("condition", "tensor"), ("input", "tensor", NOT_GIVEN), ("other", "operand", NOT_GIVEN)), numbers_as_tensors='rest')
+where_plans, where_outs = where_packet.plans, where_packet.outs
+lerp_packet = packet("lerp", ("lerp.Scalar", "lerp.Scalar_out", "lerp.Tensor", "lerp.Tensor_out"), (("input", "tensor"), ("end", "tensor"), ("weight", "operand")))
+lerp_plans, lerp_outs = lerp_packet.plans, lerp_packet.outs
+lerp__packet = packet("lerp_", ("lerp_.Scalar", "lerp_.Tensor"), (("input", "tensor"), ("end", "tensor"), ("weight", "operand")))
 lerp__plans = lerp__packet.plans
-addcmul_packet = packet(
-    "addcmul",
-    (
-        "addcmul",
-        "addcmul.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("tensor1", "tensor", NOT_GIVEN, False),
-        ("tensor2", "tensor", NOT_GIVEN, False),
-        ("value", "scale", INT_1, True),
-    ),
-    False,
-)
-addcmul_packet.deprecated = (
-    (
-        "addcmul(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
-        (("self", "self"), ("tensor1", "tensor1"), ("tensor2", "tensor2"), ("value", "value")),
-    ),
-)
-addcmul_plans = addcmul_packet.plans
-addcmul_scaled = addcmul_packet.scaled
-addcmul_outs = addcmul_packet.outs
-addcmul__packet = packet(
-    "addcmul_",
-    ("addcmul_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("tensor1", "tensor", NOT_GIVEN, False),
-        ("tensor2", "tensor", NOT_GIVEN, False),
-        ("value", "scale", INT_1, True),
-    ),
-    False,
-)
-addcmul__packet.deprecated = (
-    (
-        "addcmul_(Tensor(a!) self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor(a!)",
-        (("self", "self"), ("tensor1", "tensor1"), ("tensor2", "tensor2"), ("value", "value")),
-    ),
-)
-addcmul__plans = addcmul__packet.plans
-addcmul__scaled = addcmul__packet.scaled
-addcdiv_packet = packet(
-    "addcdiv",
-    (
-        "addcdiv",
-        "addcdiv.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("tensor1", "tensor", NOT_GIVEN, False),
-        ("tensor2", "tensor", NOT_GIVEN, False),
-        ("value", "scale", INT_1, True),
-    ),
-    False,
-)
-addcdiv_packet.deprecated = (
-    (
-        "addcdiv(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor",
-        (("self", "self"), ("tensor1", "tensor1"), ("tensor2", "tensor2"), ("value", "value")),
-    ),
-)
-addcdiv_plans = addcdiv_packet.plans
-addcdiv_scaled = addcdiv_packet.scaled
-addcdiv_outs = addcdiv_packet.outs
-addcdiv__packet = packet(
-    "addcdiv_",
-    ("addcdiv_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("tensor1", "tensor", NOT_GIVEN, False),
-        ("tensor2", "tensor", NOT_GIVEN, False),
-        ("value", "scale", INT_1, True),
-    ),
-    False,
-)
-addcdiv__packet.deprecated = (
-    (
-        "addcdiv_(Tensor(a!) self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor(a!)",
-        (("self", "self"), ("tensor1", "tensor1"), ("tensor2", "tensor2"), ("value", "value")),
-    ),
-)
-addcdiv__plans = addcdiv__packet.plans
-addcdiv__scaled = addcdiv__packet.scaled
-sgn_packet = packet(
-    "sgn",
-    (
-        "sgn",
-        "sgn.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sgn_plans = sgn_packet.plans
-sgn_outs = sgn_packet.outs
-sgn__packet = packet("sgn_", ("sgn_",), (("input", "tensor", NOT_GIVEN, False),), False)
+addcmul_packet = packet("addcmul", ("addcmul", "addcmul.out"), (("input", "tensor"), ("tensor1", "tensor"), ("tensor2", "tensor"), ("value", "scale", INT_1, True)))
+addcmul_packet.deprecated = (('addcmul(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor', (('self', 'self'), ('tensor1', 'tensor1'), ('tensor2', 'tensor2'), ('value', 'value'))),)
+addcmul_plans, addcmul_scaled, addcmul_outs = addcmul_packet.plans, addcmul_packet.scaled, addcmul_packet.outs
+addcmul__packet = packet("addcmul_", ("addcmul_",), (("input", "tensor"), ("tensor1", "tensor"), ("tensor2", "tensor"), ("value", "scale", INT_1, True)))
+addcmul__packet.deprecated = (('addcmul_(Tensor(a!) self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor(a!)', (('self', 'self'), ('tensor1', 'tensor1'), ('tensor2', 'tensor2'), ('value', 'value'))),)
+addcmul__plans, addcmul__scaled = addcmul__packet.plans, addcmul__packet.scaled
+addcdiv_packet = packet("addcdiv", ("addcdiv", "addcdiv.out"), (("input", "tensor"), ("tensor1", "tensor"), ("tensor2", "tensor"), ("value", "scale", INT_1, True)))
+addcdiv_packet.deprecated = (('addcdiv(Tensor self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor', (('self', 'self'), ('tensor1', 'tensor1'), ('tensor2', 'tensor2'), ('value', 'value'))),)
+addcdiv_plans, addcdiv_scaled, addcdiv_outs = addcdiv_packet.plans, addcdiv_packet.scaled, addcdiv_packet.outs
+addcdiv__packet = packet("addcdiv_", ("addcdiv_",), (("input", "tensor"), ("tensor1", "tensor"), ("tensor2", "tensor"), ("value", "scale", INT_1, True)))
+addcdiv__packet.deprecated = (('addcdiv_(Tensor(a!) self, Scalar value, Tensor tensor1, Tensor tensor2) -> Tensor(a!)', (('self', 'self'), ('tensor1', 'tensor1'), ('tensor2', 'tensor2'), ('value', 'value'))),)
+addcdiv__plans, addcdiv__scaled = addcdiv__packet.plans, addcdiv__packet.scaled
+sgn_packet = packet("sgn", ("sgn", "sgn.out"), (("input", "tensor"),))
+sgn_plans, sgn_outs = sgn_packet.plans, sgn_packet.outs
+sgn__packet = packet("sgn_", ("sgn_",), (("input", "tensor"),))
 sgn__plans = sgn__packet.plans
-signbit_packet = packet(
-    "signbit",
-    (
-        "signbit",
-        "signbit.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-signbit_plans = signbit_packet.plans
-signbit_outs = signbit_packet.outs
-frac_packet = packet(
-    "frac",
-    (
-        "frac",
-        "frac.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-frac_plans = frac_packet.plans
-frac_outs = frac_packet.outs
-frac__packet = packet("frac_", ("frac_",), (("input", "tensor", NOT_GIVEN, False),), False)
+signbit_packet = packet("signbit", ("signbit", "signbit.out"), (("input", "tensor"),))
+signbit_plans, signbit_outs = signbit_packet.plans, signbit_packet.outs
+frac_packet = packet("frac", ("frac", "frac.out"), (("input", "tensor"),))
+frac_plans, frac_outs = frac_packet.plans, frac_packet.outs
+frac__packet = packet("frac_", ("frac_",), (("input", "tensor"),))
 frac__plans = frac__packet.plans
-copysign_packet = packet(
-    "copysign",
-    (
-        "copysign.Tensor",
-        "copysign.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
-copysign_plans = copysign_packet.plans
-copysign_outs = copysign_packet.outs
-copysign__packet = packet(
-    "copysign_",
-    ("copysign_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+copysign_packet = packet("copysign", ("copysign.Tensor", "copysign.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
+copysign_plans, copysign_outs = copysign_packet.plans, copysign_packet.outs
+copysign__packet = packet("copysign_", ("copysign_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='rest')
 copysign__plans = copysign__packet.plans
-heaviside_packet = packet(
-    "heaviside",
-    (
-        "heaviside",
-        "heaviside.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-heaviside_plans = heaviside_packet.plans
-heaviside_outs = heaviside_packet.outs
-heaviside__packet = packet(
-    "heaviside_",
-    ("heaviside_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+heaviside_packet = packet("heaviside", ("heaviside", "heaviside.out"), (("input", "tensor"), ("values", "tensor")))
+heaviside_plans, heaviside_outs = heaviside_packet.plans, heaviside_packet.outs
+heaviside__packet = packet("heaviside_", ("heaviside_",), (("input", "tensor"), ("values", "tensor")))
 heaviside__plans = heaviside__packet.plans
-hypot_packet = packet(
-    "hypot",
-    (
-        "hypot",
-        "hypot.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-hypot_plans = hypot_packet.plans
-hypot_outs = hypot_packet.outs
-hypot__packet = packet(
-    "hypot_",
-    ("hypot_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+hypot_packet = packet("hypot", ("hypot", "hypot.out"), (("input", "tensor"), ("other", "tensor")))
+hypot_plans, hypot_outs = hypot_packet.plans, hypot_packet.outs
+hypot__packet = packet("hypot_", ("hypot_",), (("input", "tensor"), ("other", "tensor")))
 hypot__plans = hypot__packet.plans
-nextafter_packet = packet(
-    "nextafter",
-    (
-        "nextafter",
-        "nextafter.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-nextafter_plans = nextafter_packet.plans
-nextafter_outs = nextafter_packet.outs
-nextafter__packet = packet(
-    "nextafter_",
-    ("nextafter_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+nextafter_packet = packet("nextafter", ("nextafter", "nextafter.out"), (("input", "tensor"), ("other", "tensor")))
+nextafter_plans, nextafter_outs = nextafter_packet.plans, nextafter_packet.outs
+nextafter__packet = packet("nextafter_", ("nextafter_",), (("input", "tensor"), ("other", "tensor")))
 nextafter__plans = nextafter__packet.plans
-nan_to_num_packet = packet(
-    "nan_to_num",
-    (
-        "nan_to_num",
-        "nan_to_num.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("nan", "number", None, False),
-        ("posinf", "number", None, False),
-        ("neginf", "number", None, False),
-    ),
-    False,
-)
-nan_to_num_plans = nan_to_num_packet.plans
-nan_to_num_outs = nan_to_num_packet.outs
-nan_to_num__packet = packet(
-    "nan_to_num_",
-    ("nan_to_num_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("nan", "number", None, False),
-        ("posinf", "number", None, False),
-        ("neginf", "number", None, False),
-    ),
-    False,
-)
+nan_to_num_packet = packet("nan_to_num", ("nan_to_num", "nan_to_num.out"), (("input", "tensor"), ("nan", "number", None), ("posinf", "number", None), ("neginf", "number", None)))
+nan_to_num_plans, nan_to_num_outs = nan_to_num_packet.plans, nan_to_num_packet.outs
+nan_to_num__packet = packet("nan_to_num_", ("nan_to_num_",), (("input", "tensor"), ("nan", "number", None), ("posinf", "number", None), ("neginf", "number", None)))
 nan_to_num__plans = nan_to_num__packet.plans
-frexp_packet = packet(
-    "frexp",
-    (
-        "frexp.Tensor",
-        "frexp.Tensor_out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-frexp_plans = frexp_packet.plans
-frexp_outs = frexp_packet.outs
-_frexp_mantissa_packet = packet(
-    "_frexp_mantissa", ("_frexp_mantissa",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+frexp_packet = packet("frexp", ("frexp.Tensor", "frexp.Tensor_out"), (("input", "tensor"),))
+frexp_plans, frexp_outs = frexp_packet.plans, frexp_packet.outs
+_frexp_mantissa_packet = packet("_frexp_mantissa", ("_frexp_mantissa",), (("input", "tensor"),))
 _frexp_mantissa_plans = _frexp_mantissa_packet.plans
-_frexp_exponent_packet = packet(
-    "_frexp_exponent", ("_frexp_exponent",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+_frexp_exponent_packet = packet("_frexp_exponent", ("_frexp_exponent",), (("input", "tensor"),))
 _frexp_exponent_plans = _frexp_exponent_packet.plans
-ldexp_packet = packet(
-    "ldexp",
-    (
-        "ldexp.Tensor",
-        "ldexp.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-ldexp_plans = ldexp_packet.plans
-ldexp_outs = ldexp_packet.outs
-ldexp__packet = packet(
-    "ldexp_",
-    ("ldexp_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+ldexp_packet = packet("ldexp", ("ldexp.Tensor", "ldexp.out"), (("input", "tensor"), ("other", "tensor")))
+ldexp_plans, ldexp_outs = ldexp_packet.plans, ldexp_packet.outs
+ldexp__packet = packet("ldexp_", ("ldexp_",), (("input", "tensor"), ("other", "tensor")))
 ldexp__plans = ldexp__packet.plans
-deg2rad_packet = packet(
-    "deg2rad",
-    (
-        "deg2rad",
-        "deg2rad.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-deg2rad_plans = deg2rad_packet.plans
-deg2rad_outs = deg2rad_packet.outs
-deg2rad__packet = packet("deg2rad_", ("deg2rad_",), (("input", "tensor", NOT_GIVEN, False),), False)
+deg2rad_packet = packet("deg2rad", ("deg2rad", "deg2rad.out"), (("input", "tensor"),))
+deg2rad_plans, deg2rad_outs = deg2rad_packet.plans, deg2rad_packet.outs
+deg2rad__packet = packet("deg2rad_", ("deg2rad_",), (("input", "tensor"),))
 deg2rad__plans = deg2rad__packet.plans
-rad2deg_packet = packet(
-    "rad2deg",
-    (
-        "rad2deg",
-        "rad2deg.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-rad2deg_plans = rad2deg_packet.plans
-rad2deg_outs = rad2deg_packet.outs
-rad2deg__packet = packet("rad2deg_", ("rad2deg_",), (("input", "tensor", NOT_GIVEN, False),), False)
+rad2deg_packet = packet("rad2deg", ("rad2deg", "rad2deg.out"), (("input", "tensor"),))
+rad2deg_plans, rad2deg_outs = rad2deg_packet.plans, rad2deg_packet.outs
+rad2deg__packet = packet("rad2deg_", ("rad2deg_",), (("input", "tensor"),))
 rad2deg__plans = rad2deg__packet.plans
-logaddexp_packet = packet(
-    "logaddexp",
-    (
-        "logaddexp",
-        "logaddexp.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-logaddexp_plans = logaddexp_packet.plans
-logaddexp_outs = logaddexp_packet.outs
-logaddexp2_packet = packet(
-    "logaddexp2",
-    (
-        "logaddexp2",
-        "logaddexp2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-logaddexp2_plans = logaddexp2_packet.plans
-logaddexp2_outs = logaddexp2_packet.outs
-xlogy_packet = packet(
-    "xlogy",
-    (
-        "xlogy.Tensor",
-        "xlogy.OutTensor",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-xlogy_plans = xlogy_packet.plans
-xlogy_outs = xlogy_packet.outs
-xlogy__packet = packet(
-    "xlogy_",
-    ("xlogy_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
+logaddexp_packet = packet("logaddexp", ("logaddexp", "logaddexp.out"), (("input", "tensor"), ("other", "tensor")))
+logaddexp_plans, logaddexp_outs = logaddexp_packet.plans, logaddexp_packet.outs
+logaddexp2_packet = packet("logaddexp2", ("logaddexp2", "logaddexp2.out"), (("input", "tensor"), ("other", "tensor")))
+logaddexp2_plans, logaddexp2_outs = logaddexp2_packet.plans, logaddexp2_packet.outs
+xlogy_packet = packet("xlogy", ("xlogy.Tensor", "xlogy.OutTensor"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+xlogy_plans, xlogy_outs = xlogy_packet.plans, xlogy_packet.outs
+xlogy__packet = packet("xlogy_", ("xlogy_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
 xlogy__plans = xlogy__packet.plans
-logit_packet = packet(
-    "logit",
-    (
-        "logit",
-        "logit.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("eps", "number", None, False),
-    ),
-    False,
-)
-logit_plans = logit_packet.plans
-logit_outs = logit_packet.outs
-logit__packet = packet(
-    "logit_",
-    ("logit_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("eps", "number", None, False),
-    ),
-    False,
-)
+logit_packet = packet("logit", ("logit", "logit.out"), (("input", "tensor"), ("eps", "number", None)))
+logit_plans, logit_outs = logit_packet.plans, logit_packet.outs
+logit__packet = packet("logit_", ("logit_",), (("input", "tensor"), ("eps", "number", None)))
 logit__plans = logit__packet.plans
-logit_backward_packet = packet(
-    "logit_backward",
-    ("logit_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("eps", "number", None, False),
-    ),
-    False,
-)
+logit_backward_packet = packet("logit_backward", ("logit_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("eps", "number", None)))
 logit_backward_plans = logit_backward_packet.plans
-sinc_packet = packet(
-    "sinc",
-    (
-        "sinc",
-        "sinc.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-sinc_plans = sinc_packet.plans
-sinc_outs = sinc_packet.outs
-sinc__packet = packet("sinc_", ("sinc_",), (("input", "tensor", NOT_GIVEN, False),), False)
+sinc_packet = packet("sinc", ("sinc", "sinc.out"), (("input", "tensor"),))
+sinc_plans, sinc_outs = sinc_packet.plans, sinc_packet.outs
+sinc__packet = packet("sinc_", ("sinc_",), (("input", "tensor"),))
 sinc__plans = sinc__packet.plans
-multiply_packet = packet(
-    "multiply",
-    (
-        "multiply.Tensor",
-        "multiply.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
-multiply_plans = multiply_packet.plans
-multiply_outs = multiply_packet.outs
-multiply__packet = packet(
-    "multiply_",
-    ("multiply_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
+multiply_packet = packet("multiply", ("multiply.Tensor", "multiply.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
+multiply_plans, multiply_outs = multiply_packet.plans, multiply_packet.outs
+multiply__packet = packet("multiply_", ("multiply_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
 multiply__plans = multiply__packet.plans
-subtract_packet = packet(
-    "subtract",
-    (
-        "subtract.Tensor",
-        "subtract.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    True,
-)
-subtract_plans = subtract_packet.plans
-subtract_scaled = subtract_packet.scaled
-subtract_outs = subtract_packet.outs
-subtract__packet = packet(
-    "subtract_",
-    ("subtract_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-    ),
-    True,
-)
-subtract__plans = subtract__packet.plans
-subtract__scaled = subtract__packet.scaled
-divide_packet = packet(
-    "divide",
-    (
-        "divide.Tensor",
-        "divide.out",
-        "divide.Tensor_mode",
-        "divide.out_mode",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("rounding_mode", "static", NOT_GIVEN, True),
-    ),
-    True,
-)
-divide_plans = divide_packet.plans
-divide_outs = divide_packet.outs
-divide__packet = packet(
-    "divide_",
-    (
-        "divide_.Tensor",
-        "divide_.Tensor_mode",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-        ("rounding_mode", "static", NOT_GIVEN, True),
-    ),
-    True,
-)
+subtract_packet = packet("subtract", ("subtract.Tensor", "subtract.out"), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors=True)
+subtract_plans, subtract_scaled, subtract_outs = subtract_packet.plans, subtract_packet.scaled, subtract_packet.outs
+subtract__packet = packet("subtract_", ("subtract_.Tensor",), (("input", "tensor"), ("other", "operand"), ("alpha", "scale", INT_1, True)), numbers_as_tensors=True)
+subtract__plans, subtract__scaled = subtract__packet.plans, subtract__packet.scaled
+divide_packet = packet("divide", ("divide.Tensor", "divide.out", "divide.Tensor_mode", "divide.out_mode"), (("input", "tensor"), ("other", "operand"), ("rounding_mode", "static", NOT_GIVEN, True)), numbers_as_tensors=True)
+divide_plans, divide_outs = divide_packet.plans, divide_packet.outs
+divide__packet = packet("divide_", ("divide_.Tensor", "divide_.Tensor_mode"), (("input", "tensor"), ("other", "operand"), ("rounding_mode", "static", NOT_GIVEN, True)), numbers_as_tensors=True)
 divide__plans = divide__packet.plans
-true_divide_packet = packet(
-    "true_divide",
-    (
-        "true_divide.Tensor",
-        "true_divide.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
-true_divide_plans = true_divide_packet.plans
-true_divide_outs = true_divide_packet.outs
-true_divide__packet = packet(
-    "true_divide_",
-    ("true_divide_.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
+true_divide_packet = packet("true_divide", ("true_divide.Tensor", "true_divide.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
+true_divide_plans, true_divide_outs = true_divide_packet.plans, true_divide_packet.outs
+true_divide__packet = packet("true_divide_", ("true_divide_.Tensor",), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
 true_divide__plans = true_divide__packet.plans
-float_power_packet = packet(
-    "float_power",
-    (
-        "float_power.Tensor_Tensor",
-        "float_power.Tensor_Tensor_out",
-        "float_power.Tensor_Scalar",
-        "float_power.Tensor_Scalar_out",
-        "float_power.Scalar",
-        "float_power.Scalar_out",
-    ),
-    (
-        ("input", "operand", NOT_GIVEN, False),
-        ("exponent", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
-float_power_plans = float_power_packet.plans
-float_power_outs = float_power_packet.outs
-float_power__packet = packet(
-    "float_power_",
-    (
-        "float_power_.Tensor",
-        "float_power_.Scalar",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("exponent", "operand", NOT_GIVEN, False),
-    ),
-    False,
-)
+float_power_packet = packet("float_power", ("float_power.Tensor_Tensor", "float_power.Tensor_Tensor_out", "float_power.Tensor_Scalar", "float_power.Tensor_Scalar_out", "float_power.Scalar", "float_power.Scalar_out"), (("input", "operand"), ("exponent", "operand")))
+float_power_plans, float_power_outs = float_power_packet.plans, float_power_packet.outs
+float_power__packet = packet("float_power_", ("float_power_.Tensor", "float_power_.Scalar"), (("input", "tensor"), ("exponent", "operand")))
 float_power__plans = float_power__packet.plans
-angle_packet = packet(
-    "angle",
-    (
-        "angle",
-        "angle.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-angle_plans = angle_packet.plans
-angle_outs = angle_packet.outs
-complex_packet = packet(
-    "complex",
-    (
-        "complex",
-        "complex.out",
-    ),
-    (
-        ("real", "tensor", NOT_GIVEN, False),
-        ("imag", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-complex_plans = complex_packet.plans
-complex_outs = complex_packet.outs
-polar_packet = packet(
-    "polar",
-    (
-        "polar",
-        "polar.out",
-    ),
-    (
-        ("abs", "tensor", NOT_GIVEN, False),
-        ("angle", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-polar_plans = polar_packet.plans
-polar_outs = polar_packet.outs
+angle_packet = packet("angle", ("angle", "angle.out"), (("input", "tensor"),))
+angle_plans, angle_outs = angle_packet.plans, angle_packet.outs
+complex_packet = packet("complex", ("complex", "complex.out"), (("real", "tensor"), ("imag", "tensor")))
+complex_plans, complex_outs = complex_packet.plans, complex_packet.outs
+polar_packet = packet("polar", ("polar", "polar.out"), (("abs", "tensor"), ("angle", "tensor")))
+polar_plans, polar_outs = polar_packet.plans, polar_packet.outs
+# fmt: on
 
 
 def add(
@@ -2788,36 +652,13 @@ def add_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the sum of two tensors, the second one scaled by `alpha` (`torch.Tensor.add_`).
-
-        input + alpha * other
-
-    Args:
-        input: A tensor or a number. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-        alpha: A number by which `other` is multiplied before the addition; an integer where the result
-            is of integers.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, or `alpha` is floating for a result of integers or
-            complex for a result of real numbers.
-
-    Note:
-        A Python number does not widen a tensor of its own category: uint8 plus 100 stays uint8.
-        Integers wrap around on overflow. The sum of two bools is their logical or.
+    """In-place version of `tt.add` (`torch.Tensor.add_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0])
         >>> x.add_(tt.tensor([10.0, 20.0]), alpha=2)
         tensor([21., 42.])
-
-    Schema::
-
-        add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
@@ -2949,35 +790,13 @@ def sub_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the difference of two tensors, the second one scaled by `alpha` (`torch.Tensor.sub_`).
-
-        input - alpha * other
-
-    Args:
-        input: A tensor or a number. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-        alpha: A number by which `other` is multiplied before the subtraction; an integer where the
-            result is of integers.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
-            floating for a result of integers or complex for a result of real numbers.
-
-    Note:
-        Integers wrap around on overflow. For bools use `tt.logical_xor` or `~`.
+    """In-place version of `tt.sub` (`torch.Tensor.sub_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([10.0, 20.0])
         >>> x.sub_(tt.tensor([1.0, 2.0]))
         tensor([ 9., 18.])
-
-    Schema::
-
-        sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
@@ -3155,33 +974,13 @@ def mul_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the product of two tensors, element by element (`torch.Tensor.mul_`).
-
-        input * other
-
-    Args:
-        input: A tensor or a number. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-
-    Note:
-        Integers wrap around on overflow. The product of two bools is their logical and. For the product
-        of matrices use `tt.matmul`.
+    """In-place version of `tt.mul` (`torch.Tensor.mul_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 3.0])
         >>> x.mul_(tt.tensor([2.0, 2.0, 0.5]))
         tensor([2.0000, 4.0000, 1.5000])
-
-    Schema::
-
-        mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -3302,32 +1101,12 @@ def div_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.Tensor.div_`).
-
-        input / other
+    """In-place version of `tt.div` (`torch.Tensor.div_`).
 
     Signatures::
 
         tt.div_(input: Tensor, other: Tensor | Number) -> Tensor
         tt.div_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor
-
-    Args:
-        input: The dividend: a tensor or a number. It takes the result. The method's `self`.
-        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
-        rounding_mode: None for the quotient itself; 'trunc' rounds it towards zero, as integers are
-            divided in C; 'floor' rounds it down, as `//` does in Python.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, `rounding_mode` is another string, or on the CPU an
-            integer is divided by zero with a rounding mode.
-        NotImplementedError: `rounding_mode` is given and the operands are complex or both of bools.
-
-    Note:
-        Floating numbers divided by zero give inf, or nan for 0 / 0. Integers divided by zero with a
-        rounding mode are undefined on CUDA. With a rounding mode the gradient is zero.
 
     Example:
         >>> import triten as tt
@@ -3336,11 +1115,6 @@ def div_(
         >>> x = tt.tensor([-7.0, 7.0])
         >>> x.div_(2)
         tensor([-3.5000,  3.5000])
-
-    Schema::
-
-        div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-        div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
@@ -3450,36 +1224,13 @@ def floor_divide_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the quotient of two tensors rounded down to a whole number, as `//` computes it (`torch.Tensor.floor_divide_`).
-
-        floor(input / other)
-
-    Args:
-        input: The dividend: a tensor or a number. It takes the result. The method's `self`.
-        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, on the CPU an integer is divided by zero, or a
-            gradient is asked of the result.
-        NotImplementedError: The operands are complex or both of bools.
-
-    Note:
-        The quotient is that of the numbers as they are stored: 1.0 // 0.1 is 9, as the nearest float to
-        0.1 is larger. `tt.div` with rounding_mode='floor' gives the same numbers and a gradient of
-        zero.
+    """In-place version of `tt.floor_divide` (`torch.Tensor.floor_divide_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([7, -7])
         >>> x.floor_divide_(2)
         tensor([ 3, -4])
-
-    Schema::
-
-        floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -3586,35 +1337,13 @@ def remainder_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the remainder of the division rounded down; it has the sign of the divisor, as `%` in Python (`torch.Tensor.remainder_`).
-
-        input - other * floor(input / other)
-
-    Args:
-        input: The dividend: a tensor, or a number if `other` is a tensor. It takes the result. The
-            method's `self`.
-        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, or on the CPU an integer is divided by zero.
-        NotImplementedError: The operands are complex or both of bools.
-
-    Note:
-        A floating number modulo zero is nan, and so is an infinite one modulo anything. An infinite
-        divisor of the other sign gives the divisor. The gradient in `other` is -floor(input / other).
+    """In-place version of `tt.remainder` (`torch.Tensor.remainder_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-3.0, 3.0, 5.0])
         >>> x.remainder_(2)
         tensor([1., 1., 1.])
-
-    Schema::
-
-        remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -3721,34 +1450,13 @@ def fmod_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the remainder of the division rounded towards zero; it has the sign of the dividend, as `fmod` in C (`torch.Tensor.fmod_`).
-
-        input - other * trunc(input / other)
-
-    Args:
-        input: The dividend: a tensor. It takes the result. The method's `self`.
-        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, or on the CPU an integer is divided by zero.
-        NotImplementedError: The operands are complex or both of bools.
-
-    Note:
-        A floating number modulo zero is nan, and so is an infinite one modulo anything; modulo infinity
-        a finite number is itself. The gradient in `other` is -trunc(input / other).
+    """In-place version of `tt.fmod` (`torch.Tensor.fmod_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-3.0, 3.0, 5.0])
         >>> x.fmod_(2)
         tensor([-1.,  1.,  1.])
-
-    Schema::
-
-        fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -3867,43 +1575,18 @@ def pow_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the elements of a tensor, each raised to a power (`torch.Tensor.pow_`).
-
-        input ** exponent
+    """In-place version of `tt.pow` (`torch.Tensor.pow_`).
 
     Signatures::
 
         tt.pow_(input: Tensor, exponent: Tensor) -> Tensor
         tt.pow_(input: Tensor, exponent: Number) -> Tensor
 
-    Args:
-        input: The base: a tensor, or a number if `exponent` is a tensor. It takes the result. The
-            method's `self`.
-        exponent: The exponent: a number, or a tensor whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, or on the CPU integers are raised to a negative
-            integer given as a number.
-        NotImplementedError: Base and exponent are both of bools.
-
-    Note:
-        Anything to the power 0 is 1, nan too. A negative base to a fractional exponent is nan. A
-        negative integer exponent in a tensor of integers gives the truncated quotient: 0 unless the
-        base is 1 or -1. Integers wrap around on overflow; `tt.float_power` computes in float64.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 3.0])
         >>> x.pow_(2)
         tensor([1., 4., 9.])
-
-    Schema::
-
-        pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)
-        pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -4262,35 +1945,13 @@ def atan2_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.Tensor.atan2_`).
-
-        atan(input / other), in the quadrant of the point
-
-    Args:
-        input: A tensor of ordinates y. It takes the result. The method's `self`.
-        other: A tensor of abscissas x; its shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        The signs of zeros count: y = 0.0 and x = -1 give pi, y = -0.0 gives -pi. At the origin the
-        gradient is zero.
+    """In-place version of `tt.atan2` (`torch.Tensor.atan2_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, -1.0])
         >>> x.atan2_(tt.tensor([1.0, 1.0, 0.0]))
         tensor([ 0.0000,  0.7854, -1.5708])
-
-    Schema::
-
-        atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -4384,37 +2045,13 @@ def arctan2_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the angle between the positive x axis and the point (`other`, `input`), in radians from -pi to pi (`torch.Tensor.arctan2_`).
-
-    Another name of `tt.atan2_`.
-
-        atan(input / other), in the quadrant of the point
-
-    Args:
-        input: A tensor of ordinates y. It takes the result. The method's `self`.
-        other: A tensor of abscissas x; its shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        The signs of zeros count: y = 0.0 and x = -1 give pi, y = -0.0 gives -pi. At the origin the
-        gradient is zero.
+    """In-place version of `tt.arctan2` (`torch.Tensor.arctan2_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, -1.0])
         >>> x.arctan2_(tt.tensor([1.0, 1.0, 0.0]))
         tensor([ 0.0000,  0.7854, -1.5708])
-
-    Schema::
-
-        arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -4483,32 +2120,13 @@ def neg(
 
 
 def neg_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element with the opposite sign (`torch.Tensor.neg_`).
-
-        -x
-
-    Args:
-        input: A tensor of numbers of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` is of bools; `tt.logical_not` inverts those.
-
-    Note:
-        Unsigned integers wrap around: -1 is 255 as uint8. The smallest signed integer is its own
-        negative.
+    """In-place version of `tt.neg` (`torch.Tensor.neg_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, -2.0])
         >>> x.neg_()
         tensor([-1.,  2.])
-
-    Schema::
-
-        neg_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -4574,31 +2192,13 @@ def abs(
 
 
 def abs_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the absolute value of each element; the modulus of a complex one (`torch.Tensor.abs_`).
-
-        |x|, for complex numbers sqrt(real^2 + imag^2)
-
-    Args:
-        input: A tensor of numbers of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        The smallest signed integer stays negative, as its absolute value does not fit. The gradient at
-        zero is zero. The in-place form refuses complex tensors, as its result would be real.
-
-        Not supported: Bools on the CPU (NotImplementedError).
+    """In-place version of `tt.abs` (`torch.Tensor.abs_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.5, 0.0, 2.0])
         >>> x.abs_()
         tensor([1.5000, 0.0000, 2.0000])
-
-    Schema::
-
-        abs_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -4667,34 +2267,13 @@ def negative(
 
 
 def negative_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element with the opposite sign (`torch.Tensor.negative_`).
-
-    Another name of `tt.neg_`.
-
-        -x
-
-    Args:
-        input: A tensor of numbers of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` is of bools; `tt.logical_not` inverts those.
-
-    Note:
-        Unsigned integers wrap around: -1 is 255 as uint8. The smallest signed integer is its own
-        negative.
+    """In-place version of `tt.negative` (`torch.Tensor.negative_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, -2.0])
         >>> x.negative_()
         tensor([-1.,  2.])
-
-    Schema::
-
-        negative_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -4762,33 +2341,13 @@ def absolute(
 
 
 def absolute_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the absolute value of each element; the modulus of a complex one (`torch.Tensor.absolute_`).
-
-    Another name of `tt.abs_`.
-
-        |x|, for complex numbers sqrt(real^2 + imag^2)
-
-    Args:
-        input: A tensor of numbers of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        The smallest signed integer stays negative, as its absolute value does not fit. The gradient at
-        zero is zero. The in-place form refuses complex tensors, as its result would be real.
-
-        Not supported: Bools on the CPU (NotImplementedError).
+    """In-place version of `tt.absolute` (`torch.Tensor.absolute_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.5, 0.0, 2.0])
         >>> x.absolute_()
         tensor([1.5000, 0.0000, 2.0000])
-
-    Schema::
-
-        absolute_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -4888,32 +2447,13 @@ def sign(
 
 
 def sign_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the sign of each element: -1, 0 or 1 (`torch.Tensor.sign_`).
-
-        -1 if x < 0, 0 if x = 0, 1 if x > 0
-
-    Args:
-        input: A tensor of real numbers of any shape; bools stay as they are. It takes the result. The
-            method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex; `tt.sgn` takes complex numbers.
-
-    Note:
-        The sign of nan is 0, and so is that of -0.0. The gradient is zero everywhere.
+    """In-place version of `tt.sign` (`torch.Tensor.sign_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-2.5, 0.0, 3.0])
         >>> x.sign_()
         tensor([-1.,  0.,  1.])
-
-    Schema::
-
-        sign_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -4977,29 +2517,13 @@ def square(
 
 
 def square_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element multiplied by itself (`torch.Tensor.square_`).
-
-        x * x
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A complex number is multiplied by itself, not by its conjugate. Integers wrap around on
-        overflow.
+    """In-place version of `tt.square` (`torch.Tensor.square_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, -2.0, 3.0])
         >>> x.square_()
         tensor([1., 4., 9.])
-
-    Schema::
-
-        square_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5063,29 +2587,13 @@ def reciprocal(
 
 
 def reciprocal_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: one divided by each element (`torch.Tensor.reciprocal_`).
-
-        1 / x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Zero gives inf with the zero's sign.
+    """In-place version of `tt.reciprocal` (`torch.Tensor.reciprocal_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, -4.0])
         >>> x.reciprocal_()
         tensor([ 1.0000,  0.5000, -0.2500])
-
-    Schema::
-
-        reciprocal_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5149,29 +2657,13 @@ def exp(
 
 
 def exp_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the exponential function of each element (`torch.Tensor.exp_`).
-
-        e ** x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Large elements overflow to inf: those above 88.72 in float32, above 709.78 in float64.
+    """In-place version of `tt.exp` (`torch.Tensor.exp_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, float('-inf')])
         >>> x.exp_()
         tensor([1.0000, 2.7183, 0.0000])
-
-    Schema::
-
-        exp_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5235,29 +2727,13 @@ def exp2(
 
 
 def exp2_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: two to the power of each element (`torch.Tensor.exp2_`).
-
-        2 ** x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Large elements overflow to inf: those from 128 in float32, from 1024 in float64.
+    """In-place version of `tt.exp2` (`torch.Tensor.exp2_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 3.0, -1.0])
         >>> x.exp2_()
         tensor([1.0000, 8.0000, 0.5000])
-
-    Schema::
-
-        exp2_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5321,29 +2797,13 @@ def expm1(
 
 
 def expm1_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the exponential function minus 1, accurate for elements near zero (`torch.Tensor.expm1_`).
-
-        e ** x - 1
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        For small x the difference exp(x) - 1 would lose its digits; this function keeps them.
+    """In-place version of `tt.expm1` (`torch.Tensor.expm1_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.expm1_()
         tensor([0.0000, 1.7183])
-
-    Schema::
-
-        expm1_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5408,30 +2868,13 @@ def log(
 
 
 def log_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the natural logarithm of each element (`torch.Tensor.log_`).
-
-        ln x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Zero gives -inf, a negative real number nan. A complex result is on the principal branch, its
-        imaginary part in [-pi, pi].
+    """In-place version of `tt.log` (`torch.Tensor.log_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 0.0])
         >>> x.log_()
         tensor([0.0000, 0.6931,   -inf])
-
-    Schema::
-
-        log_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5496,30 +2939,13 @@ def log1p(
 
 
 def log1p_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the natural logarithm of 1 plus each element, accurate for elements near zero (`torch.Tensor.log1p_`).
-
-        ln(1 + x)
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        -1 gives -inf, a real number below -1 nan. For small x the sum 1 + x would lose the digits of x;
-        this function keeps them.
+    """In-place version of `tt.log1p` (`torch.Tensor.log1p_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, -1.0])
         >>> x.log1p_()
         tensor([0.0000, 0.6931,   -inf])
-
-    Schema::
-
-        log1p_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5583,29 +3009,13 @@ def log2(
 
 
 def log2_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the logarithm to base 2 of each element (`torch.Tensor.log2_`).
-
-        log2 x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Zero gives -inf, a negative real number nan.
+    """In-place version of `tt.log2` (`torch.Tensor.log2_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 8.0])
         >>> x.log2_()
         tensor([0., 1., 3.])
-
-    Schema::
-
-        log2_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5669,29 +3079,13 @@ def log10(
 
 
 def log10_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the logarithm to base 10 of each element (`torch.Tensor.log10_`).
-
-        log10 x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Zero gives -inf, a negative real number nan.
+    """In-place version of `tt.log10` (`torch.Tensor.log10_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 10.0, 0.0])
         >>> x.log10_()
         tensor([0., 1., -inf])
-
-    Schema::
-
-        log10_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5756,30 +3150,13 @@ def sqrt(
 
 
 def sqrt_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the square root of each element (`torch.Tensor.sqrt_`).
-
-        sqrt(x)
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A negative real number gives nan, -0.0 itself; the root of a complex number has a real part of
-        at least 0. The gradient at zero is inf.
+    """In-place version of `tt.sqrt` (`torch.Tensor.sqrt_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 4.0, 9.0])
         >>> x.sqrt_()
         tensor([0., 2., 3.])
-
-    Schema::
-
-        sqrt_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5843,29 +3220,13 @@ def rsqrt(
 
 
 def rsqrt_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the reciprocal of the square root of each element (`torch.Tensor.rsqrt_`).
-
-        1 / sqrt(x)
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Zero gives inf with the zero's sign, a negative real number nan.
+    """In-place version of `tt.rsqrt` (`torch.Tensor.rsqrt_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 4.0, 0.0])
         >>> x.rsqrt_()
         tensor([1.0000, 0.5000,    inf])
-
-    Schema::
-
-        rsqrt_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -5929,29 +3290,13 @@ def sin(
 
 
 def sin_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the sine of each element, in radians (`torch.Tensor.sin_`).
-
-        sin x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        The sine of an infinity is nan.
+    """In-place version of `tt.sin` (`torch.Tensor.sin_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, tt.pi / 2])
         >>> x.sin_()
         tensor([0., 1.])
-
-    Schema::
-
-        sin_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6015,29 +3360,13 @@ def cos(
 
 
 def cos_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the cosine of each element, in radians (`torch.Tensor.cos_`).
-
-        cos x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        The cosine of an infinity is nan.
+    """In-place version of `tt.cos` (`torch.Tensor.cos_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, tt.pi])
         >>> x.cos_()
         tensor([ 1., -1.])
-
-    Schema::
-
-        cos_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6102,30 +3431,13 @@ def tan(
 
 
 def tan_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the tangent of each element, in radians (`torch.Tensor.tan_`).
-
-        sin x / cos x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        pi / 2 has no exact float, so the result next to it is large but finite. The tangent of an
-        infinity is nan.
+    """In-place version of `tt.tan` (`torch.Tensor.tan_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, tt.pi / 4])
         >>> x.tan_()
         tensor([0., 1.])
-
-    Schema::
-
-        tan_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6189,29 +3501,13 @@ def tanh(
 
 
 def tanh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the hyperbolic tangent of each element; it lies in [-1, 1] (`torch.Tensor.tanh_`).
-
-        (e ** x - e ** -x) / (e ** x + e ** -x)
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Backward computes the derivative 1 - y^2 from the result y.
+    """In-place version of `tt.tanh` (`torch.Tensor.tanh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, float('inf')])
         >>> x.tanh_()
         tensor([0.0000, 0.7616, 1.0000])
-
-    Schema::
-
-        tanh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6275,29 +3571,13 @@ def sinh(
 
 
 def sinh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the hyperbolic sine of each element (`torch.Tensor.sinh_`).
-
-        (e ** x - e ** -x) / 2
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Elements of large magnitude overflow to inf or -inf: those beyond 89.41 in float32.
+    """In-place version of `tt.sinh` (`torch.Tensor.sinh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.sinh_()
         tensor([0.0000, 1.1752])
-
-    Schema::
-
-        sinh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6361,29 +3641,13 @@ def cosh(
 
 
 def cosh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the hyperbolic cosine of each element (`torch.Tensor.cosh_`).
-
-        (e ** x + e ** -x) / 2
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Elements of large magnitude overflow to inf: those beyond 89.41 in float32.
+    """In-place version of `tt.cosh` (`torch.Tensor.cosh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.cosh_()
         tensor([1.0000, 1.5431])
-
-    Schema::
-
-        cosh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6447,29 +3711,13 @@ def asin(
 
 
 def asin_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.Tensor.asin_`).
-
-        arcsin x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is inf.
+    """In-place version of `tt.asin` (`torch.Tensor.asin_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, 2.0])
         >>> x.asin_()
         tensor([0.0000, 1.5708,    nan])
-
-    Schema::
-
-        asin_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6533,29 +3781,13 @@ def acos(
 
 
 def acos_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the angle in [0, pi] whose cosine is the element, in radians (`torch.Tensor.acos_`).
-
-        arccos x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is -inf.
+    """In-place version of `tt.acos` (`torch.Tensor.acos_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 0.0, 2.0])
         >>> x.acos_()
         tensor([0.0000, 1.5708,    nan])
-
-    Schema::
-
-        acos_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6619,29 +3851,13 @@ def atan(
 
 
 def atan_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.Tensor.atan_`).
-
-        arctan x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        `tt.atan2` takes two coordinates and covers the full circle.
+    """In-place version of `tt.atan` (`torch.Tensor.atan_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.atan_()
         tensor([0.0000, 0.7854])
-
-    Schema::
-
-        atan_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6705,29 +3921,13 @@ def asinh(
 
 
 def asinh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the inverse of the hyperbolic sine of each element (`torch.Tensor.asinh_`).
-
-        ln(x + sqrt(x^2 + 1))
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        It is defined for every real number and odd: asinh(-x) = -asinh(x).
+    """In-place version of `tt.asinh` (`torch.Tensor.asinh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.asinh_()
         tensor([0.0000, 0.8814])
-
-    Schema::
-
-        asinh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6791,29 +3991,13 @@ def acosh(
 
 
 def acosh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the inverse of the hyperbolic cosine of each element (`torch.Tensor.acosh_`).
-
-        ln(x + sqrt(x^2 - 1))
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A real number below 1 gives nan. The gradient at 1 is inf.
+    """In-place version of `tt.acosh` (`torch.Tensor.acosh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 0.0])
         >>> x.acosh_()
         tensor([0.0000, 1.3170,    nan])
-
-    Schema::
-
-        acosh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6877,29 +4061,13 @@ def atanh(
 
 
 def atanh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the inverse of the hyperbolic tangent of each element (`torch.Tensor.atanh_`).
-
-        ln((1 + x) / (1 - x)) / 2
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        -1 and 1 give -inf and inf, a real number outside [-1, 1] nan.
+    """In-place version of `tt.atanh` (`torch.Tensor.atanh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 0.5, 1.0])
         >>> x.atanh_()
         tensor([0.0000, 0.5493,    inf])
-
-    Schema::
-
-        atanh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -6964,30 +4132,13 @@ def sigmoid(
 
 
 def sigmoid_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the logistic function of each element; for real numbers it lies in [0, 1] (`torch.Tensor.sigmoid_`).
-
-        1 / (1 + e ** -x)
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Backward computes the derivative y * (1 - y) from the result y. For its logarithm use
-        `tt.nn.functional.logsigmoid`, which does not underflow.
+    """In-place version of `tt.sigmoid` (`torch.Tensor.sigmoid_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 2.0, float('-inf')])
         >>> x.sigmoid_()
         tensor([0.5000, 0.8808, 0.0000])
-
-    Schema::
-
-        sigmoid_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7054,32 +4205,13 @@ def erf(
 
 
 def erf_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the error function of each element; it lies in [-1, 1] (`torch.Tensor.erf_`).
-
-        2 / sqrt(pi) * integral of e ** -t^2 from 0 to x
-
-    Args:
-        input: A tensor of any shape, real; integers and bools are converted to the default floating
-            dtype. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
-
-    Note:
-        Near 1 the difference 1 - erf(x) loses its digits; use `tt.erfc`.
+    """In-place version of `tt.erf` (`torch.Tensor.erf_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, float('inf')])
         >>> x.erf_()
         tensor([0.0000, 0.8427, 1.0000])
-
-    Schema::
-
-        erf_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7146,32 +4278,13 @@ def erfc(
 
 
 def erfc_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the complementary error function of each element; it lies in [0, 2] (`torch.Tensor.erfc_`).
-
-        1 - erf(x)
-
-    Args:
-        input: A tensor of any shape, real; integers and bools are converted to the default floating
-            dtype. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
-
-    Note:
-        It keeps its relative accuracy for large x, where erf(x) rounds to 1.
+    """In-place version of `tt.erfc` (`torch.Tensor.erfc_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, float('inf')])
         >>> x.erfc_()
         tensor([1.0000, 0.1573, 0.0000])
-
-    Schema::
-
-        erfc_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7237,31 +4350,13 @@ def arcsin(
 
 
 def arcsin_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the angle in [-pi/2, pi/2] whose sine is the element, in radians (`torch.Tensor.arcsin_`).
-
-    Another name of `tt.asin_`.
-
-        arcsin x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is inf.
+    """In-place version of `tt.arcsin` (`torch.Tensor.arcsin_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, 2.0])
         >>> x.arcsin_()
         tensor([0.0000, 1.5708,    nan])
-
-    Schema::
-
-        arcsin_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7327,31 +4422,13 @@ def arccos(
 
 
 def arccos_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the angle in [0, pi] whose cosine is the element, in radians (`torch.Tensor.arccos_`).
-
-    Another name of `tt.acos_`.
-
-        arccos x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A real number outside [-1, 1] gives nan. The gradient at -1 and 1 is -inf.
+    """In-place version of `tt.arccos` (`torch.Tensor.arccos_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 0.0, 2.0])
         >>> x.arccos_()
         tensor([0.0000, 1.5708,    nan])
-
-    Schema::
-
-        arccos_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7417,31 +4494,13 @@ def arctan(
 
 
 def arctan_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the angle in [-pi/2, pi/2] whose tangent is the element, in radians (`torch.Tensor.arctan_`).
-
-    Another name of `tt.atan_`.
-
-        arctan x
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        `tt.atan2` takes two coordinates and covers the full circle.
+    """In-place version of `tt.arctan` (`torch.Tensor.arctan_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.arctan_()
         tensor([0.0000, 0.7854])
-
-    Schema::
-
-        arctan_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7507,31 +4566,13 @@ def arcsinh(
 
 
 def arcsinh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the inverse of the hyperbolic sine of each element (`torch.Tensor.arcsinh_`).
-
-    Another name of `tt.asinh_`.
-
-        ln(x + sqrt(x^2 + 1))
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        It is defined for every real number and odd: asinh(-x) = -asinh(x).
+    """In-place version of `tt.arcsinh` (`torch.Tensor.arcsinh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0])
         >>> x.arcsinh_()
         tensor([0.0000, 0.8814])
-
-    Schema::
-
-        arcsinh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7597,31 +4638,13 @@ def arccosh(
 
 
 def arccosh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the inverse of the hyperbolic cosine of each element (`torch.Tensor.arccosh_`).
-
-    Another name of `tt.acosh_`.
-
-        ln(x + sqrt(x^2 - 1))
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        A real number below 1 gives nan. The gradient at 1 is inf.
+    """In-place version of `tt.arccosh` (`torch.Tensor.arccosh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 0.0])
         >>> x.arccosh_()
         tensor([0.0000, 1.3170,    nan])
-
-    Schema::
-
-        arccosh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7687,31 +4710,13 @@ def arctanh(
 
 
 def arctanh_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the inverse of the hyperbolic tangent of each element (`torch.Tensor.arctanh_`).
-
-    Another name of `tt.atanh_`.
-
-        ln((1 + x) / (1 - x)) / 2
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        -1 and 1 give -inf and inf, a real number outside [-1, 1] nan.
+    """In-place version of `tt.arctanh` (`torch.Tensor.arctanh_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 0.5, 1.0])
         >>> x.arctanh_()
         tensor([0.0000, 0.5493,    inf])
-
-    Schema::
-
-        arctanh_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7775,30 +4780,13 @@ def floor(
 
 
 def floor_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the largest whole number that is not above the element (`torch.Tensor.floor_`).
-
-    Args:
-        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
-            The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex or of bools.
-
-    Note:
-        nan and infinities stay as they are. The gradient is zero everywhere.
+    """In-place version of `tt.floor` (`torch.Tensor.floor_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.7, -1.2, 2.0])
         >>> x.floor_()
         tensor([ 1., -2.,  2.])
-
-    Schema::
-
-        floor_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7862,30 +4850,13 @@ def ceil(
 
 
 def ceil_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the smallest whole number that is not below the element (`torch.Tensor.ceil_`).
-
-    Args:
-        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
-            The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex or of bools.
-
-    Note:
-        nan and infinities stay as they are. The gradient is zero everywhere.
+    """In-place version of `tt.ceil` (`torch.Tensor.ceil_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.2, -1.7, 2.0])
         >>> x.ceil_()
         tensor([ 2., -1.,  2.])
-
-    Schema::
-
-        ceil_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -7971,29 +4942,12 @@ def round_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the nearest whole number or, with `decimals`, the nearest decimal number; ties go to the even one (`torch.Tensor.round_`).
+    """In-place version of `tt.round` (`torch.Tensor.round_`).
 
     Signatures::
 
         tt.round_(input: Tensor) -> Tensor
         tt.round_(input: Tensor, *, decimals: int) -> Tensor
-
-    Args:
-        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
-            The method's `self`.
-        decimals: The number of decimal places to keep; if negative, the number of places left of the
-            decimal point that become zero.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex or of bools, or of integers and `decimals` is given.
-
-    Note:
-        2.5 gives 2 and 3.5 gives 4. With `decimals` the element is multiplied by 10 ** decimals,
-        rounded and divided again, so that large elements overflow to inf and decimal ties depend on how
-        they are stored. The gradient is zero everywhere.
 
     Example:
         >>> import triten as tt
@@ -8002,11 +4956,6 @@ def round_(
         >>> x = tt.tensor([1.234, 12.346])
         >>> x.round_(decimals=2)
         tensor([ 1.2300, 12.3500])
-
-    Schema::
-
-        round_(Tensor(a!) self) -> Tensor(a!)
-        round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -8071,31 +5020,13 @@ def trunc(
 
 
 def trunc_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the whole part of each element: its fraction is dropped (`torch.Tensor.trunc_`).
-
-    Args:
-        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
-            The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex or of bools.
-
-    Note:
-        Elements are rounded towards zero; nan and infinities stay as they are. The gradient is zero
-        everywhere.
+    """In-place version of `tt.trunc` (`torch.Tensor.trunc_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.7, -1.7, 2.0])
         >>> x.trunc_()
         tensor([ 1., -1.,  2.])
-
-    Schema::
-
-        trunc_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -8162,33 +5093,13 @@ def fix(
 
 
 def fix_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the whole part of each element: its fraction is dropped (`torch.Tensor.fix_`).
-
-    Another name of `tt.trunc_`.
-
-    Args:
-        input: A tensor of real numbers of any shape; integers stay as they are. It takes the result.
-            The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex or of bools.
-
-    Note:
-        Elements are rounded towards zero; nan and infinities stay as they are. The gradient is zero
-        everywhere.
+    """In-place version of `tt.fix` (`torch.Tensor.fix_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.7, -1.7, 2.0])
         >>> x.fix_()
         tensor([ 1., -1.,  2.])
-
-    Schema::
-
-        fix_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -8291,25 +5202,13 @@ def conj_physical(
 
 
 def conj_physical_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the complex conjugate of each element, written into new memory (`torch.Tensor.conj_physical_`).
-
-        real(x) - i * imag(x)
-
-    Args:
-        input: A tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
+    """In-place version of `tt.conj_physical` (`torch.Tensor.conj_physical_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1 + 2j, 3 - 1j])
         >>> x.conj_physical_()
         tensor([1.-2.j, 3.+1.j])
-
-    Schema::
-
-        conj_physical_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -8477,33 +5376,13 @@ def relu(
 
 
 def relu_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element, or zero where it is negative (`torch.Tensor.relu_`).
-
-        max(x, 0)
-
-    Args:
-        input: A tensor of real numbers of any shape, integers among them. It takes the result. The
-            method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` is of bools.
-        NotImplementedError: `input` is complex.
-
-    Note:
-        nan stays nan. The gradient at zero is zero.
+    """In-place version of `tt.relu` (`torch.Tensor.relu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 2.0])
         >>> x.relu_()
         tensor([0., 0., 2.])
-
-    Schema::
-
-        relu_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -8585,37 +5464,13 @@ def gelu_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: each element times the probability that a standard normal variable lies below it (`torch.ops.aten.gelu_`).
-
-        x * (1 + erf(x / sqrt(2))) / 2
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-        approximate: 'none' for the formula above; 'tanh' for x / 2 * (1 + tanh(sqrt(2 / pi) * (x +
-            0.044715 * x^3))).
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `approximate` is another string.
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        The two forms differ by less than 0.0005.
-
-    References:
-        Hendrycks and Gimpel, Gaussian Error Linear Units, 2016.
+    """In-place version of `tt.gelu` (`torch.ops.aten.gelu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 1.0])
         >>> x.gelu_()
         tensor([-0.1587,  0.0000,  0.8413])
-
-    Schema::
-
-        gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -8684,34 +5539,13 @@ def silu(
 
 
 def silu_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: each element times its logistic sigmoid; also called swish (`torch.ops.aten.silu_`).
-
-        x / (1 + e ** -x)
-
-    Args:
-        input: A floating or complex tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is of integers or bools.
-
-    Note:
-        The minimum is -0.2785, at x = -1.2785. Minus infinity gives nan.
-
-    References:
-        Elfwing, Uchibe and Doya, 2017.
+    """In-place version of `tt.silu` (`torch.ops.aten.silu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.0, 1.0])
         >>> x.silu_()
         tensor([-0.2689,  0.0000,  0.7311])
-
-    Schema::
-
-        silu_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -8856,35 +5690,13 @@ def leaky_relu(
 def leaky_relu_(
     input: Tensor = REQUIRED, negative_slope: Number = 0.01, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: each element, multiplied by a small slope where it is negative (`torch.ops.aten.leaky_relu_`).
-
-        x if x > 0, negative_slope * x otherwise
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-        negative_slope: The factor for elements that are not above zero.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        The gradient at zero is `negative_slope`.
-
-    References:
-        Maas, Hannun and Ng, 2013.
+    """In-place version of `tt.leaky_relu` (`torch.ops.aten.leaky_relu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-2.0, 0.0, 3.0])
         >>> x.leaky_relu_(0.1)
         tensor([-0.2000,  0.0000,  3.0000])
-
-    Schema::
-
-        leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -9119,33 +5931,13 @@ def eq_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where two tensors are equal, element by element (`torch.Tensor.eq_`).
-
-        input == other
-
-    Args:
-        input: A tensor. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-
-    Note:
-        nan equals nothing, itself neither; -0.0 equals 0.0. Both sides are first converted to the dtype
-        to which they promote. `tt.equal` compares whole tensors.
+    """In-place version of `tt.eq` (`torch.Tensor.eq_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.eq_(2)
         tensor([0, 1, 0])
-
-    Schema::
-
-        eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -9249,33 +6041,13 @@ def ne_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where two tensors differ, element by element (`torch.Tensor.ne_`).
-
-        input != other
-
-    Args:
-        input: A tensor. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-
-    Note:
-        nan differs from everything, itself included. Both sides are first converted to the dtype to
-        which they promote.
+    """In-place version of `tt.ne` (`torch.Tensor.ne_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.ne_(2)
         tensor([1, 0, 1])
-
-    Schema::
-
-        ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -9380,34 +6152,13 @@ def lt_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is smaller than the second one (`torch.Tensor.lt_`).
-
-        input < other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.lt` (`torch.Tensor.lt_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.lt_(2)
         tensor([1, 0, 0])
-
-    Schema::
-
-        lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -9512,34 +6263,13 @@ def le_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is smaller than the second one or equal to it (`torch.Tensor.le_`).
-
-        input <= other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.le` (`torch.Tensor.le_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.le_(2)
         tensor([1, 1, 0])
-
-    Schema::
-
-        le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -9644,34 +6374,13 @@ def gt_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is greater than the second one (`torch.Tensor.gt_`).
-
-        input > other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.gt` (`torch.Tensor.gt_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.gt_(2)
         tensor([0, 0, 1])
-
-    Schema::
-
-        gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -9776,34 +6485,13 @@ def ge_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is greater than the second one or equal to it (`torch.Tensor.ge_`).
-
-        input >= other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.ge` (`torch.Tensor.ge_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.ge_(2)
         tensor([0, 1, 1])
-
-    Schema::
-
-        ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -9910,36 +6598,13 @@ def greater_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is greater than the second one (`torch.Tensor.greater_`).
-
-    Another name of `tt.gt_`.
-
-        input > other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.greater` (`torch.Tensor.greater_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.greater_(2)
         tensor([0, 0, 1])
-
-    Schema::
-
-        greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10048,36 +6713,13 @@ def greater_equal_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is greater than the second one or equal to it (`torch.Tensor.greater_equal_`).
-
-    Another name of `tt.ge_`.
-
-        input >= other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.greater_equal` (`torch.Tensor.greater_equal_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.greater_equal_(2)
         tensor([0, 1, 1])
-
-    Schema::
-
-        greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10186,36 +6828,13 @@ def less_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is smaller than the second one (`torch.Tensor.less_`).
-
-    Another name of `tt.lt_`.
-
-        input < other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.less` (`torch.Tensor.less_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.less_(2)
         tensor([1, 0, 0])
-
-    Schema::
-
-        less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10322,36 +6941,13 @@ def less_equal_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where the first tensor is smaller than the second one or equal to it (`torch.Tensor.less_equal_`).
-
-    Another name of `tt.le_`.
-
-        input <= other
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        A comparison with nan is False. Both sides are first converted to the dtype to which they
-        promote.
+    """In-place version of `tt.less_equal` (`torch.Tensor.less_equal_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.less_equal_(2)
         tensor([1, 1, 0])
-
-    Schema::
-
-        less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10459,35 +7055,13 @@ def not_equal_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: where two tensors differ, element by element (`torch.Tensor.not_equal_`).
-
-    Another name of `tt.ne_`.
-
-        input != other
-
-    Args:
-        input: A tensor. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-
-    Note:
-        nan differs from everything, itself included. Both sides are first converted to the dtype to
-        which they promote.
+    """In-place version of `tt.not_equal` (`torch.Tensor.not_equal_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3])
         >>> x.not_equal_(2)
         tensor([1, 0, 1])
-
-    Schema::
-
-        not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10652,29 +7226,13 @@ def logical_not(
 
 
 def logical_not_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: true where an element is zero or False, and False elsewhere (`torch.Tensor.logical_not_`).
-
-        not x
-
-    Args:
-        input: A tensor of any shape and dtype. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
-        and ones. `tt.bitwise_not` inverts the bits of integers.
+    """In-place version of `tt.logical_not` (`torch.Tensor.logical_not_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([True, False])
         >>> x.logical_not_()
         tensor([False,  True])
-
-    Schema::
-
-        logical_not_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -10762,34 +7320,13 @@ def logical_and_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: whether both elements are true (`torch.Tensor.logical_and_`).
-
-        input and other
-
-    Args:
-        input: A tensor of any dtype. It takes the result. The method's `self`.
-        other: A tensor of any dtype whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
-        and ones.
+    """In-place version of `tt.logical_and` (`torch.Tensor.logical_and_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([True, True, False])
         >>> x.logical_and_(tt.tensor([True, False, False]))
         tensor([ True, False, False])
-
-    Schema::
-
-        logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10879,34 +7416,13 @@ def logical_or_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: whether at least one of the two elements is true (`torch.Tensor.logical_or_`).
-
-        input or other
-
-    Args:
-        input: A tensor of any dtype. It takes the result. The method's `self`.
-        other: A tensor of any dtype whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
-        and ones.
+    """In-place version of `tt.logical_or` (`torch.Tensor.logical_or_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([True, True, False])
         >>> x.logical_or_(tt.tensor([True, False, False]))
         tensor([ True,  True, False])
-
-    Schema::
-
-        logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -10996,34 +7512,13 @@ def logical_xor_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: whether exactly one of the two elements is true (`torch.Tensor.logical_xor_`).
-
-        input != other, both as bools
-
-    Args:
-        input: A tensor of any dtype. It takes the result. The method's `self`.
-        other: A tensor of any dtype whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        Numbers other than zero count as True, nan among them. `out` may be of any dtype; it gets zeros
-        and ones.
+    """In-place version of `tt.logical_xor` (`torch.Tensor.logical_xor_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([True, True, False])
         >>> x.logical_xor_(tt.tensor([True, False, False]))
         tensor([False,  True, False])
-
-    Schema::
-
-        logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11126,34 +7621,13 @@ def bitwise_and_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the bits that are set in both of two integers (`torch.Tensor.bitwise_and_`).
-
-        input & other
-
-    Args:
-        input: A tensor of integers or bools, or a number if `other` is a tensor. It takes the result.
-            The method's `self`.
-        other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: An operand is floating or complex.
-
-    Note:
-        Integers are in two's complement. Bools give the logical and.
+    """In-place version of `tt.bitwise_and` (`torch.Tensor.bitwise_and_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([12, 10])
         >>> x.bitwise_and_(6)
         tensor([4, 2])
-
-    Schema::
-
-        bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11259,34 +7733,13 @@ def bitwise_or_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the bits that are set in at least one of two integers (`torch.Tensor.bitwise_or_`).
-
-        input | other
-
-    Args:
-        input: A tensor of integers or bools, or a number if `other` is a tensor. It takes the result.
-            The method's `self`.
-        other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: An operand is floating or complex.
-
-    Note:
-        Integers are in two's complement. Bools give the logical or.
+    """In-place version of `tt.bitwise_or` (`torch.Tensor.bitwise_or_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([12, 10])
         >>> x.bitwise_or_(3)
         tensor([15, 11])
-
-    Schema::
-
-        bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11392,34 +7845,13 @@ def bitwise_xor_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the bits that are set in exactly one of two integers (`torch.Tensor.bitwise_xor_`).
-
-        input ^ other
-
-    Args:
-        input: A tensor of integers or bools, or a number if `other` is a tensor. It takes the result.
-            The method's `self`.
-        other: A tensor of integers or bools, or a number; its shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: An operand is floating or complex.
-
-    Note:
-        Integers are in two's complement. Bools give the logical exclusive or.
+    """In-place version of `tt.bitwise_xor` (`torch.Tensor.bitwise_xor_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([12, 10])
         >>> x.bitwise_xor_(6)
         tensor([10, 12])
-
-    Schema::
-
-        bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11527,36 +7959,13 @@ def bitwise_left_shift_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the bits of integers, moved towards the higher places (`torch.Tensor.bitwise_left_shift_`).
-
-        input << other, that is input * 2 ** other
-
-    Args:
-        input: The integers to shift: a tensor, or a number if `other` is a tensor. It takes the result.
-            The method's `self`.
-        other: How many bits to shift by: a tensor of integers or a number; its shape broadcasts with
-            that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: The operands are floating or complex, or both of bools.
-
-    Note:
-        Bits that leave the dtype are lost. A count that is negative, or not below the dtype's number of
-        bits, gives 0.
+    """In-place version of `tt.bitwise_left_shift` (`torch.Tensor.bitwise_left_shift_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 3, -1])
         >>> x.bitwise_left_shift_(2)
         tensor([ 4, 12, -4])
-
-    Schema::
-
-        bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11664,36 +8073,13 @@ def bitwise_right_shift_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the bits of integers, moved towards the lower places (`torch.Tensor.bitwise_right_shift_`).
-
-        input >> other, that is floor(input / 2 ** other)
-
-    Args:
-        input: The integers to shift: a tensor, or a number if `other` is a tensor. It takes the result.
-            The method's `self`.
-        other: How many bits to shift by: a tensor of integers or a number; its shape broadcasts with
-            that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: The operands are floating or complex, or both of bools.
-
-    Note:
-        Signed integers keep their sign. A count that is negative, or not below the dtype's number of
-        bits, gives 0, or -1 for a negative integer.
+    """In-place version of `tt.bitwise_right_shift` (`torch.Tensor.bitwise_right_shift_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([8, 5, -8])
         >>> x.bitwise_right_shift_(2)
         tensor([ 2,  1, -2])
-
-    Schema::
-
-        bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11784,32 +8170,13 @@ def gcd_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the greatest common divisor of two integers (`torch.Tensor.gcd_`).
-
-    Args:
-        input: A tensor of integers. It takes the result. The method's `self`.
-        other: A tensor of integers whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: The operands are floating or complex, or both of bools.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        The signs of the operands do not count: gcd(0, x) is |x|, and gcd(0, 0) is 0.
+    """In-place version of `tt.gcd` (`torch.Tensor.gcd_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([12, -15, 0])
         >>> x.gcd_(tt.tensor([18, 10, 5]))
         tensor([6, 5, 5])
-
-    Schema::
-
-        gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11898,35 +8265,13 @@ def lcm_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the least common multiple of two integers (`torch.Tensor.lcm_`).
-
-        |input * other| / gcd(input, other)
-
-    Args:
-        input: A tensor of integers. It takes the result. The method's `self`.
-        other: A tensor of integers whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: The operands are floating or complex, or both of bools.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        It is 0 where either one is 0. A multiple that does not fit in the dtype wraps around and may
-        come out negative.
+    """In-place version of `tt.lcm` (`torch.Tensor.lcm_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([4, -6, 0])
         >>> x.lcm_(tt.tensor([6, 8, 5]))
         tensor([12, 24,  0])
-
-    Schema::
-
-        lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -11989,28 +8334,13 @@ def bitwise_not(
 
 
 def bitwise_not_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: integers with every bit inverted; bools negated (`torch.Tensor.bitwise_not_`).
-
-        ~x, for signed integers -x - 1
-
-    Args:
-        input: A tensor of integers or bools of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is floating or complex.
+    """In-place version of `tt.bitwise_not` (`torch.Tensor.bitwise_not_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0, 5, -1])
         >>> x.bitwise_not_()
         tensor([-1, -6,  0])
-
-    Schema::
-
-        bitwise_not_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -12111,43 +8441,18 @@ def clamp_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: each element, held between a lower and an upper bound (`torch.Tensor.clamp_`).
-
-        min(max(x, min), max)
+    """In-place version of `tt.clamp` (`torch.Tensor.clamp_`).
 
     Signatures::
 
         tt.clamp_(input: Tensor, min: Number | None = None, max: Number | None = None) -> Tensor
         tt.clamp_(input: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor
 
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`; None
-            for no lower bound.
-        max: The upper bound, as `min`; both bounds are numbers or both are tensors.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: Both bounds are None, or the shapes do not broadcast.
-        NotImplementedError: `input` is complex, or bools are bounded by numbers that are bools.
-        TypeError: One bound is a number and the other one a tensor that has dimensions.
-
-    Note:
-        Where `min` is greater than `max` the result is `max`. nan in `input` or in a bound gives nan.
-        The gradient in `input` is 1 within the bounds and on them, 0 outside.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.5, 3.0])
         >>> x.clamp_(min=0, max=1)
         tensor([0.0000, 0.5000, 1.0000])
-
-    Schema::
-
-        clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
-        clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -12239,39 +8544,18 @@ def clamp_min(
 def clamp_min_(
     input: Tensor = REQUIRED, min: Number | Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: each element, or the lower bound where it is below that (`torch.Tensor.clamp_min_`).
-
-        max(x, min)
+    """In-place version of `tt.clamp_min` (`torch.Tensor.clamp_min_`).
 
     Signatures::
 
         tt.clamp_min_(input: Tensor, min: Number) -> Tensor
         tt.clamp_min_(input: Tensor, min: Tensor) -> Tensor
 
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast.
-        NotImplementedError: `input` is complex.
-
-    Note:
-        nan in `input` or in `min` gives nan.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.5, 3.0])
         >>> x.clamp_min_(0)
         tensor([0.0000, 0.5000, 3.0000])
-
-    Schema::
-
-        clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)
-        clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -12361,39 +8645,18 @@ def clamp_max(
 def clamp_max_(
     input: Tensor = REQUIRED, max: Number | Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: each element, or the upper bound where it is above that (`torch.Tensor.clamp_max_`).
-
-        min(x, max)
+    """In-place version of `tt.clamp_max` (`torch.Tensor.clamp_max_`).
 
     Signatures::
 
         tt.clamp_max_(input: Tensor, max: Number) -> Tensor
         tt.clamp_max_(input: Tensor, max: Tensor) -> Tensor
 
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        max: The upper bound: a number, or a tensor whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast.
-        NotImplementedError: `input` is complex.
-
-    Note:
-        nan in `input` or in `max` gives nan.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.5, 3.0])
         >>> x.clamp_max_(1)
         tensor([-1.0000,  0.5000,  1.0000])
-
-    Schema::
-
-        clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)
-        clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -12480,45 +8743,18 @@ def clip_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: each element, held between a lower and an upper bound (`torch.Tensor.clip_`).
-
-    Another name of `tt.clamp_`.
-
-        min(max(x, min), max)
+    """In-place version of `tt.clip` (`torch.Tensor.clip_`).
 
     Signatures::
 
         tt.clip_(input: Tensor, min: Number | None = None, max: Number | None = None) -> Tensor
         tt.clip_(input: Tensor, min: Tensor | None = None, max: Tensor | None = None) -> Tensor
 
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        min: The lower bound: a number, or a tensor whose shape broadcasts with that of `input`; None
-            for no lower bound.
-        max: The upper bound, as `min`; both bounds are numbers or both are tensors.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: Both bounds are None, or the shapes do not broadcast.
-        NotImplementedError: `input` is complex, or bools are bounded by numbers that are bools.
-        TypeError: One bound is a number and the other one a tensor that has dimensions.
-
-    Note:
-        Where `min` is greater than `max` the result is `max`. nan in `input` or in a bound gives nan.
-        The gradient in `input` is 1 within the bounds and on them, 0 outside.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 0.5, 3.0])
         >>> x.clip_(min=0, max=1)
         tensor([0.0000, 0.5000, 1.0000])
-
-    Schema::
-
-        clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)
-        clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -12720,41 +8956,18 @@ def lerp_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: linear interpolation from `input` to `end` (`torch.Tensor.lerp_`).
-
-        input + weight * (end - input)
+    """In-place version of `tt.lerp` (`torch.Tensor.lerp_`).
 
     Signatures::
 
         tt.lerp_(input: Tensor, end: Tensor, weight: Number) -> Tensor
         tt.lerp_(input: Tensor, end: Tensor, weight: Tensor) -> Tensor
 
-    Args:
-        input: The starting points: a floating or complex tensor. It takes the result. The method's
-            `self`.
-        end: The ending points: a tensor of the same dtype; its shape broadcasts with that of `input`.
-        weight: 0 gives `input`, 1 gives `end`, numbers outside [0, 1] extrapolate: a number, or a
-            tensor of the same dtype whose shape broadcasts with the others.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `end` or `weight` is a tensor of another dtype than `input`, or the shapes do not
-            broadcast.
-        NotImplementedError: `input` is of integers or bools.
-        TypeError: `end` is a number.
-
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 10.0])
         >>> x.lerp_(tt.tensor([10.0, 20.0]), 0.25)
         tensor([ 2.5000, 12.5000])
-
-    Schema::
-
-        lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)
-        lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -12855,34 +9068,13 @@ def addcmul_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: a tensor plus the scaled product of two others (`torch.Tensor.addcmul_`).
-
-        input + value * tensor1 * tensor2
-
-    Args:
-        input: The tensor to add to. It takes the result. The method's `self`.
-        tensor1: The first factor: a tensor.
-        tensor2: The second factor: a tensor.
-        value: The number by which the product is multiplied; truncated to an integer where the result
-            is of integers.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast.
-        NotImplementedError: All three tensors are of bools.
-        TypeError: `tensor1` or `tensor2` is a number.
+    """In-place version of `tt.addcmul` (`torch.Tensor.addcmul_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0])
         >>> x.addcmul_(tt.tensor([2.0, 3.0]), tt.tensor([4.0, 5.0]), value=0.5)
         tensor([5.0000, 9.5000])
-
-    Schema::
-
-        addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -12992,36 +9184,13 @@ def addcdiv_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: a tensor plus the scaled quotient of two others (`torch.Tensor.addcdiv_`).
-
-        input + value * tensor1 / tensor2
-
-    Args:
-        input: The tensor to add to. It takes the result. The method's `self`.
-        tensor1: The dividend: a tensor.
-        tensor2: The divisor: a tensor.
-        value: The number by which the quotient is multiplied.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `tensor1` and `tensor2` are both of integers or bools, or the shapes do not
-            broadcast.
-        TypeError: `tensor1` or `tensor2` is a number.
-
-    Note:
-        Division by zero gives inf, or nan for 0 / 0.
+    """In-place version of `tt.addcdiv` (`torch.Tensor.addcdiv_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0])
         >>> x.addcdiv_(tt.tensor([4.0, 9.0]), tt.tensor([2.0, 3.0]), value=10)
         tensor([21., 32.])
-
-    Schema::
-
-        addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None:
@@ -13094,28 +9263,13 @@ def sgn(
 
 
 def sgn_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the sign of each element; a complex number is divided by its modulus (`torch.Tensor.sgn_`).
-
-        x / |x|, and 0 for 0
-
-    Args:
-        input: A tensor of any shape; bools stay as they are. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        For real numbers it is `tt.sign`: -1, 0 or 1, and 0 for nan.
+    """In-place version of `tt.sgn` (`torch.Tensor.sgn_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([3 + 4j, -2 + 0j, 0j])
         >>> x.sgn_()
         tensor([ 0.6000+0.8000j, -1.0000+0.0000j,  0.0000+0.0000j])
-
-    Schema::
-
-        sgn_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -13232,31 +9386,13 @@ def frac(
 
 
 def frac_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the fraction of each element, with the element's sign (`torch.Tensor.frac_`).
-
-        x - trunc(x)
-
-    Args:
-        input: A floating tensor of any shape. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex, or of integers or bools.
-
-    Note:
-        An infinity gives nan. The gradient is 1 everywhere.
+    """In-place version of `tt.frac` (`torch.Tensor.frac_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.5, -2.25, 3.0])
         >>> x.frac_()
         tensor([ 0.5000, -0.2500,  0.0000])
-
-    Schema::
-
-        frac_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -13359,34 +9495,13 @@ def copysign_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the magnitude of the first tensor with the sign of the second one (`torch.Tensor.copysign_`).
-
-        |input| if the sign bit of other is clear, -|input| if it is set
-
-    Args:
-        input: A tensor: the magnitudes. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`: the signs.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        -0.0 and nan with a minus sign make the result negative. The gradient in `other` is zero, and so
-        is that in `input` where `input` is zero.
+    """In-place version of `tt.copysign` (`torch.Tensor.copysign_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, -2.0, 3.0])
         >>> x.copysign_(tt.tensor([-1.0, 1.0, -0.0]))
         tensor([-1.,  2., -3.])
-
-    Schema::
-
-        copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -13466,35 +9581,13 @@ def heaviside(
 def heaviside_(
     input: Tensor = REQUIRED, values: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: the step function: 0 for negative elements, 1 for positive ones, and a given value for zero (`torch.Tensor.heaviside_`).
-
-        0 if x < 0, values if x = 0, 1 if x > 0
-
-    Args:
-        input: A tensor of real numbers. It takes the result. The method's `self`.
-        values: A tensor of `input`'s dtype, whose shape broadcasts with that of `input`: the results
-            where `input` is zero.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The dtypes differ, a tensor is complex, the shapes do not broadcast, or a gradient
-            is asked of the result.
-        TypeError: `values` is a number.
-
-    Note:
-        nan gives 0.
+    """In-place version of `tt.heaviside` (`torch.Tensor.heaviside_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.5, 0.0, 2.0])
         >>> x.heaviside_(tt.tensor([0.5]))
         tensor([0.0000, 0.5000, 1.0000])
-
-    Schema::
-
-        heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -13582,34 +9675,13 @@ def hypot_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the length of the hypotenuse over two legs, without overflow on the way (`torch.Tensor.hypot_`).
-
-        sqrt(input^2 + other^2)
-
-    Args:
-        input: A tensor: one leg. It takes the result. The method's `self`.
-        other: A tensor whose shape broadcasts with that of `input`: the other leg.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: An operand is complex, or neither one is floating.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        An infinite leg gives inf, next to nan too. The gradient at (0, 0) is nan.
+    """In-place version of `tt.hypot` (`torch.Tensor.hypot_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([3.0, 5.0])
         >>> x.hypot_(tt.tensor([4.0, 12.0]))
         tensor([ 5., 13.])
-
-    Schema::
-
-        hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -13699,22 +9771,7 @@ def nextafter_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the next number that the dtype can hold after `input`, on the way to `other` (`torch.Tensor.nextafter_`).
-
-    Args:
-        input: A tensor: where to start. It takes the result. The method's `self`.
-        other: A tensor whose shape broadcasts with that of `input`: the direction.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: An operand is complex, or neither one is floating.
-        TypeError: `input` or `other` is a number.
-
-    Note:
-        Where the two are equal the result is `other`; nan in either gives nan.
+    """In-place version of `tt.nextafter` (`torch.Tensor.nextafter_`).
 
     Example:
         >>> import triten as tt
@@ -13723,10 +9780,6 @@ def nextafter_(
         >>> x = tt.tensor([1.0, 2.0])
         >>> x.nextafter_(tt.tensor([1.0, 2.0]))
         tensor([1., 2.])
-
-    Schema::
-
-        nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -13806,31 +9859,13 @@ def nan_to_num_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the elements with nan and the infinities replaced by numbers (`torch.Tensor.nan_to_num_`).
-
-    Args:
-        input: A tensor of any shape; integers and bools stay as they are. It takes the result. The
-            method's `self`.
-        nan: The number that replaces nan; None means 0.
-        posinf: The number that replaces inf; None means the largest finite number of the dtype.
-        neginf: The number that replaces -inf; None means the lowest finite number of the dtype.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        The parts of a complex number are replaced one by one. The gradient of a replaced element is
-        zero.
+    """In-place version of `tt.nan_to_num` (`torch.Tensor.nan_to_num_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([float('nan'), float('inf'), 1.0])
         >>> x.nan_to_num_(nan=0.0, posinf=9.0)
         tensor([0., 9., 1.])
-
-    Schema::
-
-        nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -14000,30 +10035,13 @@ def ldexp_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: each element times a power of two (`torch.Tensor.ldexp_`).
-
-        input * 2 ** other
-
-    Args:
-        input: A tensor: the mantissas. It takes the result. The method's `self`.
-        other: A tensor whose shape broadcasts with that of `input`: the exponents, as a rule integers.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        TypeError: `input` or `other` is a number.
+    """In-place version of `tt.ldexp` (`torch.Tensor.ldexp_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 1.5, -3.0])
         >>> x.ldexp_(tt.tensor([3, 1, -1]))
         tensor([ 8.0000,  3.0000, -1.5000])
-
-    Schema::
-
-        ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -14089,29 +10107,13 @@ def deg2rad(
 
 
 def deg2rad_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: angles in degrees, converted to radians (`torch.Tensor.deg2rad_`).
-
-        x * pi / 180
-
-    Args:
-        input: A tensor of any shape, real; integers and bools are converted to the default floating
-            dtype. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` is complex.
+    """In-place version of `tt.deg2rad` (`torch.Tensor.deg2rad_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 90.0, 180.0])
         >>> x.deg2rad_()
         tensor([0.0000, 1.5708, 3.1416])
-
-    Schema::
-
-        deg2rad_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -14175,29 +10177,13 @@ def rad2deg(
 
 
 def rad2deg_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: angles in radians, converted to degrees (`torch.Tensor.rad2deg_`).
-
-        x * 180 / pi
-
-    Args:
-        input: A tensor of any shape, real; integers and bools are converted to the default floating
-            dtype. It takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `input` is complex.
+    """In-place version of `tt.rad2deg` (`torch.Tensor.rad2deg_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, tt.pi / 2, tt.pi])
         >>> x.rad2deg_()
         tensor([  0.,  90., 180.])
-
-    Schema::
-
-        rad2deg_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -14433,33 +10419,13 @@ def xlogy_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: one tensor times the logarithm of another one; zero times any logarithm is zero (`torch.Tensor.xlogy_`).
-
-        input * ln(other), and 0 where input = 0
-
-    Args:
-        input: A tensor, or a number if `other` is a tensor. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-        NotImplementedError: `input` or `other` is complex.
-
-    Note:
-        nan in `other` gives nan, next to a zero in `input` too.
+    """In-place version of `tt.xlogy` (`torch.Tensor.xlogy_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, 2.0])
         >>> x.xlogy_(tt.tensor([0.0, 1.0, 2.0]))
         tensor([0.0000, 0.0000, 1.3863])
-
-    Schema::
-
-        xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -14536,34 +10502,13 @@ def logit(
 def logit_(
     input: Tensor = REQUIRED, eps: float | None = None, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: the inverse of the logistic sigmoid: the logarithm of the odds (`torch.Tensor.logit_`).
-
-        ln(x / (1 - x))
-
-    Args:
-        input: A tensor of probabilities, of any shape; integers and bools are converted to the default
-            floating dtype. It takes the result. The method's `self`.
-        eps: If given, elements are first clamped to [eps, 1 - eps].
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
-
-    Note:
-        Without `eps`, 0 gives -inf, 1 gives inf, and numbers outside [0, 1] give nan. The gradient is
-        zero where an element was clamped.
+    """In-place version of `tt.logit` (`torch.Tensor.logit_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 0.5, 1.0])
         >>> x.logit_(eps=0.25)
         tensor([-1.0986,  0.0000,  1.0986])
-
-    Schema::
-
-        logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -14649,29 +10594,13 @@ def sinc(
 
 
 def sinc_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: the normalised sinc function of each element (`torch.Tensor.sinc_`).
-
-        sin(pi * x) / (pi * x), and 1 for x = 0
-
-    Args:
-        input: A tensor of any shape; integers and bools are converted to the default floating dtype. It
-            takes the result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Note:
-        The result at other whole numbers is zero but for rounding.
+    """In-place version of `tt.sinc` (`torch.Tensor.sinc_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 0.5])
         >>> x.sinc_()
         tensor([1.0000, 0.6366])
-
-    Schema::
-
-        sinc_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -14774,35 +10703,13 @@ def multiply_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the product of two tensors, element by element (`torch.Tensor.multiply_`).
-
-    Another name of `tt.mul_`.
-
-        input * other
-
-    Args:
-        input: A tensor or a number. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-
-    Note:
-        Integers wrap around on overflow. The product of two bools is their logical and. For the product
-        of matrices use `tt.matmul`.
+    """In-place version of `tt.multiply` (`torch.Tensor.multiply_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0, 3.0])
         >>> x.multiply_(tt.tensor([2.0, 2.0, 0.5]))
         tensor([2.0000, 4.0000, 1.5000])
-
-    Schema::
-
-        multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -14926,37 +10833,13 @@ def subtract_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the difference of two tensors, the second one scaled by `alpha` (`torch.Tensor.subtract_`).
-
-    Another name of `tt.sub_`.
-
-        input - alpha * other
-
-    Args:
-        input: A tensor or a number. It takes the result. The method's `self`.
-        other: A tensor or a number whose shape broadcasts with that of `input`.
-        alpha: A number by which `other` is multiplied before the subtraction; an integer where the
-            result is of integers.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, `input` or `other` is of bools, or `alpha` is
-            floating for a result of integers or complex for a result of real numbers.
-
-    Note:
-        Integers wrap around on overflow. For bools use `tt.logical_xor` or `~`.
+    """In-place version of `tt.subtract` (`torch.Tensor.subtract_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([10.0, 20.0])
         >>> x.subtract_(tt.tensor([1.0, 2.0]))
         tensor([ 9., 18.])
-
-    Schema::
-
-        subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
@@ -15091,34 +10974,12 @@ def divide_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the quotient of two tensors, rounded to a whole number if `rounding_mode` asks for it (`torch.Tensor.divide_`).
-
-    Another name of `tt.div_`.
-
-        input / other
+    """In-place version of `tt.divide` (`torch.Tensor.divide_`).
 
     Signatures::
 
         tt.divide_(input: Tensor, other: Tensor | Number) -> Tensor
         tt.divide_(input: Tensor, other: Tensor | Number, *, rounding_mode: str | None) -> Tensor
-
-    Args:
-        input: The dividend: a tensor or a number. It takes the result. The method's `self`.
-        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
-        rounding_mode: None for the quotient itself; 'trunc' rounds it towards zero, as integers are
-            divided in C; 'floor' rounds it down, as `//` does in Python.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes do not broadcast, `rounding_mode` is another string, or on the CPU an
-            integer is divided by zero with a rounding mode.
-        NotImplementedError: `rounding_mode` is given and the operands are complex or both of bools.
-
-    Note:
-        Floating numbers divided by zero give inf, or nan for 0 / 0. Integers divided by zero with a
-        rounding mode are undefined on CUDA. With a rounding mode the gradient is zero.
 
     Example:
         >>> import triten as tt
@@ -15127,11 +10988,6 @@ def divide_(
         >>> x = tt.tensor([-7.0, 7.0])
         >>> x.divide_(2)
         tensor([-3.5000,  3.5000])
-
-    Schema::
-
-        divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
-        divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or x2 is not None:
@@ -15237,32 +11093,13 @@ def true_divide_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: the quotient of two tensors, never rounded to a whole number: `tt.div` without a rounding mode (`torch.Tensor.true_divide_`).
-
-        input / other
-
-    Args:
-        input: The dividend: a tensor or a number. It takes the result. The method's `self`.
-        other: The divisor: a tensor or a number whose shape broadcasts with that of `input`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: The shapes of `input` and `other` do not broadcast.
-
-    Note:
-        Division by zero gives inf, or nan for 0 / 0.
+    """In-place version of `tt.true_divide` (`torch.Tensor.true_divide_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 5.0])
         >>> x.true_divide_(2)
         tensor([0.5000, 2.5000])
-
-    Schema::
-
-        true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:

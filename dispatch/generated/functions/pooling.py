@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -18,389 +18,71 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_adaptive_avg_pool2d",
-    "_adaptive_avg_pool2d_backward",
-    "_adaptive_avg_pool3d",
-    "_adaptive_avg_pool3d_backward",
-    "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d",
-    "adaptive_avg_pool3d",
-    "adaptive_max_pool1d",
-    "adaptive_max_pool2d",
-    "adaptive_max_pool2d_backward",
-    "adaptive_max_pool3d",
-    "adaptive_max_pool3d_backward",
-    "avg_pool1d",
-    "avg_pool2d",
-    "avg_pool2d_backward",
-    "avg_pool3d",
-    "avg_pool3d_backward",
-    "max_pool1d",
-    "max_pool1d_with_indices",
-    "max_pool2d",
-    "max_pool2d_with_indices",
-    "max_pool2d_with_indices_backward",
-    "max_pool3d",
-    "max_pool3d_with_indices",
-    "max_pool3d_with_indices_backward",
-    "max_unpool2d",
-    "max_unpool3d",
-]
+    "_adaptive_avg_pool2d", "_adaptive_avg_pool2d_backward", "_adaptive_avg_pool3d",
+    "_adaptive_avg_pool3d_backward", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d",
+    "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool2d_backward", "adaptive_max_pool3d",
+    "adaptive_max_pool3d_backward", "avg_pool1d", "avg_pool2d", "avg_pool2d_backward", "avg_pool3d",
+    "avg_pool3d_backward", "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices",
+    "max_pool2d_with_indices_backward", "max_pool3d", "max_pool3d_with_indices",
+    "max_pool3d_with_indices_backward", "max_unpool2d", "max_unpool3d",
+]  # fmt: skip
 
-max_pool2d_packet = packet(
-    "max_pool2d",
-    ("max_pool2d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", (), False),
-        ("padding", "static", 0, False),
-        ("dilation", "static", 1, False),
-        ("ceil_mode", "static", False, False),
-    ),
-    False,
-)
+# fmt: off
+max_pool2d_packet = packet("max_pool2d", ("max_pool2d",), (("input", "tensor"), ("kernel_size", "static"), ("stride", "static", ()), ("padding", "static", 0), ("dilation", "static", 1), ("ceil_mode", "static", False)))
 max_pool2d_plans = max_pool2d_packet.plans
-max_pool2d_with_indices_packet = packet(
-    "max_pool2d_with_indices",
-    ("max_pool2d_with_indices",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", (), False),
-        ("padding", "static", 0, False),
-        ("dilation", "static", 1, False),
-        ("ceil_mode", "static", False, False),
-    ),
-    False,
-)
+max_pool2d_with_indices_packet = packet("max_pool2d_with_indices", ("max_pool2d_with_indices",), (("input", "tensor"), ("kernel_size", "static"), ("stride", "static", ()), ("padding", "static", 0), ("dilation", "static", 1), ("ceil_mode", "static", False)))
 max_pool2d_with_indices_plans = max_pool2d_with_indices_packet.plans
-max_pool2d_with_indices_backward_packet = packet(
-    "max_pool2d_with_indices_backward",
-    ("max_pool2d_with_indices_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", NOT_GIVEN, False),
-        ("ceil_mode", "static", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+max_pool2d_with_indices_backward_packet = packet("max_pool2d_with_indices_backward", ("max_pool2d_with_indices_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("kernel_size", "static"), ("stride", "static"), ("padding", "static"), ("dilation", "static"), ("ceil_mode", "static"), ("indices", "tensor")))
 max_pool2d_with_indices_backward_plans = max_pool2d_with_indices_backward_packet.plans
-max_pool1d_packet = packet(
-    "max_pool1d",
-    ("max_pool1d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", (), False),
-        ("padding", "static", 0, False),
-        ("dilation", "static", 1, False),
-        ("ceil_mode", "static", False, False),
-    ),
-    False,
-)
+max_pool1d_packet = packet("max_pool1d", ("max_pool1d",), (("input", "tensor"), ("kernel_size", "static"), ("stride", "static", ()), ("padding", "static", 0), ("dilation", "static", 1), ("ceil_mode", "static", False)))
 max_pool1d_plans = max_pool1d_packet.plans
-max_pool1d_with_indices_packet = packet(
-    "max_pool1d_with_indices",
-    ("max_pool1d_with_indices",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", (), False),
-        ("padding", "static", 0, False),
-        ("dilation", "static", 1, False),
-        ("ceil_mode", "static", False, False),
-    ),
-    False,
-)
+max_pool1d_with_indices_packet = packet("max_pool1d_with_indices", ("max_pool1d_with_indices",), (("input", "tensor"), ("kernel_size", "static"), ("stride", "static", ()), ("padding", "static", 0), ("dilation", "static", 1), ("ceil_mode", "static", False)))
 max_pool1d_with_indices_plans = max_pool1d_with_indices_packet.plans
-avg_pool2d_packet = packet(
-    "avg_pool2d",
-    (
-        "avg_pool2d",
-        "avg_pool2d.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", (), False),
-        ("padding", "static", 0, False),
-        ("ceil_mode", "static", False, False),
-        ("count_include_pad", "static", True, False),
-        ("divisor_override", "static", None, False),
-    ),
-    False,
-)
-avg_pool2d_plans = avg_pool2d_packet.plans
-avg_pool2d_outs = avg_pool2d_packet.outs
-avg_pool2d_backward_packet = packet(
-    "avg_pool2d_backward",
-    ("avg_pool2d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("ceil_mode", "static", NOT_GIVEN, False),
-        ("count_include_pad", "static", NOT_GIVEN, False),
-        ("divisor_override", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+avg_pool2d_packet = packet("avg_pool2d", ("avg_pool2d", "avg_pool2d.out"), (("input", "tensor"), ("kernel_size", "static"), ("stride", "static", ()), ("padding", "static", 0), ("ceil_mode", "static", False), ("count_include_pad", "static", True), ("divisor_override", "static", None)))
+avg_pool2d_plans, avg_pool2d_outs = avg_pool2d_packet.plans, avg_pool2d_packet.outs
+avg_pool2d_backward_packet = packet("avg_pool2d_backward", ("avg_pool2d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("kernel_size", "static"), ("stride", "static"), ("padding", "static"), ("ceil_mode", "static"), ("count_include_pad", "static"), ("divisor_override", "static")))
 avg_pool2d_backward_plans = avg_pool2d_backward_packet.plans
-avg_pool1d_packet = packet(
-    "avg_pool1d",
-    ("avg_pool1d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", (), False),
-        ("padding", "static", 0, False),
-        ("ceil_mode", "static", False, False),
-        ("count_include_pad", "static", True, False),
-    ),
-    False,
-)
+avg_pool1d_packet = packet("avg_pool1d", ("avg_pool1d",), (("input", "tensor"), ("kernel_size", "static"), ("stride", "static", ()), ("padding", "static", 0), ("ceil_mode", "static", False), ("count_include_pad", "static", True)))
 avg_pool1d_plans = avg_pool1d_packet.plans
-max_pool3d_packet = packet(
-    "max_pool3d",
-    ("max_pool3d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", (), False),
-        ("padding", "static", 0, False),
-        ("dilation", "static", 1, False),
-        ("ceil_mode", "static", False, False),
-    ),
-    False,
-)
+max_pool3d_packet = packet("max_pool3d", ("max_pool3d",), (("input", "tensor"), ("kernel_size", "static"), ("stride", "static", ()), ("padding", "static", 0), ("dilation", "static", 1), ("ceil_mode", "static", False)))
 max_pool3d_plans = max_pool3d_packet.plans
-max_pool3d_with_indices_packet = packet(
-    "max_pool3d_with_indices",
-    ("max_pool3d_with_indices",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", (), False),
-        ("padding", "static", 0, False),
-        ("dilation", "static", 1, False),
-        ("ceil_mode", "static", False, False),
-    ),
-    False,
-)
+max_pool3d_with_indices_packet = packet("max_pool3d_with_indices", ("max_pool3d_with_indices",), (("input", "tensor"), ("kernel_size", "static"), ("stride", "static", ()), ("padding", "static", 0), ("dilation", "static", 1), ("ceil_mode", "static", False)))
 max_pool3d_with_indices_plans = max_pool3d_with_indices_packet.plans
-max_pool3d_with_indices_backward_packet = packet(
-    "max_pool3d_with_indices_backward",
-    ("max_pool3d_with_indices_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("dilation", "static", NOT_GIVEN, False),
-        ("ceil_mode", "static", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+max_pool3d_with_indices_backward_packet = packet("max_pool3d_with_indices_backward", ("max_pool3d_with_indices_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("kernel_size", "static"), ("stride", "static"), ("padding", "static"), ("dilation", "static"), ("ceil_mode", "static"), ("indices", "tensor")))
 max_pool3d_with_indices_backward_plans = max_pool3d_with_indices_backward_packet.plans
-avg_pool3d_packet = packet(
-    "avg_pool3d",
-    (
-        "avg_pool3d",
-        "avg_pool3d.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", (), False),
-        ("padding", "static", 0, False),
-        ("ceil_mode", "static", False, False),
-        ("count_include_pad", "static", True, False),
-        ("divisor_override", "static", None, False),
-    ),
-    False,
-)
-avg_pool3d_plans = avg_pool3d_packet.plans
-avg_pool3d_outs = avg_pool3d_packet.outs
-avg_pool3d_backward_packet = packet(
-    "avg_pool3d_backward",
-    ("avg_pool3d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-        ("ceil_mode", "static", NOT_GIVEN, False),
-        ("count_include_pad", "static", NOT_GIVEN, False),
-        ("divisor_override", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+avg_pool3d_packet = packet("avg_pool3d", ("avg_pool3d", "avg_pool3d.out"), (("input", "tensor"), ("kernel_size", "static"), ("stride", "static", ()), ("padding", "static", 0), ("ceil_mode", "static", False), ("count_include_pad", "static", True), ("divisor_override", "static", None)))
+avg_pool3d_plans, avg_pool3d_outs = avg_pool3d_packet.plans, avg_pool3d_packet.outs
+avg_pool3d_backward_packet = packet("avg_pool3d_backward", ("avg_pool3d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("kernel_size", "static"), ("stride", "static"), ("padding", "static"), ("ceil_mode", "static"), ("count_include_pad", "static"), ("divisor_override", "static")))
 avg_pool3d_backward_plans = avg_pool3d_backward_packet.plans
-adaptive_avg_pool1d_packet = packet(
-    "adaptive_avg_pool1d",
-    ("adaptive_avg_pool1d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+adaptive_avg_pool1d_packet = packet("adaptive_avg_pool1d", ("adaptive_avg_pool1d",), (("input", "tensor"), ("output_size", "static")))
 adaptive_avg_pool1d_plans = adaptive_avg_pool1d_packet.plans
-adaptive_avg_pool2d_packet = packet(
-    "adaptive_avg_pool2d",
-    ("adaptive_avg_pool2d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+adaptive_avg_pool2d_packet = packet("adaptive_avg_pool2d", ("adaptive_avg_pool2d",), (("input", "tensor"), ("output_size", "static")))
 adaptive_avg_pool2d_plans = adaptive_avg_pool2d_packet.plans
-_adaptive_avg_pool2d_packet = packet(
-    "_adaptive_avg_pool2d",
-    ("_adaptive_avg_pool2d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_adaptive_avg_pool2d_packet = packet("_adaptive_avg_pool2d", ("_adaptive_avg_pool2d",), (("input", "tensor"), ("output_size", "static")))
 _adaptive_avg_pool2d_plans = _adaptive_avg_pool2d_packet.plans
-_adaptive_avg_pool2d_backward_packet = packet(
-    "_adaptive_avg_pool2d_backward",
-    ("_adaptive_avg_pool2d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_adaptive_avg_pool2d_backward_packet = packet("_adaptive_avg_pool2d_backward", ("_adaptive_avg_pool2d_backward",), (("grad_output", "tensor"), ("input", "tensor")))
 _adaptive_avg_pool2d_backward_plans = _adaptive_avg_pool2d_backward_packet.plans
-adaptive_avg_pool3d_packet = packet(
-    "adaptive_avg_pool3d",
-    ("adaptive_avg_pool3d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+adaptive_avg_pool3d_packet = packet("adaptive_avg_pool3d", ("adaptive_avg_pool3d",), (("input", "tensor"), ("output_size", "static")))
 adaptive_avg_pool3d_plans = adaptive_avg_pool3d_packet.plans
-_adaptive_avg_pool3d_packet = packet(
-    "_adaptive_avg_pool3d",
-    ("_adaptive_avg_pool3d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_adaptive_avg_pool3d_packet = packet("_adaptive_avg_pool3d", ("_adaptive_avg_pool3d",), (("input", "tensor"), ("output_size", "static")))
 _adaptive_avg_pool3d_plans = _adaptive_avg_pool3d_packet.plans
-_adaptive_avg_pool3d_backward_packet = packet(
-    "_adaptive_avg_pool3d_backward",
-    ("_adaptive_avg_pool3d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_adaptive_avg_pool3d_backward_packet = packet("_adaptive_avg_pool3d_backward", ("_adaptive_avg_pool3d_backward",), (("grad_output", "tensor"), ("input", "tensor")))
 _adaptive_avg_pool3d_backward_plans = _adaptive_avg_pool3d_backward_packet.plans
-adaptive_max_pool1d_packet = packet(
-    "adaptive_max_pool1d",
-    ("adaptive_max_pool1d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+adaptive_max_pool1d_packet = packet("adaptive_max_pool1d", ("adaptive_max_pool1d",), (("input", "tensor"), ("output_size", "static")))
 adaptive_max_pool1d_plans = adaptive_max_pool1d_packet.plans
-adaptive_max_pool2d_packet = packet(
-    "adaptive_max_pool2d",
-    ("adaptive_max_pool2d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+adaptive_max_pool2d_packet = packet("adaptive_max_pool2d", ("adaptive_max_pool2d",), (("input", "tensor"), ("output_size", "static")))
 adaptive_max_pool2d_plans = adaptive_max_pool2d_packet.plans
-adaptive_max_pool2d_backward_packet = packet(
-    "adaptive_max_pool2d_backward",
-    ("adaptive_max_pool2d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+adaptive_max_pool2d_backward_packet = packet("adaptive_max_pool2d_backward", ("adaptive_max_pool2d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("indices", "tensor")))
 adaptive_max_pool2d_backward_plans = adaptive_max_pool2d_backward_packet.plans
-adaptive_max_pool3d_packet = packet(
-    "adaptive_max_pool3d",
-    ("adaptive_max_pool3d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+adaptive_max_pool3d_packet = packet("adaptive_max_pool3d", ("adaptive_max_pool3d",), (("input", "tensor"), ("output_size", "static")))
 adaptive_max_pool3d_plans = adaptive_max_pool3d_packet.plans
-adaptive_max_pool3d_backward_packet = packet(
-    "adaptive_max_pool3d_backward",
-    ("adaptive_max_pool3d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+adaptive_max_pool3d_backward_packet = packet("adaptive_max_pool3d_backward", ("adaptive_max_pool3d_backward",), (("grad_output", "tensor"), ("input", "tensor"), ("indices", "tensor")))
 adaptive_max_pool3d_backward_plans = adaptive_max_pool3d_backward_packet.plans
-max_unpool2d_packet = packet(
-    "max_unpool2d",
-    (
-        "max_unpool2d",
-        "max_unpool2d.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-max_unpool2d_plans = max_unpool2d_packet.plans
-max_unpool2d_outs = max_unpool2d_packet.outs
-max_unpool3d_packet = packet(
-    "max_unpool3d",
-    (
-        "max_unpool3d",
-        "max_unpool3d.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("padding", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-max_unpool3d_plans = max_unpool3d_packet.plans
-max_unpool3d_outs = max_unpool3d_packet.outs
+max_unpool2d_packet = packet("max_unpool2d", ("max_unpool2d", "max_unpool2d.out"), (("input", "tensor"), ("indices", "tensor"), ("output_size", "static")))
+max_unpool2d_plans, max_unpool2d_outs = max_unpool2d_packet.plans, max_unpool2d_packet.outs
+max_unpool3d_packet = packet("max_unpool3d", ("max_unpool3d", "max_unpool3d.out"), (("input", "tensor"), ("indices", "tensor"), ("output_size", "static"), ("stride", "static"), ("padding", "static")))
+max_unpool3d_plans, max_unpool3d_outs = max_unpool3d_packet.plans, max_unpool3d_packet.outs
+# fmt: on
 
 
 def max_pool2d(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -16,48 +16,17 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
-    "fake_quantize_per_tensor_affine",
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", "fake_quantize_per_tensor_affine",
     "fake_quantize_per_tensor_affine_cachemask_backward",
-]
+]  # fmt: skip
 
-fake_quantize_per_tensor_affine_packet = packet(
-    "fake_quantize_per_tensor_affine",
-    (
-        "fake_quantize_per_tensor_affine",
-        "fake_quantize_per_tensor_affine.tensor_qparams",
-    ),
-    (),
-    False,
-)
-_fake_quantize_per_tensor_affine_cachemask_tensor_qparams_packet = packet(
-    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
-    ("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("scale", "tensor", NOT_GIVEN, False),
-        ("zero_point", "tensor", NOT_GIVEN, False),
-        ("fake_quant_enabled", "tensor", NOT_GIVEN, False),
-        ("quant_min", "static", NOT_GIVEN, False),
-        ("quant_max", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-_fake_quantize_per_tensor_affine_cachemask_tensor_qparams_plans = (
-    _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_packet.plans
-)
-fake_quantize_per_tensor_affine_cachemask_backward_packet = packet(
-    "fake_quantize_per_tensor_affine_cachemask_backward",
-    ("fake_quantize_per_tensor_affine_cachemask_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-fake_quantize_per_tensor_affine_cachemask_backward_plans = (
-    fake_quantize_per_tensor_affine_cachemask_backward_packet.plans
-)
+# fmt: off
+fake_quantize_per_tensor_affine_packet = packet("fake_quantize_per_tensor_affine", ("fake_quantize_per_tensor_affine", "fake_quantize_per_tensor_affine.tensor_qparams"))
+_fake_quantize_per_tensor_affine_cachemask_tensor_qparams_packet = packet("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", ("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",), (("input", "tensor"), ("scale", "tensor"), ("zero_point", "tensor"), ("fake_quant_enabled", "tensor"), ("quant_min", "static"), ("quant_max", "static")))
+_fake_quantize_per_tensor_affine_cachemask_tensor_qparams_plans = _fake_quantize_per_tensor_affine_cachemask_tensor_qparams_packet.plans
+fake_quantize_per_tensor_affine_cachemask_backward_packet = packet("fake_quantize_per_tensor_affine_cachemask_backward", ("fake_quantize_per_tensor_affine_cachemask_backward",), (("grad", "tensor"), ("mask", "tensor")))
+fake_quantize_per_tensor_affine_cachemask_backward_plans = fake_quantize_per_tensor_affine_cachemask_backward_packet.plans
+# fmt: on
 
 
 def fake_quantize_per_tensor_affine(*args: Any, **kwargs: Any) -> Tensor:

@@ -24,263 +24,61 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_dequantize_affine",
-    "_empty_affine_quantized",
-    "_empty_per_channel_affine_quantized",
-    "_make_per_channel_quantized_tensor",
-    "_make_per_tensor_quantized_tensor",
-    "_quantize_affine",
-    "_requantize",
-    "dequantize",
-    "empty_quantized",
-    "int_repr",
-    "q_per_channel_axis",
-    "q_per_channel_scales",
-    "q_per_channel_zero_points",
-    "q_scale",
-    "q_zero_point",
-    "quantize_per_channel",
-    "quantize_per_tensor",
-    "quantize_per_tensor_dynamic",
-    "quantized_batch_norm",
-    "quantized_max_pool1d",
-    "quantized_max_pool2d",
+    "_dequantize_affine", "_empty_affine_quantized", "_empty_per_channel_affine_quantized",
+    "_make_per_channel_quantized_tensor", "_make_per_tensor_quantized_tensor", "_quantize_affine",
+    "_requantize", "dequantize", "empty_quantized", "int_repr", "q_per_channel_axis", "q_per_channel_scales",
+    "q_per_channel_zero_points", "q_scale", "q_zero_point", "quantize_per_channel", "quantize_per_tensor",
+    "quantize_per_tensor_dynamic", "quantized_batch_norm", "quantized_max_pool1d", "quantized_max_pool2d",
     "quantized_max_pool3d",
-]
+]  # fmt: skip
 
-_quantize_affine_packet = packet(
-    "_quantize_affine",
-    ("_quantize_affine",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("scale", "tensor", NOT_GIVEN, False),
-        ("zero_point", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+# fmt: off
+_quantize_affine_packet = packet("_quantize_affine", ("_quantize_affine",), (("input", "tensor"), ("scale", "tensor"), ("zero_point", "tensor"), ("dtype", "static")), numbers_as_tensors='rest')
 _quantize_affine_plans = _quantize_affine_packet.plans
-_requantize_packet = packet(
-    "_requantize",
-    ("_requantize",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("multiplier", "tensor", NOT_GIVEN, False),
-        ("zero_point", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+_requantize_packet = packet("_requantize", ("_requantize",), (("input", "tensor"), ("multiplier", "tensor"), ("zero_point", "tensor"), ("dtype", "static")), numbers_as_tensors='rest')
 _requantize_plans = _requantize_packet.plans
-_dequantize_affine_packet = packet(
-    "_dequantize_affine",
-    ("_dequantize_affine",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("scale", "tensor", NOT_GIVEN, False),
-        ("zero_point", "tensor", NOT_GIVEN, False),
-    ),
-    "rest",
-)
+_dequantize_affine_packet = packet("_dequantize_affine", ("_dequantize_affine",), (("input", "tensor"), ("scale", "tensor"), ("zero_point", "tensor")), numbers_as_tensors='rest')
 _dequantize_affine_plans = _dequantize_affine_packet.plans
-quantize_per_tensor_packet = packet(
-    "quantize_per_tensor",
-    (
-        "quantize_per_tensor",
-        "quantize_per_tensor.tensor_qparams",
-        "quantize_per_tensor.tensors",
-    ),
-    (),
-    False,
-)
-quantize_per_tensor_dynamic_packet = packet(
-    "quantize_per_tensor_dynamic",
-    ("quantize_per_tensor_dynamic",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", NOT_GIVEN, False),
-        ("reduce_range", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+quantize_per_tensor_packet = packet("quantize_per_tensor", ("quantize_per_tensor", "quantize_per_tensor.tensor_qparams", "quantize_per_tensor.tensors"))
+quantize_per_tensor_dynamic_packet = packet("quantize_per_tensor_dynamic", ("quantize_per_tensor_dynamic",), (("input", "tensor"), ("dtype", "static"), ("reduce_range", "static")))
 quantize_per_tensor_dynamic_plans = quantize_per_tensor_dynamic_packet.plans
-quantize_per_channel_packet = packet(
-    "quantize_per_channel",
-    ("quantize_per_channel",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("scales", "tensor", NOT_GIVEN, False),
-        ("zero_points", "tensor", NOT_GIVEN, False),
-        ("axis", "static", NOT_GIVEN, False),
-        ("dtype", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+quantize_per_channel_packet = packet("quantize_per_channel", ("quantize_per_channel",), (("input", "tensor"), ("scales", "tensor"), ("zero_points", "tensor"), ("axis", "static"), ("dtype", "static")))
 quantize_per_channel_plans = quantize_per_channel_packet.plans
-dequantize_packet = packet(
-    "dequantize",
-    (
-        "dequantize.self",
-        "dequantize.tensors",
-    ),
-    (),
-    False,
-)
+dequantize_packet = packet("dequantize", ("dequantize.self", "dequantize.tensors"))
 dequantize_short = dequantize_packet.short
-int_repr_packet = packet("int_repr", ("int_repr",), (("input", "tensor", NOT_GIVEN, False),), False)
+int_repr_packet = packet("int_repr", ("int_repr",), (("input", "tensor"),))
 int_repr_plans = int_repr_packet.plans
-q_scale_packet = packet("q_scale", ("q_scale",), (("input", "tensor", NOT_GIVEN, False),), False)
+q_scale_packet = packet("q_scale", ("q_scale",), (("input", "tensor"),))
 q_scale_plans = q_scale_packet.plans
-q_zero_point_packet = packet(
-    "q_zero_point", ("q_zero_point",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+q_zero_point_packet = packet("q_zero_point", ("q_zero_point",), (("input", "tensor"),))
 q_zero_point_plans = q_zero_point_packet.plans
-q_per_channel_scales_packet = packet(
-    "q_per_channel_scales", ("q_per_channel_scales",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+q_per_channel_scales_packet = packet("q_per_channel_scales", ("q_per_channel_scales",), (("input", "tensor"),))
 q_per_channel_scales_plans = q_per_channel_scales_packet.plans
-q_per_channel_zero_points_packet = packet(
-    "q_per_channel_zero_points",
-    ("q_per_channel_zero_points",),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
+q_per_channel_zero_points_packet = packet("q_per_channel_zero_points", ("q_per_channel_zero_points",), (("input", "tensor"),))
 q_per_channel_zero_points_plans = q_per_channel_zero_points_packet.plans
-q_per_channel_axis_packet = packet(
-    "q_per_channel_axis", ("q_per_channel_axis",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+q_per_channel_axis_packet = packet("q_per_channel_axis", ("q_per_channel_axis",), (("input", "tensor"),))
 q_per_channel_axis_plans = q_per_channel_axis_packet.plans
-qscheme_packet = packet("qscheme", ("qscheme",), (("input", "tensor", NOT_GIVEN, False),), False)
+qscheme_packet = packet("qscheme", ("qscheme",), (("input", "tensor"),))
 qscheme_plans = qscheme_packet.plans
-_make_per_tensor_quantized_tensor_packet = packet(
-    "_make_per_tensor_quantized_tensor",
-    ("_make_per_tensor_quantized_tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("scale", "number", NOT_GIVEN, False),
-        ("zero_point", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_make_per_tensor_quantized_tensor_packet = packet("_make_per_tensor_quantized_tensor", ("_make_per_tensor_quantized_tensor",), (("input", "tensor"), ("scale", "number"), ("zero_point", "static")))
 _make_per_tensor_quantized_tensor_plans = _make_per_tensor_quantized_tensor_packet.plans
-_make_per_channel_quantized_tensor_packet = packet(
-    "_make_per_channel_quantized_tensor",
-    ("_make_per_channel_quantized_tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("scale", "tensor", NOT_GIVEN, False),
-        ("zero_point", "tensor", NOT_GIVEN, False),
-        ("axis", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_make_per_channel_quantized_tensor_packet = packet("_make_per_channel_quantized_tensor", ("_make_per_channel_quantized_tensor",), (("input", "tensor"), ("scale", "tensor"), ("zero_point", "tensor"), ("axis", "static")))
 _make_per_channel_quantized_tensor_plans = _make_per_channel_quantized_tensor_packet.plans
-_empty_affine_quantized_packet = packet(
-    "_empty_affine_quantized",
-    ("_empty_affine_quantized",),
-    (
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("scale", "number", 1, True),
-        ("zero_point", "static", 0, True),
-        ("memory_format", "static", contiguous_format, True),
-    ),
-    False,
-)
+_empty_affine_quantized_packet = packet("_empty_affine_quantized", ("_empty_affine_quantized",), (("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("scale", "number", 1, True), ("zero_point", "static", 0, True), ("memory_format", "static", contiguous_format, True)))
 _empty_affine_quantized_plans = _empty_affine_quantized_packet.plans
-_empty_per_channel_affine_quantized_packet = packet(
-    "_empty_per_channel_affine_quantized",
-    ("_empty_per_channel_affine_quantized",),
-    (
-        ("size", "static", NOT_GIVEN, False),
-        ("scales", "tensor", NOT_GIVEN, True),
-        ("zero_points", "tensor", NOT_GIVEN, True),
-        ("axis", "static", NOT_GIVEN, True),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("memory_format", "static", contiguous_format, True),
-    ),
-    False,
-)
+_empty_per_channel_affine_quantized_packet = packet("_empty_per_channel_affine_quantized", ("_empty_per_channel_affine_quantized",), (("size", "static"), ("scales", "tensor", NOT_GIVEN, True), ("zero_points", "tensor", NOT_GIVEN, True), ("axis", "static", NOT_GIVEN, True), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("memory_format", "static", contiguous_format, True)))
 _empty_per_channel_affine_quantized_plans = _empty_per_channel_affine_quantized_packet.plans
-empty_quantized_packet = packet(
-    "empty_quantized",
-    ("empty_quantized",),
-    (
-        ("size", "static", NOT_GIVEN, False),
-        ("qtensor", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("memory_format", "static", None, True),
-    ),
-    False,
-)
+empty_quantized_packet = packet("empty_quantized", ("empty_quantized",), (("size", "static"), ("qtensor", "tensor"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("memory_format", "static", None, True)))
 empty_quantized_plans = empty_quantized_packet.plans
-quantized_max_pool1d_packet = packet(
-    "quantized_max_pool1d",
-    ("quantized_max_pool1d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", (), False),
-        ("padding", "static", (0,), False),
-        ("dilation", "static", (1,), False),
-        ("ceil_mode", "static", False, False),
-    ),
-    False,
-)
+quantized_max_pool1d_packet = packet("quantized_max_pool1d", ("quantized_max_pool1d",), (("input", "tensor"), ("kernel_size", "static"), ("stride", "static", ()), ("padding", "static", (0,)), ("dilation", "static", (1,)), ("ceil_mode", "static", False)))
 quantized_max_pool1d_plans = quantized_max_pool1d_packet.plans
-quantized_max_pool2d_packet = packet(
-    "quantized_max_pool2d",
-    ("quantized_max_pool2d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", (), False),
-        ("padding", "static", 0, False),
-        ("dilation", "static", 1, False),
-        ("ceil_mode", "static", False, False),
-    ),
-    False,
-)
+quantized_max_pool2d_packet = packet("quantized_max_pool2d", ("quantized_max_pool2d",), (("input", "tensor"), ("kernel_size", "static"), ("stride", "static", ()), ("padding", "static", 0), ("dilation", "static", 1), ("ceil_mode", "static", False)))
 quantized_max_pool2d_plans = quantized_max_pool2d_packet.plans
-quantized_max_pool3d_packet = packet(
-    "quantized_max_pool3d",
-    ("quantized_max_pool3d",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("kernel_size", "static", NOT_GIVEN, False),
-        ("stride", "static", (), False),
-        ("padding", "static", 0, False),
-        ("dilation", "static", 1, False),
-        ("ceil_mode", "static", False, False),
-    ),
-    False,
-)
+quantized_max_pool3d_packet = packet("quantized_max_pool3d", ("quantized_max_pool3d",), (("input", "tensor"), ("kernel_size", "static"), ("stride", "static", ()), ("padding", "static", 0), ("dilation", "static", 1), ("ceil_mode", "static", False)))
 quantized_max_pool3d_plans = quantized_max_pool3d_packet.plans
-quantized_batch_norm_packet = packet(
-    "quantized_batch_norm",
-    ("quantized_batch_norm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "optional", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("mean", "tensor", NOT_GIVEN, False),
-        ("var", "tensor", NOT_GIVEN, False),
-        ("eps", "number", NOT_GIVEN, False),
-        ("output_scale", "number", NOT_GIVEN, False),
-        ("output_zero_point", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+quantized_batch_norm_packet = packet("quantized_batch_norm", ("quantized_batch_norm",), (("input", "tensor"), ("weight", "optional"), ("bias", "optional"), ("mean", "tensor"), ("var", "tensor"), ("eps", "number"), ("output_scale", "number"), ("output_zero_point", "static")))
 quantized_batch_norm_plans = quantized_batch_norm_packet.plans
+# fmt: on
 
 
 def _quantize_affine(

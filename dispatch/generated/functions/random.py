@@ -25,543 +25,87 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_dirichlet_grad",
-    "_sample_dirichlet",
-    "_standard_gamma",
-    "_standard_gamma_grad",
-    "alpha_dropout",
-    "alpha_dropout_",
-    "bernoulli",
-    "binomial",
-    "dropout",
-    "dropout_",
-    "feature_alpha_dropout",
-    "feature_alpha_dropout_",
-    "feature_dropout",
-    "feature_dropout_",
-    "multinomial",
-    "native_dropout",
-    "native_dropout_backward",
-    "normal",
-    "poisson",
-    "rand",
-    "rand_like",
-    "randint",
-    "randint_like",
-    "randn",
-    "randn_like",
-    "randperm",
-    "rrelu",
-    "rrelu_",
-]
+    "_dirichlet_grad", "_sample_dirichlet", "_standard_gamma", "_standard_gamma_grad", "alpha_dropout",
+    "alpha_dropout_", "bernoulli", "binomial", "dropout", "dropout_", "feature_alpha_dropout",
+    "feature_alpha_dropout_", "feature_dropout", "feature_dropout_", "multinomial", "native_dropout",
+    "native_dropout_backward", "normal", "poisson", "rand", "rand_like", "randint", "randint_like", "randn",
+    "randn_like", "randperm", "rrelu", "rrelu_",
+]  # fmt: skip
 
-uniform__packet = packet(
-    "uniform_",
-    ("uniform_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("from", "number", 0.0, False),
-        ("to", "number", 1.0, False),
-        ("generator", "number", None, True),
-    ),
-    False,
-)
+# fmt: off
+uniform__packet = packet("uniform_", ("uniform_",), (("input", "tensor"), ("from", "number", 0.0), ("to", "number", 1.0), ("generator", "number", None, True)))
 uniform__plans = uniform__packet.plans
-normal__packet = packet(
-    "normal_",
-    ("normal_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mean", "number", 0.0, False),
-        ("std", "number", 1.0, False),
-        ("generator", "number", None, True),
-    ),
-    False,
-)
+normal__packet = packet("normal_", ("normal_",), (("input", "tensor"), ("mean", "number", 0.0), ("std", "number", 1.0), ("generator", "number", None, True)))
 normal__plans = normal__packet.plans
-log_normal__packet = packet(
-    "log_normal_",
-    ("log_normal_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mean", "number", 1.0, False),
-        ("std", "number", 2.0, False),
-        ("generator", "number", None, True),
-    ),
-    False,
-)
+log_normal__packet = packet("log_normal_", ("log_normal_",), (("input", "tensor"), ("mean", "number", 1.0), ("std", "number", 2.0), ("generator", "number", None, True)))
 log_normal__plans = log_normal__packet.plans
-cauchy__packet = packet(
-    "cauchy_",
-    ("cauchy_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("median", "number", 0.0, False),
-        ("sigma", "number", 1.0, False),
-        ("generator", "number", None, True),
-    ),
-    False,
-)
+cauchy__packet = packet("cauchy_", ("cauchy_",), (("input", "tensor"), ("median", "number", 0.0), ("sigma", "number", 1.0), ("generator", "number", None, True)))
 cauchy__plans = cauchy__packet.plans
-exponential__packet = packet(
-    "exponential_",
-    ("exponential_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("lambd", "number", 1.0, False),
-        ("generator", "number", None, True),
-    ),
-    False,
-)
+exponential__packet = packet("exponential_", ("exponential_",), (("input", "tensor"), ("lambd", "number", 1.0), ("generator", "number", None, True)))
 exponential__plans = exponential__packet.plans
-geometric__packet = packet(
-    "geometric_",
-    ("geometric_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("generator", "number", None, True),
-    ),
-    False,
-)
+geometric__packet = packet("geometric_", ("geometric_",), (("input", "tensor"), ("p", "number"), ("generator", "number", None, True)))
 geometric__plans = geometric__packet.plans
-random__packet = packet(
-    "random_",
-    (
-        "random_.from",
-        "random_.to",
-        "random_",
-    ),
-    (),
-    False,
-)
+random__packet = packet("random_", ("random_.from", "random_.to", "random_"))
 random__short = random__packet.short
-bernoulli__packet = packet(
-    "bernoulli_",
-    (
-        "bernoulli_.Tensor",
-        "bernoulli_.float",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "operand", NOT_GIVEN, False),
-        ("generator", "number", None, True),
-    ),
-    False,
-)
+bernoulli__packet = packet("bernoulli_", ("bernoulli_.Tensor", "bernoulli_.float"), (("input", "tensor"), ("p", "operand", NOT_GIVEN), ("generator", "number", None, True)))
 bernoulli__plans = bernoulli__packet.plans
-bernoulli_packet = packet(
-    "bernoulli",
-    (
-        "bernoulli",
-        "bernoulli.out",
-        "bernoulli.p",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("generator", "number", None, True),
-    ),
-    False,
-)
-bernoulli_plans = bernoulli_packet.plans
-bernoulli_outs = bernoulli_packet.outs
-rand_packet = packet(
-    "rand",
-    (
-        "rand",
-        "rand.generator",
-        "rand.names",
-        "rand.generator_with_names",
-        "rand.out",
-        "rand.generator_out",
-    ),
-    (
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("generator", "number", NOT_GIVEN, True),
-        ("names", "rare", None, True),
-    ),
-    False,
-)
+bernoulli_packet = packet("bernoulli", ("bernoulli", "bernoulli.out", "bernoulli.p"), (("input", "tensor"), ("p", "number", NOT_GIVEN), ("generator", "number", None, True)))
+bernoulli_plans, bernoulli_outs = bernoulli_packet.plans, bernoulli_packet.outs
+rand_packet = packet("rand", ("rand", "rand.generator", "rand.names", "rand.generator_with_names", "rand.out", "rand.generator_out"), (("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("generator", "number", NOT_GIVEN, True), ("names", "rare", None, True)))
 rand_plans = rand_packet.plans
-rand_like_packet = packet(
-    "rand_like",
-    (
-        "rand_like",
-        "rand_like.generator",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("memory_format", "static", None, True),
-        ("generator", "number", NOT_GIVEN, True),
-    ),
-    False,
-)
+rand_like_packet = packet("rand_like", ("rand_like", "rand_like.generator"), (("input", "tensor"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("memory_format", "static", None, True), ("generator", "number", NOT_GIVEN, True)))
 rand_like_plans = rand_like_packet.plans
-randn_packet = packet(
-    "randn",
-    (
-        "randn",
-        "randn.generator",
-        "randn.names",
-        "randn.generator_with_names",
-        "randn.out",
-        "randn.generator_out",
-    ),
-    (
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("generator", "number", NOT_GIVEN, True),
-        ("names", "rare", None, True),
-    ),
-    False,
-)
+randn_packet = packet("randn", ("randn", "randn.generator", "randn.names", "randn.generator_with_names", "randn.out", "randn.generator_out"), (("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("generator", "number", NOT_GIVEN, True), ("names", "rare", None, True)))
 randn_plans = randn_packet.plans
-randn_like_packet = packet(
-    "randn_like",
-    (
-        "randn_like",
-        "randn_like.generator",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("memory_format", "static", None, True),
-        ("generator", "number", NOT_GIVEN, True),
-    ),
-    False,
-)
+randn_like_packet = packet("randn_like", ("randn_like", "randn_like.generator"), (("input", "tensor"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("memory_format", "static", None, True), ("generator", "number", NOT_GIVEN, True)))
 randn_like_plans = randn_like_packet.plans
-randint_packet = packet(
-    "randint",
-    (
-        "randint",
-        "randint.generator",
-        "randint.low",
-        "randint.low_generator",
-        "randint.out",
-        "randint.generator_out",
-        "randint.low_out",
-        "randint.low_generator_out",
-    ),
-    (),
-    False,
-)
+randint_packet = packet("randint", ("randint", "randint.generator", "randint.low", "randint.low_generator", "randint.out", "randint.generator_out", "randint.low_out", "randint.low_generator_out"))
 randint_short = randint_packet.short
-randint_like_packet = packet(
-    "randint_like",
-    (
-        "randint_like",
-        "randint_like.Tensor",
-        "randint_like.low_dtype",
-        "randint_like.generator",
-        "randint_like.Tensor_generator",
-        "randint_like.low_generator_dtype",
-    ),
-    (),
-    False,
-)
+randint_like_packet = packet("randint_like", ("randint_like", "randint_like.Tensor", "randint_like.low_dtype", "randint_like.generator", "randint_like.Tensor_generator", "randint_like.low_generator_dtype"))
 randint_like_short = randint_like_packet.short
-randperm_packet = packet(
-    "randperm",
-    (
-        "randperm",
-        "randperm.generator",
-        "randperm.out",
-        "randperm.generator_out",
-    ),
-    (
-        ("n", "static", NOT_GIVEN, False),
-        ("dtype", "static", int64, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("generator", "number", NOT_GIVEN, True),
-    ),
-    False,
-)
+randperm_packet = packet("randperm", ("randperm", "randperm.generator", "randperm.out", "randperm.generator_out"), (("n", "static"), ("dtype", "static", int64, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("generator", "number", NOT_GIVEN, True)))
 randperm_plans = randperm_packet.plans
-normal_packet = packet(
-    "normal",
-    (
-        "normal.Tensor_float",
-        "normal.float_Tensor",
-        "normal.Tensor_Tensor",
-        "normal.float_float",
-        "normal.Tensor_float_out",
-        "normal.float_Tensor_out",
-        "normal.Tensor_Tensor_out",
-        "normal.float_float_out",
-    ),
-    (
-        ("mean", "operand", NOT_GIVEN, False),
-        ("std", "operand", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("generator", "number", None, True),
-        ("dtype", "static", NOT_GIVEN, True),
-        ("layout", "static", NOT_GIVEN, True),
-        ("device", "static", NOT_GIVEN, True),
-        ("pin_memory", "static", NOT_GIVEN, True),
-    ),
-    False,
-)
+normal_packet = packet("normal", ("normal.Tensor_float", "normal.float_Tensor", "normal.Tensor_Tensor", "normal.float_float", "normal.Tensor_float_out", "normal.float_Tensor_out", "normal.Tensor_Tensor_out", "normal.float_float_out"), (("mean", "operand"), ("std", "operand", NOT_GIVEN), ("size", "static", NOT_GIVEN), ("generator", "number", None, True), ("dtype", "static", NOT_GIVEN, True), ("layout", "static", NOT_GIVEN, True), ("device", "static", NOT_GIVEN, True), ("pin_memory", "static", NOT_GIVEN, True)))
 normal_plans = normal_packet.plans
-multinomial_packet = packet(
-    "multinomial",
-    (
-        "multinomial",
-        "multinomial.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("num_samples", "static", NOT_GIVEN, False),
-        ("replacement", "static", False, False),
-        ("generator", "number", None, True),
-    ),
-    False,
-)
-multinomial_plans = multinomial_packet.plans
-multinomial_outs = multinomial_packet.outs
-_standard_gamma_packet = packet(
-    "_standard_gamma",
-    (
-        "_standard_gamma",
-        "_standard_gamma.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("generator", "number", None, False),
-    ),
-    False,
-)
-_standard_gamma_plans = _standard_gamma_packet.plans
-_standard_gamma_outs = _standard_gamma_packet.outs
-_standard_gamma_grad_packet = packet(
-    "_standard_gamma_grad",
-    (
-        "_standard_gamma_grad",
-        "_standard_gamma_grad.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("output", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-_standard_gamma_grad_plans = _standard_gamma_grad_packet.plans
-_standard_gamma_grad_outs = _standard_gamma_grad_packet.outs
-_sample_dirichlet_packet = packet(
-    "_sample_dirichlet",
-    (
-        "_sample_dirichlet",
-        "_sample_dirichlet.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("generator", "number", None, False),
-    ),
-    False,
-)
-_sample_dirichlet_plans = _sample_dirichlet_packet.plans
-_sample_dirichlet_outs = _sample_dirichlet_packet.outs
-_dirichlet_grad_packet = packet(
-    "_dirichlet_grad",
-    (
-        "_dirichlet_grad",
-        "_dirichlet_grad.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("alpha", "tensor", NOT_GIVEN, False),
-        ("total", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-_dirichlet_grad_plans = _dirichlet_grad_packet.plans
-_dirichlet_grad_outs = _dirichlet_grad_packet.outs
-poisson_packet = packet(
-    "poisson",
-    (
-        "poisson",
-        "poisson.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("generator", "number", None, False),
-    ),
-    False,
-)
-poisson_plans = poisson_packet.plans
-poisson_outs = poisson_packet.outs
-binomial_packet = packet(
-    "binomial",
-    (
-        "binomial",
-        "binomial.out",
-    ),
-    (
-        ("count", "tensor", NOT_GIVEN, False),
-        ("prob", "tensor", NOT_GIVEN, False),
-        ("generator", "number", None, False),
-    ),
-    False,
-)
-binomial_plans = binomial_packet.plans
-binomial_outs = binomial_packet.outs
-native_dropout_packet = packet(
-    "native_dropout",
-    ("native_dropout",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("train", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+multinomial_packet = packet("multinomial", ("multinomial", "multinomial.out"), (("input", "tensor"), ("num_samples", "static"), ("replacement", "static", False), ("generator", "number", None, True)))
+multinomial_plans, multinomial_outs = multinomial_packet.plans, multinomial_packet.outs
+_standard_gamma_packet = packet("_standard_gamma", ("_standard_gamma", "_standard_gamma.out"), (("input", "tensor"), ("generator", "number", None)))
+_standard_gamma_plans, _standard_gamma_outs = _standard_gamma_packet.plans, _standard_gamma_packet.outs
+_standard_gamma_grad_packet = packet("_standard_gamma_grad", ("_standard_gamma_grad", "_standard_gamma_grad.out"), (("input", "tensor"), ("output", "tensor")))
+_standard_gamma_grad_plans, _standard_gamma_grad_outs = _standard_gamma_grad_packet.plans, _standard_gamma_grad_packet.outs
+_sample_dirichlet_packet = packet("_sample_dirichlet", ("_sample_dirichlet", "_sample_dirichlet.out"), (("input", "tensor"), ("generator", "number", None)))
+_sample_dirichlet_plans, _sample_dirichlet_outs = _sample_dirichlet_packet.plans, _sample_dirichlet_packet.outs
+_dirichlet_grad_packet = packet("_dirichlet_grad", ("_dirichlet_grad", "_dirichlet_grad.out"), (("x", "tensor"), ("alpha", "tensor"), ("total", "tensor")))
+_dirichlet_grad_plans, _dirichlet_grad_outs = _dirichlet_grad_packet.plans, _dirichlet_grad_packet.outs
+poisson_packet = packet("poisson", ("poisson", "poisson.out"), (("input", "tensor"), ("generator", "number", None)))
+poisson_plans, poisson_outs = poisson_packet.plans, poisson_packet.outs
+binomial_packet = packet("binomial", ("binomial", "binomial.out"), (("count", "tensor"), ("prob", "tensor"), ("generator", "number", None)))
+binomial_plans, binomial_outs = binomial_packet.plans, binomial_packet.outs
+native_dropout_packet = packet("native_dropout", ("native_dropout",), (("input", "tensor"), ("p", "number"), ("train", "static")))
 native_dropout_plans = native_dropout_packet.plans
-native_dropout_backward_packet = packet(
-    "native_dropout_backward",
-    (
-        "native_dropout_backward",
-        "native_dropout_backward.out",
-    ),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-        ("scale", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
-native_dropout_backward_plans = native_dropout_backward_packet.plans
-native_dropout_backward_outs = native_dropout_backward_packet.outs
-dropout_packet = packet(
-    "dropout",
-    ("dropout",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("train", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+native_dropout_backward_packet = packet("native_dropout_backward", ("native_dropout_backward", "native_dropout_backward.out"), (("grad_output", "tensor"), ("mask", "tensor"), ("scale", "number")))
+native_dropout_backward_plans, native_dropout_backward_outs = native_dropout_backward_packet.plans, native_dropout_backward_packet.outs
+dropout_packet = packet("dropout", ("dropout",), (("input", "tensor"), ("p", "number"), ("train", "static")))
 dropout_plans = dropout_packet.plans
-dropout__packet = packet(
-    "dropout_",
-    ("dropout_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("train", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+dropout__packet = packet("dropout_", ("dropout_",), (("input", "tensor"), ("p", "number"), ("train", "static")))
 dropout__plans = dropout__packet.plans
-rrelu_packet = packet(
-    "rrelu",
-    ("rrelu",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("lower", "number", 0.125, False),
-        ("upper", "number", 0.3333333333333333, False),
-        ("training", "static", False, False),
-        ("generator", "number", None, False),
-    ),
-    False,
-)
+rrelu_packet = packet("rrelu", ("rrelu",), (("input", "tensor"), ("lower", "number", 0.125), ("upper", "number", 0.3333333333333333), ("training", "static", False), ("generator", "number", None)))
 rrelu_plans = rrelu_packet.plans
-rrelu__packet = packet(
-    "rrelu_",
-    ("rrelu_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("lower", "number", 0.125, False),
-        ("upper", "number", 0.3333333333333333, False),
-        ("training", "static", False, False),
-        ("generator", "number", None, False),
-    ),
-    False,
-)
+rrelu__packet = packet("rrelu_", ("rrelu_",), (("input", "tensor"), ("lower", "number", 0.125), ("upper", "number", 0.3333333333333333), ("training", "static", False), ("generator", "number", None)))
 rrelu__plans = rrelu__packet.plans
-alpha_dropout_packet = packet(
-    "alpha_dropout",
-    ("alpha_dropout",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("train", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+alpha_dropout_packet = packet("alpha_dropout", ("alpha_dropout",), (("input", "tensor"), ("p", "number"), ("train", "static")))
 alpha_dropout_plans = alpha_dropout_packet.plans
-alpha_dropout__packet = packet(
-    "alpha_dropout_",
-    ("alpha_dropout_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("train", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+alpha_dropout__packet = packet("alpha_dropout_", ("alpha_dropout_",), (("input", "tensor"), ("p", "number"), ("train", "static")))
 alpha_dropout__plans = alpha_dropout__packet.plans
-feature_dropout_packet = packet(
-    "feature_dropout",
-    ("feature_dropout",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("train", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+feature_dropout_packet = packet("feature_dropout", ("feature_dropout",), (("input", "tensor"), ("p", "number"), ("train", "static")))
 feature_dropout_plans = feature_dropout_packet.plans
-feature_dropout__packet = packet(
-    "feature_dropout_",
-    ("feature_dropout_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("train", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+feature_dropout__packet = packet("feature_dropout_", ("feature_dropout_",), (("input", "tensor"), ("p", "number"), ("train", "static")))
 feature_dropout__plans = feature_dropout__packet.plans
-feature_alpha_dropout_packet = packet(
-    "feature_alpha_dropout",
-    ("feature_alpha_dropout",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("train", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+feature_alpha_dropout_packet = packet("feature_alpha_dropout", ("feature_alpha_dropout",), (("input", "tensor"), ("p", "number"), ("train", "static")))
 feature_alpha_dropout_plans = feature_alpha_dropout_packet.plans
-feature_alpha_dropout__packet = packet(
-    "feature_alpha_dropout_",
-    ("feature_alpha_dropout_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "number", NOT_GIVEN, False),
-        ("train", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+feature_alpha_dropout__packet = packet("feature_alpha_dropout_", ("feature_alpha_dropout_",), (("input", "tensor"), ("p", "number"), ("train", "static")))
 feature_alpha_dropout__plans = feature_alpha_dropout__packet.plans
+# fmt: on
 
 
 def bernoulli(
@@ -1835,25 +1379,7 @@ def dropout_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: elements set to 0 at random in training, the others scaled such that the mean stays (`torch.dropout_`).
-
-    Args:
-        input: A floating tensor of any shape. It takes the result.
-        p: The probability with which an element is set to 0, between 0 and 1.
-        train: Whether elements are dropped; otherwise the result is `input` itself.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `p` is not between 0 and 1, or `input` is of integers in training.
-        NotImplementedError: `input` is complex, in training.
-
-    Note:
-        With p = 1 all elements are 0. Numbers come from the generator of `input`'s device.
-
-    References:
-        Srivastava et al., Dropout, a simple way to prevent neural networks from overfitting (2014).
+    """In-place version of `tt.dropout` (`torch.dropout_`).
 
     Example:
         >>> import triten as tt
@@ -1861,10 +1387,6 @@ def dropout_(
         >>> x = tt.ones(4)
         >>> tt.dropout_(x, 0.5, True)
         tensor([2., 0., 0., 0.])
-
-    Schema::
-
-        dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1941,37 +1463,13 @@ def rrelu_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: the leaky rectifier, with slopes for negative elements drawn at random in training (`torch.rrelu_`).
-
-        x where x > 0, else a * x
-
-    Args:
-        input: A floating tensor of any shape. It takes the result.
-        lower: The lower end of the range of the slopes a.
-        upper: The upper end of the range of the slopes a.
-        training: True draws a slope for each element uniformly from [lower, upper); False takes their
-            mean (lower + upper) / 2.
-        generator: The source of the random numbers; by default the device's own generator.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `lower` is greater than `upper`.
-        NotImplementedError: `input` is not floating.
-
-    References:
-        Xu et al., Empirical evaluation of rectified activations in convolution network (2015).
+    """In-place version of `tt.rrelu` (`torch.rrelu_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([-1.0, 2.0])
         >>> tt.rrelu_(x, lower=0.1, upper=0.3)
         tensor([-0.2000,  2.0000])
-
-    Schema::
-
-        rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -2047,38 +1545,13 @@ def alpha_dropout_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: dropout that keeps mean 0 and variance 1, for networks of `selu` (`torch.alpha_dropout_`).
-
-        a * (x if kept else -1.7581) + b
-
-    Args:
-        input: A floating tensor of any shape. It takes the result.
-        p: The probability with which an element is dropped, between 0 and 1.
-        train: Whether elements are dropped; otherwise the result is `input` itself.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `p` is not between 0 and 1.
-
-    Note:
-        A dropped element becomes the limit of `selu` far below zero. The constants a and b, the same
-        for all elements, restore mean and variance of an input of mean 0 and variance 1. With p = 1 all
-        elements are 0.
-
-    References:
-        Klambauer et al., Self-normalizing neural networks (2017).
+    """In-place version of `tt.alpha_dropout` (`torch.alpha_dropout_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.ones(3)
         >>> tt.alpha_dropout_(x, 0.5, False)
         tensor([1., 1., 1.])
-
-    Schema::
-
-        alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -2155,25 +1628,7 @@ def feature_dropout_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: dropout of whole channels (`torch.feature_dropout_`).
-
-    Args:
-        input: A floating tensor of shape (N, C, ...); a channel is all that one pair of indices (n, c)
-            leads to. It takes the result.
-        p: The probability with which a channel is set to 0, between 0 and 1.
-        train: Whether channels are dropped; otherwise the result is `input` itself.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `p` is not between 0 and 1, or `input` has fewer than 2 dimensions in training.
-
-    Note:
-        Suits the maps of convolutions, whose neighbouring elements depend on each other.
-
-    References:
-        Tompson et al., Efficient object localization using convolutional networks (2015).
+    """In-place version of `tt.feature_dropout` (`torch.feature_dropout_`).
 
     Example:
         >>> import triten as tt
@@ -2184,10 +1639,6 @@ def feature_dropout_(
                  [0., 0.],
                  [0., 0.],
                  [0., 0.]]])
-
-    Schema::
-
-        feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -2258,22 +1709,7 @@ def feature_alpha_dropout_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: alpha dropout of whole channels, which keeps mean 0 and variance 1 (`torch.feature_alpha_dropout_`).
-
-    Args:
-        input: A floating tensor of shape (N, C, ...); a channel is all that one pair of indices (n, c)
-            leads to. It takes the result.
-        p: The probability with which a channel is dropped, between 0 and 1.
-        train: Whether channels are dropped; otherwise the result is `input` itself.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `p` is not between 0 and 1, or `input` has fewer than 2 dimensions in training.
-
-    Note:
-        All elements of a channel are dropped or kept together; otherwise as `alpha_dropout`.
+    """In-place version of `tt.feature_alpha_dropout` (`torch.feature_alpha_dropout_`).
 
     Example:
         >>> import triten as tt
@@ -2281,10 +1717,6 @@ def feature_alpha_dropout_(
         >>> tt.feature_alpha_dropout_(x, 0.5, False)
         tensor([[[1., 1.],
                  [1., 1.]]])
-
-    Schema::
-
-        feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -18,255 +18,44 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_fused_rnn_layer",
-    "_fused_rnn_layer_backward",
-    "_thnn_differentiable_gru_cell_backward",
-    "_thnn_differentiable_lstm_cell_backward",
-    "_thnn_fused_gru_cell",
-    "_thnn_fused_gru_cell_backward",
-    "_thnn_fused_lstm_cell",
-    "_thnn_fused_lstm_cell_backward",
-    "_thnn_fused_lstm_cell_backward_impl",
-    "gru",
-    "gru_cell",
-    "lstm",
-    "lstm_cell",
-    "rnn_relu",
-    "rnn_relu_cell",
-    "rnn_tanh",
-    "rnn_tanh_cell",
-]
+    "_fused_rnn_layer", "_fused_rnn_layer_backward", "_thnn_differentiable_gru_cell_backward",
+    "_thnn_differentiable_lstm_cell_backward", "_thnn_fused_gru_cell", "_thnn_fused_gru_cell_backward",
+    "_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell_backward", "_thnn_fused_lstm_cell_backward_impl", "gru",
+    "gru_cell", "lstm", "lstm_cell", "rnn_relu", "rnn_relu_cell", "rnn_tanh", "rnn_tanh_cell",
+]  # fmt: skip
 
-_thnn_fused_lstm_cell_packet = packet(
-    "_thnn_fused_lstm_cell",
-    (
-        "_thnn_fused_lstm_cell",
-        "_thnn_fused_lstm_cell.out",
-    ),
-    (
-        ("input_gates", "tensor", NOT_GIVEN, False),
-        ("hidden_gates", "tensor", NOT_GIVEN, False),
-        ("cx", "tensor", NOT_GIVEN, False),
-        ("input_bias", "optional", None, False),
-        ("hidden_bias", "optional", None, False),
-    ),
-    False,
-)
-_thnn_fused_lstm_cell_plans = _thnn_fused_lstm_cell_packet.plans
-_thnn_fused_lstm_cell_outs = _thnn_fused_lstm_cell_packet.outs
-_thnn_fused_lstm_cell_backward_impl_packet = packet(
-    "_thnn_fused_lstm_cell_backward_impl",
-    ("_thnn_fused_lstm_cell_backward_impl",),
-    (
-        ("grad_hy", "optional", NOT_GIVEN, False),
-        ("grad_cy", "optional", NOT_GIVEN, False),
-        ("cx", "tensor", NOT_GIVEN, False),
-        ("cy", "tensor", NOT_GIVEN, False),
-        ("workspace", "tensor", NOT_GIVEN, False),
-        ("has_bias", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+_thnn_fused_lstm_cell_packet = packet("_thnn_fused_lstm_cell", ("_thnn_fused_lstm_cell", "_thnn_fused_lstm_cell.out"), (("input_gates", "tensor"), ("hidden_gates", "tensor"), ("cx", "tensor"), ("input_bias", "optional", None), ("hidden_bias", "optional", None)))
+_thnn_fused_lstm_cell_plans, _thnn_fused_lstm_cell_outs = _thnn_fused_lstm_cell_packet.plans, _thnn_fused_lstm_cell_packet.outs
+_thnn_fused_lstm_cell_backward_impl_packet = packet("_thnn_fused_lstm_cell_backward_impl", ("_thnn_fused_lstm_cell_backward_impl",), (("grad_hy", "optional"), ("grad_cy", "optional"), ("cx", "tensor"), ("cy", "tensor"), ("workspace", "tensor"), ("has_bias", "static")))
 _thnn_fused_lstm_cell_backward_impl_plans = _thnn_fused_lstm_cell_backward_impl_packet.plans
-_thnn_fused_lstm_cell_backward_packet = packet(
-    "_thnn_fused_lstm_cell_backward",
-    ("_thnn_fused_lstm_cell_backward",),
-    (
-        ("grad_hy", "optional", NOT_GIVEN, False),
-        ("grad_cy", "optional", NOT_GIVEN, False),
-        ("cx", "tensor", NOT_GIVEN, False),
-        ("cy", "tensor", NOT_GIVEN, False),
-        ("workspace", "tensor", NOT_GIVEN, False),
-        ("has_bias", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_thnn_fused_lstm_cell_backward_packet = packet("_thnn_fused_lstm_cell_backward", ("_thnn_fused_lstm_cell_backward",), (("grad_hy", "optional"), ("grad_cy", "optional"), ("cx", "tensor"), ("cy", "tensor"), ("workspace", "tensor"), ("has_bias", "static")))
 _thnn_fused_lstm_cell_backward_plans = _thnn_fused_lstm_cell_backward_packet.plans
-_thnn_differentiable_lstm_cell_backward_packet = packet(
-    "_thnn_differentiable_lstm_cell_backward",
-    ("_thnn_differentiable_lstm_cell_backward",),
-    (
-        ("grad_hy", "optional", NOT_GIVEN, False),
-        ("grad_cy", "optional", NOT_GIVEN, False),
-        ("input_gates", "tensor", NOT_GIVEN, False),
-        ("hidden_gates", "tensor", NOT_GIVEN, False),
-        ("input_bias", "optional", NOT_GIVEN, False),
-        ("hidden_bias", "optional", NOT_GIVEN, False),
-        ("cx", "tensor", NOT_GIVEN, False),
-        ("cy", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_thnn_differentiable_lstm_cell_backward_packet = packet("_thnn_differentiable_lstm_cell_backward", ("_thnn_differentiable_lstm_cell_backward",), (("grad_hy", "optional"), ("grad_cy", "optional"), ("input_gates", "tensor"), ("hidden_gates", "tensor"), ("input_bias", "optional"), ("hidden_bias", "optional"), ("cx", "tensor"), ("cy", "tensor")))
 _thnn_differentiable_lstm_cell_backward_plans = _thnn_differentiable_lstm_cell_backward_packet.plans
-_thnn_fused_gru_cell_packet = packet(
-    "_thnn_fused_gru_cell",
-    (
-        "_thnn_fused_gru_cell",
-        "_thnn_fused_gru_cell.out",
-    ),
-    (
-        ("input_gates", "tensor", NOT_GIVEN, False),
-        ("hidden_gates", "tensor", NOT_GIVEN, False),
-        ("hx", "tensor", NOT_GIVEN, False),
-        ("input_bias", "optional", None, False),
-        ("hidden_bias", "optional", None, False),
-    ),
-    False,
-)
-_thnn_fused_gru_cell_plans = _thnn_fused_gru_cell_packet.plans
-_thnn_fused_gru_cell_outs = _thnn_fused_gru_cell_packet.outs
-_thnn_fused_gru_cell_backward_packet = packet(
-    "_thnn_fused_gru_cell_backward",
-    ("_thnn_fused_gru_cell_backward",),
-    (
-        ("grad_hy", "tensor", NOT_GIVEN, False),
-        ("workspace", "tensor", NOT_GIVEN, False),
-        ("has_bias", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_thnn_fused_gru_cell_packet = packet("_thnn_fused_gru_cell", ("_thnn_fused_gru_cell", "_thnn_fused_gru_cell.out"), (("input_gates", "tensor"), ("hidden_gates", "tensor"), ("hx", "tensor"), ("input_bias", "optional", None), ("hidden_bias", "optional", None)))
+_thnn_fused_gru_cell_plans, _thnn_fused_gru_cell_outs = _thnn_fused_gru_cell_packet.plans, _thnn_fused_gru_cell_packet.outs
+_thnn_fused_gru_cell_backward_packet = packet("_thnn_fused_gru_cell_backward", ("_thnn_fused_gru_cell_backward",), (("grad_hy", "tensor"), ("workspace", "tensor"), ("has_bias", "static")))
 _thnn_fused_gru_cell_backward_plans = _thnn_fused_gru_cell_backward_packet.plans
-_thnn_differentiable_gru_cell_backward_packet = packet(
-    "_thnn_differentiable_gru_cell_backward",
-    ("_thnn_differentiable_gru_cell_backward",),
-    (
-        ("grad_hy", "tensor", NOT_GIVEN, False),
-        ("input_gates", "tensor", NOT_GIVEN, False),
-        ("hidden_gates", "tensor", NOT_GIVEN, False),
-        ("hx", "tensor", NOT_GIVEN, False),
-        ("input_bias", "optional", NOT_GIVEN, False),
-        ("hidden_bias", "optional", NOT_GIVEN, False),
-    ),
-    False,
-)
+_thnn_differentiable_gru_cell_backward_packet = packet("_thnn_differentiable_gru_cell_backward", ("_thnn_differentiable_gru_cell_backward",), (("grad_hy", "tensor"), ("input_gates", "tensor"), ("hidden_gates", "tensor"), ("hx", "tensor"), ("input_bias", "optional"), ("hidden_bias", "optional")))
 _thnn_differentiable_gru_cell_backward_plans = _thnn_differentiable_gru_cell_backward_packet.plans
-_fused_rnn_layer_packet = packet(
-    "_fused_rnn_layer",
-    ("_fused_rnn_layer",),
-    (
-        ("input_gates", "tensor", NOT_GIVEN, False),
-        ("hx", "tensor", NOT_GIVEN, False),
-        ("cx", "optional", NOT_GIVEN, False),
-        ("weight_hh", "tensor", NOT_GIVEN, False),
-        ("bias_hh", "optional", NOT_GIVEN, False),
-        ("mode", "static", NOT_GIVEN, False),
-        ("reverse", "static", False, False),
-        ("train", "static", True, False),
-    ),
-    False,
-)
+_fused_rnn_layer_packet = packet("_fused_rnn_layer", ("_fused_rnn_layer",), (("input_gates", "tensor"), ("hx", "tensor"), ("cx", "optional"), ("weight_hh", "tensor"), ("bias_hh", "optional"), ("mode", "static"), ("reverse", "static", False), ("train", "static", True)))
 _fused_rnn_layer_plans = _fused_rnn_layer_packet.plans
-_fused_rnn_layer_backward_packet = packet(
-    "_fused_rnn_layer_backward",
-    ("_fused_rnn_layer_backward",),
-    (
-        ("grad_output", "optional", NOT_GIVEN, False),
-        ("grad_hy", "optional", NOT_GIVEN, False),
-        ("grad_cy", "optional", NOT_GIVEN, False),
-        ("hx", "tensor", NOT_GIVEN, False),
-        ("cx", "optional", NOT_GIVEN, False),
-        ("weight_hh", "tensor", NOT_GIVEN, False),
-        ("output", "tensor", NOT_GIVEN, False),
-        ("workspace", "tensor", NOT_GIVEN, False),
-        ("mode", "static", NOT_GIVEN, False),
-        ("reverse", "static", NOT_GIVEN, False),
-        ("has_bias", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_fused_rnn_layer_backward_packet = packet("_fused_rnn_layer_backward", ("_fused_rnn_layer_backward",), (("grad_output", "optional"), ("grad_hy", "optional"), ("grad_cy", "optional"), ("hx", "tensor"), ("cx", "optional"), ("weight_hh", "tensor"), ("output", "tensor"), ("workspace", "tensor"), ("mode", "static"), ("reverse", "static"), ("has_bias", "static")))
 _fused_rnn_layer_backward_plans = _fused_rnn_layer_backward_packet.plans
-lstm_packet = packet(
-    "lstm",
-    (
-        "lstm.input",
-        "lstm.data",
-    ),
-    (),
-    False,
-)
-gru_packet = packet(
-    "gru",
-    (
-        "gru.input",
-        "gru.data",
-    ),
-    (),
-    False,
-)
-rnn_tanh_packet = packet(
-    "rnn_tanh",
-    (
-        "rnn_tanh.input",
-        "rnn_tanh.data",
-    ),
-    (),
-    False,
-)
-rnn_relu_packet = packet(
-    "rnn_relu",
-    (
-        "rnn_relu.input",
-        "rnn_relu.data",
-    ),
-    (),
-    False,
-)
-lstm_cell_packet = packet(
-    "lstm_cell",
-    ("lstm_cell",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("hx", "list", NOT_GIVEN, False),
-        ("w_ih", "tensor", NOT_GIVEN, False),
-        ("w_hh", "tensor", NOT_GIVEN, False),
-        ("b_ih", "optional", None, False),
-        ("b_hh", "optional", None, False),
-    ),
-    False,
-)
+lstm_packet = packet("lstm", ("lstm.input", "lstm.data"))
+gru_packet = packet("gru", ("gru.input", "gru.data"))
+rnn_tanh_packet = packet("rnn_tanh", ("rnn_tanh.input", "rnn_tanh.data"))
+rnn_relu_packet = packet("rnn_relu", ("rnn_relu.input", "rnn_relu.data"))
+lstm_cell_packet = packet("lstm_cell", ("lstm_cell",), (("input", "tensor"), ("hx", "list"), ("w_ih", "tensor"), ("w_hh", "tensor"), ("b_ih", "optional", None), ("b_hh", "optional", None)))
 lstm_cell_plans = lstm_cell_packet.plans
-gru_cell_packet = packet(
-    "gru_cell",
-    ("gru_cell",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("hx", "tensor", NOT_GIVEN, False),
-        ("w_ih", "tensor", NOT_GIVEN, False),
-        ("w_hh", "tensor", NOT_GIVEN, False),
-        ("b_ih", "optional", None, False),
-        ("b_hh", "optional", None, False),
-    ),
-    False,
-)
+gru_cell_packet = packet("gru_cell", ("gru_cell",), (("input", "tensor"), ("hx", "tensor"), ("w_ih", "tensor"), ("w_hh", "tensor"), ("b_ih", "optional", None), ("b_hh", "optional", None)))
 gru_cell_plans = gru_cell_packet.plans
-rnn_tanh_cell_packet = packet(
-    "rnn_tanh_cell",
-    ("rnn_tanh_cell",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("hx", "tensor", NOT_GIVEN, False),
-        ("w_ih", "tensor", NOT_GIVEN, False),
-        ("w_hh", "tensor", NOT_GIVEN, False),
-        ("b_ih", "optional", None, False),
-        ("b_hh", "optional", None, False),
-    ),
-    False,
-)
+rnn_tanh_cell_packet = packet("rnn_tanh_cell", ("rnn_tanh_cell",), (("input", "tensor"), ("hx", "tensor"), ("w_ih", "tensor"), ("w_hh", "tensor"), ("b_ih", "optional", None), ("b_hh", "optional", None)))
 rnn_tanh_cell_plans = rnn_tanh_cell_packet.plans
-rnn_relu_cell_packet = packet(
-    "rnn_relu_cell",
-    ("rnn_relu_cell",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("hx", "tensor", NOT_GIVEN, False),
-        ("w_ih", "tensor", NOT_GIVEN, False),
-        ("w_hh", "tensor", NOT_GIVEN, False),
-        ("b_ih", "optional", None, False),
-        ("b_hh", "optional", None, False),
-    ),
-    False,
-)
+rnn_relu_cell_packet = packet("rnn_relu_cell", ("rnn_relu_cell",), (("input", "tensor"), ("hx", "tensor"), ("w_ih", "tensor"), ("w_hh", "tensor"), ("b_ih", "optional", None), ("b_hh", "optional", None)))
 rnn_relu_cell_plans = rnn_relu_cell_packet.plans
+# fmt: on
 
 
 def _thnn_fused_lstm_cell(

@@ -19,510 +19,74 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_vector_norm",
-    "all",
-    "amax",
-    "amin",
-    "aminmax",
-    "any",
-    "argmax",
-    "argmin",
-    "count_nonzero",
-    "cummax",
-    "cummaxmin_backward",
-    "cummin",
-    "cumprod",
-    "cumprod_",
-    "cumprod_backward",
-    "cumsum",
-    "cumsum_",
-    "hash_tensor",
-    "logcumsumexp",
-    "logsumexp",
-    "max",
-    "mean",
-    "min",
-    "prod",
-    "std",
-    "std_mean",
-    "sum",
-    "value_selecting_reduction_backward",
-    "var",
-    "var_mean",
-]
+    "_vector_norm", "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "count_nonzero", "cummax",
+    "cummaxmin_backward", "cummin", "cumprod", "cumprod_", "cumprod_backward", "cumsum", "cumsum_",
+    "hash_tensor", "logcumsumexp", "logsumexp", "max", "mean", "min", "prod", "std", "std_mean", "sum",
+    "value_selecting_reduction_backward", "var", "var_mean",
+]  # fmt: skip
 
-sum_packet = packet(
-    "sum",
-    (
-        "sum",
-        "sum.out",
-        "sum.dim_IntList",
-        "sum.IntList_out",
-        "sum.dim_DimnameList",
-        "sum.DimnameList_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
-sum_plans = sum_packet.plans
-sum_outs = sum_packet.outs
-mean_packet = packet(
-    "mean",
-    (
-        "mean",
-        "mean.dtype_out",
-        "mean.dim",
-        "mean.out",
-        "mean.names_dim",
-        "mean.names_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
-mean_plans = mean_packet.plans
-mean_outs = mean_packet.outs
-prod_packet = packet(
-    "prod",
-    (
-        "prod",
-        "prod.out",
-        "prod.dim_int",
-        "prod.int_out",
-        "prod.dim_Dimname",
-        "prod.Dimname_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
-prod_plans = prod_packet.plans
-prod_outs = prod_packet.outs
-amax_packet = packet(
-    "amax",
-    (
-        "amax",
-        "amax.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", (), False),
-        ("keepdim", "static", False, False),
-    ),
-    False,
-)
-amax_plans = amax_packet.plans
-amax_outs = amax_packet.outs
-amin_packet = packet(
-    "amin",
-    (
-        "amin",
-        "amin.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", (), False),
-        ("keepdim", "static", False, False),
-    ),
-    False,
-)
-amin_plans = amin_packet.plans
-amin_outs = amin_packet.outs
-aminmax_packet = packet(
-    "aminmax",
-    (
-        "aminmax",
-        "aminmax.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", None, True),
-        ("keepdim", "static", False, True),
-    ),
-    False,
-)
-aminmax_plans = aminmax_packet.plans
-aminmax_outs = aminmax_packet.outs
-hash_tensor_packet = packet(
-    "hash_tensor",
-    (
-        "hash_tensor",
-        "hash_tensor.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", (), False),
-        ("keepdim", "static", False, True),
-        ("mode", "static", 0, True),
-    ),
-    False,
-)
-hash_tensor_plans = hash_tensor_packet.plans
-hash_tensor_outs = hash_tensor_packet.outs
-max_packet = packet(
-    "max",
-    (
-        "max.dim",
-        "max.dim_max",
-        "max.names_dim",
-        "max.names_dim_max",
-        "max.other",
-        "max.out",
-        "max",
-        "max.unary_out",
-    ),
-    (),
-    False,
-)
+# fmt: off
+sum_packet = packet("sum", ("sum", "sum.out", "sum.dim_IntList", "sum.IntList_out", "sum.dim_DimnameList", "sum.DimnameList_out"), (("input", "tensor"), ("dim", "static", NOT_GIVEN), ("keepdim", "static", NOT_GIVEN), ("dtype", "static", None, True)))
+sum_plans, sum_outs = sum_packet.plans, sum_packet.outs
+mean_packet = packet("mean", ("mean", "mean.dtype_out", "mean.dim", "mean.out", "mean.names_dim", "mean.names_out"), (("input", "tensor"), ("dim", "static", NOT_GIVEN), ("keepdim", "static", NOT_GIVEN), ("dtype", "static", None, True)))
+mean_plans, mean_outs = mean_packet.plans, mean_packet.outs
+prod_packet = packet("prod", ("prod", "prod.out", "prod.dim_int", "prod.int_out", "prod.dim_Dimname", "prod.Dimname_out"), (("input", "tensor"), ("dim", "static", NOT_GIVEN), ("keepdim", "static", NOT_GIVEN), ("dtype", "static", None, True)))
+prod_plans, prod_outs = prod_packet.plans, prod_packet.outs
+amax_packet = packet("amax", ("amax", "amax.out"), (("input", "tensor"), ("dim", "static", ()), ("keepdim", "static", False)))
+amax_plans, amax_outs = amax_packet.plans, amax_packet.outs
+amin_packet = packet("amin", ("amin", "amin.out"), (("input", "tensor"), ("dim", "static", ()), ("keepdim", "static", False)))
+amin_plans, amin_outs = amin_packet.plans, amin_packet.outs
+aminmax_packet = packet("aminmax", ("aminmax", "aminmax.out"), (("input", "tensor"), ("dim", "static", None, True), ("keepdim", "static", False, True)))
+aminmax_plans, aminmax_outs = aminmax_packet.plans, aminmax_packet.outs
+hash_tensor_packet = packet("hash_tensor", ("hash_tensor", "hash_tensor.out"), (("input", "tensor"), ("dim", "static", ()), ("keepdim", "static", False, True), ("mode", "static", 0, True)))
+hash_tensor_plans, hash_tensor_outs = hash_tensor_packet.plans, hash_tensor_packet.outs
+max_packet = packet("max", ("max.dim", "max.dim_max", "max.names_dim", "max.names_dim_max", "max.other", "max.out", "max", "max.unary_out"))
 max_short = max_packet.short
-min_packet = packet(
-    "min",
-    (
-        "min.dim",
-        "min.dim_min",
-        "min.names_dim",
-        "min.names_dim_min",
-        "min.other",
-        "min.out",
-        "min",
-        "min.unary_out",
-    ),
-    (),
-    False,
-)
+min_packet = packet("min", ("min.dim", "min.dim_min", "min.names_dim", "min.names_dim_min", "min.other", "min.out", "min", "min.unary_out"))
 min_short = min_packet.short
-argmax_packet = packet(
-    "argmax",
-    (
-        "argmax",
-        "argmax.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", None, False),
-        ("keepdim", "static", False, False),
-    ),
-    False,
-)
-argmax_plans = argmax_packet.plans
-argmax_outs = argmax_packet.outs
-argmin_packet = packet(
-    "argmin",
-    (
-        "argmin",
-        "argmin.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", None, False),
-        ("keepdim", "static", False, False),
-    ),
-    False,
-)
-argmin_plans = argmin_packet.plans
-argmin_outs = argmin_packet.outs
-any_packet = packet(
-    "any",
-    (
-        "any",
-        "any.all_out",
-        "any.dim",
-        "any.out",
-        "any.dims",
-        "any.dims_out",
-        "any.dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-any_plans = any_packet.plans
-any_outs = any_packet.outs
-all_packet = packet(
-    "all",
-    (
-        "all",
-        "all.all_out",
-        "all.dim",
-        "all.out",
-        "all.dims",
-        "all.dims_out",
-        "all.dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-all_plans = all_packet.plans
-all_outs = all_packet.outs
-count_nonzero_packet = packet(
-    "count_nonzero",
-    (
-        "count_nonzero.dim_IntList",
-        "count_nonzero",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+argmax_packet = packet("argmax", ("argmax", "argmax.out"), (("input", "tensor"), ("dim", "static", None), ("keepdim", "static", False)))
+argmax_plans, argmax_outs = argmax_packet.plans, argmax_packet.outs
+argmin_packet = packet("argmin", ("argmin", "argmin.out"), (("input", "tensor"), ("dim", "static", None), ("keepdim", "static", False)))
+argmin_plans, argmin_outs = argmin_packet.plans, argmin_packet.outs
+any_packet = packet("any", ("any", "any.all_out", "any.dim", "any.out", "any.dims", "any.dims_out", "any.dimname"), (("input", "tensor"), ("dim", "static", NOT_GIVEN), ("keepdim", "static", NOT_GIVEN)))
+any_plans, any_outs = any_packet.plans, any_packet.outs
+all_packet = packet("all", ("all", "all.all_out", "all.dim", "all.out", "all.dims", "all.dims_out", "all.dimname"), (("input", "tensor"), ("dim", "static", NOT_GIVEN), ("keepdim", "static", NOT_GIVEN)))
+all_plans, all_outs = all_packet.plans, all_packet.outs
+count_nonzero_packet = packet("count_nonzero", ("count_nonzero.dim_IntList", "count_nonzero"), (("input", "tensor"), ("dim", "static", NOT_GIVEN)))
 count_nonzero_plans = count_nonzero_packet.plans
-var_packet = packet(
-    "var",
-    (
-        "var",
-        "var.dim",
-        "var.out",
-        "var.correction",
-        "var.correction_out",
-        "var.names_dim",
-        "var.names_out",
-        "var.correction_names",
-        "var.correction_names_out",
-    ),
-    (),
-    False,
-)
+var_packet = packet("var", ("var", "var.dim", "var.out", "var.correction", "var.correction_out", "var.names_dim", "var.names_out", "var.correction_names", "var.correction_names_out"))
 var_short = var_packet.short
-std_packet = packet(
-    "std",
-    (
-        "std",
-        "std.dim",
-        "std.out",
-        "std.correction",
-        "std.correction_out",
-        "std.names_dim",
-        "std.names_out",
-        "std.correction_names",
-        "std.correction_names_out",
-    ),
-    (),
-    False,
-)
+std_packet = packet("std", ("std", "std.dim", "std.out", "std.correction", "std.correction_out", "std.names_dim", "std.names_out", "std.correction_names", "std.correction_names_out"))
 std_short = std_packet.short
-var_mean_packet = packet(
-    "var_mean",
-    (
-        "var_mean",
-        "var_mean.dim",
-        "var_mean.correction",
-        "var_mean.names_dim",
-        "var_mean.correction_names",
-    ),
-    (),
-    False,
-)
+var_mean_packet = packet("var_mean", ("var_mean", "var_mean.dim", "var_mean.correction", "var_mean.names_dim", "var_mean.correction_names"))
 var_mean_short = var_mean_packet.short
-std_mean_packet = packet(
-    "std_mean",
-    (
-        "std_mean",
-        "std_mean.dim",
-        "std_mean.correction",
-        "std_mean.names_dim",
-        "std_mean.correction_names",
-    ),
-    (),
-    False,
-)
+std_mean_packet = packet("std_mean", ("std_mean", "std_mean.dim", "std_mean.correction", "std_mean.names_dim", "std_mean.correction_names"))
 std_mean_short = std_mean_packet.short
-logsumexp_packet = packet(
-    "logsumexp",
-    (
-        "logsumexp",
-        "logsumexp.out",
-        "logsumexp.names",
-        "logsumexp.names_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", False, False),
-    ),
-    False,
-)
-logsumexp_plans = logsumexp_packet.plans
-logsumexp_outs = logsumexp_packet.outs
-_vector_norm_packet = packet(
-    "_vector_norm",
-    ("_vector_norm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("ord", "static", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", False, False),
-    ),
-    False,
-)
+logsumexp_packet = packet("logsumexp", ("logsumexp", "logsumexp.out", "logsumexp.names", "logsumexp.names_out"), (("input", "tensor"), ("dim", "static"), ("keepdim", "static", False)))
+logsumexp_plans, logsumexp_outs = logsumexp_packet.plans, logsumexp_packet.outs
+_vector_norm_packet = packet("_vector_norm", ("_vector_norm",), (("input", "tensor"), ("ord", "static"), ("dim", "static"), ("keepdim", "static", False)))
 _vector_norm_plans = _vector_norm_packet.plans
-cumsum_packet = packet(
-    "cumsum",
-    (
-        "cumsum",
-        "cumsum.out",
-        "cumsum.dimname",
-        "cumsum.dimname_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
-cumsum_plans = cumsum_packet.plans
-cumsum_outs = cumsum_packet.outs
-cumsum__packet = packet(
-    "cumsum_",
-    (
-        "cumsum_",
-        "cumsum_.dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
+cumsum_packet = packet("cumsum", ("cumsum", "cumsum.out", "cumsum.dimname", "cumsum.dimname_out"), (("input", "tensor"), ("dim", "static"), ("dtype", "static", None, True)))
+cumsum_plans, cumsum_outs = cumsum_packet.plans, cumsum_packet.outs
+cumsum__packet = packet("cumsum_", ("cumsum_", "cumsum_.dimname"), (("input", "tensor"), ("dim", "static"), ("dtype", "static", None, True)))
 cumsum__plans = cumsum__packet.plans
-cumprod_packet = packet(
-    "cumprod",
-    (
-        "cumprod",
-        "cumprod.out",
-        "cumprod.dimname",
-        "cumprod.dimname_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
-cumprod_plans = cumprod_packet.plans
-cumprod_outs = cumprod_packet.outs
-cumprod__packet = packet(
-    "cumprod_",
-    (
-        "cumprod_",
-        "cumprod_.dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
+cumprod_packet = packet("cumprod", ("cumprod", "cumprod.out", "cumprod.dimname", "cumprod.dimname_out"), (("input", "tensor"), ("dim", "static"), ("dtype", "static", None, True)))
+cumprod_plans, cumprod_outs = cumprod_packet.plans, cumprod_packet.outs
+cumprod__packet = packet("cumprod_", ("cumprod_", "cumprod_.dimname"), (("input", "tensor"), ("dim", "static"), ("dtype", "static", None, True)))
 cumprod__plans = cumprod__packet.plans
-cumprod_backward_packet = packet(
-    "cumprod_backward",
-    ("cumprod_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("output", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+cumprod_backward_packet = packet("cumprod_backward", ("cumprod_backward",), (("grad", "tensor"), ("input", "tensor"), ("dim", "static"), ("output", "tensor")))
 cumprod_backward_plans = cumprod_backward_packet.plans
-logcumsumexp_packet = packet(
-    "logcumsumexp",
-    (
-        "logcumsumexp",
-        "logcumsumexp.out",
-        "logcumsumexp.dimname",
-        "logcumsumexp.dimname_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-logcumsumexp_plans = logcumsumexp_packet.plans
-logcumsumexp_outs = logcumsumexp_packet.outs
-cummax_packet = packet(
-    "cummax",
-    (
-        "cummax",
-        "cummax.out",
-        "cummax.dimname",
-        "cummax.dimname_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-cummax_plans = cummax_packet.plans
-cummax_outs = cummax_packet.outs
-cummin_packet = packet(
-    "cummin",
-    (
-        "cummin",
-        "cummin.out",
-        "cummin.dimname",
-        "cummin.dimname_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-cummin_plans = cummin_packet.plans
-cummin_outs = cummin_packet.outs
-cummaxmin_backward_packet = packet(
-    "cummaxmin_backward",
-    ("cummaxmin_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+logcumsumexp_packet = packet("logcumsumexp", ("logcumsumexp", "logcumsumexp.out", "logcumsumexp.dimname", "logcumsumexp.dimname_out"), (("input", "tensor"), ("dim", "static")))
+logcumsumexp_plans, logcumsumexp_outs = logcumsumexp_packet.plans, logcumsumexp_packet.outs
+cummax_packet = packet("cummax", ("cummax", "cummax.out", "cummax.dimname", "cummax.dimname_out"), (("input", "tensor"), ("dim", "static")))
+cummax_plans, cummax_outs = cummax_packet.plans, cummax_packet.outs
+cummin_packet = packet("cummin", ("cummin", "cummin.out", "cummin.dimname", "cummin.dimname_out"), (("input", "tensor"), ("dim", "static")))
+cummin_plans, cummin_outs = cummin_packet.plans, cummin_packet.outs
+cummaxmin_backward_packet = packet("cummaxmin_backward", ("cummaxmin_backward",), (("grad", "tensor"), ("input", "tensor"), ("indices", "tensor"), ("dim", "static")))
 cummaxmin_backward_plans = cummaxmin_backward_packet.plans
-value_selecting_reduction_backward_packet = packet(
-    "value_selecting_reduction_backward",
-    ("value_selecting_reduction_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("sizes", "static", NOT_GIVEN, False),
-        ("keepdim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+value_selecting_reduction_backward_packet = packet("value_selecting_reduction_backward", ("value_selecting_reduction_backward",), (("grad", "tensor"), ("dim", "static"), ("indices", "tensor"), ("sizes", "static"), ("keepdim", "static")))
 value_selecting_reduction_backward_plans = value_selecting_reduction_backward_packet.plans
+# fmt: on
 
 
 def sum(
@@ -2209,35 +1773,13 @@ def cumsum_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: the sums of each element and all those before it, along one dimension (`torch.Tensor.cumsum_`).
-
-        y_i = x_1 + x_2 + ... + x_i
-
-    Args:
-        input: A tensor of any shape and dtype. It takes the result. The method's `self`.
-        dim: The dimension (a number or a name) along which elements are added up.
-        dtype: The dtype to which `input` is converted first. By default integers and bools become
-            int64.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        IndexError: `dim` is out of range.
-
-    Note:
-        A nan makes all later sums nan. The in-place form keeps the dtype of its tensor.
+    """In-place version of `tt.cumsum` (`torch.Tensor.cumsum_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3, 4])
         >>> x.cumsum_(dim=0)
         tensor([ 1,  3,  6, 10])
-
-    Schema::
-
-        cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
-        cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
@@ -2331,35 +1873,13 @@ def cumprod_(
     x1: Any = None,
     axis: Any = None,
 ) -> Tensor:
-    """In place: the products of each element and all those before it, along one dimension (`torch.Tensor.cumprod_`).
-
-        y_i = x_1 * x_2 * ... * x_i
-
-    Args:
-        input: A tensor of any shape and dtype. It takes the result. The method's `self`.
-        dim: The dimension (a number or a name) along which elements are multiplied.
-        dtype: The dtype to which `input` is converted first. By default integers and bools become
-            int64.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        IndexError: `dim` is out of range.
-
-    Note:
-        The gradient is right where elements are 0. The in-place form keeps the dtype of its tensor.
+    """In-place version of `tt.cumprod` (`torch.Tensor.cumprod_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1, 2, 3, 4])
         >>> x.cumprod_(dim=0)
         tensor([ 1,  2,  6, 24])
-
-    Schema::
-
-        cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)
-        cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)
     """
     if modes or beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:
         if beyond is not None or x is not None or a is not None or x1 is not None or axis is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -19,50 +19,15 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_scaled_mm",
-    "_scaled_mm_v2",
-]
+    "_scaled_mm", "_scaled_mm_v2",
+]  # fmt: skip
 
-_scaled_mm_packet = packet(
-    "_scaled_mm",
-    (
-        "_scaled_mm",
-        "_scaled_mm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("scale_a", "tensor", NOT_GIVEN, False),
-        ("scale_b", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", None, False),
-        ("scale_result", "optional", None, False),
-        ("out_dtype", "static", None, False),
-        ("use_fast_accum", "static", False, False),
-    ),
-    False,
-)
-_scaled_mm_plans = _scaled_mm_packet.plans
-_scaled_mm_outs = _scaled_mm_packet.outs
-_scaled_mm_v2_packet = packet(
-    "_scaled_mm_v2",
-    ("_scaled_mm_v2",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("scale_a", "list", NOT_GIVEN, False),
-        ("recipe_a", "static", NOT_GIVEN, False),
-        ("swizzle_a", "static", NOT_GIVEN, False),
-        ("scale_b", "list", NOT_GIVEN, False),
-        ("recipe_b", "static", NOT_GIVEN, False),
-        ("swizzle_b", "static", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("out_dtype", "static", NOT_GIVEN, False),
-        ("contraction_dim", "static", (), False),
-        ("use_fast_accum", "static", False, False),
-    ),
-    False,
-)
+# fmt: off
+_scaled_mm_packet = packet("_scaled_mm", ("_scaled_mm", "_scaled_mm.out"), (("input", "tensor"), ("mat2", "tensor"), ("scale_a", "tensor"), ("scale_b", "tensor"), ("bias", "optional", None), ("scale_result", "optional", None), ("out_dtype", "static", None), ("use_fast_accum", "static", False)))
+_scaled_mm_plans, _scaled_mm_outs = _scaled_mm_packet.plans, _scaled_mm_packet.outs
+_scaled_mm_v2_packet = packet("_scaled_mm_v2", ("_scaled_mm_v2",), (("input", "tensor"), ("mat2", "tensor"), ("scale_a", "list"), ("recipe_a", "static"), ("swizzle_a", "static"), ("scale_b", "list"), ("recipe_b", "static"), ("swizzle_b", "static"), ("bias", "optional"), ("out_dtype", "static"), ("contraction_dim", "static", ()), ("use_fast_accum", "static", False)))
 _scaled_mm_v2_plans = _scaled_mm_v2_packet.plans
+# fmt: on
 
 
 def _scaled_mm(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -17,113 +17,22 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_unique",
-    "_unique2",
-    "bucketize",
-    "isin",
-    "mode",
-    "searchsorted",
-]
+    "_unique", "_unique2", "bucketize", "isin", "mode", "searchsorted",
+]  # fmt: skip
 
-searchsorted_packet = packet(
-    "searchsorted",
-    (
-        "searchsorted.Tensor",
-        "searchsorted.Tensor_out",
-        "searchsorted.Scalar",
-        "searchsorted.Scalar_out",
-    ),
-    (
-        ("sorted_sequence", "tensor", NOT_GIVEN, False),
-        ("input", "operand", NOT_GIVEN, False),
-        ("out_int32", "static", False, True),
-        ("right", "static", False, True),
-        ("side", "static", None, True),
-        ("sorter", "optional", None, True),
-    ),
-    False,
-)
-searchsorted_plans = searchsorted_packet.plans
-searchsorted_outs = searchsorted_packet.outs
-bucketize_packet = packet(
-    "bucketize",
-    (
-        "bucketize.Tensor",
-        "bucketize.Tensor_out",
-        "bucketize.Scalar",
-        "bucketize.Scalar_out",
-    ),
-    (
-        ("input", "operand", NOT_GIVEN, False),
-        ("boundaries", "tensor", NOT_GIVEN, False),
-        ("out_int32", "static", False, True),
-        ("right", "static", False, True),
-    ),
-    False,
-)
-bucketize_plans = bucketize_packet.plans
-bucketize_outs = bucketize_packet.outs
-isin_packet = packet(
-    "isin",
-    (
-        "isin.Tensor_Tensor",
-        "isin.Tensor_Tensor_out",
-        "isin.Tensor_Scalar",
-        "isin.Tensor_Scalar_out",
-        "isin.Scalar_Tensor",
-        "isin.Scalar_Tensor_out",
-    ),
-    (),
-    False,
-)
-_unique_packet = packet(
-    "_unique",
-    (
-        "_unique",
-        "_unique.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("sorted", "static", True, False),
-        ("return_inverse", "static", False, False),
-    ),
-    False,
-)
-_unique_plans = _unique_packet.plans
-_unique_outs = _unique_packet.outs
-_unique2_packet = packet(
-    "_unique2",
-    (
-        "_unique2",
-        "_unique2.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("sorted", "static", True, False),
-        ("return_inverse", "static", False, False),
-        ("return_counts", "static", False, False),
-    ),
-    False,
-)
-_unique2_plans = _unique2_packet.plans
-_unique2_outs = _unique2_packet.outs
-mode_packet = packet(
-    "mode",
-    (
-        "mode",
-        "mode.values",
-        "mode.dimname",
-        "mode.dimname_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", -1, False),
-        ("keepdim", "static", False, False),
-    ),
-    False,
-)
-mode_plans = mode_packet.plans
-mode_outs = mode_packet.outs
+# fmt: off
+searchsorted_packet = packet("searchsorted", ("searchsorted.Tensor", "searchsorted.Tensor_out", "searchsorted.Scalar", "searchsorted.Scalar_out"), (("sorted_sequence", "tensor"), ("input", "operand"), ("out_int32", "static", False, True), ("right", "static", False, True), ("side", "static", None, True), ("sorter", "optional", None, True)))
+searchsorted_plans, searchsorted_outs = searchsorted_packet.plans, searchsorted_packet.outs
+bucketize_packet = packet("bucketize", ("bucketize.Tensor", "bucketize.Tensor_out", "bucketize.Scalar", "bucketize.Scalar_out"), (("input", "operand"), ("boundaries", "tensor"), ("out_int32", "static", False, True), ("right", "static", False, True)))
+bucketize_plans, bucketize_outs = bucketize_packet.plans, bucketize_packet.outs
+isin_packet = packet("isin", ("isin.Tensor_Tensor", "isin.Tensor_Tensor_out", "isin.Tensor_Scalar", "isin.Tensor_Scalar_out", "isin.Scalar_Tensor", "isin.Scalar_Tensor_out"))
+_unique_packet = packet("_unique", ("_unique", "_unique.out"), (("input", "tensor"), ("sorted", "static", True), ("return_inverse", "static", False)))
+_unique_plans, _unique_outs = _unique_packet.plans, _unique_packet.outs
+_unique2_packet = packet("_unique2", ("_unique2", "_unique2.out"), (("input", "tensor"), ("sorted", "static", True), ("return_inverse", "static", False), ("return_counts", "static", False)))
+_unique2_plans, _unique2_outs = _unique2_packet.plans, _unique2_packet.outs
+mode_packet = packet("mode", ("mode", "mode.values", "mode.dimname", "mode.dimname_out"), (("input", "tensor"), ("dim", "static", -1), ("keepdim", "static", False)))
+mode_plans, mode_outs = mode_packet.plans, mode_packet.outs
+# fmt: on
 
 
 def searchsorted(

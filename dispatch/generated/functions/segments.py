@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -17,50 +16,15 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_segment_reduce_backward",
-    "segment_reduce",
-]
+    "_segment_reduce_backward", "segment_reduce",
+]  # fmt: skip
 
-segment_reduce_packet = packet(
-    "segment_reduce",
-    (
-        "segment_reduce",
-        "segment_reduce.out",
-    ),
-    (
-        ("data", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-        ("lengths", "optional", None, True),
-        ("indices", "optional", None, True),
-        ("offsets", "optional", None, True),
-        ("axis", "static", 0, True),
-        ("unsafe", "static", False, True),
-        ("initial", "number", None, True),
-    ),
-    False,
-)
-segment_reduce_plans = segment_reduce_packet.plans
-segment_reduce_outs = segment_reduce_packet.outs
-_segment_reduce_backward_packet = packet(
-    "_segment_reduce_backward",
-    (
-        "_segment_reduce_backward",
-        "_segment_reduce_backward.out",
-    ),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("output", "tensor", NOT_GIVEN, False),
-        ("data", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-        ("lengths", "optional", None, True),
-        ("offsets", "optional", None, True),
-        ("axis", "static", 0, True),
-        ("initial", "number", None, True),
-    ),
-    False,
-)
-_segment_reduce_backward_plans = _segment_reduce_backward_packet.plans
-_segment_reduce_backward_outs = _segment_reduce_backward_packet.outs
+# fmt: off
+segment_reduce_packet = packet("segment_reduce", ("segment_reduce", "segment_reduce.out"), (("data", "tensor"), ("reduce", "static"), ("lengths", "optional", None, True), ("indices", "optional", None, True), ("offsets", "optional", None, True), ("axis", "static", 0, True), ("unsafe", "static", False, True), ("initial", "number", None, True)))
+segment_reduce_plans, segment_reduce_outs = segment_reduce_packet.plans, segment_reduce_packet.outs
+_segment_reduce_backward_packet = packet("_segment_reduce_backward", ("_segment_reduce_backward", "_segment_reduce_backward.out"), (("grad", "tensor"), ("output", "tensor"), ("data", "tensor"), ("reduce", "static"), ("lengths", "optional", None, True), ("offsets", "optional", None, True), ("axis", "static", 0, True), ("initial", "number", None, True)))
+_segment_reduce_backward_plans, _segment_reduce_backward_outs = _segment_reduce_backward_packet.plans, _segment_reduce_backward_packet.outs
+# fmt: on
 
 
 def segment_reduce(

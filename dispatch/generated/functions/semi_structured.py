@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.constants import INT_1
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
@@ -18,149 +18,36 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_cslt_compress",
-    "_cslt_sparse_mm",
-    "_cslt_sparse_mm_search",
-    "_semi_structured_mm",
-    "_sparse_semi_structured_addmm",
-    "_sparse_semi_structured_apply",
-    "_sparse_semi_structured_apply_dense",
-    "_sparse_semi_structured_linear",
-    "_sparse_semi_structured_mm",
-    "_sparse_semi_structured_tile",
+    "_cslt_compress", "_cslt_sparse_mm", "_cslt_sparse_mm_search", "_semi_structured_mm",
+    "_sparse_semi_structured_addmm", "_sparse_semi_structured_apply", "_sparse_semi_structured_apply_dense",
+    "_sparse_semi_structured_linear", "_sparse_semi_structured_mm", "_sparse_semi_structured_tile",
     "_to_sparse_semi_structured",
-]
+]  # fmt: skip
 
-_semi_structured_mm_packet = packet(
-    "_semi_structured_mm",
-    ("_semi_structured_mm",),
-    (
-        ("values", "tensor", NOT_GIVEN, False),
-        ("meta", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("out_dtype", "static", NOT_GIVEN, False),
-        ("interleaved", "static", NOT_GIVEN, False),
-        ("transpose_result", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+_semi_structured_mm_packet = packet("_semi_structured_mm", ("_semi_structured_mm",), (("values", "tensor"), ("meta", "tensor"), ("mat2", "tensor"), ("bias", "optional"), ("out_dtype", "static"), ("interleaved", "static"), ("transpose_result", "static")))
 _semi_structured_mm_plans = _semi_structured_mm_packet.plans
-_to_sparse_semi_structured_packet = packet(
-    "_to_sparse_semi_structured",
-    ("_to_sparse_semi_structured",),
-    (("dense", "tensor", NOT_GIVEN, False),),
-    False,
-)
+_to_sparse_semi_structured_packet = packet("_to_sparse_semi_structured", ("_to_sparse_semi_structured",), (("dense", "tensor"),))
 _to_sparse_semi_structured_plans = _to_sparse_semi_structured_packet.plans
-_sparse_semi_structured_mm_packet = packet(
-    "_sparse_semi_structured_mm",
-    ("_sparse_semi_structured_mm",),
-    (
-        ("mat1", "tensor", NOT_GIVEN, False),
-        ("mat1_meta", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("out_dtype", "static", None, True),
-    ),
-    False,
-)
+_sparse_semi_structured_mm_packet = packet("_sparse_semi_structured_mm", ("_sparse_semi_structured_mm",), (("mat1", "tensor"), ("mat1_meta", "tensor"), ("mat2", "tensor"), ("out_dtype", "static", None, True)))
 _sparse_semi_structured_mm_plans = _sparse_semi_structured_mm_packet.plans
-_sparse_semi_structured_addmm_packet = packet(
-    "_sparse_semi_structured_addmm",
-    ("_sparse_semi_structured_addmm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat1", "tensor", NOT_GIVEN, False),
-        ("mat1_meta", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("alpha", "scale", INT_1, True),
-        ("beta", "scale", INT_1, True),
-        ("out_dtype", "static", None, True),
-    ),
-    False,
-)
-_sparse_semi_structured_addmm_plans = _sparse_semi_structured_addmm_packet.plans
-_sparse_semi_structured_addmm_scaled = _sparse_semi_structured_addmm_packet.scaled
-_sparse_semi_structured_linear_packet = packet(
-    "_sparse_semi_structured_linear",
-    ("_sparse_semi_structured_linear",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("meta", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", None, True),
-        ("activation", "static", None, True),
-        ("out_dtype", "static", None, True),
-    ),
-    False,
-)
+_sparse_semi_structured_addmm_packet = packet("_sparse_semi_structured_addmm", ("_sparse_semi_structured_addmm",), (("input", "tensor"), ("mat1", "tensor"), ("mat1_meta", "tensor"), ("mat2", "tensor"), ("alpha", "scale", INT_1, True), ("beta", "scale", INT_1, True), ("out_dtype", "static", None, True)))
+_sparse_semi_structured_addmm_plans, _sparse_semi_structured_addmm_scaled = _sparse_semi_structured_addmm_packet.plans, _sparse_semi_structured_addmm_packet.scaled
+_sparse_semi_structured_linear_packet = packet("_sparse_semi_structured_linear", ("_sparse_semi_structured_linear",), (("input", "tensor"), ("weight", "tensor"), ("meta", "tensor"), ("bias", "optional", None, True), ("activation", "static", None, True), ("out_dtype", "static", None, True)))
 _sparse_semi_structured_linear_plans = _sparse_semi_structured_linear_packet.plans
-_cslt_compress_packet = packet(
-    "_cslt_compress", ("_cslt_compress",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+_cslt_compress_packet = packet("_cslt_compress", ("_cslt_compress",), (("input", "tensor"),))
 _cslt_compress_plans = _cslt_compress_packet.plans
-_cslt_sparse_mm_packet = packet(
-    "_cslt_sparse_mm",
-    ("_cslt_sparse_mm",),
-    (
-        ("compressed_A", "tensor", NOT_GIVEN, False),
-        ("dense_B", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", None, False),
-        ("alpha", "optional", None, False),
-        ("out_dtype", "static", None, False),
-        ("transpose_result", "static", False, False),
-        ("alg_id", "static", 0, False),
-        ("split_k", "static", 1, False),
-        ("split_k_mode", "static", -1, False),
-    ),
-    False,
-)
+_cslt_sparse_mm_packet = packet("_cslt_sparse_mm", ("_cslt_sparse_mm",), (("compressed_A", "tensor"), ("dense_B", "tensor"), ("bias", "optional", None), ("alpha", "optional", None), ("out_dtype", "static", None), ("transpose_result", "static", False), ("alg_id", "static", 0), ("split_k", "static", 1), ("split_k_mode", "static", -1)))
 _cslt_sparse_mm_plans = _cslt_sparse_mm_packet.plans
-_cslt_sparse_mm_search_packet = packet(
-    "_cslt_sparse_mm_search",
-    ("_cslt_sparse_mm_search",),
-    (
-        ("compressed_A", "tensor", NOT_GIVEN, False),
-        ("dense_B", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", None, False),
-        ("alpha", "optional", None, False),
-        ("out_dtype", "static", None, False),
-        ("transpose_result", "static", False, False),
-    ),
-    False,
-)
+_cslt_sparse_mm_search_packet = packet("_cslt_sparse_mm_search", ("_cslt_sparse_mm_search",), (("compressed_A", "tensor"), ("dense_B", "tensor"), ("bias", "optional", None), ("alpha", "optional", None), ("out_dtype", "static", None), ("transpose_result", "static", False)))
 _cslt_sparse_mm_search_plans = _cslt_sparse_mm_search_packet.plans
-_sparse_semi_structured_tile_packet = packet(
-    "_sparse_semi_structured_tile",
-    ("_sparse_semi_structured_tile",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("algorithm", "static", "", False),
-        ("use_cutlass", "static", True, False),
-    ),
-    False,
-)
+_sparse_semi_structured_tile_packet = packet("_sparse_semi_structured_tile", ("_sparse_semi_structured_tile",), (("input", "tensor"), ("algorithm", "static", ''), ("use_cutlass", "static", True)))
 _sparse_semi_structured_tile_plans = _sparse_semi_structured_tile_packet.plans
-_sparse_semi_structured_apply_packet = packet(
-    "_sparse_semi_structured_apply",
-    ("_sparse_semi_structured_apply",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("thread_masks", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_sparse_semi_structured_apply_packet = packet("_sparse_semi_structured_apply", ("_sparse_semi_structured_apply",), (("input", "tensor"), ("thread_masks", "tensor")))
 _sparse_semi_structured_apply_plans = _sparse_semi_structured_apply_packet.plans
-_sparse_semi_structured_apply_dense_packet = packet(
-    "_sparse_semi_structured_apply_dense",
-    ("_sparse_semi_structured_apply_dense",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("thread_masks", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_sparse_semi_structured_apply_dense_packet = packet("_sparse_semi_structured_apply_dense", ("_sparse_semi_structured_apply_dense",), (("input", "tensor"), ("thread_masks", "tensor")))
 _sparse_semi_structured_apply_dense_plans = _sparse_semi_structured_apply_dense_packet.plans
+# fmt: on
 
 
 def _semi_structured_mm(

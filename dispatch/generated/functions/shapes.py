@@ -18,282 +18,62 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "atleast_1d",
-    "atleast_2d",
-    "atleast_3d",
-    "block_diag",
-    "broadcast_tensors",
-    "cartesian_prod",
-    "channel_shuffle",
-    "combinations",
-    "diag",
-    "diag_embed",
-    "diagflat",
-    "dsplit",
-    "hsplit",
-    "linalg_diagonal",
-    "meshgrid",
-    "narrow_copy",
-    "native_channel_shuffle",
-    "pixel_shuffle",
-    "pixel_unshuffle",
-    "unsafe_chunk",
-    "unsafe_split",
-    "unsafe_split_with_sizes",
-    "vsplit",
-]
+    "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod",
+    "channel_shuffle", "combinations", "diag", "diag_embed", "diagflat", "dsplit", "hsplit",
+    "linalg_diagonal", "meshgrid", "narrow_copy", "native_channel_shuffle", "pixel_shuffle",
+    "pixel_unshuffle", "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "vsplit",
+]  # fmt: skip
 
-hsplit_packet = packet(
-    "hsplit",
-    (
-        "hsplit.int",
-        "hsplit.array",
-    ),
-    (),
-    False,
-)
+# fmt: off
+hsplit_packet = packet("hsplit", ("hsplit.int", "hsplit.array"))
 hsplit_short = hsplit_packet.short
-vsplit_packet = packet(
-    "vsplit",
-    (
-        "vsplit.int",
-        "vsplit.array",
-    ),
-    (),
-    False,
-)
+vsplit_packet = packet("vsplit", ("vsplit.int", "vsplit.array"))
 vsplit_short = vsplit_packet.short
-dsplit_packet = packet(
-    "dsplit",
-    (
-        "dsplit.int",
-        "dsplit.array",
-    ),
-    (),
-    False,
-)
+dsplit_packet = packet("dsplit", ("dsplit.int", "dsplit.array"))
 dsplit_short = dsplit_packet.short
-unsafe_chunk_packet = packet(
-    "unsafe_chunk",
-    ("unsafe_chunk",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("chunks", "static", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+unsafe_chunk_packet = packet("unsafe_chunk", ("unsafe_chunk",), (("input", "tensor"), ("chunks", "static"), ("dim", "static", 0)))
 unsafe_chunk_plans = unsafe_chunk_packet.plans
-unsafe_split_packet = packet(
-    "unsafe_split",
-    ("unsafe_split.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("split_size", "static", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+unsafe_split_packet = packet("unsafe_split", ("unsafe_split.Tensor",), (("input", "tensor"), ("split_size", "static"), ("dim", "static", 0)))
 unsafe_split_plans = unsafe_split_packet.plans
-unsafe_split_with_sizes_packet = packet(
-    "unsafe_split_with_sizes",
-    ("unsafe_split_with_sizes",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("split_sizes", "static", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+unsafe_split_with_sizes_packet = packet("unsafe_split_with_sizes", ("unsafe_split_with_sizes",), (("input", "tensor"), ("split_sizes", "static"), ("dim", "static", 0)))
 unsafe_split_with_sizes_plans = unsafe_split_with_sizes_packet.plans
-atleast_1d_packet = packet(
-    "atleast_1d",
-    (
-        "atleast_1d",
-        "atleast_1d.Sequence",
-    ),
-    (),
-    False,
-)
+atleast_1d_packet = packet("atleast_1d", ("atleast_1d", "atleast_1d.Sequence"))
 atleast_1d_short = atleast_1d_packet.short
-atleast_2d_packet = packet(
-    "atleast_2d",
-    (
-        "atleast_2d",
-        "atleast_2d.Sequence",
-    ),
-    (),
-    False,
-)
+atleast_2d_packet = packet("atleast_2d", ("atleast_2d", "atleast_2d.Sequence"))
 atleast_2d_short = atleast_2d_packet.short
-atleast_3d_packet = packet(
-    "atleast_3d",
-    (
-        "atleast_3d",
-        "atleast_3d.Sequence",
-    ),
-    (),
-    False,
-)
+atleast_3d_packet = packet("atleast_3d", ("atleast_3d", "atleast_3d.Sequence"))
 atleast_3d_short = atleast_3d_packet.short
-broadcast_tensors_packet = packet(
-    "broadcast_tensors", ("broadcast_tensors",), (("tensors", "list", NOT_GIVEN, False),), False
-)
+broadcast_tensors_packet = packet("broadcast_tensors", ("broadcast_tensors",), (("tensors", "list"),))
 broadcast_tensors_plans = broadcast_tensors_packet.plans
-meshgrid_packet = packet(
-    "meshgrid",
-    ("meshgrid.indexing",),
-    (
-        ("tensors", "list", NOT_GIVEN, False),
-        ("indexing", "static", NOT_GIVEN, True),
-    ),
-    False,
-)
+meshgrid_packet = packet("meshgrid", ("meshgrid.indexing",), (("tensors", "list"), ("indexing", "static", NOT_GIVEN, True)))
 meshgrid_plans = meshgrid_packet.plans
-linalg_diagonal_packet = packet(
-    "linalg_diagonal",
-    ("linalg_diagonal",),
-    (
-        ("A", "tensor", NOT_GIVEN, False),
-        ("offset", "static", 0, True),
-        ("dim1", "static", -2, True),
-        ("dim2", "static", -1, True),
-    ),
-    False,
-)
+linalg_diagonal_packet = packet("linalg_diagonal", ("linalg_diagonal",), (("A", "tensor"), ("offset", "static", 0, True), ("dim1", "static", -2, True), ("dim2", "static", -1, True)))
 linalg_diagonal_plans = linalg_diagonal_packet.plans
-diag_packet = packet(
-    "diag",
-    (
-        "diag",
-        "diag.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("diagonal", "static", 0, False),
-    ),
-    False,
-)
-diag_plans = diag_packet.plans
-diag_outs = diag_packet.outs
-diagflat_packet = packet(
-    "diagflat",
-    ("diagflat",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("offset", "static", 0, False),
-    ),
-    False,
-)
+diag_packet = packet("diag", ("diag", "diag.out"), (("input", "tensor"), ("diagonal", "static", 0)))
+diag_plans, diag_outs = diag_packet.plans, diag_packet.outs
+diagflat_packet = packet("diagflat", ("diagflat",), (("input", "tensor"), ("offset", "static", 0)))
 diagflat_plans = diagflat_packet.plans
-diag_embed_packet = packet(
-    "diag_embed",
-    (
-        "diag_embed",
-        "diag_embed.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("offset", "static", 0, False),
-        ("dim1", "static", -2, False),
-        ("dim2", "static", -1, False),
-    ),
-    False,
-)
-diag_embed_plans = diag_embed_packet.plans
-diag_embed_outs = diag_embed_packet.outs
-block_diag_packet = packet(
-    "block_diag",
-    (
-        "block_diag",
-        "block_diag.out",
-    ),
-    (("tensors", "list", NOT_GIVEN, False),),
-    False,
-)
-block_diag_plans = block_diag_packet.plans
-block_diag_outs = block_diag_packet.outs
-cartesian_prod_packet = packet(
-    "cartesian_prod", ("cartesian_prod",), (("tensors", "list", NOT_GIVEN, False),), False
-)
+diag_embed_packet = packet("diag_embed", ("diag_embed", "diag_embed.out"), (("input", "tensor"), ("offset", "static", 0), ("dim1", "static", -2), ("dim2", "static", -1)))
+diag_embed_plans, diag_embed_outs = diag_embed_packet.plans, diag_embed_packet.outs
+block_diag_packet = packet("block_diag", ("block_diag", "block_diag.out"), (("tensors", "list"),))
+block_diag_plans, block_diag_outs = block_diag_packet.plans, block_diag_packet.outs
+cartesian_prod_packet = packet("cartesian_prod", ("cartesian_prod",), (("tensors", "list"),))
 cartesian_prod_plans = cartesian_prod_packet.plans
-combinations_packet = packet(
-    "combinations",
-    ("combinations",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("r", "static", 2, False),
-        ("with_replacement", "static", False, False),
-    ),
-    False,
-)
+combinations_packet = packet("combinations", ("combinations",), (("input", "tensor"), ("r", "static", 2), ("with_replacement", "static", False)))
 combinations_plans = combinations_packet.plans
-narrow_copy_packet = packet(
-    "narrow_copy",
-    (
-        "narrow_copy",
-        "narrow_copy.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("start", "static", NOT_GIVEN, False),
-        ("length", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-narrow_copy_plans = narrow_copy_packet.plans
-narrow_copy_outs = narrow_copy_packet.outs
-sum_to_size_packet = packet(
-    "sum_to_size",
-    ("sum_to_size",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+narrow_copy_packet = packet("narrow_copy", ("narrow_copy", "narrow_copy.out"), (("input", "tensor"), ("dim", "static"), ("start", "static"), ("length", "static")))
+narrow_copy_plans, narrow_copy_outs = narrow_copy_packet.plans, narrow_copy_packet.outs
+sum_to_size_packet = packet("sum_to_size", ("sum_to_size",), (("input", "tensor"), ("size", "static")))
 sum_to_size_plans = sum_to_size_packet.plans
-pixel_shuffle_packet = packet(
-    "pixel_shuffle",
-    ("pixel_shuffle",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("upscale_factor", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+pixel_shuffle_packet = packet("pixel_shuffle", ("pixel_shuffle",), (("input", "tensor"), ("upscale_factor", "static")))
 pixel_shuffle_plans = pixel_shuffle_packet.plans
-pixel_unshuffle_packet = packet(
-    "pixel_unshuffle",
-    ("pixel_unshuffle",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("downscale_factor", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+pixel_unshuffle_packet = packet("pixel_unshuffle", ("pixel_unshuffle",), (("input", "tensor"), ("downscale_factor", "static")))
 pixel_unshuffle_plans = pixel_unshuffle_packet.plans
-channel_shuffle_packet = packet(
-    "channel_shuffle",
-    ("channel_shuffle",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("groups", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+channel_shuffle_packet = packet("channel_shuffle", ("channel_shuffle",), (("input", "tensor"), ("groups", "static")))
 channel_shuffle_plans = channel_shuffle_packet.plans
-native_channel_shuffle_packet = packet(
-    "native_channel_shuffle",
-    ("native_channel_shuffle",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("groups", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+native_channel_shuffle_packet = packet("native_channel_shuffle", ("native_channel_shuffle",), (("input", "tensor"), ("groups", "static")))
 native_channel_shuffle_plans = native_channel_shuffle_packet.plans
+# fmt: on
 
 
 def hsplit(*args: Any, **kwargs: Any) -> Sequence[Tensor]:

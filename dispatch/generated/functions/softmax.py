@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -17,108 +17,24 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_log_softmax",
-    "_log_softmax_backward_data",
-    "_softmax",
-    "_softmax_backward_data",
-    "log_softmax",
+    "_log_softmax", "_log_softmax_backward_data", "_softmax", "_softmax_backward_data", "log_softmax",
     "softmax",
-]
+]  # fmt: skip
 
-softmax_packet = packet(
-    "softmax",
-    (
-        "softmax.int",
-        "softmax.int_out",
-        "softmax.Dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, False),
-    ),
-    False,
-)
-softmax_plans = softmax_packet.plans
-softmax_outs = softmax_packet.outs
-_softmax_packet = packet(
-    "_softmax",
-    (
-        "_softmax",
-        "_softmax.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("half_to_float", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-_softmax_plans = _softmax_packet.plans
-_softmax_outs = _softmax_packet.outs
-_softmax_backward_data_packet = packet(
-    "_softmax_backward_data",
-    (
-        "_softmax_backward_data",
-        "_softmax_backward_data.out",
-    ),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("input_dtype", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-_softmax_backward_data_plans = _softmax_backward_data_packet.plans
-_softmax_backward_data_outs = _softmax_backward_data_packet.outs
-log_softmax_packet = packet(
-    "log_softmax",
-    (
-        "log_softmax.int",
-        "log_softmax.int_out",
-        "log_softmax.Dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, False),
-    ),
-    False,
-)
-log_softmax_plans = log_softmax_packet.plans
-log_softmax_outs = log_softmax_packet.outs
-_log_softmax_packet = packet(
-    "_log_softmax",
-    (
-        "_log_softmax",
-        "_log_softmax.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("half_to_float", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-_log_softmax_plans = _log_softmax_packet.plans
-_log_softmax_outs = _log_softmax_packet.outs
-_log_softmax_backward_data_packet = packet(
-    "_log_softmax_backward_data",
-    (
-        "_log_softmax_backward_data",
-        "_log_softmax_backward_data.out",
-    ),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("input_dtype", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-_log_softmax_backward_data_plans = _log_softmax_backward_data_packet.plans
-_log_softmax_backward_data_outs = _log_softmax_backward_data_packet.outs
+# fmt: off
+softmax_packet = packet("softmax", ("softmax.int", "softmax.int_out", "softmax.Dimname"), (("input", "tensor"), ("dim", "static"), ("dtype", "static", None)))
+softmax_plans, softmax_outs = softmax_packet.plans, softmax_packet.outs
+_softmax_packet = packet("_softmax", ("_softmax", "_softmax.out"), (("input", "tensor"), ("dim", "static"), ("half_to_float", "static")))
+_softmax_plans, _softmax_outs = _softmax_packet.plans, _softmax_packet.outs
+_softmax_backward_data_packet = packet("_softmax_backward_data", ("_softmax_backward_data", "_softmax_backward_data.out"), (("grad_output", "tensor"), ("output", "tensor"), ("dim", "static"), ("input_dtype", "static")))
+_softmax_backward_data_plans, _softmax_backward_data_outs = _softmax_backward_data_packet.plans, _softmax_backward_data_packet.outs
+log_softmax_packet = packet("log_softmax", ("log_softmax.int", "log_softmax.int_out", "log_softmax.Dimname"), (("input", "tensor"), ("dim", "static"), ("dtype", "static", None)))
+log_softmax_plans, log_softmax_outs = log_softmax_packet.plans, log_softmax_packet.outs
+_log_softmax_packet = packet("_log_softmax", ("_log_softmax", "_log_softmax.out"), (("input", "tensor"), ("dim", "static"), ("half_to_float", "static")))
+_log_softmax_plans, _log_softmax_outs = _log_softmax_packet.plans, _log_softmax_packet.outs
+_log_softmax_backward_data_packet = packet("_log_softmax_backward_data", ("_log_softmax_backward_data", "_log_softmax_backward_data.out"), (("grad_output", "tensor"), ("output", "tensor"), ("dim", "static"), ("input_dtype", "static")))
+_log_softmax_backward_data_plans, _log_softmax_backward_data_outs = _log_softmax_backward_data_packet.plans, _log_softmax_backward_data_packet.outs
+# fmt: on
 
 
 def softmax(

@@ -16,127 +16,25 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "argsort",
-    "kthvalue",
-    "median",
-    "msort",
-    "nanmedian",
-    "sort",
-    "topk",
-]
+    "argsort", "kthvalue", "median", "msort", "nanmedian", "sort", "topk",
+]  # fmt: skip
 
-sort_packet = packet(
-    "sort",
-    (
-        "sort",
-        "sort.values",
-        "sort.stable",
-        "sort.values_stable",
-        "sort.dimname",
-        "sort.dimname_values",
-        "sort.dimname_stable",
-        "sort.dimname_values_stable",
-    ),
-    (),
-    False,
-)
+# fmt: off
+sort_packet = packet("sort", ("sort", "sort.values", "sort.stable", "sort.values_stable", "sort.dimname", "sort.dimname_values", "sort.dimname_stable", "sort.dimname_values_stable"))
 sort_short = sort_packet.short
-argsort_packet = packet(
-    "argsort",
-    (
-        "argsort",
-        "argsort.stable",
-        "argsort.stable_out",
-        "argsort.dimname",
-    ),
-    (),
-    False,
-)
+argsort_packet = packet("argsort", ("argsort", "argsort.stable", "argsort.stable_out", "argsort.dimname"))
 argsort_short = argsort_packet.short
-msort_packet = packet(
-    "msort",
-    (
-        "msort",
-        "msort.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-msort_plans = msort_packet.plans
-msort_outs = msort_packet.outs
-topk_packet = packet(
-    "topk",
-    (
-        "topk",
-        "topk.values",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("k", "static", NOT_GIVEN, False),
-        ("dim", "static", -1, False),
-        ("largest", "static", True, False),
-        ("sorted", "static", True, False),
-    ),
-    False,
-)
-topk_plans = topk_packet.plans
-topk_outs = topk_packet.outs
-kthvalue_packet = packet(
-    "kthvalue",
-    (
-        "kthvalue",
-        "kthvalue.values",
-        "kthvalue.dimname",
-        "kthvalue.dimname_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("k", "static", NOT_GIVEN, False),
-        ("dim", "static", -1, False),
-        ("keepdim", "static", False, False),
-    ),
-    False,
-)
-kthvalue_plans = kthvalue_packet.plans
-kthvalue_outs = kthvalue_packet.outs
-median_packet = packet(
-    "median",
-    (
-        "median",
-        "median.out",
-        "median.dim",
-        "median.dim_values",
-        "median.names_dim",
-        "median.names_dim_values",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-median_plans = median_packet.plans
-median_outs = median_packet.outs
-nanmedian_packet = packet(
-    "nanmedian",
-    (
-        "nanmedian",
-        "nanmedian.out",
-        "nanmedian.dim",
-        "nanmedian.dim_values",
-        "nanmedian.names_dim",
-        "nanmedian.names_dim_values",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-nanmedian_plans = nanmedian_packet.plans
-nanmedian_outs = nanmedian_packet.outs
+msort_packet = packet("msort", ("msort", "msort.out"), (("input", "tensor"),))
+msort_plans, msort_outs = msort_packet.plans, msort_packet.outs
+topk_packet = packet("topk", ("topk", "topk.values"), (("input", "tensor"), ("k", "static"), ("dim", "static", -1), ("largest", "static", True), ("sorted", "static", True)))
+topk_plans, topk_outs = topk_packet.plans, topk_packet.outs
+kthvalue_packet = packet("kthvalue", ("kthvalue", "kthvalue.values", "kthvalue.dimname", "kthvalue.dimname_out"), (("input", "tensor"), ("k", "static"), ("dim", "static", -1), ("keepdim", "static", False)))
+kthvalue_plans, kthvalue_outs = kthvalue_packet.plans, kthvalue_packet.outs
+median_packet = packet("median", ("median", "median.out", "median.dim", "median.dim_values", "median.names_dim", "median.names_dim_values"), (("input", "tensor"), ("dim", "static", NOT_GIVEN), ("keepdim", "static", NOT_GIVEN)))
+median_plans, median_outs = median_packet.plans, median_packet.outs
+nanmedian_packet = packet("nanmedian", ("nanmedian", "nanmedian.out", "nanmedian.dim", "nanmedian.dim_values", "nanmedian.names_dim", "nanmedian.names_dim_values"), (("input", "tensor"), ("dim", "static", NOT_GIVEN), ("keepdim", "static", NOT_GIVEN)))
+nanmedian_plans, nanmedian_outs = nanmedian_packet.plans, nanmedian_packet.outs
+# fmt: on
 
 
 def sort(*args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:

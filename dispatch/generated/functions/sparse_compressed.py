@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -21,323 +21,68 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_convert_indices_from_coo_to_csr",
-    "_convert_indices_from_csr_to_coo",
-    "_sparse_bsc_tensor_unsafe",
-    "_sparse_bsr_tensor_unsafe",
-    "_sparse_compressed_tensor_unsafe",
-    "_sparse_csc_tensor_unsafe",
-    "_sparse_csr_prod",
-    "_sparse_csr_sum",
-    "_sparse_csr_tensor_unsafe",
-    "_to_sparse_bsc",
-    "_to_sparse_bsr",
-    "_to_sparse_csc",
-    "_to_sparse_csr",
-    "_validate_sparse_bsc_tensor_args",
-    "_validate_sparse_bsr_tensor_args",
-    "_validate_sparse_compressed_tensor_args",
-    "_validate_sparse_csc_tensor_args",
-    "_validate_sparse_csr_tensor_args",
-]
+    "_convert_indices_from_coo_to_csr", "_convert_indices_from_csr_to_coo", "_sparse_bsc_tensor_unsafe",
+    "_sparse_bsr_tensor_unsafe", "_sparse_compressed_tensor_unsafe", "_sparse_csc_tensor_unsafe",
+    "_sparse_csr_prod", "_sparse_csr_sum", "_sparse_csr_tensor_unsafe", "_to_sparse_bsc", "_to_sparse_bsr",
+    "_to_sparse_csc", "_to_sparse_csr", "_validate_sparse_bsc_tensor_args",
+    "_validate_sparse_bsr_tensor_args", "_validate_sparse_compressed_tensor_args",
+    "_validate_sparse_csc_tensor_args", "_validate_sparse_csr_tensor_args",
+]  # fmt: skip
 
-_sparse_compressed_tensor_unsafe_packet = packet(
-    "_sparse_compressed_tensor_unsafe",
-    ("_sparse_compressed_tensor_unsafe",),
-    (
-        ("compressed_indices", "tensor", NOT_GIVEN, False),
-        ("plain_indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+# fmt: off
+_sparse_compressed_tensor_unsafe_packet = packet("_sparse_compressed_tensor_unsafe", ("_sparse_compressed_tensor_unsafe",), (("compressed_indices", "tensor"), ("plain_indices", "tensor"), ("values", "tensor"), ("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 _sparse_compressed_tensor_unsafe_plans = _sparse_compressed_tensor_unsafe_packet.plans
-_sparse_csr_tensor_unsafe_packet = packet(
-    "_sparse_csr_tensor_unsafe",
-    ("_sparse_csr_tensor_unsafe",),
-    (
-        ("crow_indices", "tensor", NOT_GIVEN, False),
-        ("col_indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+_sparse_csr_tensor_unsafe_packet = packet("_sparse_csr_tensor_unsafe", ("_sparse_csr_tensor_unsafe",), (("crow_indices", "tensor"), ("col_indices", "tensor"), ("values", "tensor"), ("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 _sparse_csr_tensor_unsafe_plans = _sparse_csr_tensor_unsafe_packet.plans
-_validate_sparse_csr_tensor_args_packet = packet(
-    "_validate_sparse_csr_tensor_args",
-    ("_validate_sparse_csr_tensor_args",),
-    (
-        ("crow_indices", "tensor", NOT_GIVEN, False),
-        ("col_indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("check_pinning", "static", None, False),
-    ),
-    False,
-)
+_validate_sparse_csr_tensor_args_packet = packet("_validate_sparse_csr_tensor_args", ("_validate_sparse_csr_tensor_args",), (("crow_indices", "tensor"), ("col_indices", "tensor"), ("values", "tensor"), ("size", "static"), ("check_pinning", "static", None)))
 _validate_sparse_csr_tensor_args_plans = _validate_sparse_csr_tensor_args_packet.plans
-_sparse_csc_tensor_unsafe_packet = packet(
-    "_sparse_csc_tensor_unsafe",
-    ("_sparse_csc_tensor_unsafe",),
-    (
-        ("ccol_indices", "tensor", NOT_GIVEN, False),
-        ("row_indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+_sparse_csc_tensor_unsafe_packet = packet("_sparse_csc_tensor_unsafe", ("_sparse_csc_tensor_unsafe",), (("ccol_indices", "tensor"), ("row_indices", "tensor"), ("values", "tensor"), ("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 _sparse_csc_tensor_unsafe_plans = _sparse_csc_tensor_unsafe_packet.plans
-_validate_sparse_csc_tensor_args_packet = packet(
-    "_validate_sparse_csc_tensor_args",
-    ("_validate_sparse_csc_tensor_args",),
-    (
-        ("ccol_indices", "tensor", NOT_GIVEN, False),
-        ("row_indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("check_pinning", "static", None, False),
-    ),
-    False,
-)
+_validate_sparse_csc_tensor_args_packet = packet("_validate_sparse_csc_tensor_args", ("_validate_sparse_csc_tensor_args",), (("ccol_indices", "tensor"), ("row_indices", "tensor"), ("values", "tensor"), ("size", "static"), ("check_pinning", "static", None)))
 _validate_sparse_csc_tensor_args_plans = _validate_sparse_csc_tensor_args_packet.plans
-_sparse_bsr_tensor_unsafe_packet = packet(
-    "_sparse_bsr_tensor_unsafe",
-    ("_sparse_bsr_tensor_unsafe",),
-    (
-        ("crow_indices", "tensor", NOT_GIVEN, False),
-        ("col_indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+_sparse_bsr_tensor_unsafe_packet = packet("_sparse_bsr_tensor_unsafe", ("_sparse_bsr_tensor_unsafe",), (("crow_indices", "tensor"), ("col_indices", "tensor"), ("values", "tensor"), ("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 _sparse_bsr_tensor_unsafe_plans = _sparse_bsr_tensor_unsafe_packet.plans
-_validate_sparse_bsr_tensor_args_packet = packet(
-    "_validate_sparse_bsr_tensor_args",
-    ("_validate_sparse_bsr_tensor_args",),
-    (
-        ("crow_indices", "tensor", NOT_GIVEN, False),
-        ("col_indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("check_pinning", "static", None, False),
-    ),
-    False,
-)
+_validate_sparse_bsr_tensor_args_packet = packet("_validate_sparse_bsr_tensor_args", ("_validate_sparse_bsr_tensor_args",), (("crow_indices", "tensor"), ("col_indices", "tensor"), ("values", "tensor"), ("size", "static"), ("check_pinning", "static", None)))
 _validate_sparse_bsr_tensor_args_plans = _validate_sparse_bsr_tensor_args_packet.plans
-_sparse_bsc_tensor_unsafe_packet = packet(
-    "_sparse_bsc_tensor_unsafe",
-    ("_sparse_bsc_tensor_unsafe",),
-    (
-        ("ccol_indices", "tensor", NOT_GIVEN, False),
-        ("row_indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+_sparse_bsc_tensor_unsafe_packet = packet("_sparse_bsc_tensor_unsafe", ("_sparse_bsc_tensor_unsafe",), (("ccol_indices", "tensor"), ("row_indices", "tensor"), ("values", "tensor"), ("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 _sparse_bsc_tensor_unsafe_plans = _sparse_bsc_tensor_unsafe_packet.plans
-_validate_sparse_bsc_tensor_args_packet = packet(
-    "_validate_sparse_bsc_tensor_args",
-    ("_validate_sparse_bsc_tensor_args",),
-    (
-        ("ccol_indices", "tensor", NOT_GIVEN, False),
-        ("row_indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("check_pinning", "static", None, False),
-    ),
-    False,
-)
+_validate_sparse_bsc_tensor_args_packet = packet("_validate_sparse_bsc_tensor_args", ("_validate_sparse_bsc_tensor_args",), (("ccol_indices", "tensor"), ("row_indices", "tensor"), ("values", "tensor"), ("size", "static"), ("check_pinning", "static", None)))
 _validate_sparse_bsc_tensor_args_plans = _validate_sparse_bsc_tensor_args_packet.plans
-_validate_sparse_compressed_tensor_args_packet = packet(
-    "_validate_sparse_compressed_tensor_args",
-    ("_validate_sparse_compressed_tensor_args",),
-    (
-        ("compressed_indices", "tensor", NOT_GIVEN, False),
-        ("plain_indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("layout", "static", NOT_GIVEN, False),
-        ("check_pinning", "static", None, False),
-    ),
-    False,
-)
+_validate_sparse_compressed_tensor_args_packet = packet("_validate_sparse_compressed_tensor_args", ("_validate_sparse_compressed_tensor_args",), (("compressed_indices", "tensor"), ("plain_indices", "tensor"), ("values", "tensor"), ("size", "static"), ("layout", "static"), ("check_pinning", "static", None)))
 _validate_sparse_compressed_tensor_args_plans = _validate_sparse_compressed_tensor_args_packet.plans
-crow_indices_packet = packet(
-    "crow_indices", ("crow_indices",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+crow_indices_packet = packet("crow_indices", ("crow_indices",), (("input", "tensor"),))
 crow_indices_plans = crow_indices_packet.plans
-col_indices_packet = packet("col_indices", ("col_indices",), (("input", "tensor", NOT_GIVEN, False),), False)
+col_indices_packet = packet("col_indices", ("col_indices",), (("input", "tensor"),))
 col_indices_plans = col_indices_packet.plans
-ccol_indices_packet = packet(
-    "ccol_indices", ("ccol_indices",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+ccol_indices_packet = packet("ccol_indices", ("ccol_indices",), (("input", "tensor"),))
 ccol_indices_plans = ccol_indices_packet.plans
-row_indices_packet = packet("row_indices", ("row_indices",), (("input", "tensor", NOT_GIVEN, False),), False)
+row_indices_packet = packet("row_indices", ("row_indices",), (("input", "tensor"),))
 row_indices_plans = row_indices_packet.plans
-to_sparse_csr_packet = packet(
-    "to_sparse_csr",
-    ("to_sparse_csr",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dense_dim", "static", None, False),
-    ),
-    False,
-)
+to_sparse_csr_packet = packet("to_sparse_csr", ("to_sparse_csr",), (("input", "tensor"), ("dense_dim", "static", None)))
 to_sparse_csr_plans = to_sparse_csr_packet.plans
-_to_sparse_csr_packet = packet(
-    "_to_sparse_csr",
-    ("_to_sparse_csr",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dense_dim", "static", None, False),
-    ),
-    False,
-)
+_to_sparse_csr_packet = packet("_to_sparse_csr", ("_to_sparse_csr",), (("input", "tensor"), ("dense_dim", "static", None)))
 _to_sparse_csr_plans = _to_sparse_csr_packet.plans
-to_sparse_csc_packet = packet(
-    "to_sparse_csc",
-    ("to_sparse_csc",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dense_dim", "static", None, False),
-    ),
-    False,
-)
+to_sparse_csc_packet = packet("to_sparse_csc", ("to_sparse_csc",), (("input", "tensor"), ("dense_dim", "static", None)))
 to_sparse_csc_plans = to_sparse_csc_packet.plans
-_to_sparse_csc_packet = packet(
-    "_to_sparse_csc",
-    ("_to_sparse_csc",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dense_dim", "static", None, False),
-    ),
-    False,
-)
+_to_sparse_csc_packet = packet("_to_sparse_csc", ("_to_sparse_csc",), (("input", "tensor"), ("dense_dim", "static", None)))
 _to_sparse_csc_plans = _to_sparse_csc_packet.plans
-to_sparse_bsr_packet = packet(
-    "to_sparse_bsr",
-    ("to_sparse_bsr",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("blocksize", "static", NOT_GIVEN, False),
-        ("dense_dim", "static", None, False),
-    ),
-    False,
-)
+to_sparse_bsr_packet = packet("to_sparse_bsr", ("to_sparse_bsr",), (("input", "tensor"), ("blocksize", "static"), ("dense_dim", "static", None)))
 to_sparse_bsr_plans = to_sparse_bsr_packet.plans
-_to_sparse_bsr_packet = packet(
-    "_to_sparse_bsr",
-    ("_to_sparse_bsr",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("blocksize", "static", NOT_GIVEN, False),
-        ("dense_dim", "static", None, False),
-    ),
-    False,
-)
+_to_sparse_bsr_packet = packet("_to_sparse_bsr", ("_to_sparse_bsr",), (("input", "tensor"), ("blocksize", "static"), ("dense_dim", "static", None)))
 _to_sparse_bsr_plans = _to_sparse_bsr_packet.plans
-to_sparse_bsc_packet = packet(
-    "to_sparse_bsc",
-    ("to_sparse_bsc",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("blocksize", "static", NOT_GIVEN, False),
-        ("dense_dim", "static", None, False),
-    ),
-    False,
-)
+to_sparse_bsc_packet = packet("to_sparse_bsc", ("to_sparse_bsc",), (("input", "tensor"), ("blocksize", "static"), ("dense_dim", "static", None)))
 to_sparse_bsc_plans = to_sparse_bsc_packet.plans
-_to_sparse_bsc_packet = packet(
-    "_to_sparse_bsc",
-    ("_to_sparse_bsc",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("blocksize", "static", NOT_GIVEN, False),
-        ("dense_dim", "static", None, False),
-    ),
-    False,
-)
+_to_sparse_bsc_packet = packet("_to_sparse_bsc", ("_to_sparse_bsc",), (("input", "tensor"), ("blocksize", "static"), ("dense_dim", "static", None)))
 _to_sparse_bsc_plans = _to_sparse_bsc_packet.plans
-_convert_indices_from_csr_to_coo_packet = packet(
-    "_convert_indices_from_csr_to_coo",
-    ("_convert_indices_from_csr_to_coo",),
-    (
-        ("crow_indices", "tensor", NOT_GIVEN, False),
-        ("col_indices", "tensor", NOT_GIVEN, False),
-        ("out_int32", "static", False, True),
-        ("transpose", "static", False, True),
-    ),
-    False,
-)
+_convert_indices_from_csr_to_coo_packet = packet("_convert_indices_from_csr_to_coo", ("_convert_indices_from_csr_to_coo",), (("crow_indices", "tensor"), ("col_indices", "tensor"), ("out_int32", "static", False, True), ("transpose", "static", False, True)))
 _convert_indices_from_csr_to_coo_plans = _convert_indices_from_csr_to_coo_packet.plans
-_convert_indices_from_coo_to_csr_packet = packet(
-    "_convert_indices_from_coo_to_csr",
-    ("_convert_indices_from_coo_to_csr",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("out_int32", "static", False, True),
-    ),
-    False,
-)
+_convert_indices_from_coo_to_csr_packet = packet("_convert_indices_from_coo_to_csr", ("_convert_indices_from_coo_to_csr",), (("input", "tensor"), ("size", "static"), ("out_int32", "static", False, True)))
 _convert_indices_from_coo_to_csr_plans = _convert_indices_from_coo_to_csr_packet.plans
-_sparse_csr_sum_packet = packet(
-    "_sparse_csr_sum",
-    (
-        "_sparse_csr_sum.dim_dtype",
-        "_sparse_csr_sum.dim_dtype_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", False, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
-_sparse_csr_sum_plans = _sparse_csr_sum_packet.plans
-_sparse_csr_sum_outs = _sparse_csr_sum_packet.outs
-_sparse_csr_prod_packet = packet(
-    "_sparse_csr_prod",
-    (
-        "_sparse_csr_prod.dim_dtype",
-        "_sparse_csr_prod.dim_dtype_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", False, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
-_sparse_csr_prod_plans = _sparse_csr_prod_packet.plans
-_sparse_csr_prod_outs = _sparse_csr_prod_packet.outs
+_sparse_csr_sum_packet = packet("_sparse_csr_sum", ("_sparse_csr_sum.dim_dtype", "_sparse_csr_sum.dim_dtype_out"), (("input", "tensor"), ("dim", "static"), ("keepdim", "static", False), ("dtype", "static", None, True)))
+_sparse_csr_sum_plans, _sparse_csr_sum_outs = _sparse_csr_sum_packet.plans, _sparse_csr_sum_packet.outs
+_sparse_csr_prod_packet = packet("_sparse_csr_prod", ("_sparse_csr_prod.dim_dtype", "_sparse_csr_prod.dim_dtype_out"), (("input", "tensor"), ("dim", "static"), ("keepdim", "static", False), ("dtype", "static", None, True)))
+_sparse_csr_prod_plans, _sparse_csr_prod_outs = _sparse_csr_prod_packet.plans, _sparse_csr_prod_packet.outs
+# fmt: on
 
 
 def _sparse_compressed_tensor_unsafe(

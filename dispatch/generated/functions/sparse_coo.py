@@ -21,250 +21,59 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_coalesce",
-    "_gather_sparse_backward",
-    "_sparse_coo_tensor_unsafe",
-    "_sparse_coo_tensor_with_dims",
-    "_sparse_coo_tensor_with_dims_and_tensors",
-    "_spdiags",
-    "_to_dense",
-    "_to_sparse",
-    "_validate_sparse_coo_tensor_args",
-    "embedding_sparse_backward",
-    "resize_as_sparse_",
-    "to_dense_backward",
-]
+    "_coalesce", "_gather_sparse_backward", "_sparse_coo_tensor_unsafe", "_sparse_coo_tensor_with_dims",
+    "_sparse_coo_tensor_with_dims_and_tensors", "_spdiags", "_to_dense", "_to_sparse",
+    "_validate_sparse_coo_tensor_args", "embedding_sparse_backward", "resize_as_sparse_", "to_dense_backward",
+]  # fmt: skip
 
-_sparse_coo_tensor_unsafe_packet = packet(
-    "_sparse_coo_tensor_unsafe",
-    ("_sparse_coo_tensor_unsafe",),
-    (
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("is_coalesced", "static", None, True),
-    ),
-    False,
-)
+# fmt: off
+_sparse_coo_tensor_unsafe_packet = packet("_sparse_coo_tensor_unsafe", ("_sparse_coo_tensor_unsafe",), (("indices", "tensor"), ("values", "tensor"), ("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("is_coalesced", "static", None, True)))
 _sparse_coo_tensor_unsafe_plans = _sparse_coo_tensor_unsafe_packet.plans
-_validate_sparse_coo_tensor_args_packet = packet(
-    "_validate_sparse_coo_tensor_args",
-    ("_validate_sparse_coo_tensor_args",),
-    (
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("is_coalesced", "static", None, False),
-        ("check_pinning", "static", None, False),
-    ),
-    False,
-)
+_validate_sparse_coo_tensor_args_packet = packet("_validate_sparse_coo_tensor_args", ("_validate_sparse_coo_tensor_args",), (("indices", "tensor"), ("values", "tensor"), ("size", "static"), ("is_coalesced", "static", None), ("check_pinning", "static", None)))
 _validate_sparse_coo_tensor_args_plans = _validate_sparse_coo_tensor_args_packet.plans
-_sparse_coo_tensor_with_dims_packet = packet(
-    "_sparse_coo_tensor_with_dims",
-    ("_sparse_coo_tensor_with_dims",),
-    (
-        ("sparse_dim", "static", NOT_GIVEN, False),
-        ("dense_dim", "static", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-    ),
-    False,
-)
+_sparse_coo_tensor_with_dims_packet = packet("_sparse_coo_tensor_with_dims", ("_sparse_coo_tensor_with_dims",), (("sparse_dim", "static"), ("dense_dim", "static"), ("size", "static"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True)))
 _sparse_coo_tensor_with_dims_plans = _sparse_coo_tensor_with_dims_packet.plans
-_sparse_coo_tensor_with_dims_and_tensors_packet = packet(
-    "_sparse_coo_tensor_with_dims_and_tensors",
-    ("_sparse_coo_tensor_with_dims_and_tensors",),
-    (
-        ("sparse_dim", "static", NOT_GIVEN, False),
-        ("dense_dim", "static", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-        ("layout", "static", None, True),
-        ("device", "static", None, True),
-        ("pin_memory", "static", None, True),
-        ("is_coalesced", "static", None, True),
-    ),
-    False,
-)
+_sparse_coo_tensor_with_dims_and_tensors_packet = packet("_sparse_coo_tensor_with_dims_and_tensors", ("_sparse_coo_tensor_with_dims_and_tensors",), (("sparse_dim", "static"), ("dense_dim", "static"), ("size", "static"), ("indices", "tensor"), ("values", "tensor"), ("dtype", "static", None, True), ("layout", "static", None, True), ("device", "static", None, True), ("pin_memory", "static", None, True), ("is_coalesced", "static", None, True)))
 _sparse_coo_tensor_with_dims_and_tensors_plans = _sparse_coo_tensor_with_dims_and_tensors_packet.plans
-_indices_packet = packet("_indices", ("_indices",), (("input", "tensor", NOT_GIVEN, False),), False)
+_indices_packet = packet("_indices", ("_indices",), (("input", "tensor"),))
 _indices_plans = _indices_packet.plans
-_values_packet = packet("_values", ("_values",), (("input", "tensor", NOT_GIVEN, False),), False)
+_values_packet = packet("_values", ("_values",), (("input", "tensor"),))
 _values_plans = _values_packet.plans
-indices_packet = packet("indices", ("indices",), (("input", "tensor", NOT_GIVEN, False),), False)
+indices_packet = packet("indices", ("indices",), (("input", "tensor"),))
 indices_plans = indices_packet.plans
-values_packet = packet("values", ("values",), (("input", "tensor", NOT_GIVEN, False),), False)
+values_packet = packet("values", ("values",), (("input", "tensor"),))
 values_plans = values_packet.plans
-coalesce_packet = packet("coalesce", ("coalesce",), (("input", "tensor", NOT_GIVEN, False),), False)
+coalesce_packet = packet("coalesce", ("coalesce",), (("input", "tensor"),))
 coalesce_plans = coalesce_packet.plans
-_coalesce_packet = packet("_coalesce", ("_coalesce",), (("input", "tensor", NOT_GIVEN, False),), False)
+_coalesce_packet = packet("_coalesce", ("_coalesce",), (("input", "tensor"),))
 _coalesce_plans = _coalesce_packet.plans
-_coalesced__packet = packet(
-    "_coalesced_",
-    ("_coalesced_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("coalesced", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_coalesced__packet = packet("_coalesced_", ("_coalesced_",), (("input", "tensor"), ("coalesced", "static")))
 _coalesced__plans = _coalesced__packet.plans
-to_dense_packet = packet(
-    "to_dense",
-    ("to_dense",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", None, False),
-        ("masked_grad", "static", None, True),
-    ),
-    False,
-)
+to_dense_packet = packet("to_dense", ("to_dense",), (("input", "tensor"), ("dtype", "static", None), ("masked_grad", "static", None, True)))
 to_dense_plans = to_dense_packet.plans
-_to_dense_packet = packet(
-    "_to_dense",
-    ("_to_dense",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dtype", "static", None, False),
-        ("masked_grad", "static", None, False),
-    ),
-    False,
-)
+_to_dense_packet = packet("_to_dense", ("_to_dense",), (("input", "tensor"), ("dtype", "static", None), ("masked_grad", "static", None)))
 _to_dense_plans = _to_dense_packet.plans
-to_dense_backward_packet = packet(
-    "to_dense_backward",
-    ("to_dense_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("masked_grad", "static", None, False),
-    ),
-    False,
-)
+to_dense_backward_packet = packet("to_dense_backward", ("to_dense_backward",), (("grad", "tensor"), ("input", "tensor"), ("masked_grad", "static", None)))
 to_dense_backward_plans = to_dense_backward_packet.plans
-to_sparse_packet = packet(
-    "to_sparse",
-    (
-        "to_sparse",
-        "to_sparse.sparse_dim",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("sparse_dim", "static", NOT_GIVEN, False),
-        ("layout", "static", NOT_GIVEN, True),
-        ("blocksize", "static", NOT_GIVEN, True),
-        ("dense_dim", "static", NOT_GIVEN, True),
-    ),
-    False,
-)
+to_sparse_packet = packet("to_sparse", ("to_sparse", "to_sparse.sparse_dim"), (("input", "tensor"), ("sparse_dim", "static", NOT_GIVEN), ("layout", "static", NOT_GIVEN, True), ("blocksize", "static", NOT_GIVEN, True), ("dense_dim", "static", NOT_GIVEN, True)))
 to_sparse_plans = to_sparse_packet.plans
-_to_sparse_packet = packet(
-    "_to_sparse",
-    (
-        "_to_sparse.sparse_dim",
-        "_to_sparse",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("sparse_dim", "static", NOT_GIVEN, False),
-        ("layout", "static", NOT_GIVEN, True),
-        ("blocksize", "static", NOT_GIVEN, True),
-        ("dense_dim", "static", NOT_GIVEN, True),
-    ),
-    False,
-)
+_to_sparse_packet = packet("_to_sparse", ("_to_sparse.sparse_dim", "_to_sparse"), (("input", "tensor"), ("sparse_dim", "static", NOT_GIVEN), ("layout", "static", NOT_GIVEN, True), ("blocksize", "static", NOT_GIVEN, True), ("dense_dim", "static", NOT_GIVEN, True)))
 _to_sparse_plans = _to_sparse_packet.plans
-sparse_mask_packet = packet(
-    "sparse_mask",
-    ("sparse_mask",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mask", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+sparse_mask_packet = packet("sparse_mask", ("sparse_mask",), (("input", "tensor"), ("mask", "tensor")))
 sparse_mask_plans = sparse_mask_packet.plans
-sparse_resize__packet = packet(
-    "sparse_resize_",
-    ("sparse_resize_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("sparse_dim", "static", NOT_GIVEN, False),
-        ("dense_dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+sparse_resize__packet = packet("sparse_resize_", ("sparse_resize_",), (("input", "tensor"), ("size", "static"), ("sparse_dim", "static"), ("dense_dim", "static")))
 sparse_resize__plans = sparse_resize__packet.plans
-sparse_resize_and_clear__packet = packet(
-    "sparse_resize_and_clear_",
-    ("sparse_resize_and_clear_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("sparse_dim", "static", NOT_GIVEN, False),
-        ("dense_dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+sparse_resize_and_clear__packet = packet("sparse_resize_and_clear_", ("sparse_resize_and_clear_",), (("input", "tensor"), ("size", "static"), ("sparse_dim", "static"), ("dense_dim", "static")))
 sparse_resize_and_clear__plans = sparse_resize_and_clear__packet.plans
-resize_as_sparse__packet = packet(
-    "resize_as_sparse_",
-    ("resize_as_sparse_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("the_template", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+resize_as_sparse__packet = packet("resize_as_sparse_", ("resize_as_sparse_",), (("input", "tensor"), ("the_template", "tensor")))
 resize_as_sparse__plans = resize_as_sparse__packet.plans
-_spdiags_packet = packet(
-    "_spdiags",
-    ("_spdiags",),
-    (
-        ("diagonals", "tensor", NOT_GIVEN, False),
-        ("offsets", "tensor", NOT_GIVEN, False),
-        ("shape", "static", NOT_GIVEN, False),
-        ("layout", "static", None, False),
-    ),
-    False,
-)
+_spdiags_packet = packet("_spdiags", ("_spdiags",), (("diagonals", "tensor"), ("offsets", "tensor"), ("shape", "static"), ("layout", "static", None)))
 _spdiags_plans = _spdiags_packet.plans
-embedding_sparse_backward_packet = packet(
-    "embedding_sparse_backward",
-    ("embedding_sparse_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("indices", "tensor", NOT_GIVEN, False),
-        ("num_weights", "static", NOT_GIVEN, False),
-        ("padding_idx", "static", NOT_GIVEN, False),
-        ("scale_grad_by_freq", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+embedding_sparse_backward_packet = packet("embedding_sparse_backward", ("embedding_sparse_backward",), (("grad", "tensor"), ("indices", "tensor"), ("num_weights", "static"), ("padding_idx", "static"), ("scale_grad_by_freq", "static")))
 embedding_sparse_backward_plans = embedding_sparse_backward_packet.plans
-_gather_sparse_backward_packet = packet(
-    "_gather_sparse_backward",
-    ("_gather_sparse_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("input_sizes", "static", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_gather_sparse_backward_packet = packet("_gather_sparse_backward", ("_gather_sparse_backward",), (("grad", "tensor"), ("input_sizes", "static"), ("dim", "static"), ("index", "tensor")))
 _gather_sparse_backward_plans = _gather_sparse_backward_packet.plans
+# fmt: on
 
 
 def _sparse_coo_tensor_unsafe(

@@ -20,153 +20,32 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_bsr_mm",
-    "_csr_mm",
-    "_sampled_mm",
-    "_sparse_addmm",
-    "_sparse_mm",
-    "_sparse_mm_reduce_impl",
-    "_sparse_mm_reduce_impl_backward",
-    "hspmm",
-    "smm",
-    "sspaddmm",
-]
+    "_bsr_mm", "_csr_mm", "_sampled_mm", "_sparse_addmm", "_sparse_mm", "_sparse_mm_reduce_impl",
+    "_sparse_mm_reduce_impl_backward", "hspmm", "smm", "sspaddmm",
+]  # fmt: skip
 
-_csr_mm_packet = packet(
-    "_csr_mm",
-    ("_csr_mm",),
-    (
-        ("crow_indices", "tensor", NOT_GIVEN, False),
-        ("col_indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("dense", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+_csr_mm_packet = packet("_csr_mm", ("_csr_mm",), (("crow_indices", "tensor"), ("col_indices", "tensor"), ("values", "tensor"), ("dense", "tensor")))
 _csr_mm_plans = _csr_mm_packet.plans
-_bsr_mm_packet = packet(
-    "_bsr_mm",
-    ("_bsr_mm",),
-    (
-        ("crow_indices", "tensor", NOT_GIVEN, False),
-        ("col_indices", "tensor", NOT_GIVEN, False),
-        ("values", "tensor", NOT_GIVEN, False),
-        ("dense", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_bsr_mm_packet = packet("_bsr_mm", ("_bsr_mm",), (("crow_indices", "tensor"), ("col_indices", "tensor"), ("values", "tensor"), ("dense", "tensor")))
 _bsr_mm_plans = _bsr_mm_packet.plans
-_sampled_mm_packet = packet(
-    "_sampled_mm",
-    ("_sampled_mm",),
-    (
-        ("rows", "tensor", NOT_GIVEN, False),
-        ("columns", "tensor", NOT_GIVEN, False),
-        ("left", "tensor", NOT_GIVEN, False),
-        ("right", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_sampled_mm_packet = packet("_sampled_mm", ("_sampled_mm",), (("rows", "tensor"), ("columns", "tensor"), ("left", "tensor"), ("right", "tensor")))
 _sampled_mm_plans = _sampled_mm_packet.plans
-_sparse_mm_packet = packet(
-    "_sparse_mm",
-    (
-        "_sparse_mm",
-        "_sparse_mm.reduce",
-    ),
-    (
-        ("sparse", "tensor", NOT_GIVEN, False),
-        ("dense", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_sparse_mm_packet = packet("_sparse_mm", ("_sparse_mm", "_sparse_mm.reduce"), (("sparse", "tensor"), ("dense", "tensor"), ("reduce", "static", NOT_GIVEN)))
 _sparse_mm_plans = _sparse_mm_packet.plans
-_sparse_mm_reduce_impl_packet = packet(
-    "_sparse_mm_reduce_impl",
-    ("_sparse_mm_reduce_impl",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_sparse_mm_reduce_impl_packet = packet("_sparse_mm_reduce_impl", ("_sparse_mm_reduce_impl",), (("input", "tensor"), ("other", "tensor"), ("reduce", "static")))
 _sparse_mm_reduce_impl_plans = _sparse_mm_reduce_impl_packet.plans
-_sparse_mm_reduce_impl_backward_packet = packet(
-    "_sparse_mm_reduce_impl_backward",
-    ("_sparse_mm_reduce_impl_backward",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("grad_out", "tensor", NOT_GIVEN, False),
-        ("weight", "tensor", NOT_GIVEN, False),
-        ("reduce", "static", NOT_GIVEN, False),
-        ("arg_out", "tensor", NOT_GIVEN, False),
-        ("output_mask", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_sparse_mm_reduce_impl_backward_packet = packet("_sparse_mm_reduce_impl_backward", ("_sparse_mm_reduce_impl_backward",), (("input", "tensor"), ("grad_out", "tensor"), ("weight", "tensor"), ("reduce", "static"), ("arg_out", "tensor"), ("output_mask", "static")))
 _sparse_mm_reduce_impl_backward_plans = _sparse_mm_reduce_impl_backward_packet.plans
-_sparse_addmm_packet = packet(
-    "_sparse_addmm",
-    (
-        "_sparse_addmm",
-        "_sparse_addmm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat1", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-_sparse_addmm_plans = _sparse_addmm_packet.plans
-_sparse_addmm_scaled = _sparse_addmm_packet.scaled
-_sparse_addmm_outs = _sparse_addmm_packet.outs
-hspmm_packet = packet(
-    "hspmm",
-    (
-        "hspmm",
-        "hspmm.out",
-    ),
-    (
-        ("mat1", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-hspmm_plans = hspmm_packet.plans
-hspmm_outs = hspmm_packet.outs
-smm_packet = packet(
-    "smm",
-    ("smm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_sparse_addmm_packet = packet("_sparse_addmm", ("_sparse_addmm", "_sparse_addmm.out"), (("input", "tensor"), ("mat1", "tensor"), ("mat2", "tensor"), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True)))
+_sparse_addmm_plans, _sparse_addmm_scaled, _sparse_addmm_outs = _sparse_addmm_packet.plans, _sparse_addmm_packet.scaled, _sparse_addmm_packet.outs
+hspmm_packet = packet("hspmm", ("hspmm", "hspmm.out"), (("mat1", "tensor"), ("mat2", "tensor")))
+hspmm_plans, hspmm_outs = hspmm_packet.plans, hspmm_packet.outs
+smm_packet = packet("smm", ("smm",), (("input", "tensor"), ("mat2", "tensor")))
 smm_plans = smm_packet.plans
-sspaddmm_packet = packet(
-    "sspaddmm",
-    (
-        "sspaddmm",
-        "sspaddmm.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat1", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("beta", "scale", INT_1, True),
-        ("alpha", "scale", INT_1, True),
-    ),
-    False,
-)
-sspaddmm_plans = sspaddmm_packet.plans
-sspaddmm_scaled = sspaddmm_packet.scaled
-sspaddmm_outs = sspaddmm_packet.outs
+sspaddmm_packet = packet("sspaddmm", ("sspaddmm", "sspaddmm.out"), (("input", "tensor"), ("mat1", "tensor"), ("mat2", "tensor"), ("beta", "scale", INT_1, True), ("alpha", "scale", INT_1, True)))
+sspaddmm_plans, sspaddmm_scaled, sspaddmm_outs = sspaddmm_packet.plans, sspaddmm_packet.scaled, sspaddmm_packet.outs
+# fmt: on
 
 
 def _csr_mm(crow_indices: Tensor, col_indices: Tensor, values: Tensor, dense: Tensor) -> Tensor:

@@ -19,96 +19,26 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_sparse_broadcast_to",
-    "_sparse_log_softmax",
-    "_sparse_log_softmax_backward_data",
-    "_sparse_softmax",
-    "_sparse_softmax_backward_data",
-    "_sparse_sum",
-    "_sparse_sum_backward",
-]
+    "_sparse_broadcast_to", "_sparse_log_softmax", "_sparse_log_softmax_backward_data", "_sparse_softmax",
+    "_sparse_softmax_backward_data", "_sparse_sum", "_sparse_sum_backward",
+]  # fmt: skip
 
-_sparse_sum_packet = packet(
-    "_sparse_sum",
-    (
-        "_sparse_sum",
-        "_sparse_sum.dtype",
-        "_sparse_sum.dim",
-        "_sparse_sum.dim_dtype",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("dtype", "static", NOT_GIVEN, True),
-    ),
-    False,
-)
+# fmt: off
+_sparse_sum_packet = packet("_sparse_sum", ("_sparse_sum", "_sparse_sum.dtype", "_sparse_sum.dim", "_sparse_sum.dim_dtype"), (("input", "tensor"), ("dim", "static", NOT_GIVEN), ("dtype", "static", NOT_GIVEN, True)))
 _sparse_sum_plans = _sparse_sum_packet.plans
-_sparse_sum_backward_packet = packet(
-    "_sparse_sum_backward",
-    ("_sparse_sum_backward",),
-    (
-        ("grad", "tensor", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_sparse_sum_backward_packet = packet("_sparse_sum_backward", ("_sparse_sum_backward",), (("grad", "tensor"), ("input", "tensor"), ("dim", "static")))
 _sparse_sum_backward_plans = _sparse_sum_backward_packet.plans
-_sparse_softmax_packet = packet(
-    "_sparse_softmax",
-    (
-        "_sparse_softmax",
-        "_sparse_softmax.int",
-    ),
-    (),
-    False,
-)
+_sparse_softmax_packet = packet("_sparse_softmax", ("_sparse_softmax", "_sparse_softmax.int"))
 _sparse_softmax_short = _sparse_softmax_packet.short
-_sparse_softmax_backward_data_packet = packet(
-    "_sparse_softmax_backward_data",
-    ("_sparse_softmax_backward_data",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_sparse_softmax_backward_data_packet = packet("_sparse_softmax_backward_data", ("_sparse_softmax_backward_data",), (("grad_output", "tensor"), ("output", "tensor"), ("dim", "static"), ("input", "tensor")))
 _sparse_softmax_backward_data_plans = _sparse_softmax_backward_data_packet.plans
-_sparse_log_softmax_packet = packet(
-    "_sparse_log_softmax",
-    (
-        "_sparse_log_softmax",
-        "_sparse_log_softmax.int",
-    ),
-    (),
-    False,
-)
+_sparse_log_softmax_packet = packet("_sparse_log_softmax", ("_sparse_log_softmax", "_sparse_log_softmax.int"))
 _sparse_log_softmax_short = _sparse_log_softmax_packet.short
-_sparse_log_softmax_backward_data_packet = packet(
-    "_sparse_log_softmax_backward_data",
-    ("_sparse_log_softmax_backward_data",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_sparse_log_softmax_backward_data_packet = packet("_sparse_log_softmax_backward_data", ("_sparse_log_softmax_backward_data",), (("grad_output", "tensor"), ("output", "tensor"), ("dim", "static"), ("input", "tensor")))
 _sparse_log_softmax_backward_data_plans = _sparse_log_softmax_backward_data_packet.plans
-_sparse_broadcast_to_packet = packet(
-    "_sparse_broadcast_to",
-    ("_sparse_broadcast_to",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_sparse_broadcast_to_packet = packet("_sparse_broadcast_to", ("_sparse_broadcast_to",), (("input", "tensor"), ("size", "static")))
 _sparse_broadcast_to_plans = _sparse_broadcast_to_packet.plans
+# fmt: on
 
 
 def _sparse_sum(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -19,910 +19,170 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "digamma",
-    "digamma_",
-    "erfinv",
-    "erfinv_",
-    "i0",
-    "i0_",
-    "igamma",
-    "igamma_",
-    "igammac",
-    "igammac_",
-    "lgamma",
-    "lgamma_",
-    "mvlgamma",
-    "mvlgamma_",
-    "polygamma",
-    "special_airy_ai",
-    "special_bessel_j0",
-    "special_bessel_j1",
-    "special_bessel_y0",
-    "special_bessel_y1",
-    "special_chebyshev_polynomial_t",
-    "special_chebyshev_polynomial_u",
-    "special_chebyshev_polynomial_v",
-    "special_chebyshev_polynomial_w",
-    "special_digamma",
-    "special_entr",
-    "special_erf",
-    "special_erfc",
-    "special_erfcx",
-    "special_erfinv",
-    "special_exp2",
-    "special_expit",
-    "special_expm1",
-    "special_gammainc",
-    "special_gammaincc",
-    "special_gammaln",
-    "special_hermite_polynomial_h",
-    "special_hermite_polynomial_he",
-    "special_i0",
-    "special_i0e",
-    "special_i1",
-    "special_i1e",
-    "special_laguerre_polynomial_l",
-    "special_legendre_polynomial_p",
-    "special_log1p",
-    "special_log_ndtr",
-    "special_log_softmax",
-    "special_logit",
-    "special_logsumexp",
-    "special_modified_bessel_i0",
-    "special_modified_bessel_i1",
-    "special_modified_bessel_k0",
-    "special_modified_bessel_k1",
-    "special_multigammaln",
-    "special_ndtr",
-    "special_ndtri",
-    "special_polygamma",
-    "special_psi",
-    "special_round",
-    "special_scaled_modified_bessel_k0",
-    "special_scaled_modified_bessel_k1",
-    "special_shifted_chebyshev_polynomial_t",
-    "special_shifted_chebyshev_polynomial_u",
-    "special_shifted_chebyshev_polynomial_v",
-    "special_shifted_chebyshev_polynomial_w",
-    "special_sinc",
-    "special_softmax",
-    "special_spherical_bessel_j0",
-    "special_xlog1py",
-    "special_xlogy",
-    "special_zeta",
-]
+    "digamma", "digamma_", "erfinv", "erfinv_", "i0", "i0_", "igamma", "igamma_", "igammac", "igammac_",
+    "lgamma", "lgamma_", "mvlgamma", "mvlgamma_", "polygamma", "special_airy_ai", "special_bessel_j0",
+    "special_bessel_j1", "special_bessel_y0", "special_bessel_y1", "special_chebyshev_polynomial_t",
+    "special_chebyshev_polynomial_u", "special_chebyshev_polynomial_v", "special_chebyshev_polynomial_w",
+    "special_digamma", "special_entr", "special_erf", "special_erfc", "special_erfcx", "special_erfinv",
+    "special_exp2", "special_expit", "special_expm1", "special_gammainc", "special_gammaincc",
+    "special_gammaln", "special_hermite_polynomial_h", "special_hermite_polynomial_he", "special_i0",
+    "special_i0e", "special_i1", "special_i1e", "special_laguerre_polynomial_l",
+    "special_legendre_polynomial_p", "special_log1p", "special_log_ndtr", "special_log_softmax",
+    "special_logit", "special_logsumexp", "special_modified_bessel_i0", "special_modified_bessel_i1",
+    "special_modified_bessel_k0", "special_modified_bessel_k1", "special_multigammaln", "special_ndtr",
+    "special_ndtri", "special_polygamma", "special_psi", "special_round", "special_scaled_modified_bessel_k0",
+    "special_scaled_modified_bessel_k1", "special_shifted_chebyshev_polynomial_t",
+    "special_shifted_chebyshev_polynomial_u", "special_shifted_chebyshev_polynomial_v",
+    "special_shifted_chebyshev_polynomial_w", "special_sinc", "special_softmax",
+    "special_spherical_bessel_j0", "special_xlog1py", "special_xlogy", "special_zeta",
+]  # fmt: skip
 
-lgamma_packet = packet(
-    "lgamma",
-    (
-        "lgamma",
-        "lgamma.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-lgamma_plans = lgamma_packet.plans
-lgamma_outs = lgamma_packet.outs
-lgamma__packet = packet("lgamma_", ("lgamma_",), (("input", "tensor", NOT_GIVEN, False),), False)
+# fmt: off
+lgamma_packet = packet("lgamma", ("lgamma", "lgamma.out"), (("input", "tensor"),))
+lgamma_plans, lgamma_outs = lgamma_packet.plans, lgamma_packet.outs
+lgamma__packet = packet("lgamma_", ("lgamma_",), (("input", "tensor"),))
 lgamma__plans = lgamma__packet.plans
-digamma_packet = packet(
-    "digamma",
-    (
-        "digamma",
-        "digamma.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-digamma_plans = digamma_packet.plans
-digamma_outs = digamma_packet.outs
-digamma__packet = packet("digamma_", ("digamma_",), (("input", "tensor", NOT_GIVEN, False),), False)
+digamma_packet = packet("digamma", ("digamma", "digamma.out"), (("input", "tensor"),))
+digamma_plans, digamma_outs = digamma_packet.plans, digamma_packet.outs
+digamma__packet = packet("digamma_", ("digamma_",), (("input", "tensor"),))
 digamma__plans = digamma__packet.plans
-polygamma_packet = packet(
-    "polygamma",
-    (
-        "polygamma",
-        "polygamma.out",
-    ),
-    (
-        ("n", "static", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-polygamma_plans = polygamma_packet.plans
-polygamma_outs = polygamma_packet.outs
-polygamma__packet = packet(
-    "polygamma_",
-    ("polygamma_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("n", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+polygamma_packet = packet("polygamma", ("polygamma", "polygamma.out"), (("n", "static"), ("input", "tensor")))
+polygamma_plans, polygamma_outs = polygamma_packet.plans, polygamma_packet.outs
+polygamma__packet = packet("polygamma_", ("polygamma_",), (("input", "tensor"), ("n", "static")))
 polygamma__plans = polygamma__packet.plans
-mvlgamma_packet = packet(
-    "mvlgamma",
-    (
-        "mvlgamma",
-        "mvlgamma.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-mvlgamma_plans = mvlgamma_packet.plans
-mvlgamma_outs = mvlgamma_packet.outs
-mvlgamma__packet = packet(
-    "mvlgamma_",
-    ("mvlgamma_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+mvlgamma_packet = packet("mvlgamma", ("mvlgamma", "mvlgamma.out"), (("input", "tensor"), ("p", "static")))
+mvlgamma_plans, mvlgamma_outs = mvlgamma_packet.plans, mvlgamma_packet.outs
+mvlgamma__packet = packet("mvlgamma_", ("mvlgamma_",), (("input", "tensor"), ("p", "static")))
 mvlgamma__plans = mvlgamma__packet.plans
-igamma_packet = packet(
-    "igamma",
-    (
-        "igamma",
-        "igamma.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-igamma_plans = igamma_packet.plans
-igamma_outs = igamma_packet.outs
-igamma__packet = packet(
-    "igamma_",
-    ("igamma_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+igamma_packet = packet("igamma", ("igamma", "igamma.out"), (("input", "tensor"), ("other", "tensor")))
+igamma_plans, igamma_outs = igamma_packet.plans, igamma_packet.outs
+igamma__packet = packet("igamma_", ("igamma_",), (("input", "tensor"), ("other", "tensor")))
 igamma__plans = igamma__packet.plans
-igammac_packet = packet(
-    "igammac",
-    (
-        "igammac",
-        "igammac.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-igammac_plans = igammac_packet.plans
-igammac_outs = igammac_packet.outs
-igammac__packet = packet(
-    "igammac_",
-    ("igammac_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+igammac_packet = packet("igammac", ("igammac", "igammac.out"), (("input", "tensor"), ("other", "tensor")))
+igammac_plans, igammac_outs = igammac_packet.plans, igammac_packet.outs
+igammac__packet = packet("igammac_", ("igammac_",), (("input", "tensor"), ("other", "tensor")))
 igammac__plans = igammac__packet.plans
-special_zeta_packet = packet(
-    "special_zeta",
-    (
-        "special_zeta",
-        "special_zeta.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_zeta_plans = special_zeta_packet.plans
-special_zeta_outs = special_zeta_packet.outs
-erfinv_packet = packet(
-    "erfinv",
-    (
-        "erfinv",
-        "erfinv.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-erfinv_plans = erfinv_packet.plans
-erfinv_outs = erfinv_packet.outs
-erfinv__packet = packet("erfinv_", ("erfinv_",), (("input", "tensor", NOT_GIVEN, False),), False)
+special_zeta_packet = packet("special_zeta", ("special_zeta", "special_zeta.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+special_zeta_plans, special_zeta_outs = special_zeta_packet.plans, special_zeta_packet.outs
+erfinv_packet = packet("erfinv", ("erfinv", "erfinv.out"), (("input", "tensor"),))
+erfinv_plans, erfinv_outs = erfinv_packet.plans, erfinv_packet.outs
+erfinv__packet = packet("erfinv_", ("erfinv_",), (("input", "tensor"),))
 erfinv__plans = erfinv__packet.plans
-special_erfcx_packet = packet(
-    "special_erfcx",
-    (
-        "special_erfcx",
-        "special_erfcx.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_erfcx_plans = special_erfcx_packet.plans
-special_erfcx_outs = special_erfcx_packet.outs
-special_ndtr_packet = packet(
-    "special_ndtr",
-    (
-        "special_ndtr",
-        "special_ndtr.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_ndtr_plans = special_ndtr_packet.plans
-special_ndtr_outs = special_ndtr_packet.outs
-special_ndtri_packet = packet(
-    "special_ndtri",
-    (
-        "special_ndtri",
-        "special_ndtri.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_ndtri_plans = special_ndtri_packet.plans
-special_ndtri_outs = special_ndtri_packet.outs
-special_log_ndtr_packet = packet(
-    "special_log_ndtr",
-    (
-        "special_log_ndtr",
-        "special_log_ndtr.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_log_ndtr_plans = special_log_ndtr_packet.plans
-special_log_ndtr_outs = special_log_ndtr_packet.outs
-special_entr_packet = packet(
-    "special_entr",
-    (
-        "special_entr",
-        "special_entr.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_entr_plans = special_entr_packet.plans
-special_entr_outs = special_entr_packet.outs
-special_xlog1py_packet = packet(
-    "special_xlog1py",
-    (
-        "special_xlog1py",
-        "special_xlog1py.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_xlog1py_plans = special_xlog1py_packet.plans
-special_xlog1py_outs = special_xlog1py_packet.outs
-i0_packet = packet(
-    "i0",
-    (
-        "i0",
-        "i0.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-i0_plans = i0_packet.plans
-i0_outs = i0_packet.outs
-i0__packet = packet("i0_", ("i0_",), (("input", "tensor", NOT_GIVEN, False),), False)
+special_erfcx_packet = packet("special_erfcx", ("special_erfcx", "special_erfcx.out"), (("input", "tensor"),))
+special_erfcx_plans, special_erfcx_outs = special_erfcx_packet.plans, special_erfcx_packet.outs
+special_ndtr_packet = packet("special_ndtr", ("special_ndtr", "special_ndtr.out"), (("input", "tensor"),))
+special_ndtr_plans, special_ndtr_outs = special_ndtr_packet.plans, special_ndtr_packet.outs
+special_ndtri_packet = packet("special_ndtri", ("special_ndtri", "special_ndtri.out"), (("input", "tensor"),))
+special_ndtri_plans, special_ndtri_outs = special_ndtri_packet.plans, special_ndtri_packet.outs
+special_log_ndtr_packet = packet("special_log_ndtr", ("special_log_ndtr", "special_log_ndtr.out"), (("input", "tensor"),))
+special_log_ndtr_plans, special_log_ndtr_outs = special_log_ndtr_packet.plans, special_log_ndtr_packet.outs
+special_entr_packet = packet("special_entr", ("special_entr", "special_entr.out"), (("input", "tensor"),))
+special_entr_plans, special_entr_outs = special_entr_packet.plans, special_entr_packet.outs
+special_xlog1py_packet = packet("special_xlog1py", ("special_xlog1py", "special_xlog1py.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors='one')
+special_xlog1py_plans, special_xlog1py_outs = special_xlog1py_packet.plans, special_xlog1py_packet.outs
+i0_packet = packet("i0", ("i0", "i0.out"), (("input", "tensor"),))
+i0_plans, i0_outs = i0_packet.plans, i0_packet.outs
+i0__packet = packet("i0_", ("i0_",), (("input", "tensor"),))
 i0__plans = i0__packet.plans
-special_i0e_packet = packet(
-    "special_i0e",
-    (
-        "special_i0e",
-        "special_i0e.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_i0e_plans = special_i0e_packet.plans
-special_i0e_outs = special_i0e_packet.outs
-special_i1_packet = packet(
-    "special_i1",
-    (
-        "special_i1",
-        "special_i1.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_i1_plans = special_i1_packet.plans
-special_i1_outs = special_i1_packet.outs
-special_i1e_packet = packet(
-    "special_i1e",
-    (
-        "special_i1e",
-        "special_i1e.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_i1e_plans = special_i1e_packet.plans
-special_i1e_outs = special_i1e_packet.outs
-special_bessel_j0_packet = packet(
-    "special_bessel_j0",
-    (
-        "special_bessel_j0",
-        "special_bessel_j0.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_bessel_j0_plans = special_bessel_j0_packet.plans
-special_bessel_j0_outs = special_bessel_j0_packet.outs
-special_bessel_j1_packet = packet(
-    "special_bessel_j1",
-    (
-        "special_bessel_j1",
-        "special_bessel_j1.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_bessel_j1_plans = special_bessel_j1_packet.plans
-special_bessel_j1_outs = special_bessel_j1_packet.outs
-special_bessel_y0_packet = packet(
-    "special_bessel_y0",
-    (
-        "special_bessel_y0",
-        "special_bessel_y0.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_bessel_y0_plans = special_bessel_y0_packet.plans
-special_bessel_y0_outs = special_bessel_y0_packet.outs
-special_bessel_y1_packet = packet(
-    "special_bessel_y1",
-    (
-        "special_bessel_y1",
-        "special_bessel_y1.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_bessel_y1_plans = special_bessel_y1_packet.plans
-special_bessel_y1_outs = special_bessel_y1_packet.outs
-special_modified_bessel_i0_packet = packet(
-    "special_modified_bessel_i0",
-    (
-        "special_modified_bessel_i0",
-        "special_modified_bessel_i0.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_modified_bessel_i0_plans = special_modified_bessel_i0_packet.plans
-special_modified_bessel_i0_outs = special_modified_bessel_i0_packet.outs
-special_modified_bessel_i1_packet = packet(
-    "special_modified_bessel_i1",
-    (
-        "special_modified_bessel_i1",
-        "special_modified_bessel_i1.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_modified_bessel_i1_plans = special_modified_bessel_i1_packet.plans
-special_modified_bessel_i1_outs = special_modified_bessel_i1_packet.outs
-special_modified_bessel_k0_packet = packet(
-    "special_modified_bessel_k0",
-    (
-        "special_modified_bessel_k0",
-        "special_modified_bessel_k0.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_modified_bessel_k0_plans = special_modified_bessel_k0_packet.plans
-special_modified_bessel_k0_outs = special_modified_bessel_k0_packet.outs
-special_modified_bessel_k1_packet = packet(
-    "special_modified_bessel_k1",
-    (
-        "special_modified_bessel_k1",
-        "special_modified_bessel_k1.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_modified_bessel_k1_plans = special_modified_bessel_k1_packet.plans
-special_modified_bessel_k1_outs = special_modified_bessel_k1_packet.outs
-special_scaled_modified_bessel_k0_packet = packet(
-    "special_scaled_modified_bessel_k0",
-    (
-        "special_scaled_modified_bessel_k0",
-        "special_scaled_modified_bessel_k0.out",
-    ),
-    (("x", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_scaled_modified_bessel_k0_plans = special_scaled_modified_bessel_k0_packet.plans
-special_scaled_modified_bessel_k0_outs = special_scaled_modified_bessel_k0_packet.outs
-special_scaled_modified_bessel_k1_packet = packet(
-    "special_scaled_modified_bessel_k1",
-    (
-        "special_scaled_modified_bessel_k1",
-        "special_scaled_modified_bessel_k1.out",
-    ),
-    (("x", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_scaled_modified_bessel_k1_plans = special_scaled_modified_bessel_k1_packet.plans
-special_scaled_modified_bessel_k1_outs = special_scaled_modified_bessel_k1_packet.outs
-special_spherical_bessel_j0_packet = packet(
-    "special_spherical_bessel_j0",
-    (
-        "special_spherical_bessel_j0",
-        "special_spherical_bessel_j0.out",
-    ),
-    (("x", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_spherical_bessel_j0_plans = special_spherical_bessel_j0_packet.plans
-special_spherical_bessel_j0_outs = special_spherical_bessel_j0_packet.outs
-special_airy_ai_packet = packet(
-    "special_airy_ai",
-    (
-        "special_airy_ai",
-        "special_airy_ai.out",
-    ),
-    (("x", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_airy_ai_plans = special_airy_ai_packet.plans
-special_airy_ai_outs = special_airy_ai_packet.outs
-special_chebyshev_polynomial_t_packet = packet(
-    "special_chebyshev_polynomial_t",
-    (
-        "special_chebyshev_polynomial_t",
-        "special_chebyshev_polynomial_t.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("n", "tensor", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_chebyshev_polynomial_t_plans = special_chebyshev_polynomial_t_packet.plans
-special_chebyshev_polynomial_t_outs = special_chebyshev_polynomial_t_packet.outs
-special_chebyshev_polynomial_u_packet = packet(
-    "special_chebyshev_polynomial_u",
-    (
-        "special_chebyshev_polynomial_u",
-        "special_chebyshev_polynomial_u.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("n", "tensor", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_chebyshev_polynomial_u_plans = special_chebyshev_polynomial_u_packet.plans
-special_chebyshev_polynomial_u_outs = special_chebyshev_polynomial_u_packet.outs
-special_chebyshev_polynomial_v_packet = packet(
-    "special_chebyshev_polynomial_v",
-    (
-        "special_chebyshev_polynomial_v",
-        "special_chebyshev_polynomial_v.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("n", "tensor", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_chebyshev_polynomial_v_plans = special_chebyshev_polynomial_v_packet.plans
-special_chebyshev_polynomial_v_outs = special_chebyshev_polynomial_v_packet.outs
-special_chebyshev_polynomial_w_packet = packet(
-    "special_chebyshev_polynomial_w",
-    (
-        "special_chebyshev_polynomial_w",
-        "special_chebyshev_polynomial_w.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("n", "tensor", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_chebyshev_polynomial_w_plans = special_chebyshev_polynomial_w_packet.plans
-special_chebyshev_polynomial_w_outs = special_chebyshev_polynomial_w_packet.outs
-special_shifted_chebyshev_polynomial_t_packet = packet(
-    "special_shifted_chebyshev_polynomial_t",
-    (
-        "special_shifted_chebyshev_polynomial_t",
-        "special_shifted_chebyshev_polynomial_t.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("n", "tensor", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_shifted_chebyshev_polynomial_t_plans = special_shifted_chebyshev_polynomial_t_packet.plans
-special_shifted_chebyshev_polynomial_t_outs = special_shifted_chebyshev_polynomial_t_packet.outs
-special_shifted_chebyshev_polynomial_u_packet = packet(
-    "special_shifted_chebyshev_polynomial_u",
-    (
-        "special_shifted_chebyshev_polynomial_u",
-        "special_shifted_chebyshev_polynomial_u.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("n", "tensor", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_shifted_chebyshev_polynomial_u_plans = special_shifted_chebyshev_polynomial_u_packet.plans
-special_shifted_chebyshev_polynomial_u_outs = special_shifted_chebyshev_polynomial_u_packet.outs
-special_shifted_chebyshev_polynomial_v_packet = packet(
-    "special_shifted_chebyshev_polynomial_v",
-    (
-        "special_shifted_chebyshev_polynomial_v",
-        "special_shifted_chebyshev_polynomial_v.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("n", "tensor", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_shifted_chebyshev_polynomial_v_plans = special_shifted_chebyshev_polynomial_v_packet.plans
-special_shifted_chebyshev_polynomial_v_outs = special_shifted_chebyshev_polynomial_v_packet.outs
-special_shifted_chebyshev_polynomial_w_packet = packet(
-    "special_shifted_chebyshev_polynomial_w",
-    (
-        "special_shifted_chebyshev_polynomial_w",
-        "special_shifted_chebyshev_polynomial_w.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("n", "tensor", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_shifted_chebyshev_polynomial_w_plans = special_shifted_chebyshev_polynomial_w_packet.plans
-special_shifted_chebyshev_polynomial_w_outs = special_shifted_chebyshev_polynomial_w_packet.outs
-special_hermite_polynomial_h_packet = packet(
-    "special_hermite_polynomial_h",
-    (
-        "special_hermite_polynomial_h",
-        "special_hermite_polynomial_h.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("n", "tensor", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_hermite_polynomial_h_plans = special_hermite_polynomial_h_packet.plans
-special_hermite_polynomial_h_outs = special_hermite_polynomial_h_packet.outs
-special_hermite_polynomial_he_packet = packet(
-    "special_hermite_polynomial_he",
-    (
-        "special_hermite_polynomial_he",
-        "special_hermite_polynomial_he.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("n", "tensor", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_hermite_polynomial_he_plans = special_hermite_polynomial_he_packet.plans
-special_hermite_polynomial_he_outs = special_hermite_polynomial_he_packet.outs
-special_laguerre_polynomial_l_packet = packet(
-    "special_laguerre_polynomial_l",
-    (
-        "special_laguerre_polynomial_l",
-        "special_laguerre_polynomial_l.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("n", "tensor", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_laguerre_polynomial_l_plans = special_laguerre_polynomial_l_packet.plans
-special_laguerre_polynomial_l_outs = special_laguerre_polynomial_l_packet.outs
-special_legendre_polynomial_p_packet = packet(
-    "special_legendre_polynomial_p",
-    (
-        "special_legendre_polynomial_p",
-        "special_legendre_polynomial_p.out",
-    ),
-    (
-        ("x", "tensor", NOT_GIVEN, False),
-        ("n", "tensor", NOT_GIVEN, False),
-    ),
-    "one",
-)
-special_legendre_polynomial_p_plans = special_legendre_polynomial_p_packet.plans
-special_legendre_polynomial_p_outs = special_legendre_polynomial_p_packet.outs
-special_gammaln_packet = packet(
-    "special_gammaln",
-    (
-        "special_gammaln",
-        "special_gammaln.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_gammaln_plans = special_gammaln_packet.plans
-special_gammaln_outs = special_gammaln_packet.outs
-special_psi_packet = packet(
-    "special_psi",
-    (
-        "special_psi",
-        "special_psi.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_psi_plans = special_psi_packet.plans
-special_psi_outs = special_psi_packet.outs
-special_digamma_packet = packet(
-    "special_digamma",
-    (
-        "special_digamma",
-        "special_digamma.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_digamma_plans = special_digamma_packet.plans
-special_digamma_outs = special_digamma_packet.outs
-special_erf_packet = packet(
-    "special_erf",
-    (
-        "special_erf",
-        "special_erf.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_erf_plans = special_erf_packet.plans
-special_erf_outs = special_erf_packet.outs
-special_erfc_packet = packet(
-    "special_erfc",
-    (
-        "special_erfc",
-        "special_erfc.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_erfc_plans = special_erfc_packet.plans
-special_erfc_outs = special_erfc_packet.outs
-special_erfinv_packet = packet(
-    "special_erfinv",
-    (
-        "special_erfinv",
-        "special_erfinv.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_erfinv_plans = special_erfinv_packet.plans
-special_erfinv_outs = special_erfinv_packet.outs
-special_exp2_packet = packet(
-    "special_exp2",
-    (
-        "special_exp2",
-        "special_exp2.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_exp2_plans = special_exp2_packet.plans
-special_exp2_outs = special_exp2_packet.outs
-special_expm1_packet = packet(
-    "special_expm1",
-    (
-        "special_expm1",
-        "special_expm1.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_expm1_plans = special_expm1_packet.plans
-special_expm1_outs = special_expm1_packet.outs
-special_expit_packet = packet(
-    "special_expit",
-    (
-        "special_expit",
-        "special_expit.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_expit_plans = special_expit_packet.plans
-special_expit_outs = special_expit_packet.outs
-special_log1p_packet = packet(
-    "special_log1p",
-    (
-        "special_log1p",
-        "special_log1p.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_log1p_plans = special_log1p_packet.plans
-special_log1p_outs = special_log1p_packet.outs
-special_sinc_packet = packet(
-    "special_sinc",
-    (
-        "special_sinc",
-        "special_sinc.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_sinc_plans = special_sinc_packet.plans
-special_sinc_outs = special_sinc_packet.outs
-special_i0_packet = packet(
-    "special_i0",
-    (
-        "special_i0",
-        "special_i0.out",
-    ),
-    (("input", "tensor", NOT_GIVEN, False),),
-    False,
-)
-special_i0_plans = special_i0_packet.plans
-special_i0_outs = special_i0_packet.outs
-special_round_packet = packet(
-    "special_round",
-    (
-        "special_round",
-        "special_round.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("decimals", "static", 0, True),
-    ),
-    False,
-)
-special_round_plans = special_round_packet.plans
-special_round_outs = special_round_packet.outs
-special_logit_packet = packet(
-    "special_logit",
-    (
-        "special_logit",
-        "special_logit.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("eps", "number", None, False),
-    ),
-    False,
-)
-special_logit_plans = special_logit_packet.plans
-special_logit_outs = special_logit_packet.outs
-special_xlogy_packet = packet(
-    "special_xlogy",
-    (
-        "special_xlogy",
-        "special_xlogy.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "operand", NOT_GIVEN, False),
-    ),
-    True,
-)
-special_xlogy_plans = special_xlogy_packet.plans
-special_xlogy_outs = special_xlogy_packet.outs
-special_polygamma_packet = packet(
-    "special_polygamma",
-    (
-        "special_polygamma",
-        "special_polygamma.out",
-    ),
-    (
-        ("n", "static", NOT_GIVEN, False),
-        ("input", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-special_polygamma_plans = special_polygamma_packet.plans
-special_polygamma_outs = special_polygamma_packet.outs
-special_multigammaln_packet = packet(
-    "special_multigammaln",
-    (
-        "special_multigammaln",
-        "special_multigammaln.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("p", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
-special_multigammaln_plans = special_multigammaln_packet.plans
-special_multigammaln_outs = special_multigammaln_packet.outs
-special_gammainc_packet = packet(
-    "special_gammainc",
-    (
-        "special_gammainc",
-        "special_gammainc.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-special_gammainc_plans = special_gammainc_packet.plans
-special_gammainc_outs = special_gammainc_packet.outs
-special_gammaincc_packet = packet(
-    "special_gammaincc",
-    (
-        "special_gammaincc",
-        "special_gammaincc.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
-special_gammaincc_plans = special_gammaincc_packet.plans
-special_gammaincc_outs = special_gammaincc_packet.outs
-special_softmax_packet = packet(
-    "special_softmax",
-    ("special_softmax",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, False),
-    ),
-    False,
-)
+special_i0e_packet = packet("special_i0e", ("special_i0e", "special_i0e.out"), (("input", "tensor"),))
+special_i0e_plans, special_i0e_outs = special_i0e_packet.plans, special_i0e_packet.outs
+special_i1_packet = packet("special_i1", ("special_i1", "special_i1.out"), (("input", "tensor"),))
+special_i1_plans, special_i1_outs = special_i1_packet.plans, special_i1_packet.outs
+special_i1e_packet = packet("special_i1e", ("special_i1e", "special_i1e.out"), (("input", "tensor"),))
+special_i1e_plans, special_i1e_outs = special_i1e_packet.plans, special_i1e_packet.outs
+special_bessel_j0_packet = packet("special_bessel_j0", ("special_bessel_j0", "special_bessel_j0.out"), (("input", "tensor"),))
+special_bessel_j0_plans, special_bessel_j0_outs = special_bessel_j0_packet.plans, special_bessel_j0_packet.outs
+special_bessel_j1_packet = packet("special_bessel_j1", ("special_bessel_j1", "special_bessel_j1.out"), (("input", "tensor"),))
+special_bessel_j1_plans, special_bessel_j1_outs = special_bessel_j1_packet.plans, special_bessel_j1_packet.outs
+special_bessel_y0_packet = packet("special_bessel_y0", ("special_bessel_y0", "special_bessel_y0.out"), (("input", "tensor"),))
+special_bessel_y0_plans, special_bessel_y0_outs = special_bessel_y0_packet.plans, special_bessel_y0_packet.outs
+special_bessel_y1_packet = packet("special_bessel_y1", ("special_bessel_y1", "special_bessel_y1.out"), (("input", "tensor"),))
+special_bessel_y1_plans, special_bessel_y1_outs = special_bessel_y1_packet.plans, special_bessel_y1_packet.outs
+special_modified_bessel_i0_packet = packet("special_modified_bessel_i0", ("special_modified_bessel_i0", "special_modified_bessel_i0.out"), (("input", "tensor"),))
+special_modified_bessel_i0_plans, special_modified_bessel_i0_outs = special_modified_bessel_i0_packet.plans, special_modified_bessel_i0_packet.outs
+special_modified_bessel_i1_packet = packet("special_modified_bessel_i1", ("special_modified_bessel_i1", "special_modified_bessel_i1.out"), (("input", "tensor"),))
+special_modified_bessel_i1_plans, special_modified_bessel_i1_outs = special_modified_bessel_i1_packet.plans, special_modified_bessel_i1_packet.outs
+special_modified_bessel_k0_packet = packet("special_modified_bessel_k0", ("special_modified_bessel_k0", "special_modified_bessel_k0.out"), (("input", "tensor"),))
+special_modified_bessel_k0_plans, special_modified_bessel_k0_outs = special_modified_bessel_k0_packet.plans, special_modified_bessel_k0_packet.outs
+special_modified_bessel_k1_packet = packet("special_modified_bessel_k1", ("special_modified_bessel_k1", "special_modified_bessel_k1.out"), (("input", "tensor"),))
+special_modified_bessel_k1_plans, special_modified_bessel_k1_outs = special_modified_bessel_k1_packet.plans, special_modified_bessel_k1_packet.outs
+special_scaled_modified_bessel_k0_packet = packet("special_scaled_modified_bessel_k0", ("special_scaled_modified_bessel_k0", "special_scaled_modified_bessel_k0.out"), (("x", "tensor"),))
+special_scaled_modified_bessel_k0_plans, special_scaled_modified_bessel_k0_outs = special_scaled_modified_bessel_k0_packet.plans, special_scaled_modified_bessel_k0_packet.outs
+special_scaled_modified_bessel_k1_packet = packet("special_scaled_modified_bessel_k1", ("special_scaled_modified_bessel_k1", "special_scaled_modified_bessel_k1.out"), (("x", "tensor"),))
+special_scaled_modified_bessel_k1_plans, special_scaled_modified_bessel_k1_outs = special_scaled_modified_bessel_k1_packet.plans, special_scaled_modified_bessel_k1_packet.outs
+special_spherical_bessel_j0_packet = packet("special_spherical_bessel_j0", ("special_spherical_bessel_j0", "special_spherical_bessel_j0.out"), (("x", "tensor"),))
+special_spherical_bessel_j0_plans, special_spherical_bessel_j0_outs = special_spherical_bessel_j0_packet.plans, special_spherical_bessel_j0_packet.outs
+special_airy_ai_packet = packet("special_airy_ai", ("special_airy_ai", "special_airy_ai.out"), (("x", "tensor"),))
+special_airy_ai_plans, special_airy_ai_outs = special_airy_ai_packet.plans, special_airy_ai_packet.outs
+special_chebyshev_polynomial_t_packet = packet("special_chebyshev_polynomial_t", ("special_chebyshev_polynomial_t", "special_chebyshev_polynomial_t.out"), (("x", "tensor"), ("n", "tensor")), numbers_as_tensors='one')
+special_chebyshev_polynomial_t_plans, special_chebyshev_polynomial_t_outs = special_chebyshev_polynomial_t_packet.plans, special_chebyshev_polynomial_t_packet.outs
+special_chebyshev_polynomial_u_packet = packet("special_chebyshev_polynomial_u", ("special_chebyshev_polynomial_u", "special_chebyshev_polynomial_u.out"), (("x", "tensor"), ("n", "tensor")), numbers_as_tensors='one')
+special_chebyshev_polynomial_u_plans, special_chebyshev_polynomial_u_outs = special_chebyshev_polynomial_u_packet.plans, special_chebyshev_polynomial_u_packet.outs
+special_chebyshev_polynomial_v_packet = packet("special_chebyshev_polynomial_v", ("special_chebyshev_polynomial_v", "special_chebyshev_polynomial_v.out"), (("x", "tensor"), ("n", "tensor")), numbers_as_tensors='one')
+special_chebyshev_polynomial_v_plans, special_chebyshev_polynomial_v_outs = special_chebyshev_polynomial_v_packet.plans, special_chebyshev_polynomial_v_packet.outs
+special_chebyshev_polynomial_w_packet = packet("special_chebyshev_polynomial_w", ("special_chebyshev_polynomial_w", "special_chebyshev_polynomial_w.out"), (("x", "tensor"), ("n", "tensor")), numbers_as_tensors='one')
+special_chebyshev_polynomial_w_plans, special_chebyshev_polynomial_w_outs = special_chebyshev_polynomial_w_packet.plans, special_chebyshev_polynomial_w_packet.outs
+special_shifted_chebyshev_polynomial_t_packet = packet("special_shifted_chebyshev_polynomial_t", ("special_shifted_chebyshev_polynomial_t", "special_shifted_chebyshev_polynomial_t.out"), (("x", "tensor"), ("n", "tensor")), numbers_as_tensors='one')
+special_shifted_chebyshev_polynomial_t_plans, special_shifted_chebyshev_polynomial_t_outs = special_shifted_chebyshev_polynomial_t_packet.plans, special_shifted_chebyshev_polynomial_t_packet.outs
+special_shifted_chebyshev_polynomial_u_packet = packet("special_shifted_chebyshev_polynomial_u", ("special_shifted_chebyshev_polynomial_u", "special_shifted_chebyshev_polynomial_u.out"), (("x", "tensor"), ("n", "tensor")), numbers_as_tensors='one')
+special_shifted_chebyshev_polynomial_u_plans, special_shifted_chebyshev_polynomial_u_outs = special_shifted_chebyshev_polynomial_u_packet.plans, special_shifted_chebyshev_polynomial_u_packet.outs
+special_shifted_chebyshev_polynomial_v_packet = packet("special_shifted_chebyshev_polynomial_v", ("special_shifted_chebyshev_polynomial_v", "special_shifted_chebyshev_polynomial_v.out"), (("x", "tensor"), ("n", "tensor")), numbers_as_tensors='one')
+special_shifted_chebyshev_polynomial_v_plans, special_shifted_chebyshev_polynomial_v_outs = special_shifted_chebyshev_polynomial_v_packet.plans, special_shifted_chebyshev_polynomial_v_packet.outs
+special_shifted_chebyshev_polynomial_w_packet = packet("special_shifted_chebyshev_polynomial_w", ("special_shifted_chebyshev_polynomial_w", "special_shifted_chebyshev_polynomial_w.out"), (("x", "tensor"), ("n", "tensor")), numbers_as_tensors='one')
+special_shifted_chebyshev_polynomial_w_plans, special_shifted_chebyshev_polynomial_w_outs = special_shifted_chebyshev_polynomial_w_packet.plans, special_shifted_chebyshev_polynomial_w_packet.outs
+special_hermite_polynomial_h_packet = packet("special_hermite_polynomial_h", ("special_hermite_polynomial_h", "special_hermite_polynomial_h.out"), (("x", "tensor"), ("n", "tensor")), numbers_as_tensors='one')
+special_hermite_polynomial_h_plans, special_hermite_polynomial_h_outs = special_hermite_polynomial_h_packet.plans, special_hermite_polynomial_h_packet.outs
+special_hermite_polynomial_he_packet = packet("special_hermite_polynomial_he", ("special_hermite_polynomial_he", "special_hermite_polynomial_he.out"), (("x", "tensor"), ("n", "tensor")), numbers_as_tensors='one')
+special_hermite_polynomial_he_plans, special_hermite_polynomial_he_outs = special_hermite_polynomial_he_packet.plans, special_hermite_polynomial_he_packet.outs
+special_laguerre_polynomial_l_packet = packet("special_laguerre_polynomial_l", ("special_laguerre_polynomial_l", "special_laguerre_polynomial_l.out"), (("x", "tensor"), ("n", "tensor")), numbers_as_tensors='one')
+special_laguerre_polynomial_l_plans, special_laguerre_polynomial_l_outs = special_laguerre_polynomial_l_packet.plans, special_laguerre_polynomial_l_packet.outs
+special_legendre_polynomial_p_packet = packet("special_legendre_polynomial_p", ("special_legendre_polynomial_p", "special_legendre_polynomial_p.out"), (("x", "tensor"), ("n", "tensor")), numbers_as_tensors='one')
+special_legendre_polynomial_p_plans, special_legendre_polynomial_p_outs = special_legendre_polynomial_p_packet.plans, special_legendre_polynomial_p_packet.outs
+special_gammaln_packet = packet("special_gammaln", ("special_gammaln", "special_gammaln.out"), (("input", "tensor"),))
+special_gammaln_plans, special_gammaln_outs = special_gammaln_packet.plans, special_gammaln_packet.outs
+special_psi_packet = packet("special_psi", ("special_psi", "special_psi.out"), (("input", "tensor"),))
+special_psi_plans, special_psi_outs = special_psi_packet.plans, special_psi_packet.outs
+special_digamma_packet = packet("special_digamma", ("special_digamma", "special_digamma.out"), (("input", "tensor"),))
+special_digamma_plans, special_digamma_outs = special_digamma_packet.plans, special_digamma_packet.outs
+special_erf_packet = packet("special_erf", ("special_erf", "special_erf.out"), (("input", "tensor"),))
+special_erf_plans, special_erf_outs = special_erf_packet.plans, special_erf_packet.outs
+special_erfc_packet = packet("special_erfc", ("special_erfc", "special_erfc.out"), (("input", "tensor"),))
+special_erfc_plans, special_erfc_outs = special_erfc_packet.plans, special_erfc_packet.outs
+special_erfinv_packet = packet("special_erfinv", ("special_erfinv", "special_erfinv.out"), (("input", "tensor"),))
+special_erfinv_plans, special_erfinv_outs = special_erfinv_packet.plans, special_erfinv_packet.outs
+special_exp2_packet = packet("special_exp2", ("special_exp2", "special_exp2.out"), (("input", "tensor"),))
+special_exp2_plans, special_exp2_outs = special_exp2_packet.plans, special_exp2_packet.outs
+special_expm1_packet = packet("special_expm1", ("special_expm1", "special_expm1.out"), (("input", "tensor"),))
+special_expm1_plans, special_expm1_outs = special_expm1_packet.plans, special_expm1_packet.outs
+special_expit_packet = packet("special_expit", ("special_expit", "special_expit.out"), (("input", "tensor"),))
+special_expit_plans, special_expit_outs = special_expit_packet.plans, special_expit_packet.outs
+special_log1p_packet = packet("special_log1p", ("special_log1p", "special_log1p.out"), (("input", "tensor"),))
+special_log1p_plans, special_log1p_outs = special_log1p_packet.plans, special_log1p_packet.outs
+special_sinc_packet = packet("special_sinc", ("special_sinc", "special_sinc.out"), (("input", "tensor"),))
+special_sinc_plans, special_sinc_outs = special_sinc_packet.plans, special_sinc_packet.outs
+special_i0_packet = packet("special_i0", ("special_i0", "special_i0.out"), (("input", "tensor"),))
+special_i0_plans, special_i0_outs = special_i0_packet.plans, special_i0_packet.outs
+special_round_packet = packet("special_round", ("special_round", "special_round.out"), (("input", "tensor"), ("decimals", "static", 0, True)))
+special_round_plans, special_round_outs = special_round_packet.plans, special_round_packet.outs
+special_logit_packet = packet("special_logit", ("special_logit", "special_logit.out"), (("input", "tensor"), ("eps", "number", None)))
+special_logit_plans, special_logit_outs = special_logit_packet.plans, special_logit_packet.outs
+special_xlogy_packet = packet("special_xlogy", ("special_xlogy", "special_xlogy.out"), (("input", "tensor"), ("other", "operand")), numbers_as_tensors=True)
+special_xlogy_plans, special_xlogy_outs = special_xlogy_packet.plans, special_xlogy_packet.outs
+special_polygamma_packet = packet("special_polygamma", ("special_polygamma", "special_polygamma.out"), (("n", "static"), ("input", "tensor")))
+special_polygamma_plans, special_polygamma_outs = special_polygamma_packet.plans, special_polygamma_packet.outs
+special_multigammaln_packet = packet("special_multigammaln", ("special_multigammaln", "special_multigammaln.out"), (("input", "tensor"), ("p", "static")))
+special_multigammaln_plans, special_multigammaln_outs = special_multigammaln_packet.plans, special_multigammaln_packet.outs
+special_gammainc_packet = packet("special_gammainc", ("special_gammainc", "special_gammainc.out"), (("input", "tensor"), ("other", "tensor")))
+special_gammainc_plans, special_gammainc_outs = special_gammainc_packet.plans, special_gammainc_packet.outs
+special_gammaincc_packet = packet("special_gammaincc", ("special_gammaincc", "special_gammaincc.out"), (("input", "tensor"), ("other", "tensor")))
+special_gammaincc_plans, special_gammaincc_outs = special_gammaincc_packet.plans, special_gammaincc_packet.outs
+special_softmax_packet = packet("special_softmax", ("special_softmax",), (("input", "tensor"), ("dim", "static"), ("dtype", "static", None)))
 special_softmax_plans = special_softmax_packet.plans
-special_log_softmax_packet = packet(
-    "special_log_softmax",
-    ("special_log_softmax",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
+special_log_softmax_packet = packet("special_log_softmax", ("special_log_softmax",), (("input", "tensor"), ("dim", "static"), ("dtype", "static", None, True)))
 special_log_softmax_plans = special_log_softmax_packet.plans
-special_logsumexp_packet = packet(
-    "special_logsumexp",
-    (
-        "special_logsumexp",
-        "special_logsumexp.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("keepdim", "static", False, False),
-    ),
-    False,
-)
-special_logsumexp_plans = special_logsumexp_packet.plans
-special_logsumexp_outs = special_logsumexp_packet.outs
+special_logsumexp_packet = packet("special_logsumexp", ("special_logsumexp", "special_logsumexp.out"), (("input", "tensor"), ("dim", "static"), ("keepdim", "static", False)))
+special_logsumexp_plans, special_logsumexp_outs = special_logsumexp_packet.plans, special_logsumexp_packet.outs
+# fmt: on
 
 
 def lgamma(
@@ -980,33 +240,13 @@ def lgamma(
 
 
 def lgamma_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: natural logarithm of the absolute value of the gamma function (`torch.Tensor.lgamma_`).
-
-        log(abs(gamma(x)))
-
-    Args:
-        input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
-            result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
-
-    Note:
-        The result is inf at 0, at the negative integers, and at both infinities. For a positive integer
-        n it is the logarithm of (n - 1)!. The derivative is `tt.digamma`.
+    """In-place version of `tt.lgamma` (`torch.Tensor.lgamma_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 3.0, 0.0])
         >>> x.lgamma_()
         tensor([0.0000, 0.6931,    inf])
-
-    Schema::
-
-        lgamma_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1073,32 +313,13 @@ def digamma(
 
 
 def digamma_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: logarithmic derivative of the gamma function (`torch.Tensor.digamma_`).
-
-        d/dx log(gamma(x))
-
-    Args:
-        input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
-            result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
-
-    Note:
-        The result is -inf at 0.0, inf at -0.0, and nan at the negative integers and at -inf.
+    """In-place version of `tt.digamma` (`torch.Tensor.digamma_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 2.0])
         >>> x.digamma_()
         tensor([-0.5772,  0.4228])
-
-    Schema::
-
-        digamma_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1229,34 +450,13 @@ def mvlgamma(
 def mvlgamma_(
     input: Tensor = REQUIRED, p: int = REQUIRED, x: Any = None, a: Any = None, x1: Any = None
 ) -> Tensor:
-    """In place: natural logarithm of the multivariate gamma function (`torch.Tensor.mvlgamma_`).
-
-        p (p - 1) / 4 * log(pi) + sum_(i = 1..p) lgamma(x - (i - 1) / 2)
-
-    Args:
-        input: A tensor of any shape, real; integers give the default dtype. The function is meant for
-            elements greater than (p - 1) / 2. It takes the result. The method's `self`.
-        p: The dimension, a positive integer; 1 gives `tt.lgamma`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `p` is less than 1, or `input` is of dtype bool.
-        NotImplementedError: `input` is complex.
-
-    Note:
-        Elements of at most (p - 1) / 2 are not refused; the formula is evaluated there too.
+    """In-place version of `tt.mvlgamma` (`torch.Tensor.mvlgamma_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([2.0, 3.0])
         >>> x.mvlgamma_(2)
         tensor([0.4516, 1.5502])
-
-    Schema::
-
-        mvlgamma_(Tensor(a!) self, int p) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -1344,35 +544,13 @@ def igamma_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: regularised lower incomplete gamma function (`torch.Tensor.igamma_`).
-
-        1 / gamma(a) * integral of t^(a - 1) e^-t from 0 to x, with a of `input` and x of `other`
-
-    Args:
-        input: The parameter a, a floating tensor of any shape, not negative. It takes the result. The
-            method's `self`.
-        other: The upper limit x, not negative; its shape broadcasts with `input`'s.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: Both operands are of integers or bools, or one is complex.
-        RuntimeError: The shapes cannot be broadcast.
-
-    Note:
-        A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
-        backward raises NotImplementedError for `input`. `tt.igammac` is 1 minus this function.
+    """In-place version of `tt.igamma` (`torch.Tensor.igamma_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 4.0])
         >>> x.igamma_(tt.tensor([0.0, 3.0]))
         tensor([0.0000, 0.3528])
-
-    Schema::
-
-        igamma_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -1463,36 +641,13 @@ def igammac_(
     x1: Any = None,
     x2: Any = None,
 ) -> Tensor:
-    """In place: regularised upper incomplete gamma function (`torch.Tensor.igammac_`).
-
-        1 / gamma(a) * integral of t^(a - 1) e^-t from x to infinity, with a of `input` and x of `other`
-
-    Args:
-        input: The parameter a, a floating tensor of any shape, not negative. It takes the result. The
-            method's `self`.
-        other: The lower limit x, not negative; its shape broadcasts with `input`'s.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: Both operands are of integers or bools, or one is complex.
-        RuntimeError: The shapes cannot be broadcast.
-
-    Note:
-        A negative operand gives nan, as do two zeros. The gradient exists with respect to `other` only;
-        backward raises NotImplementedError for `input`. Small results are accurate, where 1 -
-        `tt.igamma` would cancel.
+    """In-place version of `tt.igammac` (`torch.Tensor.igammac_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([1.0, 4.0])
         >>> x.igammac_(tt.tensor([0.0, 3.0]))
         tensor([1.0000, 0.6472])
-
-    Schema::
-
-        igammac_(Tensor(a!) self, Tensor other) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None or x2 is not None:
         if x is not None or a is not None or x1 is not None or x2 is not None:
@@ -1640,29 +795,13 @@ def erfinv(
 
 
 def erfinv_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: inverse of the error function (`torch.Tensor.erfinv_`).
-
-        the y with erf(y) = x
-
-    Args:
-        input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
-            result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
+    """In-place version of `tt.erfinv` (`torch.Tensor.erfinv_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 0.5, 1.0, 1.5])
         >>> x.erfinv_()
         tensor([0.0000, 0.4769,    inf,    nan])
-
-    Schema::
-
-        erfinv_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:
@@ -2075,33 +1214,13 @@ def i0(
 
 
 def i0_(input: Tensor = REQUIRED, x: Any = None, a: Any = None, x1: Any = None) -> Tensor:
-    """In place: modified Bessel function of the first kind of order 0 (`torch.Tensor.i0_`).
-
-        sum_(k = 0..inf) (x^2 / 4)^k / (k!)^2
-
-    Args:
-        input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
-            result. The method's `self`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        NotImplementedError: `input` is complex.
-
-    Note:
-        The function grows like exp(abs(x)); `tt.special.i0e` does not overflow. The derivative is
-        `tt.special.i1`.
+    """In-place version of `tt.i0` (`torch.Tensor.i0_`).
 
     Example:
         >>> import triten as tt
         >>> x = tt.tensor([0.0, 1.0, -1.0])
         >>> x.i0_()
         tensor([1.0000, 1.2661, 1.2661])
-
-    Schema::
-
-        i0_(Tensor(a!) self) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.constants import INT_0
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
@@ -20,112 +20,23 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "bincount",
-    "histc",
-    "nanmean",
-    "nanquantile",
-    "nansum",
-    "quantile",
-]
+    "bincount", "histc", "nanmean", "nanquantile", "nansum", "quantile",
+]  # fmt: skip
 
-nansum_packet = packet(
-    "nansum",
-    (
-        "nansum",
-        "nansum.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", None, False),
-        ("keepdim", "static", False, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
-nansum_plans = nansum_packet.plans
-nansum_outs = nansum_packet.outs
-nanmean_packet = packet(
-    "nanmean",
-    (
-        "nanmean",
-        "nanmean.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", None, False),
-        ("keepdim", "static", False, False),
-        ("dtype", "static", None, True),
-    ),
-    False,
-)
-nanmean_plans = nanmean_packet.plans
-nanmean_outs = nanmean_packet.outs
-quantile_packet = packet(
-    "quantile",
-    (
-        "quantile",
-        "quantile.out",
-        "quantile.scalar",
-        "quantile.scalar_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("q", "operand", NOT_GIVEN, False),
-        ("dim", "static", None, False),
-        ("keepdim", "static", False, False),
-        ("interpolation", "static", "linear", True),
-    ),
-    False,
-)
-quantile_plans = quantile_packet.plans
-quantile_outs = quantile_packet.outs
-nanquantile_packet = packet(
-    "nanquantile",
-    (
-        "nanquantile",
-        "nanquantile.out",
-        "nanquantile.scalar",
-        "nanquantile.scalar_out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("q", "operand", NOT_GIVEN, False),
-        ("dim", "static", None, False),
-        ("keepdim", "static", False, False),
-        ("interpolation", "static", "linear", True),
-    ),
-    False,
-)
-nanquantile_plans = nanquantile_packet.plans
-nanquantile_outs = nanquantile_packet.outs
-histc_packet = packet(
-    "histc",
-    (
-        "histc",
-        "histc.out",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("bins", "static", 100, False),
-        ("min", "scale", INT_0, False),
-        ("max", "scale", INT_0, False),
-    ),
-    False,
-)
-histc_plans = histc_packet.plans
-histc_scaled = histc_packet.scaled
-histc_outs = histc_packet.outs
-bincount_packet = packet(
-    "bincount",
-    ("bincount",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("weights", "optional", None, False),
-        ("minlength", "static", 0, False),
-    ),
-    False,
-)
+# fmt: off
+nansum_packet = packet("nansum", ("nansum", "nansum.out"), (("input", "tensor"), ("dim", "static", None), ("keepdim", "static", False), ("dtype", "static", None, True)))
+nansum_plans, nansum_outs = nansum_packet.plans, nansum_packet.outs
+nanmean_packet = packet("nanmean", ("nanmean", "nanmean.out"), (("input", "tensor"), ("dim", "static", None), ("keepdim", "static", False), ("dtype", "static", None, True)))
+nanmean_plans, nanmean_outs = nanmean_packet.plans, nanmean_packet.outs
+quantile_packet = packet("quantile", ("quantile", "quantile.out", "quantile.scalar", "quantile.scalar_out"), (("input", "tensor"), ("q", "operand"), ("dim", "static", None), ("keepdim", "static", False), ("interpolation", "static", 'linear', True)))
+quantile_plans, quantile_outs = quantile_packet.plans, quantile_packet.outs
+nanquantile_packet = packet("nanquantile", ("nanquantile", "nanquantile.out", "nanquantile.scalar", "nanquantile.scalar_out"), (("input", "tensor"), ("q", "operand"), ("dim", "static", None), ("keepdim", "static", False), ("interpolation", "static", 'linear', True)))
+nanquantile_plans, nanquantile_outs = nanquantile_packet.plans, nanquantile_packet.outs
+histc_packet = packet("histc", ("histc", "histc.out"), (("input", "tensor"), ("bins", "static", 100), ("min", "scale", INT_0), ("max", "scale", INT_0)))
+histc_plans, histc_scaled, histc_outs = histc_packet.plans, histc_packet.scaled, histc_packet.outs
+bincount_packet = packet("bincount", ("bincount",), (("input", "tensor"), ("weights", "optional", None), ("minlength", "static", 0)))
 bincount_plans = bincount_packet.plans
+# fmt: on
 
 
 def nansum(

@@ -18,59 +18,18 @@ if TYPE_CHECKING:
 
 __all__ = [
     "resize_as_",
-]
+]  # fmt: skip
 
-resize__packet = packet(
-    "resize_",
-    ("resize_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("memory_format", "static", None, True),
-    ),
-    False,
-)
+# fmt: off
+resize__packet = packet("resize_", ("resize_",), (("input", "tensor"), ("size", "static"), ("memory_format", "static", None, True)))
 resize__plans = resize__packet.plans
-resize_as__packet = packet(
-    "resize_as_",
-    ("resize_as_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("the_template", "tensor", NOT_GIVEN, False),
-        ("memory_format", "static", None, True),
-    ),
-    False,
-)
+resize_as__packet = packet("resize_as_", ("resize_as_",), (("input", "tensor"), ("the_template", "tensor"), ("memory_format", "static", None, True)))
 resize_as__plans = resize_as__packet.plans
-set__packet = packet(
-    "set_",
-    (
-        "set_.source_Storage",
-        "set_.source_Storage_storage_offset",
-        "set_.source_Tensor",
-        "set_.source_Tensor_storage_offset",
-        "set_",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("source", "operand", NOT_GIVEN, False),
-        ("storage_offset", "static", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+set__packet = packet("set_", ("set_.source_Storage", "set_.source_Storage_storage_offset", "set_.source_Tensor", "set_.source_Tensor_storage_offset", "set_"), (("input", "tensor"), ("source", "operand", NOT_GIVEN), ("storage_offset", "static", NOT_GIVEN), ("size", "static", NOT_GIVEN), ("stride", "static", NOT_GIVEN)))
 set__plans = set__packet.plans
-is_set_to_packet = packet(
-    "is_set_to",
-    ("is_set_to",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("tensor", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+is_set_to_packet = packet("is_set_to", ("is_set_to",), (("input", "tensor"), ("tensor", "tensor")))
 is_set_to_plans = is_set_to_packet.plans
+# fmt: on
 
 
 def resize_as_(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN
 from ...core.overload_packet import packet
 
 if TYPE_CHECKING:
@@ -17,314 +16,54 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_upsample_bicubic2d_aa",
-    "_upsample_bicubic2d_aa_backward",
-    "_upsample_bilinear2d_aa",
-    "_upsample_bilinear2d_aa_backward",
-    "_upsample_nearest_exact1d",
-    "_upsample_nearest_exact1d_backward",
-    "_upsample_nearest_exact2d",
-    "_upsample_nearest_exact2d_backward",
-    "_upsample_nearest_exact3d",
-    "_upsample_nearest_exact3d_backward",
-    "upsample_bicubic2d",
-    "upsample_bicubic2d_backward",
-    "upsample_bilinear2d",
-    "upsample_bilinear2d_backward",
-    "upsample_linear1d",
-    "upsample_linear1d_backward",
-    "upsample_nearest1d",
-    "upsample_nearest1d_backward",
-    "upsample_nearest2d",
-    "upsample_nearest2d_backward",
-    "upsample_nearest3d",
-    "upsample_nearest3d_backward",
-    "upsample_trilinear3d",
+    "_upsample_bicubic2d_aa", "_upsample_bicubic2d_aa_backward", "_upsample_bilinear2d_aa",
+    "_upsample_bilinear2d_aa_backward", "_upsample_nearest_exact1d", "_upsample_nearest_exact1d_backward",
+    "_upsample_nearest_exact2d", "_upsample_nearest_exact2d_backward", "_upsample_nearest_exact3d",
+    "_upsample_nearest_exact3d_backward", "upsample_bicubic2d", "upsample_bicubic2d_backward",
+    "upsample_bilinear2d", "upsample_bilinear2d_backward", "upsample_linear1d", "upsample_linear1d_backward",
+    "upsample_nearest1d", "upsample_nearest1d_backward", "upsample_nearest2d", "upsample_nearest2d_backward",
+    "upsample_nearest3d", "upsample_nearest3d_backward", "upsample_trilinear3d",
     "upsample_trilinear3d_backward",
-]
+]  # fmt: skip
 
-upsample_nearest1d_packet = packet(
-    "upsample_nearest1d",
-    (
-        "upsample_nearest1d.vec",
-        "upsample_nearest1d",
-        "upsample_nearest1d.out",
-    ),
-    (),
-    False,
-)
-upsample_nearest1d_backward_packet = packet(
-    "upsample_nearest1d_backward",
-    ("upsample_nearest1d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("scales", "number", None, False),
-    ),
-    False,
-)
+# fmt: off
+upsample_nearest1d_packet = packet("upsample_nearest1d", ("upsample_nearest1d.vec", "upsample_nearest1d", "upsample_nearest1d.out"))
+upsample_nearest1d_backward_packet = packet("upsample_nearest1d_backward", ("upsample_nearest1d_backward",), (("grad_output", "tensor"), ("output_size", "static"), ("input_size", "static"), ("scales", "number", None)))
 upsample_nearest1d_backward_plans = upsample_nearest1d_backward_packet.plans
-upsample_nearest2d_packet = packet(
-    "upsample_nearest2d",
-    (
-        "upsample_nearest2d.vec",
-        "upsample_nearest2d",
-        "upsample_nearest2d.out",
-    ),
-    (),
-    False,
-)
-upsample_nearest2d_backward_packet = packet(
-    "upsample_nearest2d_backward",
-    ("upsample_nearest2d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("scales_h", "number", None, False),
-        ("scales_w", "number", None, False),
-    ),
-    False,
-)
+upsample_nearest2d_packet = packet("upsample_nearest2d", ("upsample_nearest2d.vec", "upsample_nearest2d", "upsample_nearest2d.out"))
+upsample_nearest2d_backward_packet = packet("upsample_nearest2d_backward", ("upsample_nearest2d_backward",), (("grad_output", "tensor"), ("output_size", "static"), ("input_size", "static"), ("scales_h", "number", None), ("scales_w", "number", None)))
 upsample_nearest2d_backward_plans = upsample_nearest2d_backward_packet.plans
-upsample_nearest3d_packet = packet(
-    "upsample_nearest3d",
-    (
-        "upsample_nearest3d.vec",
-        "upsample_nearest3d",
-        "upsample_nearest3d.out",
-    ),
-    (),
-    False,
-)
-upsample_nearest3d_backward_packet = packet(
-    "upsample_nearest3d_backward",
-    ("upsample_nearest3d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("scales_d", "number", None, False),
-        ("scales_h", "number", None, False),
-        ("scales_w", "number", None, False),
-    ),
-    False,
-)
+upsample_nearest3d_packet = packet("upsample_nearest3d", ("upsample_nearest3d.vec", "upsample_nearest3d", "upsample_nearest3d.out"))
+upsample_nearest3d_backward_packet = packet("upsample_nearest3d_backward", ("upsample_nearest3d_backward",), (("grad_output", "tensor"), ("output_size", "static"), ("input_size", "static"), ("scales_d", "number", None), ("scales_h", "number", None), ("scales_w", "number", None)))
 upsample_nearest3d_backward_plans = upsample_nearest3d_backward_packet.plans
-_upsample_nearest_exact1d_packet = packet(
-    "_upsample_nearest_exact1d",
-    (
-        "_upsample_nearest_exact1d.vec",
-        "_upsample_nearest_exact1d",
-        "_upsample_nearest_exact1d.out",
-    ),
-    (),
-    False,
-)
-_upsample_nearest_exact1d_backward_packet = packet(
-    "_upsample_nearest_exact1d_backward",
-    ("_upsample_nearest_exact1d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("scales", "number", None, False),
-    ),
-    False,
-)
+_upsample_nearest_exact1d_packet = packet("_upsample_nearest_exact1d", ("_upsample_nearest_exact1d.vec", "_upsample_nearest_exact1d", "_upsample_nearest_exact1d.out"))
+_upsample_nearest_exact1d_backward_packet = packet("_upsample_nearest_exact1d_backward", ("_upsample_nearest_exact1d_backward",), (("grad_output", "tensor"), ("output_size", "static"), ("input_size", "static"), ("scales", "number", None)))
 _upsample_nearest_exact1d_backward_plans = _upsample_nearest_exact1d_backward_packet.plans
-_upsample_nearest_exact2d_packet = packet(
-    "_upsample_nearest_exact2d",
-    (
-        "_upsample_nearest_exact2d.vec",
-        "_upsample_nearest_exact2d",
-        "_upsample_nearest_exact2d.out",
-    ),
-    (),
-    False,
-)
-_upsample_nearest_exact2d_backward_packet = packet(
-    "_upsample_nearest_exact2d_backward",
-    ("_upsample_nearest_exact2d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("scales_h", "number", None, False),
-        ("scales_w", "number", None, False),
-    ),
-    False,
-)
+_upsample_nearest_exact2d_packet = packet("_upsample_nearest_exact2d", ("_upsample_nearest_exact2d.vec", "_upsample_nearest_exact2d", "_upsample_nearest_exact2d.out"))
+_upsample_nearest_exact2d_backward_packet = packet("_upsample_nearest_exact2d_backward", ("_upsample_nearest_exact2d_backward",), (("grad_output", "tensor"), ("output_size", "static"), ("input_size", "static"), ("scales_h", "number", None), ("scales_w", "number", None)))
 _upsample_nearest_exact2d_backward_plans = _upsample_nearest_exact2d_backward_packet.plans
-_upsample_nearest_exact3d_packet = packet(
-    "_upsample_nearest_exact3d",
-    (
-        "_upsample_nearest_exact3d.vec",
-        "_upsample_nearest_exact3d",
-        "_upsample_nearest_exact3d.out",
-    ),
-    (),
-    False,
-)
-_upsample_nearest_exact3d_backward_packet = packet(
-    "_upsample_nearest_exact3d_backward",
-    ("_upsample_nearest_exact3d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("scales_d", "number", None, False),
-        ("scales_h", "number", None, False),
-        ("scales_w", "number", None, False),
-    ),
-    False,
-)
+_upsample_nearest_exact3d_packet = packet("_upsample_nearest_exact3d", ("_upsample_nearest_exact3d.vec", "_upsample_nearest_exact3d", "_upsample_nearest_exact3d.out"))
+_upsample_nearest_exact3d_backward_packet = packet("_upsample_nearest_exact3d_backward", ("_upsample_nearest_exact3d_backward",), (("grad_output", "tensor"), ("output_size", "static"), ("input_size", "static"), ("scales_d", "number", None), ("scales_h", "number", None), ("scales_w", "number", None)))
 _upsample_nearest_exact3d_backward_plans = _upsample_nearest_exact3d_backward_packet.plans
-upsample_linear1d_packet = packet(
-    "upsample_linear1d",
-    (
-        "upsample_linear1d.vec",
-        "upsample_linear1d",
-        "upsample_linear1d.out",
-    ),
-    (),
-    False,
-)
-upsample_linear1d_backward_packet = packet(
-    "upsample_linear1d_backward",
-    ("upsample_linear1d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-        ("scales", "number", None, False),
-    ),
-    False,
-)
+upsample_linear1d_packet = packet("upsample_linear1d", ("upsample_linear1d.vec", "upsample_linear1d", "upsample_linear1d.out"))
+upsample_linear1d_backward_packet = packet("upsample_linear1d_backward", ("upsample_linear1d_backward",), (("grad_output", "tensor"), ("output_size", "static"), ("input_size", "static"), ("align_corners", "static"), ("scales", "number", None)))
 upsample_linear1d_backward_plans = upsample_linear1d_backward_packet.plans
-upsample_bilinear2d_packet = packet(
-    "upsample_bilinear2d",
-    (
-        "upsample_bilinear2d.vec",
-        "upsample_bilinear2d",
-        "upsample_bilinear2d.out",
-    ),
-    (),
-    False,
-)
-upsample_bilinear2d_backward_packet = packet(
-    "upsample_bilinear2d_backward",
-    ("upsample_bilinear2d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-        ("scales_h", "number", None, False),
-        ("scales_w", "number", None, False),
-    ),
-    False,
-)
+upsample_bilinear2d_packet = packet("upsample_bilinear2d", ("upsample_bilinear2d.vec", "upsample_bilinear2d", "upsample_bilinear2d.out"))
+upsample_bilinear2d_backward_packet = packet("upsample_bilinear2d_backward", ("upsample_bilinear2d_backward",), (("grad_output", "tensor"), ("output_size", "static"), ("input_size", "static"), ("align_corners", "static"), ("scales_h", "number", None), ("scales_w", "number", None)))
 upsample_bilinear2d_backward_plans = upsample_bilinear2d_backward_packet.plans
-upsample_bicubic2d_packet = packet(
-    "upsample_bicubic2d",
-    (
-        "upsample_bicubic2d.vec",
-        "upsample_bicubic2d",
-        "upsample_bicubic2d.out",
-    ),
-    (),
-    False,
-)
-upsample_bicubic2d_backward_packet = packet(
-    "upsample_bicubic2d_backward",
-    ("upsample_bicubic2d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-        ("scales_h", "number", None, False),
-        ("scales_w", "number", None, False),
-    ),
-    False,
-)
+upsample_bicubic2d_packet = packet("upsample_bicubic2d", ("upsample_bicubic2d.vec", "upsample_bicubic2d", "upsample_bicubic2d.out"))
+upsample_bicubic2d_backward_packet = packet("upsample_bicubic2d_backward", ("upsample_bicubic2d_backward",), (("grad_output", "tensor"), ("output_size", "static"), ("input_size", "static"), ("align_corners", "static"), ("scales_h", "number", None), ("scales_w", "number", None)))
 upsample_bicubic2d_backward_plans = upsample_bicubic2d_backward_packet.plans
-upsample_trilinear3d_packet = packet(
-    "upsample_trilinear3d",
-    (
-        "upsample_trilinear3d.vec",
-        "upsample_trilinear3d",
-        "upsample_trilinear3d.out",
-    ),
-    (),
-    False,
-)
-upsample_trilinear3d_backward_packet = packet(
-    "upsample_trilinear3d_backward",
-    ("upsample_trilinear3d_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-        ("scales_d", "number", None, False),
-        ("scales_h", "number", None, False),
-        ("scales_w", "number", None, False),
-    ),
-    False,
-)
+upsample_trilinear3d_packet = packet("upsample_trilinear3d", ("upsample_trilinear3d.vec", "upsample_trilinear3d", "upsample_trilinear3d.out"))
+upsample_trilinear3d_backward_packet = packet("upsample_trilinear3d_backward", ("upsample_trilinear3d_backward",), (("grad_output", "tensor"), ("output_size", "static"), ("input_size", "static"), ("align_corners", "static"), ("scales_d", "number", None), ("scales_h", "number", None), ("scales_w", "number", None)))
 upsample_trilinear3d_backward_plans = upsample_trilinear3d_backward_packet.plans
-_upsample_bilinear2d_aa_packet = packet(
-    "_upsample_bilinear2d_aa",
-    (
-        "_upsample_bilinear2d_aa.vec",
-        "_upsample_bilinear2d_aa",
-        "_upsample_bilinear2d_aa.out",
-    ),
-    (),
-    False,
-)
-_upsample_bilinear2d_aa_backward_packet = packet(
-    "_upsample_bilinear2d_aa_backward",
-    ("_upsample_bilinear2d_aa_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-        ("scales_h", "number", None, False),
-        ("scales_w", "number", None, False),
-    ),
-    False,
-)
+_upsample_bilinear2d_aa_packet = packet("_upsample_bilinear2d_aa", ("_upsample_bilinear2d_aa.vec", "_upsample_bilinear2d_aa", "_upsample_bilinear2d_aa.out"))
+_upsample_bilinear2d_aa_backward_packet = packet("_upsample_bilinear2d_aa_backward", ("_upsample_bilinear2d_aa_backward",), (("grad_output", "tensor"), ("output_size", "static"), ("input_size", "static"), ("align_corners", "static"), ("scales_h", "number", None), ("scales_w", "number", None)))
 _upsample_bilinear2d_aa_backward_plans = _upsample_bilinear2d_aa_backward_packet.plans
-_upsample_bicubic2d_aa_packet = packet(
-    "_upsample_bicubic2d_aa",
-    (
-        "_upsample_bicubic2d_aa.vec",
-        "_upsample_bicubic2d_aa",
-        "_upsample_bicubic2d_aa.out",
-    ),
-    (),
-    False,
-)
-_upsample_bicubic2d_aa_backward_packet = packet(
-    "_upsample_bicubic2d_aa_backward",
-    ("_upsample_bicubic2d_aa_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("output_size", "static", NOT_GIVEN, False),
-        ("input_size", "static", NOT_GIVEN, False),
-        ("align_corners", "static", NOT_GIVEN, False),
-        ("scales_h", "number", None, False),
-        ("scales_w", "number", None, False),
-    ),
-    False,
-)
+_upsample_bicubic2d_aa_packet = packet("_upsample_bicubic2d_aa", ("_upsample_bicubic2d_aa.vec", "_upsample_bicubic2d_aa", "_upsample_bicubic2d_aa.out"))
+_upsample_bicubic2d_aa_backward_packet = packet("_upsample_bicubic2d_aa_backward", ("_upsample_bicubic2d_aa_backward",), (("grad_output", "tensor"), ("output_size", "static"), ("input_size", "static"), ("align_corners", "static"), ("scales_h", "number", None), ("scales_w", "number", None)))
 _upsample_bicubic2d_aa_backward_plans = _upsample_bicubic2d_aa_backward_packet.plans
+# fmt: on
 
 
 def upsample_nearest1d(*args: Any, **kwargs: Any) -> Tensor:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -16,80 +15,19 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_sliding_window_attn",
-    "_sliding_window_attn_backward",
-    "_varlen_attn",
-    "_varlen_attn_backward",
-]
+    "_sliding_window_attn", "_sliding_window_attn_backward", "_varlen_attn", "_varlen_attn_backward",
+]  # fmt: skip
 
-_varlen_attn_packet = packet(
-    "_varlen_attn",
-    ("_varlen_attn",),
-    (
-        ("query", "tensor", NOT_GIVEN, False),
-        ("key", "tensor", NOT_GIVEN, False),
-        ("value", "tensor", NOT_GIVEN, False),
-        ("cu_seq_q", "tensor", NOT_GIVEN, False),
-        ("cu_seq_k", "optional", NOT_GIVEN, False),
-        ("window_size_left", "static", -1, False),
-        ("window_size_right", "static", -1, False),
-        ("scale", "number", None, True),
-        ("seqused_k", "optional", None, True),
-        ("block_table", "optional", None, True),
-    ),
-    False,
-)
+# fmt: off
+_varlen_attn_packet = packet("_varlen_attn", ("_varlen_attn",), (("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("cu_seq_q", "tensor"), ("cu_seq_k", "optional"), ("window_size_left", "static", -1), ("window_size_right", "static", -1), ("scale", "number", None, True), ("seqused_k", "optional", None, True), ("block_table", "optional", None, True)))
 _varlen_attn_plans = _varlen_attn_packet.plans
-_varlen_attn_backward_packet = packet(
-    "_varlen_attn_backward",
-    ("_varlen_attn_backward",),
-    (
-        ("grad_out", "tensor", NOT_GIVEN, False),
-        ("query", "tensor", NOT_GIVEN, False),
-        ("key", "tensor", NOT_GIVEN, False),
-        ("value", "tensor", NOT_GIVEN, False),
-        ("out", "tensor", NOT_GIVEN, False),
-        ("logsumexp", "tensor", NOT_GIVEN, False),
-        ("cu_seq_q", "tensor", NOT_GIVEN, False),
-        ("cu_seq_k", "tensor", NOT_GIVEN, False),
-        ("window_size_left", "static", -1, False),
-        ("window_size_right", "static", -1, False),
-        ("scale", "number", None, True),
-    ),
-    False,
-)
+_varlen_attn_backward_packet = packet("_varlen_attn_backward", ("_varlen_attn_backward",), (("grad_out", "tensor"), ("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("out", "tensor"), ("logsumexp", "tensor"), ("cu_seq_q", "tensor"), ("cu_seq_k", "tensor"), ("window_size_left", "static", -1), ("window_size_right", "static", -1), ("scale", "number", None, True)))
 _varlen_attn_backward_plans = _varlen_attn_backward_packet.plans
-_sliding_window_attn_packet = packet(
-    "_sliding_window_attn",
-    ("_sliding_window_attn",),
-    (
-        ("query", "tensor", NOT_GIVEN, False),
-        ("key", "tensor", NOT_GIVEN, False),
-        ("value", "tensor", NOT_GIVEN, False),
-        ("window_size_left", "static", -1, False),
-        ("window_size_right", "static", -1, False),
-        ("scale", "number", None, True),
-    ),
-    False,
-)
+_sliding_window_attn_packet = packet("_sliding_window_attn", ("_sliding_window_attn",), (("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("window_size_left", "static", -1), ("window_size_right", "static", -1), ("scale", "number", None, True)))
 _sliding_window_attn_plans = _sliding_window_attn_packet.plans
-_sliding_window_attn_backward_packet = packet(
-    "_sliding_window_attn_backward",
-    ("_sliding_window_attn_backward",),
-    (
-        ("grad_out", "tensor", NOT_GIVEN, False),
-        ("query", "tensor", NOT_GIVEN, False),
-        ("key", "tensor", NOT_GIVEN, False),
-        ("value", "tensor", NOT_GIVEN, False),
-        ("out", "tensor", NOT_GIVEN, False),
-        ("logsumexp", "tensor", NOT_GIVEN, False),
-        ("window_size_left", "static", -1, False),
-        ("window_size_right", "static", -1, False),
-        ("scale", "number", None, True),
-    ),
-    False,
-)
+_sliding_window_attn_backward_packet = packet("_sliding_window_attn_backward", ("_sliding_window_attn_backward",), (("grad_out", "tensor"), ("query", "tensor"), ("key", "tensor"), ("value", "tensor"), ("out", "tensor"), ("logsumexp", "tensor"), ("window_size_left", "static", -1), ("window_size_right", "static", -1), ("scale", "number", None, True)))
 _sliding_window_attn_backward_plans = _sliding_window_attn_backward_packet.plans
+# fmt: on
 
 
 def _varlen_attn(

@@ -18,600 +18,123 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_as_strided_backward",
-    "_basic_index_backward",
-    "_unsafe_view",
-    "adjoint",
-    "alias",
-    "as_strided",
-    "as_strided_",
-    "broadcast_to",
-    "chunk",
-    "detach",
-    "diagonal",
-    "diagonal_backward",
-    "flatten",
-    "imag",
-    "moveaxis",
-    "movedim",
-    "narrow",
-    "permute",
-    "ravel",
-    "real",
-    "reshape",
-    "select",
-    "select_backward",
-    "slice_backward",
-    "split",
-    "split_with_sizes",
-    "squeeze",
-    "swapaxes",
-    "swapdims",
-    "t",
-    "tensor_split",
-    "transpose",
-    "unbind",
-    "unflatten",
-    "unsqueeze",
-    "view_as_complex",
-    "view_as_real",
-]
+    "_as_strided_backward", "_basic_index_backward", "_unsafe_view", "adjoint", "alias", "as_strided",
+    "as_strided_", "broadcast_to", "chunk", "detach", "diagonal", "diagonal_backward", "flatten", "imag",
+    "moveaxis", "movedim", "narrow", "permute", "ravel", "real", "reshape", "select", "select_backward",
+    "slice_backward", "split", "split_with_sizes", "squeeze", "swapaxes", "swapdims", "t", "tensor_split",
+    "transpose", "unbind", "unflatten", "unsqueeze", "view_as_complex", "view_as_real",
+]  # fmt: skip
 
-view_packet = packet(
-    "view",
-    (
-        "view",
-        "view.dtype",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("dtype", "rare", None, True),
-    ),
-    False,
-)
+# fmt: off
+view_packet = packet("view", ("view", "view.dtype"), (("input", "tensor"), ("size", "static"), ("dtype", "rare", None, True)))
 view_plans = view_packet.plans
-_unsafe_view_packet = packet(
-    "_unsafe_view",
-    ("_unsafe_view",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_unsafe_view_packet = packet("_unsafe_view", ("_unsafe_view",), (("input", "tensor"), ("size", "static")))
 _unsafe_view_plans = _unsafe_view_packet.plans
-as_strided_packet = packet(
-    "as_strided",
-    ("as_strided",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("storage_offset", "static", None, False),
-    ),
-    False,
-)
+as_strided_packet = packet("as_strided", ("as_strided",), (("input", "tensor"), ("size", "static"), ("stride", "static"), ("storage_offset", "static", None)))
 as_strided_plans = as_strided_packet.plans
-_strided_from_packet = packet(
-    "_strided_from",
-    ("_strided_from",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("offset", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_strided_from_packet = packet("_strided_from", ("_strided_from",), (("input", "tensor"), ("size", "static"), ("stride", "static"), ("offset", "static")))
 _strided_from_plans = _strided_from_packet.plans
-expand_packet = packet(
-    "expand",
-    ("expand",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("implicit", "static", False, True),
-    ),
-    False,
-)
+expand_packet = packet("expand", ("expand",), (("input", "tensor"), ("size", "static"), ("implicit", "static", False, True)))
 expand_plans = expand_packet.plans
-permute_packet = packet(
-    "permute",
-    ("permute",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dims", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+permute_packet = packet("permute", ("permute",), (("input", "tensor"), ("dims", "static")))
 permute_plans = permute_packet.plans
-transpose_packet = packet(
-    "transpose",
-    (
-        "transpose.int",
-        "transpose.Dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim0", "static", NOT_GIVEN, False),
-        ("dim1", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+transpose_packet = packet("transpose", ("transpose.int", "transpose.Dimname"), (("input", "tensor"), ("dim0", "static"), ("dim1", "static")))
 transpose_plans = transpose_packet.plans
-t_packet = packet("t", ("t",), (("input", "tensor", NOT_GIVEN, False),), False)
+t_packet = packet("t", ("t",), (("input", "tensor"),))
 t_plans = t_packet.plans
-select_packet = packet(
-    "select",
-    (
-        "select.int",
-        "select.Dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+select_packet = packet("select", ("select.int", "select.Dimname"), (("input", "tensor"), ("dim", "static"), ("index", "static")))
 select_plans = select_packet.plans
-slice_packet = packet(
-    "slice",
-    ("slice.Tensor",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-        ("start", "static", None, False),
-        ("end", "static", None, False),
-        ("step", "static", 1, False),
-    ),
-    False,
-)
+slice_packet = packet("slice", ("slice.Tensor",), (("input", "tensor"), ("dim", "static", 0), ("start", "static", None), ("end", "static", None), ("step", "static", 1)))
 slice_plans = slice_packet.plans
-_slice_first_packet = packet(
-    "_slice_first",
-    ("_slice_first",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("start", "static", NOT_GIVEN, False),
-        ("end", "static", NOT_GIVEN, False),
-        ("step", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_slice_first_packet = packet("_slice_first", ("_slice_first",), (("input", "tensor"), ("start", "static"), ("end", "static"), ("step", "static")))
 _slice_first_plans = _slice_first_packet.plans
-squeeze_packet = packet(
-    "squeeze",
-    (
-        "squeeze",
-        "squeeze.dim",
-        "squeeze.dims",
-        "squeeze.dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+squeeze_packet = packet("squeeze", ("squeeze", "squeeze.dim", "squeeze.dims", "squeeze.dimname"), (("input", "tensor"), ("dim", "static", NOT_GIVEN)))
 squeeze_plans = squeeze_packet.plans
-unsqueeze_packet = packet(
-    "unsqueeze",
-    ("unsqueeze",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+unsqueeze_packet = packet("unsqueeze", ("unsqueeze",), (("input", "tensor"), ("dim", "static")))
 unsqueeze_plans = unsqueeze_packet.plans
-alias_packet = packet("alias", ("alias",), (("input", "tensor", NOT_GIVEN, False),), False)
+alias_packet = packet("alias", ("alias",), (("input", "tensor"),))
 alias_plans = alias_packet.plans
-detach_packet = packet("detach", ("detach",), (("input", "tensor", NOT_GIVEN, False),), False)
+detach_packet = packet("detach", ("detach",), (("input", "tensor"),))
 detach_plans = detach_packet.plans
-reshape_packet = packet(
-    "reshape",
-    ("reshape",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("shape", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+reshape_packet = packet("reshape", ("reshape",), (("input", "tensor"), ("shape", "static")))
 reshape_plans = reshape_packet.plans
-select_backward_packet = packet(
-    "select_backward",
-    ("select_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input_sizes", "static", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("index", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+select_backward_packet = packet("select_backward", ("select_backward",), (("grad_output", "tensor"), ("input_sizes", "static"), ("dim", "static"), ("index", "static")))
 select_backward_plans = select_backward_packet.plans
-slice_backward_packet = packet(
-    "slice_backward",
-    ("slice_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input_sizes", "static", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("start", "static", NOT_GIVEN, False),
-        ("end", "static", NOT_GIVEN, False),
-        ("step", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+slice_backward_packet = packet("slice_backward", ("slice_backward",), (("grad_output", "tensor"), ("input_sizes", "static"), ("dim", "static"), ("start", "static"), ("end", "static"), ("step", "static")))
 slice_backward_plans = slice_backward_packet.plans
-_as_strided_backward_packet = packet(
-    "_as_strided_backward",
-    ("_as_strided_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input_sizes", "static", NOT_GIVEN, False),
-        ("input_strides", "static", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("offset", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_as_strided_backward_packet = packet("_as_strided_backward", ("_as_strided_backward",), (("grad_output", "tensor"), ("input_sizes", "static"), ("input_strides", "static"), ("size", "static"), ("stride", "static"), ("offset", "static")))
 _as_strided_backward_plans = _as_strided_backward_packet.plans
-_select_first_packet = packet(
-    "_select_first",
-    ("_select_first",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("index", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_select_first_packet = packet("_select_first", ("_select_first",), (("input", "tensor"), ("index", "number")))
 _select_first_plans = _select_first_packet.plans
-_basic_index_packet = packet(
-    "_basic_index",
-    ("_basic_index",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("index", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_basic_index_packet = packet("_basic_index", ("_basic_index",), (("input", "tensor"), ("index", "static")))
 _basic_index_plans = _basic_index_packet.plans
-_basic_index_backward_packet = packet(
-    "_basic_index_backward",
-    ("_basic_index_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input_sizes", "static", NOT_GIVEN, False),
-        ("index", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_basic_index_backward_packet = packet("_basic_index_backward", ("_basic_index_backward",), (("grad_output", "tensor"), ("input_sizes", "static"), ("index", "static")))
 _basic_index_backward_plans = _basic_index_backward_packet.plans
-diagonal_packet = packet(
-    "diagonal",
-    ("diagonal",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("offset", "static", 0, False),
-        ("dim1", "static", 0, False),
-        ("dim2", "static", 1, False),
-    ),
-    False,
-)
+diagonal_packet = packet("diagonal", ("diagonal",), (("input", "tensor"), ("offset", "static", 0), ("dim1", "static", 0), ("dim2", "static", 1)))
 diagonal_plans = diagonal_packet.plans
-diagonal_backward_packet = packet(
-    "diagonal_backward",
-    ("diagonal_backward",),
-    (
-        ("grad_output", "tensor", NOT_GIVEN, False),
-        ("input_sizes", "static", NOT_GIVEN, False),
-        ("offset", "static", NOT_GIVEN, False),
-        ("dim1", "static", NOT_GIVEN, False),
-        ("dim2", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+diagonal_backward_packet = packet("diagonal_backward", ("diagonal_backward",), (("grad_output", "tensor"), ("input_sizes", "static"), ("offset", "static"), ("dim1", "static"), ("dim2", "static")))
 diagonal_backward_plans = diagonal_backward_packet.plans
-unfold_packet = packet(
-    "unfold",
-    ("unfold",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dimension", "static", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("step", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+unfold_packet = packet("unfold", ("unfold",), (("input", "tensor"), ("dimension", "static"), ("size", "static"), ("step", "static")))
 unfold_plans = unfold_packet.plans
-view_as_real_packet = packet(
-    "view_as_real", ("view_as_real",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+view_as_real_packet = packet("view_as_real", ("view_as_real",), (("input", "tensor"),))
 view_as_real_plans = view_as_real_packet.plans
-view_as_complex_packet = packet(
-    "view_as_complex", ("view_as_complex",), (("input", "tensor", NOT_GIVEN, False),), False
-)
+view_as_complex_packet = packet("view_as_complex", ("view_as_complex",), (("input", "tensor"),))
 view_as_complex_plans = view_as_complex_packet.plans
-real_packet = packet("real", ("real",), (("input", "tensor", NOT_GIVEN, False),), False)
+real_packet = packet("real", ("real",), (("input", "tensor"),))
 real_plans = real_packet.plans
-imag_packet = packet("imag", ("imag",), (("input", "tensor", NOT_GIVEN, False),), False)
+imag_packet = packet("imag", ("imag",), (("input", "tensor"),))
 imag_plans = imag_packet.plans
-narrow_packet = packet(
-    "narrow",
-    (
-        "narrow.Tensor",
-        "narrow",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("start", "static", NOT_GIVEN, False),
-        ("length", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+narrow_packet = packet("narrow", ("narrow.Tensor", "narrow"), (("input", "tensor"), ("dim", "static"), ("start", "static"), ("length", "static")))
 narrow_plans = narrow_packet.plans
-view_as_packet = packet(
-    "view_as",
-    ("view_as",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+view_as_packet = packet("view_as", ("view_as",), (("input", "tensor"), ("other", "tensor")))
 view_as_plans = view_as_packet.plans
-reshape_as_packet = packet(
-    "reshape_as",
-    ("reshape_as",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+reshape_as_packet = packet("reshape_as", ("reshape_as",), (("input", "tensor"), ("other", "tensor")))
 reshape_as_plans = reshape_as_packet.plans
-expand_as_packet = packet(
-    "expand_as",
-    ("expand_as",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("other", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+expand_as_packet = packet("expand_as", ("expand_as",), (("input", "tensor"), ("other", "tensor")))
 expand_as_plans = expand_as_packet.plans
-broadcast_to_packet = packet(
-    "broadcast_to",
-    ("broadcast_to",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+broadcast_to_packet = packet("broadcast_to", ("broadcast_to",), (("input", "tensor"), ("size", "static")))
 broadcast_to_plans = broadcast_to_packet.plans
-movedim_packet = packet(
-    "movedim",
-    (
-        "movedim.intlist",
-        "movedim.int",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("source", "static", NOT_GIVEN, False),
-        ("destination", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+movedim_packet = packet("movedim", ("movedim.intlist", "movedim.int"), (("input", "tensor"), ("source", "static"), ("destination", "static")))
 movedim_plans = movedim_packet.plans
-moveaxis_packet = packet(
-    "moveaxis",
-    (
-        "moveaxis.intlist",
-        "moveaxis.int",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("source", "static", NOT_GIVEN, False),
-        ("destination", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+moveaxis_packet = packet("moveaxis", ("moveaxis.intlist", "moveaxis.int"), (("input", "tensor"), ("source", "static"), ("destination", "static")))
 moveaxis_plans = moveaxis_packet.plans
-swapaxes_packet = packet(
-    "swapaxes",
-    ("swapaxes",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("axis0", "static", NOT_GIVEN, False),
-        ("axis1", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+swapaxes_packet = packet("swapaxes", ("swapaxes",), (("input", "tensor"), ("axis0", "static"), ("axis1", "static")))
 swapaxes_plans = swapaxes_packet.plans
-swapdims_packet = packet(
-    "swapdims",
-    ("swapdims",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim0", "static", NOT_GIVEN, False),
-        ("dim1", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+swapdims_packet = packet("swapdims", ("swapdims",), (("input", "tensor"), ("dim0", "static"), ("dim1", "static")))
 swapdims_plans = swapdims_packet.plans
-adjoint_packet = packet("adjoint", ("adjoint",), (("input", "tensor", NOT_GIVEN, False),), False)
+adjoint_packet = packet("adjoint", ("adjoint",), (("input", "tensor"),))
 adjoint_plans = adjoint_packet.plans
-flatten_packet = packet(
-    "flatten",
-    (
-        "flatten.using_ints",
-        "flatten.named_out_dim",
-        "flatten.using_names",
-        "flatten.DimnameList",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("start_dim", "static", NOT_GIVEN, False),
-        ("end_dim", "static", NOT_GIVEN, False),
-        ("out_dim", "rare", None, False),
-        ("dims", "rare", None, True),
-    ),
-    False,
-)
+flatten_packet = packet("flatten", ("flatten.using_ints", "flatten.named_out_dim", "flatten.using_names", "flatten.DimnameList"), (("input", "tensor"), ("start_dim", "static", NOT_GIVEN), ("end_dim", "static", NOT_GIVEN), ("out_dim", "rare", None), ("dims", "rare", None, True)))
 flatten_plans = flatten_packet.plans
-unflatten_packet = packet(
-    "unflatten",
-    (
-        "unflatten.int",
-        "unflatten._namedshape",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-        ("sizes", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+unflatten_packet = packet("unflatten", ("unflatten.int", "unflatten._namedshape"), (("input", "tensor"), ("dim", "static"), ("sizes", "static")))
 unflatten_plans = unflatten_packet.plans
-ravel_packet = packet("ravel", ("ravel",), (("input", "tensor", NOT_GIVEN, False),), False)
+ravel_packet = packet("ravel", ("ravel",), (("input", "tensor"),))
 ravel_plans = ravel_packet.plans
-split_packet = packet(
-    "split",
-    (
-        "split.Tensor",
-        "split.sizes",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("split_size", "static", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+split_packet = packet("split", ("split.Tensor", "split.sizes"), (("input", "tensor"), ("split_size", "static"), ("dim", "static", 0)))
 split_plans = split_packet.plans
-split_with_sizes_packet = packet(
-    "split_with_sizes",
-    ("split_with_sizes",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("split_sizes", "static", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+split_with_sizes_packet = packet("split_with_sizes", ("split_with_sizes",), (("input", "tensor"), ("split_sizes", "static"), ("dim", "static", 0)))
 split_with_sizes_plans = split_with_sizes_packet.plans
-chunk_packet = packet(
-    "chunk",
-    ("chunk",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("chunks", "static", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+chunk_packet = packet("chunk", ("chunk",), (("input", "tensor"), ("chunks", "static"), ("dim", "static", 0)))
 chunk_plans = chunk_packet.plans
-tensor_split_packet = packet(
-    "tensor_split",
-    (
-        "tensor_split.sections",
-        "tensor_split.indices",
-        "tensor_split.tensor_indices_or_sections",
-    ),
-    (),
-    False,
-)
+tensor_split_packet = packet("tensor_split", ("tensor_split.sections", "tensor_split.indices", "tensor_split.tensor_indices_or_sections"))
 tensor_split_short = tensor_split_packet.short
-unbind_packet = packet(
-    "unbind",
-    (
-        "unbind.int",
-        "unbind.Dimname",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", 0, False),
-    ),
-    False,
-)
+unbind_packet = packet("unbind", ("unbind.int", "unbind.Dimname"), (("input", "tensor"), ("dim", "static", 0)))
 unbind_plans = unbind_packet.plans
-as_strided__packet = packet(
-    "as_strided_",
-    ("as_strided_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("size", "static", NOT_GIVEN, False),
-        ("stride", "static", NOT_GIVEN, False),
-        ("storage_offset", "static", None, False),
-    ),
-    False,
-)
+as_strided__packet = packet("as_strided_", ("as_strided_",), (("input", "tensor"), ("size", "static"), ("stride", "static"), ("storage_offset", "static", None)))
 as_strided__plans = as_strided__packet.plans
-squeeze__packet = packet(
-    "squeeze_",
-    (
-        "squeeze_",
-        "squeeze_.dim",
-        "squeeze_.dims",
-    ),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+squeeze__packet = packet("squeeze_", ("squeeze_", "squeeze_.dim", "squeeze_.dims"), (("input", "tensor"), ("dim", "static", NOT_GIVEN)))
 squeeze__plans = squeeze__packet.plans
-swapaxes__packet = packet(
-    "swapaxes_",
-    ("swapaxes_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("axis0", "static", NOT_GIVEN, False),
-        ("axis1", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+swapaxes__packet = packet("swapaxes_", ("swapaxes_",), (("input", "tensor"), ("axis0", "static"), ("axis1", "static")))
 swapaxes__plans = swapaxes__packet.plans
-swapdims__packet = packet(
-    "swapdims_",
-    ("swapdims_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim0", "static", NOT_GIVEN, False),
-        ("dim1", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+swapdims__packet = packet("swapdims_", ("swapdims_",), (("input", "tensor"), ("dim0", "static"), ("dim1", "static")))
 swapdims__plans = swapdims__packet.plans
-t__packet = packet("t_", ("t_",), (("input", "tensor", NOT_GIVEN, False),), False)
+t__packet = packet("t_", ("t_",), (("input", "tensor"),))
 t__plans = t__packet.plans
-transpose__packet = packet(
-    "transpose_",
-    ("transpose_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim0", "static", NOT_GIVEN, False),
-        ("dim1", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+transpose__packet = packet("transpose_", ("transpose_",), (("input", "tensor"), ("dim0", "static"), ("dim1", "static")))
 transpose__plans = transpose__packet.plans
-unsqueeze__packet = packet(
-    "unsqueeze_",
-    ("unsqueeze_",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("dim", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+unsqueeze__packet = packet("unsqueeze_", ("unsqueeze_",), (("input", "tensor"), ("dim", "static")))
 unsqueeze__plans = unsqueeze__packet.plans
+# fmt: on
 
 
 def _unsafe_view(
@@ -2211,28 +1734,7 @@ def as_strided_(
     a: Any = None,
     x1: Any = None,
 ) -> Tensor:
-    """In place: a view of `input`'s memory with any sizes and strides (`torch.Tensor.as_strided_`).
-
-    Args:
-        input: A tensor whose memory is viewed; its own sizes do not matter. It takes the result. The
-            method's `self`.
-        size: The sizes of the result.
-        stride: For each dimension of the result, the number of elements in memory from one index to the
-            next; not negative.
-        storage_offset: The place of the result's first element in the memory, in elements from its
-            start; by default `input.storage_offset()`.
-
-    Returns:
-        `input`, changed in place.
-
-    Raises:
-        RuntimeError: `size` and `stride` differ in length, a stride is negative, or an element would
-            lie outside the memory.
-
-    Note:
-        Elements may overlap. In-place operators on such a view give undefined values or raise; copy it
-        with `clone` first. Prefer the other views where they suffice, for they check more and run as
-        fast.
+    """In-place version of `tt.as_strided` (`torch.Tensor.as_strided_`).
 
     Example:
         >>> import triten as tt
@@ -2241,10 +1743,6 @@ def as_strided_(
         tensor([[0, 2],
                 [1, 3],
                 [2, 4]])
-
-    Schema::
-
-        as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)
     """
     if modes or x is not None or a is not None or x1 is not None:
         if x is not None or a is not None or x1 is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
-from ...core.call_arguments import NOT_GIVEN, REQUIRED
+from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import packet
 from ...core.public_spelling import FUNCTION
 
@@ -17,110 +17,29 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = [
-    "_convert_weight_to_int4pack",
-    "_convert_weight_to_int4pack_for_cpu",
-    "_quantize_rows",
-    "_requantized_int_mm",
-    "_scaled_int_mm",
-    "_weight_int4pack_mm",
-    "_weight_int4pack_mm_for_cpu",
+    "_convert_weight_to_int4pack", "_convert_weight_to_int4pack_for_cpu", "_quantize_rows",
+    "_requantized_int_mm", "_scaled_int_mm", "_weight_int4pack_mm", "_weight_int4pack_mm_for_cpu",
     "_weight_int8pack_mm",
-]
+]  # fmt: skip
 
-_weight_int8pack_mm_packet = packet(
-    "_weight_int8pack_mm",
-    ("_weight_int8pack_mm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("scales", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+# fmt: off
+_weight_int8pack_mm_packet = packet("_weight_int8pack_mm", ("_weight_int8pack_mm",), (("input", "tensor"), ("mat2", "tensor"), ("scales", "tensor")))
 _weight_int8pack_mm_plans = _weight_int8pack_mm_packet.plans
-_convert_weight_to_int4pack_packet = packet(
-    "_convert_weight_to_int4pack",
-    ("_convert_weight_to_int4pack",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("innerKTiles", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_convert_weight_to_int4pack_packet = packet("_convert_weight_to_int4pack", ("_convert_weight_to_int4pack",), (("input", "tensor"), ("innerKTiles", "static")))
 _convert_weight_to_int4pack_plans = _convert_weight_to_int4pack_packet.plans
-_weight_int4pack_mm_packet = packet(
-    "_weight_int4pack_mm",
-    ("_weight_int4pack_mm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("qGroupSize", "static", NOT_GIVEN, False),
-        ("qScaleAndZeros", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_weight_int4pack_mm_packet = packet("_weight_int4pack_mm", ("_weight_int4pack_mm",), (("input", "tensor"), ("mat2", "tensor"), ("qGroupSize", "static"), ("qScaleAndZeros", "tensor")))
 _weight_int4pack_mm_plans = _weight_int4pack_mm_packet.plans
-_convert_weight_to_int4pack_for_cpu_packet = packet(
-    "_convert_weight_to_int4pack_for_cpu",
-    ("_convert_weight_to_int4pack_for_cpu",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("innerKTiles", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_convert_weight_to_int4pack_for_cpu_packet = packet("_convert_weight_to_int4pack_for_cpu", ("_convert_weight_to_int4pack_for_cpu",), (("input", "tensor"), ("innerKTiles", "static")))
 _convert_weight_to_int4pack_for_cpu_plans = _convert_weight_to_int4pack_for_cpu_packet.plans
-_weight_int4pack_mm_for_cpu_packet = packet(
-    "_weight_int4pack_mm_for_cpu",
-    ("_weight_int4pack_mm_for_cpu",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("qGroupSize", "static", NOT_GIVEN, False),
-        ("qScaleAndZeros", "tensor", NOT_GIVEN, False),
-    ),
-    False,
-)
+_weight_int4pack_mm_for_cpu_packet = packet("_weight_int4pack_mm_for_cpu", ("_weight_int4pack_mm_for_cpu",), (("input", "tensor"), ("mat2", "tensor"), ("qGroupSize", "static"), ("qScaleAndZeros", "tensor")))
 _weight_int4pack_mm_for_cpu_plans = _weight_int4pack_mm_for_cpu_packet.plans
-_quantize_rows_packet = packet(
-    "_quantize_rows",
-    ("_quantize_rows",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("low", "static", NOT_GIVEN, False),
-        ("divisor", "number", NOT_GIVEN, False),
-    ),
-    False,
-)
+_quantize_rows_packet = packet("_quantize_rows", ("_quantize_rows",), (("input", "tensor"), ("low", "static"), ("divisor", "number")))
 _quantize_rows_plans = _quantize_rows_packet.plans
-_scaled_int_mm_packet = packet(
-    "_scaled_int_mm",
-    ("_scaled_int_mm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("scale_a", "tensor", NOT_GIVEN, False),
-        ("scale_b", "tensor", NOT_GIVEN, False),
-        ("out_dtype", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_scaled_int_mm_packet = packet("_scaled_int_mm", ("_scaled_int_mm",), (("input", "tensor"), ("mat2", "tensor"), ("scale_a", "tensor"), ("scale_b", "tensor"), ("out_dtype", "static")))
 _scaled_int_mm_plans = _scaled_int_mm_packet.plans
-_requantized_int_mm_packet = packet(
-    "_requantized_int_mm",
-    ("_requantized_int_mm",),
-    (
-        ("input", "tensor", NOT_GIVEN, False),
-        ("mat2", "tensor", NOT_GIVEN, False),
-        ("offsets", "tensor", NOT_GIVEN, False),
-        ("bias", "optional", NOT_GIVEN, False),
-        ("multiplier", "tensor", NOT_GIVEN, False),
-        ("zero_point", "static", NOT_GIVEN, False),
-        ("least", "static", NOT_GIVEN, False),
-    ),
-    False,
-)
+_requantized_int_mm_packet = packet("_requantized_int_mm", ("_requantized_int_mm",), (("input", "tensor"), ("mat2", "tensor"), ("offsets", "tensor"), ("bias", "optional"), ("multiplier", "tensor"), ("zero_point", "static"), ("least", "static")))
 _requantized_int_mm_plans = _requantized_int_mm_packet.plans
+# fmt: on
 
 
 def _weight_int8pack_mm(

@@ -9,32 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ...core.constants import INT_1, INT_NEG_1
+
+# isort: off
+# fmt: off
 from ..functions.activation import (
-    celu__packet,
-    celu__plans,
-    elu__packet,
-    elu__plans,
-    elu__scaled,
-    hardshrink_packet,
-    hardshrink_plans,
-    hardsigmoid__packet,
-    hardsigmoid__plans,
-    hardswish__packet,
-    hardswish__plans,
-    hardtanh__packet,
-    hardtanh__plans,
-    hardtanh__scaled,
-    mish__packet,
-    mish__plans,
-    prelu_packet,
-    prelu_plans,
-    relu6__packet,
-    relu6__plans,
-    selu__packet,
-    selu__plans,
-    threshold__packet,
-    threshold__plans,
+    celu__packet, celu__plans, elu__packet, elu__plans, elu__scaled, hardshrink_packet, hardshrink_plans,
+    hardsigmoid__packet, hardsigmoid__plans, hardswish__packet, hardswish__plans, hardtanh__packet,
+    hardtanh__plans, hardtanh__scaled, mish__packet, mish__plans, prelu_packet, prelu_plans, relu6__packet,
+    relu6__plans, selu__packet, selu__plans, threshold__packet, threshold__plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number

@@ -10,20 +10,15 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import REQUIRED
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.comparison import (
-    allclose_packet,
-    allclose_plans,
-    equal_packet,
-    equal_plans,
-    isclose_packet,
-    isclose_plans,
-    isneginf_packet,
-    isneginf_plans,
-    isposinf_packet,
-    isposinf_plans,
-    isreal_packet,
-    isreal_plans,
+    allclose_packet, allclose_plans, equal_packet, equal_plans, isclose_packet, isclose_plans,
+    isneginf_packet, isneginf_plans, isposinf_packet, isposinf_plans, isreal_packet, isreal_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

@@ -11,26 +11,16 @@ from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import REQUIRED
 from ...core.constants import INT_1
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.contraction import (
-    addr__packet,
-    addr__plans,
-    addr__scaled,
-    addr_packet,
-    addr_plans,
-    addr_scaled,
-    corrcoef_packet,
-    corrcoef_plans,
-    cov_packet,
-    cov_plans,
-    cross_packet,
-    cross_plans,
-    inner_packet,
-    inner_plans,
-    kron_packet,
-    kron_plans,
-    trace_packet,
-    trace_plans,
+    addr_packet, addr_plans, addr_scaled, addr__packet, addr__plans, addr__scaled, corrcoef_packet,
+    corrcoef_plans, cov_packet, cov_plans, cross_packet, cross_plans, inner_packet, inner_plans, kron_packet,
+    kron_plans, trace_packet, trace_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number

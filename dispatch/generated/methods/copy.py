@@ -12,18 +12,15 @@ from ....runtime.memory_format import contiguous_format
 from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import SHORT
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.copy import (
-    clone_packet,
-    clone_plans,
-    contiguous_packet,
-    contiguous_plans,
-    copy__packet,
-    copy__plans,
-    to_packet,
-    to_short,
-    type_as_packet,
-    type_as_plans,
+    clone_packet, clone_plans, contiguous_packet, contiguous_plans, copy__packet, copy__plans, to_packet,
+    to_short, type_as_packet, type_as_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ....runtime.memory_format import memory_format

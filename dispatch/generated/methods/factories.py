@@ -11,24 +11,16 @@ from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import REQUIRED
 from ...core.factory_options import check_requires_grad
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.factories import (
-    fill__packet,
-    fill__plans,
-    fill_diagonal__packet,
-    fill_diagonal__plans,
-    new_empty_packet,
-    new_empty_plans,
-    new_empty_strided_packet,
-    new_empty_strided_plans,
-    new_full_packet,
-    new_full_plans,
-    new_ones_packet,
-    new_ones_plans,
-    new_zeros_packet,
-    new_zeros_plans,
-    zero__packet,
-    zero__plans,
+    fill__packet, fill__plans, fill_diagonal__packet, fill_diagonal__plans, new_empty_packet, new_empty_plans,
+    new_empty_strided_packet, new_empty_strided_plans, new_full_packet, new_full_plans, new_ones_packet,
+    new_ones_plans, new_zeros_packet, new_zeros_plans, zero__packet, zero__plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,30 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+
+# isort: off
+# fmt: off
 from ..functions.factorization import (
-    cholesky_inverse_packet,
-    cholesky_inverse_plans,
-    cholesky_packet,
-    cholesky_plans,
-    cholesky_solve_packet,
-    cholesky_solve_plans,
-    geqrf_packet,
-    geqrf_plans,
-    inverse_packet,
-    inverse_plans,
-    lu_solve_packet,
-    lu_solve_plans,
-    orgqr_packet,
-    orgqr_plans,
-    ormqr_packet,
-    ormqr_plans,
-    qr_packet,
-    qr_plans,
-    svd_packet,
-    svd_plans,
-    triangular_solve_packet,
-    triangular_solve_plans,
+    cholesky_packet, cholesky_plans, cholesky_inverse_packet, cholesky_inverse_plans, cholesky_solve_packet,
+    cholesky_solve_plans, geqrf_packet, geqrf_plans, inverse_packet, inverse_plans, lu_solve_packet,
+    lu_solve_plans, orgqr_packet, orgqr_plans, ormqr_packet, ormqr_plans, qr_packet, qr_plans, svd_packet,
+    svd_plans, triangular_solve_packet, triangular_solve_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

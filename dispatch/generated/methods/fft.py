@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+
+# isort: off
+# fmt: off
 from ..functions.fft import (
-    istft_packet,
-    istft_plans,
-    stft_packet,
-    stft_plans,
+    istft_packet, istft_plans, stft_packet, stft_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import REQUIRED
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.functional_forms import (
-    as_strided_scatter_packet,
-    as_strided_scatter_plans,
-    diagonal_scatter_packet,
-    diagonal_scatter_plans,
-    select_scatter_packet,
-    select_scatter_plans,
-    slice_scatter_packet,
-    slice_scatter_plans,
+    as_strided_scatter_packet, as_strided_scatter_plans, diagonal_scatter_packet, diagonal_scatter_plans,
+    select_scatter_packet, select_scatter_plans, slice_scatter_packet, slice_scatter_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.overload_packet import SHORT
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.histogram import (
-    histogram_packet,
-    histogram_short,
+    histogram_packet, histogram_short,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

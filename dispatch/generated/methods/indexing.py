@@ -12,96 +12,29 @@ from ...core.call_arguments import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_1
 from ...core.overload_packet import SHORT
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.indexing import (
-    argwhere_packet,
-    argwhere_plans,
-    flip_packet,
-    flip_plans,
-    fliplr_packet,
-    fliplr_plans,
-    flipud_packet,
-    flipud_plans,
-    gather_packet,
-    gather_plans,
-    index_add__packet,
-    index_add__plans,
-    index_add__scaled,
-    index_add_packet,
-    index_add_plans,
-    index_add_scaled,
-    index_copy__packet,
-    index_copy__plans,
-    index_copy_packet,
-    index_copy_plans,
-    index_fill__packet,
-    index_fill__plans,
-    index_fill_packet,
-    index_fill_plans,
-    index_packet,
-    index_plans,
-    index_put__packet,
-    index_put__plans,
-    index_put_packet,
-    index_put_plans,
-    index_reduce__packet,
-    index_reduce__plans,
-    index_reduce_packet,
-    index_reduce_plans,
-    index_select_packet,
-    index_select_plans,
-    masked_fill__packet,
-    masked_fill__plans,
-    masked_fill_packet,
-    masked_fill_plans,
-    masked_scatter__packet,
-    masked_scatter__plans,
-    masked_scatter_packet,
-    masked_scatter_plans,
-    masked_select_packet,
-    masked_select_plans,
-    nonzero_numpy_packet,
-    nonzero_numpy_plans,
-    nonzero_packet,
-    nonzero_plans,
-    nonzero_static_packet,
-    nonzero_static_plans,
-    put__packet,
-    put__plans,
-    put_packet,
-    put_plans,
-    repeat_interleave_packet,
-    repeat_interleave_short,
-    repeat_packet,
-    repeat_plans,
-    roll_packet,
-    roll_plans,
-    rot90_packet,
-    rot90_plans,
-    scatter__packet,
-    scatter_add__packet,
-    scatter_add__plans,
-    scatter_add_packet,
-    scatter_add_plans,
-    scatter_packet,
-    scatter_reduce__packet,
-    scatter_reduce__plans,
-    scatter_reduce_packet,
-    scatter_reduce_plans,
-    take_along_dim_packet,
-    take_along_dim_plans,
-    take_packet,
-    take_plans,
-    tile_packet,
-    tile_plans,
-    tril__packet,
-    tril__plans,
-    tril_packet,
-    tril_plans,
-    triu__packet,
-    triu__plans,
-    triu_packet,
-    triu_plans,
+    argwhere_packet, argwhere_plans, flip_packet, flip_plans, fliplr_packet, fliplr_plans, flipud_packet,
+    flipud_plans, gather_packet, gather_plans, index_packet, index_plans, index_add_packet, index_add_plans,
+    index_add_scaled, index_add__packet, index_add__plans, index_add__scaled, index_copy_packet,
+    index_copy_plans, index_copy__packet, index_copy__plans, index_fill_packet, index_fill_plans,
+    index_fill__packet, index_fill__plans, index_put_packet, index_put_plans, index_put__packet,
+    index_put__plans, index_reduce_packet, index_reduce_plans, index_reduce__packet, index_reduce__plans,
+    index_select_packet, index_select_plans, masked_fill_packet, masked_fill_plans, masked_fill__packet,
+    masked_fill__plans, masked_scatter_packet, masked_scatter_plans, masked_scatter__packet,
+    masked_scatter__plans, masked_select_packet, masked_select_plans, nonzero_packet, nonzero_plans,
+    nonzero_numpy_packet, nonzero_numpy_plans, nonzero_static_packet, nonzero_static_plans, put_packet,
+    put_plans, put__packet, put__plans, repeat_packet, repeat_plans, repeat_interleave_packet,
+    repeat_interleave_short, roll_packet, roll_plans, rot90_packet, rot90_plans, scatter_packet,
+    scatter__packet, scatter_add_packet, scatter_add_plans, scatter_add__packet, scatter_add__plans,
+    scatter_reduce_packet, scatter_reduce_plans, scatter_reduce__packet, scatter_reduce__plans, take_packet,
+    take_plans, take_along_dim_packet, take_along_dim_plans, tile_packet, tile_plans, tril_packet, tril_plans,
+    tril__packet, tril__plans, triu_packet, triu_plans, triu__packet, triu__plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -366,26 +299,12 @@ class IndexingMethods:
         value: Number | Tensor = REQUIRED,
         axis: Any = None,
     ) -> Tensor:
-        """In place: a copy in which the slices at given indices of a dimension hold one value (`torch.Tensor.index_fill_`).
+        """In-place version of `tt.index_fill` (`torch.Tensor.index_fill_`).
 
         Signatures::
 
             tt.Tensor.index_fill_(self, dim: int, index: Tensor, value: Number) -> Tensor
             tt.Tensor.index_fill_(self, dim: int, index: Tensor, value: Tensor) -> Tensor
-
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            dim: The dimension along which the slices lie, or its name; negative dimensions count from the
-                end.
-            index: The indices of the slices, int64; negative ones count from the end.
-            value: The value, a number or a tensor without dimensions; it is converted to `input`'s dtype.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: `dim` or an index is out of range, or `index` is not int64.
-            RuntimeError: `value` is a tensor of one or more dimensions, or complex where `input` is not.
 
         Example:
             >>> import triten as tt
@@ -393,13 +312,6 @@ class IndexingMethods:
             >>> x.index_fill_(1, tt.tensor([0, 2]), 7)
             tensor([[7., 0., 7.],
                     [7., 0., 7.]])
-
-        Schema::
-
-            index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)
-            index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)
-            index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)
-            index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)
         """
         if modes or axis is not None:
             if axis is not None:
@@ -535,33 +447,13 @@ class IndexingMethods:
         return plan(self, mask, source)
 
     def masked_scatter_(self, mask: Tensor, source: Tensor) -> Tensor:
-        """In place: a copy in which consecutive elements of another tensor stand where a mask is true (`torch.Tensor.masked_scatter_`).
-
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            mask: A bool tensor whose shape broadcasts with `input`'s.
-            source: A tensor of `input`'s dtype, of any shape with at least as many elements as the mask has
-                true ones; they are taken in row-major order.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            RuntimeError: `mask` is not bool or does not broadcast, or `source` is of another dtype or too
-                short.
-
-        Note:
-            The mask chooses where to write; use `where` to choose between elements at one place.
+        """In-place version of `tt.masked_scatter` (`torch.Tensor.masked_scatter_`).
 
         Example:
             >>> import triten as tt
             >>> x = tt.zeros(4)
             >>> x.masked_scatter_(tt.tensor([True, False, True, False]), tt.tensor([1.0, 2.0]))
             tensor([1., 0., 2., 0.])
-
-        Schema::
-
-            masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)
         """
         if modes:
             return masked_scatter__packet.call_method_parameters(self, mask, source)
@@ -685,23 +577,7 @@ class IndexingMethods:
         return plan(self, index, source)
 
     def put_(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-        """In place: a copy with values written, or added, at given indices of the flattened tensor (`torch.Tensor.put_`).
-
-        Args:
-            input: A tensor of any shape; it counts as flattened in row-major order. It takes the result.
-                The method's `self`.
-            index: The indices, int64, of any shape; negative ones count from the end.
-            source: The values, of `input`'s dtype and as many as there are indices.
-            accumulate: Whether values are added to what is there. Otherwise they replace it, the last one
-                where an index occurs more than once.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: An index is out of range, or `source` and `index` differ in their number of
-                elements.
-            RuntimeError: `index` is not int64, or `source`'s dtype is not `input`'s.
+        """In-place version of `tt.put` (`torch.Tensor.put_`).
 
         Example:
             >>> import triten as tt
@@ -709,10 +585,6 @@ class IndexingMethods:
             >>> x.put_(tt.tensor([3, 0]), tt.tensor([1.0, 2.0]))
             tensor([[2., 0.],
                     [0., 1.]])
-
-        Schema::
-
-            put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)
         """
         if modes:
             return put__packet.call_method_parameters(self, index, source, accumulate)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.overload_packet import SHORT
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.integration import (
-    diff_packet,
-    diff_plans,
-    gradient_packet,
-    gradient_short,
+    diff_packet, diff_plans, gradient_packet, gradient_short,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,51 +11,20 @@ from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import NOT_GIVEN, REQUIRED
 from ...core.constants import INT_1
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.linalg import (
-    _addmm_activation_packet,
-    _addmm_activation_plans,
-    _addmm_activation_scaled,
-    addbmm__packet,
-    addbmm__plans,
-    addbmm__scaled,
-    addbmm_packet,
-    addbmm_plans,
-    addbmm_scaled,
-    addmm__packet,
-    addmm__plans,
-    addmm__scaled,
-    addmm_packet,
-    addmm_plans,
-    addmm_scaled,
-    addmv__packet,
-    addmv__plans,
-    addmv__scaled,
-    addmv_packet,
-    addmv_plans,
-    addmv_scaled,
-    baddbmm__packet,
-    baddbmm__plans,
-    baddbmm__scaled,
-    baddbmm_packet,
-    baddbmm_plans,
-    baddbmm_scaled,
-    bmm_packet,
-    bmm_plans,
-    dot_packet,
-    dot_plans,
-    ger_packet,
-    ger_plans,
-    matmul_packet,
-    matmul_plans,
-    mm_packet,
-    mm_plans,
-    mv_packet,
-    mv_plans,
-    outer_packet,
-    outer_plans,
-    vdot_packet,
-    vdot_plans,
+    _addmm_activation_packet, _addmm_activation_plans, _addmm_activation_scaled, addbmm_packet, addbmm_plans,
+    addbmm_scaled, addbmm__packet, addbmm__plans, addbmm__scaled, addmm_packet, addmm_plans, addmm_scaled,
+    addmm__packet, addmm__plans, addmm__scaled, addmv_packet, addmv_plans, addmv_scaled, addmv__packet,
+    addmv__plans, addmv__scaled, baddbmm_packet, baddbmm_plans, baddbmm_scaled, baddbmm__packet,
+    baddbmm__plans, baddbmm__scaled, bmm_packet, bmm_plans, dot_packet, dot_plans, ger_packet, ger_plans,
+    matmul_packet, matmul_plans, mm_packet, mm_plans, mv_packet, mv_plans, outer_packet, outer_plans,
+    vdot_packet, vdot_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number, dtype

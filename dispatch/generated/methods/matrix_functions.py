@@ -8,20 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+
+# isort: off
+# fmt: off
 from ..functions.matrix_functions import (
-    det_packet,
-    det_plans,
-    logdet_packet,
-    logdet_plans,
-    matrix_exp_packet,
-    matrix_exp_plans,
-    matrix_power_packet,
-    matrix_power_plans,
-    pinverse_packet,
-    pinverse_plans,
-    slogdet_packet,
-    slogdet_plans,
+    det_packet, det_plans, logdet_packet, logdet_plans, matrix_exp_packet, matrix_exp_plans,
+    matrix_power_packet, matrix_power_plans, pinverse_packet, pinverse_plans, slogdet_packet, slogdet_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+
+# isort: off
+# fmt: off
 from ..functions.memory import (
-    is_pinned_packet,
-    is_pinned_plans,
-    pin_memory_packet,
-    pin_memory_plans,
-    record_stream_packet,
+    is_pinned_packet, is_pinned_plans, pin_memory_packet, pin_memory_plans, record_stream_packet,
     record_stream_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ....runtime.cuda.stream import Stream

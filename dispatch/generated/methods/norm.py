@@ -11,15 +11,14 @@ from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import REQUIRED
 from ...core.constants import INT_2
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.norm import (
-    dist_packet,
-    dist_plans,
-    dist_scaled,
-    renorm__packet,
-    renorm__plans,
-    renorm_packet,
-    renorm_plans,
+    dist_packet, dist_plans, dist_scaled, renorm_packet, renorm_plans, renorm__packet, renorm__plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number

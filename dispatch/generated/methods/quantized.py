@@ -10,24 +10,17 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.overload_packet import SHORT
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.quantized import (
-    dequantize_packet,
-    dequantize_short,
-    int_repr_packet,
-    int_repr_plans,
-    q_per_channel_axis_packet,
-    q_per_channel_axis_plans,
-    q_per_channel_scales_packet,
-    q_per_channel_scales_plans,
-    q_per_channel_zero_points_packet,
-    q_per_channel_zero_points_plans,
-    q_scale_packet,
-    q_scale_plans,
-    q_zero_point_packet,
-    q_zero_point_plans,
-    qscheme_packet,
-    qscheme_plans,
+    dequantize_packet, dequantize_short, int_repr_packet, int_repr_plans, q_per_channel_axis_packet,
+    q_per_channel_axis_plans, q_per_channel_scales_packet, q_per_channel_scales_plans,
+    q_per_channel_zero_points_packet, q_per_channel_zero_points_plans, q_scale_packet, q_scale_plans,
+    q_zero_point_packet, q_zero_point_plans, qscheme_packet, qscheme_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

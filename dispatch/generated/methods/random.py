@@ -11,28 +11,17 @@ from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import NOT_GIVEN
 from ...core.overload_packet import SHORT
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.random import (
-    bernoulli__packet,
-    bernoulli__plans,
-    bernoulli_packet,
-    bernoulli_plans,
-    cauchy__packet,
-    cauchy__plans,
-    exponential__packet,
-    exponential__plans,
-    geometric__packet,
-    geometric__plans,
-    log_normal__packet,
-    log_normal__plans,
-    multinomial_packet,
-    multinomial_plans,
-    normal__packet,
-    normal__plans,
-    random__packet,
-    random__short,
-    uniform__packet,
-    uniform__plans,
+    bernoulli_packet, bernoulli_plans, bernoulli__packet, bernoulli__plans, cauchy__packet, cauchy__plans,
+    exponential__packet, exponential__plans, geometric__packet, geometric__plans, log_normal__packet,
+    log_normal__plans, multinomial_packet, multinomial_plans, normal__packet, normal__plans, random__packet,
+    random__short, uniform__packet, uniform__plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ....runtime.generator import Generator

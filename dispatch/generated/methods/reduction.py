@@ -11,56 +11,20 @@ from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.reduction import (
-    all_packet,
-    all_plans,
-    amax_packet,
-    amax_plans,
-    amin_packet,
-    amin_plans,
-    aminmax_packet,
-    aminmax_plans,
-    any_packet,
-    any_plans,
-    argmax_packet,
-    argmax_plans,
-    argmin_packet,
-    argmin_plans,
-    count_nonzero_packet,
-    count_nonzero_plans,
-    cummax_packet,
-    cummax_plans,
-    cummin_packet,
-    cummin_plans,
-    cumprod__packet,
-    cumprod__plans,
-    cumprod_packet,
-    cumprod_plans,
-    cumsum__packet,
-    cumsum__plans,
-    cumsum_packet,
-    cumsum_plans,
-    hash_tensor_packet,
-    hash_tensor_plans,
-    logcumsumexp_packet,
-    logcumsumexp_plans,
-    logsumexp_packet,
-    logsumexp_plans,
-    max_packet,
-    max_short,
-    mean_packet,
-    mean_plans,
-    min_packet,
-    min_short,
-    prod_packet,
-    prod_plans,
-    std_packet,
-    std_short,
-    sum_packet,
-    sum_plans,
-    var_packet,
-    var_short,
+    all_packet, all_plans, amax_packet, amax_plans, amin_packet, amin_plans, aminmax_packet, aminmax_plans,
+    any_packet, any_plans, argmax_packet, argmax_plans, argmin_packet, argmin_plans, count_nonzero_packet,
+    count_nonzero_plans, cummax_packet, cummax_plans, cummin_packet, cummin_plans, cumprod_packet,
+    cumprod_plans, cumprod__packet, cumprod__plans, cumsum_packet, cumsum_plans, cumsum__packet,
+    cumsum__plans, hash_tensor_packet, hash_tensor_plans, logcumsumexp_packet, logcumsumexp_plans,
+    logsumexp_packet, logsumexp_plans, max_packet, max_short, mean_packet, mean_plans, min_packet, min_short,
+    prod_packet, prod_plans, std_packet, std_short, sum_packet, sum_plans, var_packet, var_short,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.searching import (
-    mode_packet,
-    mode_plans,
+    mode_packet, mode_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

@@ -11,30 +11,18 @@ from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import REQUIRED
 from ...core.overload_packet import SHORT
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.shapes import (
-    diag_embed_packet,
-    diag_embed_plans,
-    diag_packet,
-    diag_plans,
-    diagflat_packet,
-    diagflat_plans,
-    dsplit_packet,
-    dsplit_short,
-    hsplit_packet,
-    hsplit_short,
-    narrow_copy_packet,
-    narrow_copy_plans,
-    sum_to_size_packet,
-    sum_to_size_plans,
-    unsafe_chunk_packet,
-    unsafe_chunk_plans,
-    unsafe_split_packet,
-    unsafe_split_plans,
-    unsafe_split_with_sizes_packet,
-    unsafe_split_with_sizes_plans,
-    vsplit_packet,
+    diag_packet, diag_plans, diag_embed_packet, diag_embed_plans, diagflat_packet, diagflat_plans,
+    dsplit_packet, dsplit_short, hsplit_packet, hsplit_short, narrow_copy_packet, narrow_copy_plans,
+    sum_to_size_packet, sum_to_size_plans, unsafe_chunk_packet, unsafe_chunk_plans, unsafe_split_packet,
+    unsafe_split_plans, unsafe_split_with_sizes_packet, unsafe_split_with_sizes_plans, vsplit_packet,
     vsplit_short,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import REQUIRED
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.softmax import (
-    log_softmax_packet,
-    log_softmax_plans,
-    softmax_packet,
-    softmax_plans,
+    log_softmax_packet, log_softmax_plans, softmax_packet, softmax_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import dtype

@@ -11,22 +11,15 @@ from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import NOT_GIVEN
 from ...core.overload_packet import SHORT
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.sorting import (
-    argsort_packet,
-    argsort_short,
-    kthvalue_packet,
-    kthvalue_plans,
-    median_packet,
-    median_plans,
-    msort_packet,
-    msort_plans,
-    nanmedian_packet,
-    nanmedian_plans,
-    sort_packet,
-    sort_short,
-    topk_packet,
-    topk_plans,
+    argsort_packet, argsort_short, kthvalue_packet, kthvalue_plans, median_packet, median_plans, msort_packet,
+    msort_plans, nanmedian_packet, nanmedian_plans, sort_packet, sort_short, topk_packet, topk_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

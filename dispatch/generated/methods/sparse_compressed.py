@@ -8,24 +8,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....runtime.local_dispatch_key_set import modes
+
+# isort: off
+# fmt: off
 from ..functions.sparse_compressed import (
-    ccol_indices_packet,
-    ccol_indices_plans,
-    col_indices_packet,
-    col_indices_plans,
-    crow_indices_packet,
-    crow_indices_plans,
-    row_indices_packet,
-    row_indices_plans,
-    to_sparse_bsc_packet,
-    to_sparse_bsc_plans,
-    to_sparse_bsr_packet,
-    to_sparse_bsr_plans,
-    to_sparse_csc_packet,
-    to_sparse_csc_plans,
-    to_sparse_csr_packet,
-    to_sparse_csr_plans,
+    ccol_indices_packet, ccol_indices_plans, col_indices_packet, col_indices_plans, crow_indices_packet,
+    crow_indices_plans, row_indices_packet, row_indices_plans, to_sparse_bsc_packet, to_sparse_bsc_plans,
+    to_sparse_bsr_packet, to_sparse_bsr_plans, to_sparse_csc_packet, to_sparse_csc_plans,
+    to_sparse_csr_packet, to_sparse_csr_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,32 +10,18 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import NOT_GIVEN
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.sparse_coo import (
-    _coalesced__packet,
-    _coalesced__plans,
-    _indices_packet,
-    _indices_plans,
-    _values_packet,
-    _values_plans,
-    coalesce_packet,
-    coalesce_plans,
-    indices_packet,
-    indices_plans,
-    resize_as_sparse__packet,
-    resize_as_sparse__plans,
-    sparse_mask_packet,
-    sparse_mask_plans,
-    sparse_resize__packet,
-    sparse_resize__plans,
-    sparse_resize_and_clear__packet,
-    sparse_resize_and_clear__plans,
-    to_dense_packet,
-    to_dense_plans,
-    to_sparse_packet,
-    to_sparse_plans,
-    values_packet,
-    values_plans,
+    _coalesced__packet, _coalesced__plans, _indices_packet, _indices_plans, _values_packet, _values_plans,
+    coalesce_packet, coalesce_plans, indices_packet, indices_plans, resize_as_sparse__packet,
+    resize_as_sparse__plans, sparse_mask_packet, sparse_mask_plans, sparse_resize__packet,
+    sparse_resize__plans, sparse_resize_and_clear__packet, sparse_resize_and_clear__plans, to_dense_packet,
+    to_dense_plans, to_sparse_packet, to_sparse_plans, values_packet, values_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.constants import INT_1
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.sparse_products import (
-    smm_packet,
-    smm_plans,
-    sspaddmm_packet,
-    sspaddmm_plans,
-    sspaddmm_scaled,
+    smm_packet, smm_plans, sspaddmm_packet, sspaddmm_plans, sspaddmm_scaled,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ....runtime.scalar_type import Number

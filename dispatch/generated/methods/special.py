@@ -10,40 +10,18 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import REQUIRED
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.special import (
-    digamma__packet,
-    digamma__plans,
-    digamma_packet,
-    digamma_plans,
-    erfinv__packet,
-    erfinv__plans,
-    erfinv_packet,
-    erfinv_plans,
-    i0__packet,
-    i0__plans,
-    i0_packet,
-    i0_plans,
-    igamma__packet,
-    igamma__plans,
-    igamma_packet,
-    igamma_plans,
-    igammac__packet,
-    igammac__plans,
-    igammac_packet,
-    igammac_plans,
-    lgamma__packet,
-    lgamma__plans,
-    lgamma_packet,
-    lgamma_plans,
-    mvlgamma__packet,
-    mvlgamma__plans,
-    mvlgamma_packet,
-    mvlgamma_plans,
-    polygamma__packet,
-    polygamma__plans,
-    polygamma_packet,
-    polygamma_plans,
+    digamma_packet, digamma_plans, digamma__packet, digamma__plans, erfinv_packet, erfinv_plans,
+    erfinv__packet, erfinv__plans, i0_packet, i0_plans, i0__packet, i0__plans, igamma_packet, igamma_plans,
+    igamma__packet, igamma__plans, igammac_packet, igammac_plans, igammac__packet, igammac__plans,
+    lgamma_packet, lgamma_plans, lgamma__packet, lgamma__plans, mvlgamma_packet, mvlgamma_plans,
+    mvlgamma__packet, mvlgamma__plans, polygamma_packet, polygamma_plans, polygamma__packet, polygamma__plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -102,35 +80,13 @@ class SpecialMethods:
         return plan(self)
 
     def polygamma_(self, n: int) -> Tensor:
-        """In place: derivative of order `n` of the digamma function (`torch.Tensor.polygamma_`).
-
-            (d/dx)^n digamma(x) = (-1)^(n + 1) * n! * zeta(n + 1, x)
-
-        Args:
-            input: A tensor of any shape, real; integers and bools give the default dtype. It takes the
-                result. The method's `self`.
-            n: The order of the derivative, an integer that is not negative; 0 gives `tt.digamma` itself.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            RuntimeError: `n` is negative.
-            NotImplementedError: `input` is complex.
-
-        Note:
-            The first argument of the function is `n`; the method is `x.polygamma(n)`. The result is
-            infinite at 0.
+        """In-place version of `tt.polygamma` (`torch.Tensor.polygamma_`).
 
         Example:
             >>> import triten as tt
             >>> x = tt.tensor([1.0, 2.0])
             >>> x.polygamma_(1)
             tensor([1.6449, 0.6449])
-
-        Schema::
-
-            polygamma_(Tensor(a!) self, int n) -> Tensor(a!)
         """
         if modes:
             return polygamma__packet.call_method_parameters(self, n)

@@ -10,21 +10,15 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.constants import INT_0
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.statistics import (
-    bincount_packet,
-    bincount_plans,
-    histc_packet,
-    histc_plans,
-    histc_scaled,
-    nanmean_packet,
-    nanmean_plans,
-    nanquantile_packet,
-    nanquantile_plans,
-    nansum_packet,
-    nansum_plans,
-    quantile_packet,
-    quantile_plans,
+    bincount_packet, bincount_plans, histc_packet, histc_plans, histc_scaled, nanmean_packet, nanmean_plans,
+    nanquantile_packet, nanquantile_plans, nansum_packet, nansum_plans, quantile_packet, quantile_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

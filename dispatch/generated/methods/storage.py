@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 from ....runtime.local_dispatch_key_set import modes
 from ...core.call_arguments import NOT_GIVEN, REQUIRED
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.storage import (
-    is_set_to_packet,
-    is_set_to_plans,
-    resize__packet,
-    resize__plans,
-    resize_as__packet,
-    resize_as__plans,
-    set__packet,
-    set__plans,
+    is_set_to_packet, is_set_to_plans, resize__packet, resize__plans, resize_as__packet, resize_as__plans,
+    set__packet, set__plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

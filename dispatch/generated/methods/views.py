@@ -12,96 +12,28 @@ from ....runtime.scalar_type import dtype as ScalarType
 from ...core.call_arguments import NOT_GIVEN, REQUIRED
 from ...core.overload_packet import SHORT
 from ...core.public_spelling import METHOD
+
+# isort: off
+# fmt: off
 from ..functions.views import (
-    _basic_index_packet,
-    _basic_index_plans,
-    _select_first_packet,
-    _select_first_plans,
-    _slice_first_packet,
-    _slice_first_plans,
-    _strided_from_packet,
-    _strided_from_plans,
-    adjoint_packet,
-    adjoint_plans,
-    alias_packet,
-    alias_plans,
-    as_strided__packet,
-    as_strided__plans,
-    as_strided_packet,
-    as_strided_plans,
-    broadcast_to_packet,
-    broadcast_to_plans,
-    chunk_packet,
-    chunk_plans,
-    detach_packet,
-    detach_plans,
-    diagonal_packet,
-    diagonal_plans,
-    expand_as_packet,
-    expand_as_plans,
-    expand_packet,
-    expand_plans,
-    flatten_packet,
-    flatten_plans,
-    moveaxis_packet,
-    moveaxis_plans,
-    movedim_packet,
-    movedim_plans,
-    narrow_packet,
-    narrow_plans,
-    permute_packet,
-    permute_plans,
-    ravel_packet,
-    ravel_plans,
-    reshape_as_packet,
-    reshape_as_plans,
-    reshape_packet,
-    reshape_plans,
-    select_packet,
-    select_plans,
-    slice_packet,
-    slice_plans,
-    split_packet,
-    split_plans,
-    split_with_sizes_packet,
-    split_with_sizes_plans,
-    squeeze__packet,
-    squeeze__plans,
-    squeeze_packet,
-    squeeze_plans,
-    swapaxes__packet,
-    swapaxes__plans,
-    swapaxes_packet,
-    swapaxes_plans,
-    swapdims__packet,
-    swapdims__plans,
-    swapdims_packet,
-    swapdims_plans,
-    t__packet,
-    t__plans,
-    t_packet,
-    t_plans,
-    tensor_split_packet,
-    tensor_split_short,
-    transpose__packet,
-    transpose__plans,
-    transpose_packet,
-    transpose_plans,
-    unbind_packet,
-    unbind_plans,
-    unflatten_packet,
-    unflatten_plans,
-    unfold_packet,
-    unfold_plans,
-    unsqueeze__packet,
-    unsqueeze__plans,
-    unsqueeze_packet,
-    unsqueeze_plans,
-    view_as_packet,
-    view_as_plans,
-    view_packet,
-    view_plans,
+    _basic_index_packet, _basic_index_plans, _select_first_packet, _select_first_plans, _slice_first_packet,
+    _slice_first_plans, _strided_from_packet, _strided_from_plans, adjoint_packet, adjoint_plans,
+    alias_packet, alias_plans, as_strided_packet, as_strided_plans, as_strided__packet, as_strided__plans,
+    broadcast_to_packet, broadcast_to_plans, chunk_packet, chunk_plans, detach_packet, detach_plans,
+    diagonal_packet, diagonal_plans, expand_packet, expand_plans, expand_as_packet, expand_as_plans,
+    flatten_packet, flatten_plans, moveaxis_packet, moveaxis_plans, movedim_packet, movedim_plans,
+    narrow_packet, narrow_plans, permute_packet, permute_plans, ravel_packet, ravel_plans, reshape_packet,
+    reshape_plans, reshape_as_packet, reshape_as_plans, select_packet, select_plans, slice_packet,
+    slice_plans, split_packet, split_plans, split_with_sizes_packet, split_with_sizes_plans, squeeze_packet,
+    squeeze_plans, squeeze__packet, squeeze__plans, swapaxes_packet, swapaxes_plans, swapaxes__packet,
+    swapaxes__plans, swapdims_packet, swapdims_plans, swapdims__packet, swapdims__plans, t_packet, t_plans,
+    t__packet, t__plans, tensor_split_packet, tensor_split_short, transpose_packet, transpose_plans,
+    transpose__packet, transpose__plans, unbind_packet, unbind_plans, unflatten_packet, unflatten_plans,
+    unfold_packet, unfold_plans, unsqueeze_packet, unsqueeze_plans, unsqueeze__packet, unsqueeze__plans,
+    view_packet, view_plans, view_as_packet, view_as_plans,
 )
+# fmt: on
+# isort: on
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -886,7 +818,7 @@ class ViewsMethods:
         return plan(self)
 
     def squeeze_(self, dim: int | Sequence[int] = NOT_GIVEN, axis: Any = None) -> Tensor:
-        """In place: a view without dimensions of size 1 (`torch.Tensor.squeeze_`).
+        """In-place version of `tt.squeeze` (`torch.Tensor.squeeze_`).
 
         Signatures::
 
@@ -894,32 +826,11 @@ class ViewsMethods:
             tt.Tensor.squeeze_(self, dim: int) -> Tensor
             tt.Tensor.squeeze_(self, dim: Sequence[int]) -> Tensor
 
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            dim: A dimension, its name, or several dimensions; only these are removed, and only where their
-                size is 1. By default every dimension of size 1 is removed.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: `dim` is out of range.
-
-        Note:
-            Without `dim` a batch of one loses its batch dimension too; programs that handle batches give
-            `dim`.
-
         Example:
             >>> import triten as tt
             >>> x = tt.tensor([[[1], [2]]])
             >>> x.squeeze_()
             tensor([1, 2])
-
-        Schema::
-
-            squeeze_(Tensor(a!) self) -> Tensor(a!)
-            squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)
-            squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)
         """
         if modes or axis is not None:
             if axis is not None:
@@ -938,18 +849,7 @@ class ViewsMethods:
         return plan(self)
 
     def swapaxes_(self, axis0: int, axis1: int) -> Tensor:
-        """In place: a view with two dimensions exchanged, by NumPy's name (`torch.Tensor.swapaxes_`).
-
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            axis0: The first dimension; negative dimensions count from the end.
-            axis1: The dimension with which `axis0` changes places.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: `axis0` or `axis1` is out of range.
+        """In-place version of `tt.swapaxes` (`torch.Tensor.swapaxes_`).
 
         Example:
             >>> import triten as tt
@@ -958,10 +858,6 @@ class ViewsMethods:
             tensor([[1, 4],
                     [2, 5],
                     [3, 6]])
-
-        Schema::
-
-            swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)
         """
         if modes:
             return swapaxes__packet.call_method_parameters(self, axis0, axis1)
@@ -972,20 +868,7 @@ class ViewsMethods:
         return plan(self)
 
     def swapdims_(self, dim0: int, dim1: int) -> Tensor:
-        """In place: a view with two dimensions exchanged (`torch.Tensor.swapdims_`).
-
-        Another name of `tt.Tensor.transpose_`.
-
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            dim0: The first dimension, or its name; negative dimensions count from the end.
-            dim1: The dimension with which `dim0` changes places.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: `dim0` or `dim1` is out of range.
+        """In-place version of `tt.swapdims` (`torch.Tensor.swapdims_`).
 
         Example:
             >>> import triten as tt
@@ -994,10 +877,6 @@ class ViewsMethods:
             tensor([[1, 4],
                     [2, 5],
                     [3, 6]])
-
-        Schema::
-
-            swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)
         """
         if modes:
             return swapdims__packet.call_method_parameters(self, dim0, dim1)
@@ -1008,20 +887,7 @@ class ViewsMethods:
         return plan(self)
 
     def t_(self) -> Tensor:
-        """In place: the transpose of a matrix, as a view (`torch.Tensor.t_`).
-
-        Args:
-            input: A tensor of at most two dimensions. It takes the result. The method's `self`.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            RuntimeError: `input` has more than two dimensions.
-
-        Note:
-            For batches of matrices there are `Tensor.mT` and `transpose(-2, -1)`; for the conjugate
-            transpose, `adjoint`.
+        """In-place version of `tt.t` (`torch.Tensor.t_`).
 
         Example:
             >>> import triten as tt
@@ -1030,10 +896,6 @@ class ViewsMethods:
             tensor([[1, 4],
                     [2, 5],
                     [3, 6]])
-
-        Schema::
-
-            t_(Tensor(a!) self) -> Tensor(a!)
         """
         if modes:
             return t__packet.call_method_parameters(self)
@@ -1044,18 +906,7 @@ class ViewsMethods:
         return plan(self)
 
     def transpose_(self, dim0: int, dim1: int) -> Tensor:
-        """In place: a view with two dimensions exchanged (`torch.Tensor.transpose_`).
-
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            dim0: The first dimension, or its name; negative dimensions count from the end.
-            dim1: The dimension with which `dim0` changes places.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: `dim0` or `dim1` is out of range.
+        """In-place version of `tt.transpose` (`torch.Tensor.transpose_`).
 
         Example:
             >>> import triten as tt
@@ -1064,10 +915,6 @@ class ViewsMethods:
             tensor([[1, 4],
                     [2, 5],
                     [3, 6]])
-
-        Schema::
-
-            transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)
         """
         if modes:
             return transpose__packet.call_method_parameters(self, dim0, dim1)
@@ -1078,18 +925,7 @@ class ViewsMethods:
         return plan(self)
 
     def unsqueeze_(self, dim: int = REQUIRED, axis: Any = None) -> Tensor:
-        """In place: a view with a new dimension of size 1 (`torch.Tensor.unsqueeze_`).
-
-        Args:
-            input: A tensor of any shape. It takes the result. The method's `self`.
-            dim: The place of the new dimension in the result, from `-input.dim() - 1` to `input.dim()`; -1
-                puts it last.
-
-        Returns:
-            `input`, changed in place.
-
-        Raises:
-            IndexError: `dim` is out of range.
+        """In-place version of `tt.unsqueeze` (`torch.Tensor.unsqueeze_`).
 
         Example:
             >>> import triten as tt
@@ -1097,10 +933,6 @@ class ViewsMethods:
             >>> x.unsqueeze_(1)
             tensor([[1],
                     [2]])
-
-        Schema::
-
-            unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)
         """
         if modes or axis is not None:
             if axis is not None:

@@ -8,282 +8,51 @@ from __future__ import annotations
 from ...autograd.recording import out_refuses_grad
 from ...composite import activation as composition
 from ...composite.forms import inplace_form, out_form
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import activation as meta
-from ..autograd import activation as autograd_activation
+from ..autograd import activation as derivatives
 
 
 def register() -> None:
     """Define the activation operators and register their kernels."""
-    define(
-        "elu",
-        "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
-        "native_functions/activation.yaml: elu",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("elu", meta.activation, "elu_stub", "functional", "elu.out")
-    autograd("elu", autograd_activation.plan_elu)
-    define(
-        "elu_",
-        "elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)",
-        "native_functions/activation.yaml: elu",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("elu_", meta.activation, "elu_stub", "inplace", "elu.out")
-    autograd("elu_", autograd_activation.plan_elu_)
-    define(
-        "elu.out",
-        "elu.out(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml: elu",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("elu.out", meta.activation, "elu_stub", "out")
-    autograd("elu.out", out_refuses_grad)
-    define(
-        "hardswish",
-        "hardswish(Tensor self) -> Tensor",
-        "native_functions/activation.yaml: hardswish",
-        ("pointwise",),
-    )
-    structured("hardswish", meta.activation, "hardswish_stub", "functional", "hardswish.out")
-    autograd("hardswish", autograd_activation.plan_hardswish)
-    define(
-        "hardswish_",
-        "hardswish_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/activation.yaml: hardswish",
-        ("pointwise",),
-    )
-    structured("hardswish_", meta.activation, "hardswish_stub", "inplace", "hardswish.out")
-    autograd("hardswish_", autograd_activation.plan_hardswish_)
-    define(
-        "hardswish.out",
-        "hardswish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml: hardswish",
-        ("pointwise",),
-    )
-    structured("hardswish.out", meta.activation, "hardswish_stub", "out")
-    autograd("hardswish.out", out_refuses_grad)
-    define(
-        "hardsigmoid",
-        "hardsigmoid(Tensor self) -> Tensor",
-        "native_functions/activation.yaml: hardsigmoid",
-        ("pointwise",),
-    )
-    structured("hardsigmoid", meta.activation, "hardsigmoid_stub", "functional", "hardsigmoid.out")
-    autograd("hardsigmoid", autograd_activation.plan_hardsigmoid)
-    define(
-        "hardsigmoid_",
-        "hardsigmoid_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/activation.yaml: hardsigmoid",
-        ("pointwise",),
-    )
-    structured("hardsigmoid_", meta.activation, "hardsigmoid_stub", "inplace", "hardsigmoid.out")
-    autograd("hardsigmoid_", autograd_activation.plan_hardsigmoid_)
-    define(
-        "hardsigmoid.out",
-        "hardsigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml: hardsigmoid",
-        ("pointwise",),
-    )
-    structured("hardsigmoid.out", meta.activation, "hardsigmoid_stub", "out")
-    autograd("hardsigmoid.out", out_refuses_grad)
-    define(
-        "hardshrink",
-        "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
-        "native_functions/activation.yaml: hardshrink",
-        ("pointwise",),
-    )
-    structured("hardshrink", meta.shrink, "hardshrink_stub", "functional", "hardshrink.out")
-    autograd("hardshrink", autograd_activation.plan_hardshrink)
-    define(
-        "hardshrink.out",
-        "hardshrink.out(Tensor self, Scalar lambd=0.5, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml: hardshrink",
-        ("pointwise",),
-    )
-    structured("hardshrink.out", meta.shrink, "hardshrink_stub", "out")
-    autograd("hardshrink.out", out_refuses_grad)
-    define(
-        "softshrink",
-        "softshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
-        "native_functions/activation.yaml: softshrink",
-        ("pointwise",),
-    )
-    structured("softshrink", meta.shrink, "softshrink_stub", "functional", "softshrink.out")
-    autograd("softshrink", autograd_activation.plan_softshrink)
-    define(
-        "softshrink.out",
-        "softshrink.out(Tensor self, Scalar lambd=0.5, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml: softshrink",
-        ("pointwise",),
-    )
-    structured("softshrink.out", meta.shrink, "softshrink_stub", "out")
-    autograd("softshrink.out", out_refuses_grad)
-    define("mish", "mish(Tensor self) -> Tensor", "native_functions/activation.yaml: mish", ("pointwise",))
-    structured("mish", meta.activation, "mish_stub", "functional", "mish.out")
-    autograd("mish", autograd_activation.plan_mish)
-    define(
-        "mish_",
-        "mish_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/activation.yaml: mish",
-        ("pointwise",),
-    )
-    structured("mish_", meta.activation, "mish_stub", "inplace", "mish.out")
-    autograd("mish_", autograd_activation.plan_mish_)
-    define(
-        "mish.out",
-        "mish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml: mish",
-        ("pointwise",),
-    )
-    structured("mish.out", meta.activation, "mish_stub", "out")
-    autograd("mish.out", out_refuses_grad)
-    define(
-        "log_sigmoid",
-        "log_sigmoid(Tensor self) -> Tensor",
-        "native_functions/activation.yaml: log_sigmoid",
-        ("pointwise",),
-    )
-    structured("log_sigmoid", meta.activation, "log_sigmoid_stub", "functional", "log_sigmoid.out")
-    autograd("log_sigmoid", autograd_activation.plan_log_sigmoid)
-    define(
-        "log_sigmoid.out",
-        "log_sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml: log_sigmoid",
-        ("pointwise",),
-    )
-    structured("log_sigmoid.out", meta.activation, "log_sigmoid_stub", "out")
-    autograd("log_sigmoid.out", out_refuses_grad)
-    define(
-        "threshold",
-        "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
-        "native_functions/activation.yaml: threshold",
-        ("pointwise",),
-    )
-    structured("threshold", meta.activation, "threshold_stub", "functional", "threshold.out")
-    autograd("threshold", autograd_activation.plan_threshold)
-    define(
-        "threshold_",
-        "threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)",
-        "native_functions/activation.yaml: threshold",
-        ("pointwise",),
-    )
-    structured("threshold_", meta.activation, "threshold_stub", "inplace", "threshold.out")
-    autograd("threshold_", autograd_activation.plan_threshold_)
-    define(
-        "threshold.out",
-        "threshold.out(Tensor self, Scalar threshold, Scalar value, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml: threshold",
-        ("pointwise",),
-    )
-    structured("threshold.out", meta.activation, "threshold_stub", "out")
-    autograd("threshold.out", out_refuses_grad)
-    define(
-        "hardtanh",
-        "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
-        "native_functions/activation.yaml: hardtanh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    composite("hardtanh", "CompositeExplicitAutograd", composition.hardtanh)
-    autograd("hardtanh", autograd_activation.plan_hardtanh)
-    define(
-        "hardtanh_",
-        "hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)",
-        "native_functions/activation.yaml: hardtanh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    composite("hardtanh_", "CompositeExplicitAutograd", inplace_form("hardtanh_", composition.hardtanh))
-    autograd("hardtanh_", autograd_activation.plan_hardtanh_)
-    define(
-        "hardtanh.out",
-        "hardtanh.out(Tensor self, Scalar min_val=-1, Scalar max_val=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml: hardtanh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    composite("hardtanh.out", "CompositeExplicitAutograd", out_form("hardtanh", composition.hardtanh))
-    autograd("hardtanh.out", out_refuses_grad)
-    define("relu6", "relu6(Tensor self) -> Tensor", "native_functions/activation.yaml: relu6")
-    composite("relu6", "CompositeImplicitAutograd", composition.relu6)
-    define("relu6_", "relu6_(Tensor(a!) self) -> Tensor(a!)", "native_functions/activation.yaml: relu6_")
-    composite("relu6_", "CompositeImplicitAutograd", composition.relu6_)
-    define("selu", "selu(Tensor self) -> Tensor", "native_functions/activation.yaml: selu")
-    composite("selu", "CompositeImplicitAutograd", composition.selu)
-    define("selu_", "selu_(Tensor(a!) self) -> Tensor(a!)", "native_functions/activation.yaml: selu_")
-    composite("selu_", "CompositeImplicitAutograd", composition.selu_)
-    define("celu", "celu(Tensor self, Scalar alpha=1.0) -> Tensor", "native_functions/activation.yaml: celu")
-    composite("celu", "CompositeImplicitAutograd", composition.celu)
-    define(
-        "celu_",
-        "celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)",
-        "native_functions/activation.yaml: celu_",
-    )
-    composite("celu_", "CompositeImplicitAutograd", composition.celu_)
-    define(
-        "elu_backward",
-        "elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor",
-        "native_functions/activation.yaml: elu_backward",
-    )
-    composite("elu_backward", "CompositeImplicitAutograd", composition.elu_backward)
-    define(
-        "elu_backward.grad_input",
-        "elu_backward.grad_input(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/activation.yaml: elu_backward",
-    )
-    composite(
-        "elu_backward.grad_input",
-        "CompositeImplicitAutograd",
-        out_form("elu_backward", composition.elu_backward),
-    )
-    define(
-        "glu_backward",
-        "glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor",
-        "native_functions/activation.yaml: glu_backward",
-    )
-    composite("glu_backward", "CompositeImplicitAutograd", composition.glu_backward)
-    define(
-        "glu_backward.grad_input",
-        "glu_backward.grad_input(Tensor grad_output, Tensor self, int dim, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/activation.yaml: glu_backward",
-    )
-    composite(
-        "glu_backward.grad_input",
-        "CompositeImplicitAutograd",
-        out_form("glu_backward", composition.glu_backward),
-    )
-    define("glu", "glu(Tensor self, int dim=-1) -> Tensor", "native_functions/activation.yaml: glu")
-    composite("glu", "CompositeImplicitAutograd", composition.glu)
-    autograd("glu", autograd_activation.plan_glu)
-    define(
-        "glu.out",
-        "glu.out(Tensor self, int dim=-1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/activation.yaml: glu",
-    )
-    composite("glu.out", "CompositeImplicitAutograd", out_form("glu", composition.glu))
-    define(
-        "_prelu_kernel",
-        "_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
-        "native_functions/activation.yaml: _prelu_kernel",
-        ("pointwise",),
-    )
-    composite("_prelu_kernel", "CompositeExplicitAutograd", composition.prelu_kernel)
-    autograd("_prelu_kernel", autograd_activation.plan__prelu_kernel)
-    define("prelu", "prelu(Tensor self, Tensor weight) -> Tensor", "native_functions/activation.yaml: prelu")
-    composite("prelu", "CompositeImplicitAutograd", composition.prelu)
+    operator = operators_of("native_functions/activation.yaml")
+    # fmt: off
+    operator("elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor", tags="core pointwise", structured=(meta.activation, "elu_stub", "functional", "elu.out"), autograd=derivatives.plan_elu)
+    operator("elu_(Tensor(a!) self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor(a!)", entry="elu", tags="core pointwise", structured=(meta.activation, "elu_stub", "inplace", "elu.out"), autograd=derivatives.plan_elu_)
+    operator("elu.out(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1, *, Tensor(a!) out) -> Tensor(a!)", entry="elu", tags="core pointwise", structured=(meta.activation, "elu_stub", "out"), autograd=out_refuses_grad)
+    operator("hardswish(Tensor self) -> Tensor", tags="pointwise", structured=(meta.activation, "hardswish_stub", "functional", "hardswish.out"), autograd=derivatives.plan_hardswish)
+    operator("hardswish_(Tensor(a!) self) -> Tensor(a!)", entry="hardswish", tags="pointwise", structured=(meta.activation, "hardswish_stub", "inplace", "hardswish.out"), autograd=derivatives.plan_hardswish_)
+    operator("hardswish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="hardswish", tags="pointwise", structured=(meta.activation, "hardswish_stub", "out"), autograd=out_refuses_grad)
+    operator("hardsigmoid(Tensor self) -> Tensor", tags="pointwise", structured=(meta.activation, "hardsigmoid_stub", "functional", "hardsigmoid.out"), autograd=derivatives.plan_hardsigmoid)
+    operator("hardsigmoid_(Tensor(a!) self) -> Tensor(a!)", entry="hardsigmoid", tags="pointwise", structured=(meta.activation, "hardsigmoid_stub", "inplace", "hardsigmoid.out"), autograd=derivatives.plan_hardsigmoid_)
+    operator("hardsigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="hardsigmoid", tags="pointwise", structured=(meta.activation, "hardsigmoid_stub", "out"), autograd=out_refuses_grad)
+    operator("hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor", tags="pointwise", structured=(meta.shrink, "hardshrink_stub", "functional", "hardshrink.out"), autograd=derivatives.plan_hardshrink)
+    operator("hardshrink.out(Tensor self, Scalar lambd=0.5, *, Tensor(a!) out) -> Tensor(a!)", entry="hardshrink", tags="pointwise", structured=(meta.shrink, "hardshrink_stub", "out"), autograd=out_refuses_grad)
+    operator("softshrink(Tensor self, Scalar lambd=0.5) -> Tensor", tags="pointwise", structured=(meta.shrink, "softshrink_stub", "functional", "softshrink.out"), autograd=derivatives.plan_softshrink)
+    operator("softshrink.out(Tensor self, Scalar lambd=0.5, *, Tensor(a!) out) -> Tensor(a!)", entry="softshrink", tags="pointwise", structured=(meta.shrink, "softshrink_stub", "out"), autograd=out_refuses_grad)
+    operator("mish(Tensor self) -> Tensor", tags="pointwise", structured=(meta.activation, "mish_stub", "functional", "mish.out"), autograd=derivatives.plan_mish)
+    operator("mish_(Tensor(a!) self) -> Tensor(a!)", entry="mish", tags="pointwise", structured=(meta.activation, "mish_stub", "inplace", "mish.out"), autograd=derivatives.plan_mish_)
+    operator("mish.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="mish", tags="pointwise", structured=(meta.activation, "mish_stub", "out"), autograd=out_refuses_grad)
+    operator("log_sigmoid(Tensor self) -> Tensor", tags="pointwise", structured=(meta.activation, "log_sigmoid_stub", "functional", "log_sigmoid.out"), autograd=derivatives.plan_log_sigmoid)
+    operator("log_sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="log_sigmoid", tags="pointwise", structured=(meta.activation, "log_sigmoid_stub", "out"), autograd=out_refuses_grad)
+    operator("threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor", tags="pointwise", structured=(meta.activation, "threshold_stub", "functional", "threshold.out"), autograd=derivatives.plan_threshold)
+    operator("threshold_(Tensor(a!) self, Scalar threshold, Scalar value) -> Tensor(a!)", entry="threshold", tags="pointwise", structured=(meta.activation, "threshold_stub", "inplace", "threshold.out"), autograd=derivatives.plan_threshold_)
+    operator("threshold.out(Tensor self, Scalar threshold, Scalar value, *, Tensor(a!) out) -> Tensor(a!)", entry="threshold", tags="pointwise", structured=(meta.activation, "threshold_stub", "out"), autograd=out_refuses_grad)
+    operator("hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor", tags="core pointwise", dispatch={"CompositeExplicitAutograd": composition.hardtanh}, autograd=derivatives.plan_hardtanh)
+    operator("hardtanh_(Tensor(a!) self, Scalar min_val=-1, Scalar max_val=1) -> Tensor(a!)", entry="hardtanh", tags="core pointwise", dispatch={"CompositeExplicitAutograd": inplace_form("hardtanh_", composition.hardtanh)}, autograd=derivatives.plan_hardtanh_)
+    operator("hardtanh.out(Tensor self, Scalar min_val=-1, Scalar max_val=1, *, Tensor(a!) out) -> Tensor(a!)", entry="hardtanh", tags="core pointwise", dispatch={"CompositeExplicitAutograd": out_form("hardtanh", composition.hardtanh)}, autograd=out_refuses_grad)
+    operator("relu6(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.relu6})
+    operator("relu6_(Tensor(a!) self) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.relu6_})
+    operator("selu(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.selu})
+    operator("selu_(Tensor(a!) self) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.selu_})
+    operator("celu(Tensor self, Scalar alpha=1.0) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.celu})
+    operator("celu_(Tensor(a!) self, Scalar alpha=1.0) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.celu_})
+    operator("elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.elu_backward})
+    operator("elu_backward.grad_input(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="elu_backward", dispatch={"CompositeImplicitAutograd": out_form("elu_backward", composition.elu_backward)})
+    operator("glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.glu_backward})
+    operator("glu_backward.grad_input(Tensor grad_output, Tensor self, int dim, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="glu_backward", dispatch={"CompositeImplicitAutograd": out_form("glu_backward", composition.glu_backward)})
+    operator("glu(Tensor self, int dim=-1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.glu}, autograd=derivatives.plan_glu)
+    operator("glu.out(Tensor self, int dim=-1, *, Tensor(a!) out) -> Tensor(a!)", entry="glu", dispatch={"CompositeImplicitAutograd": out_form("glu", composition.glu)})
+    operator("_prelu_kernel(Tensor self, Tensor weight) -> Tensor", tags="pointwise", dispatch={"CompositeExplicitAutograd": composition.prelu_kernel}, autograd=derivatives.plan__prelu_kernel)
+    operator("prelu(Tensor self, Tensor weight) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.prelu})
+    # fmt: on

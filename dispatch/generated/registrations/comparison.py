@@ -7,50 +7,19 @@ from __future__ import annotations
 
 from ...composite import comparison as composition
 from ...composite.forms import out_form
-from ...plans.register import composite, define
+from ...plans.register import operators_of
 
 
 def register() -> None:
     """Define the comparison operators and register their kernels."""
-    define(
-        "isclose",
-        "isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
-        "native_functions/comparison.yaml: isclose",
-    )
-    composite("isclose", "CompositeImplicitAutograd", composition.isclose)
-    define(
-        "allclose",
-        "allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
-        "native_functions/comparison.yaml: allclose",
-        ("data_dependent_output",),
-    )
-    composite("allclose", "CompositeImplicitAutograd", composition.allclose)
-    define(
-        "equal",
-        "equal(Tensor self, Tensor other) -> bool",
-        "native_functions/comparison.yaml: equal",
-        ("data_dependent_output",),
-    )
-    composite("equal", "CompositeImplicitAutograd", composition.equal)
-    define("isreal", "isreal(Tensor self) -> Tensor", "native_functions/comparison.yaml: isreal")
-    composite("isreal", "CompositeImplicitAutograd", composition.isreal)
-    define("isposinf", "isposinf(Tensor self) -> Tensor", "native_functions/comparison.yaml: isposinf")
-    composite("isposinf", "CompositeImplicitAutograd", composition.isposinf)
-    define(
-        "isposinf.out",
-        "isposinf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/comparison.yaml: isposinf",
-    )
-    composite(
-        "isposinf.out", "CompositeImplicitAutograd", out_form("isposinf", composition.isposinf, exact=True)
-    )
-    define("isneginf", "isneginf(Tensor self) -> Tensor", "native_functions/comparison.yaml: isneginf")
-    composite("isneginf", "CompositeImplicitAutograd", composition.isneginf)
-    define(
-        "isneginf.out",
-        "isneginf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/comparison.yaml: isneginf",
-    )
-    composite(
-        "isneginf.out", "CompositeImplicitAutograd", out_form("isneginf", composition.isneginf, exact=True)
-    )
+    operator = operators_of("native_functions/comparison.yaml")
+    # fmt: off
+    operator("isclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.isclose})
+    operator("allclose(Tensor self, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool", tags="data_dependent_output", dispatch={"CompositeImplicitAutograd": composition.allclose})
+    operator("equal(Tensor self, Tensor other) -> bool", tags="data_dependent_output", dispatch={"CompositeImplicitAutograd": composition.equal})
+    operator("isreal(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.isreal})
+    operator("isposinf(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.isposinf})
+    operator("isposinf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="isposinf", dispatch={"CompositeImplicitAutograd": out_form("isposinf", composition.isposinf, exact=True)})
+    operator("isneginf(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.isneginf})
+    operator("isneginf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="isneginf", dispatch={"CompositeImplicitAutograd": out_form("isneginf", composition.isneginf, exact=True)})
+    # fmt: on

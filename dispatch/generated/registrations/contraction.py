@@ -7,148 +7,35 @@ from __future__ import annotations
 
 from ...composite import contraction as composition
 from ...composite.forms import inplace_form, out_form
-from ...plans.register import composite, define
+from ...plans.register import operators_of
 
 
 def register() -> None:
     """Define the contraction operators and register their kernels."""
-    define(
-        "einsum",
-        "einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor",
-        "native_functions/contraction.yaml: einsum",
-    )
-    composite("einsum", "CompositeImplicitAutograd", composition.einsum)
-    define(
-        "tensordot",
-        "tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
-        "native_functions/contraction.yaml: tensordot",
-    )
-    composite("tensordot", "CompositeImplicitAutograd", composition.tensordot)
-    define(
-        "tensordot.out",
-        "tensordot.out(Tensor self, Tensor other, int[] dims_self, int[] dims_other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml: tensordot",
-    )
-    composite(
-        "tensordot.out", "CompositeImplicitAutograd", out_form("tensordot", composition.tensordot, exact=True)
-    )
-    define("inner", "inner(Tensor self, Tensor other) -> Tensor", "native_functions/contraction.yaml: inner")
-    composite("inner", "CompositeImplicitAutograd", composition.inner)
-    define(
-        "inner.out",
-        "inner.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml: inner.out",
-    )
-    composite("inner.out", "CompositeImplicitAutograd", composition.inner_out)
-    define("kron", "kron(Tensor self, Tensor other) -> Tensor", "native_functions/contraction.yaml: kron")
-    composite("kron", "CompositeImplicitAutograd", composition.kron)
-    define(
-        "kron.out",
-        "kron.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml: kron",
-    )
-    composite("kron.out", "CompositeImplicitAutograd", out_form("kron", composition.kron))
-    define("trace", "trace(Tensor self) -> Tensor", "native_functions/contraction.yaml: trace")
-    composite("trace", "CompositeImplicitAutograd", composition.trace)
-    define(
-        "trace.out",
-        "trace.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml: trace",
-    )
-    composite("trace.out", "CompositeImplicitAutograd", out_form("trace", composition.trace))
-    define(
-        "addr",
-        "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/contraction.yaml: addr",
-    )
-    composite("addr", "CompositeImplicitAutograd", composition.addr)
-    define(
-        "addr_",
-        "addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/contraction.yaml: addr",
-    )
-    composite("addr_", "CompositeImplicitAutograd", inplace_form("addr_", composition.addr))
-    define(
-        "addr.out",
-        "addr.out(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml: addr",
-    )
-    composite("addr.out", "CompositeImplicitAutograd", out_form("addr", composition.addr))
-    define(
-        "linalg_vecdot",
-        "linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
-        "native_functions/contraction.yaml: linalg_vecdot",
-    )
-    composite("linalg_vecdot", "CompositeImplicitAutograd", composition.linalg_vecdot)
-    define(
-        "linalg_vecdot.out",
-        "linalg_vecdot.out(Tensor x, Tensor y, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml: linalg_vecdot",
-    )
-    composite(
-        "linalg_vecdot.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_vecdot", composition.linalg_vecdot, exact=True),
-    )
-    define(
-        "linalg_multi_dot",
-        "linalg_multi_dot(Tensor[] tensors) -> Tensor",
-        "native_functions/contraction.yaml: linalg_multi_dot",
-    )
-    composite("linalg_multi_dot", "CompositeImplicitAutograd", composition.linalg_multi_dot)
-    define(
-        "linalg_multi_dot.out",
-        "linalg_multi_dot.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml: linalg_multi_dot",
-    )
-    composite(
-        "linalg_multi_dot.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_multi_dot", composition.linalg_multi_dot, exact=True),
-    )
-    define(
-        "chain_matmul",
-        "chain_matmul(Tensor[] matrices) -> Tensor",
-        "native_functions/contraction.yaml: chain_matmul",
-    )
-    composite("chain_matmul", "CompositeImplicitAutograd", composition.chain_matmul)
-    define(
-        "chain_matmul.out",
-        "chain_matmul.out(Tensor[] matrices, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml: chain_matmul",
-    )
-    composite(
-        "chain_matmul.out", "CompositeImplicitAutograd", out_form("chain_matmul", composition.chain_matmul)
-    )
-    define(
-        "linalg_cross",
-        "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
-        "native_functions/contraction.yaml: linalg_cross",
-    )
-    composite("linalg_cross", "CompositeImplicitAutograd", composition.linalg_cross)
-    define(
-        "linalg_cross.out",
-        "linalg_cross.out(Tensor self, Tensor other, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml: linalg_cross.out",
-    )
-    composite("linalg_cross.out", "CompositeImplicitAutograd", composition.linalg_cross_out)
-    define(
-        "cross",
-        "cross(Tensor self, Tensor other, int? dim=None) -> Tensor",
-        "native_functions/contraction.yaml: cross",
-    )
-    composite("cross", "CompositeImplicitAutograd", composition.cross)
-    define(
-        "cross.out",
-        "cross.out(Tensor self, Tensor other, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/contraction.yaml: cross.out",
-    )
-    composite("cross.out", "CompositeImplicitAutograd", composition.cross_out)
-    define(
-        "cov",
-        "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor",
-        "native_functions/contraction.yaml: cov",
-    )
-    composite("cov", "CompositeImplicitAutograd", composition.cov)
-    define("corrcoef", "corrcoef(Tensor self) -> Tensor", "native_functions/contraction.yaml: corrcoef")
-    composite("corrcoef", "CompositeImplicitAutograd", composition.corrcoef)
+    operator = operators_of("native_functions/contraction.yaml")
+    # fmt: off
+    operator("einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.einsum})
+    operator("tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.tensordot})
+    operator("tensordot.out(Tensor self, Tensor other, int[] dims_self, int[] dims_other, *, Tensor(a!) out) -> Tensor(a!)", entry="tensordot", dispatch={"CompositeImplicitAutograd": out_form("tensordot", composition.tensordot, exact=True)})
+    operator("inner(Tensor self, Tensor other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.inner})
+    operator("inner.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.inner_out})
+    operator("kron(Tensor self, Tensor other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.kron})
+    operator("kron.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="kron", dispatch={"CompositeImplicitAutograd": out_form("kron", composition.kron)})
+    operator("trace(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.trace})
+    operator("trace.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="trace", dispatch={"CompositeImplicitAutograd": out_form("trace", composition.trace)})
+    operator("addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.addr})
+    operator("addr_(Tensor(a!) self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)", entry="addr", dispatch={"CompositeImplicitAutograd": inplace_form("addr_", composition.addr)})
+    operator("addr.out(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", entry="addr", dispatch={"CompositeImplicitAutograd": out_form("addr", composition.addr)})
+    operator("linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_vecdot})
+    operator("linalg_vecdot.out(Tensor x, Tensor y, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)", entry="linalg_vecdot", dispatch={"CompositeImplicitAutograd": out_form("linalg_vecdot", composition.linalg_vecdot, exact=True)})
+    operator("linalg_multi_dot(Tensor[] tensors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_multi_dot})
+    operator("linalg_multi_dot.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_multi_dot", dispatch={"CompositeImplicitAutograd": out_form("linalg_multi_dot", composition.linalg_multi_dot, exact=True)})
+    operator("chain_matmul(Tensor[] matrices) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.chain_matmul})
+    operator("chain_matmul.out(Tensor[] matrices, *, Tensor(a!) out) -> Tensor(a!)", entry="chain_matmul", dispatch={"CompositeImplicitAutograd": out_form("chain_matmul", composition.chain_matmul)})
+    operator("linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_cross})
+    operator("linalg_cross.out(Tensor self, Tensor other, *, int dim=-1, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.linalg_cross_out})
+    operator("cross(Tensor self, Tensor other, int? dim=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cross})
+    operator("cross.out(Tensor self, Tensor other, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.cross_out})
+    operator("cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cov})
+    operator("corrcoef(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.corrcoef})
+    # fmt: on

@@ -7,80 +7,24 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable
 from ...composite import copy as composition
-from ...plans.register import autograd, composite, define, planner, structured
+from ...plans.register import operators_of
 from ...structured.meta import copy as meta
-from ..autograd import copy as autograd_copy
+from ..autograd import copy as derivatives
 
 
 def register() -> None:
     """Define the copy operators and register their kernels."""
-    define(
-        "copy_",
-        "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
-        "native_functions/copy.yaml: copy_",
-    )
-    planner("copy_", "CompositeExplicitAutograd", meta.copy_)
-    autograd("copy_", autograd_copy.plan_copy_)
-    define(
-        "_copy_from",
-        "_copy_from(Tensor self, Tensor dst, bool non_blocking=False) -> Tensor",
-        "native_functions/copy.yaml: _copy_from",
-        ("nondifferentiable",),
-    )
-    composite("_copy_from", "CompositeExplicitAutograd", composition._copy_from)
-    autograd("_copy_from", never_differentiable)
-    define(
-        "clone",
-        "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/copy.yaml: clone",
-        ("core",),
-    )
-    structured("clone", meta.clone, "copy_stub", "functional")
-    composite("clone", "CompositeExplicitAutograd", composition.clone)
-    autograd("clone", autograd_copy.plan_clone)
-    define(
-        "contiguous",
-        "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",
-        "native_functions/copy.yaml: contiguous",
-    )
-    composite("contiguous", "CompositeImplicitAutograd", composition.contiguous)
-    define(
-        "_to_copy",
-        "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/copy.yaml: _to_copy",
-        ("core",),
-    )
-    planner("_to_copy", "CompositeExplicitAutograd", meta.to_copy)
-    autograd("_to_copy", autograd_copy.plan__to_copy)
-    define(
-        "to.device",
-        "to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml: to.device",
-    )
-    composite("to.device", "CompositeImplicitAutograd", composition.to_device)
-    define(
-        "to.dtype",
-        "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml: to.dtype",
-    )
-    composite("to.dtype", "CompositeImplicitAutograd", composition.to_dtype)
-    define(
-        "to.other",
-        "to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml: to.other",
-    )
-    composite("to.other", "CompositeImplicitAutograd", composition.to_other)
-    define(
-        "to.dtype_layout",
-        "to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml: to.dtype_layout",
-    )
-    composite("to.dtype_layout", "CompositeImplicitAutograd", composition.to_dtype_layout)
-    define(
-        "to.prim_Device",
-        "to.prim_Device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)",
-        "native_functions/copy.yaml: to.prim_Device",
-    )
-    composite("to.prim_Device", "CompositeImplicitAutograd", composition.to_prim_device)
-    define("type_as", "type_as(Tensor self, Tensor other) -> Tensor", "native_functions/copy.yaml: type_as")
-    composite("type_as", "CompositeImplicitAutograd", composition.type_as)
+    operator = operators_of("native_functions/copy.yaml")
+    # fmt: off
+    operator("copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", planner=meta.copy_, autograd=derivatives.plan_copy_)
+    operator("_copy_from(Tensor self, Tensor dst, bool non_blocking=False) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition._copy_from}, autograd=never_differentiable)
+    operator("clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", tags="core", structured=(meta.clone, "copy_stub", "functional"), dispatch={"CompositeExplicitAutograd": composition.clone}, autograd=derivatives.plan_clone)
+    operator("contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.contiguous})
+    operator("_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor", tags="core", planner=meta.to_copy, autograd=derivatives.plan__to_copy)
+    operator("to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.to_device})
+    operator("to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.to_dtype})
+    operator("to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.to_other})
+    operator("to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.to_dtype_layout})
+    operator("to.prim_Device(Tensor(a) self, Device? device, ScalarType? dtype=None, bool non_blocking=False, bool copy=False, *, MemoryFormat? memory_format=None) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.to_prim_device})
+    operator("type_as(Tensor self, Tensor other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.type_as})
+    # fmt: on

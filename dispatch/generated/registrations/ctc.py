@@ -7,73 +7,21 @@ from __future__ import annotations
 
 from ...autograd.recording import out_refuses_grad
 from ...composite import ctc as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import ctc as meta
-from ..autograd import ctc as autograd_ctc
+from ..autograd import ctc as derivatives
 
 
 def register() -> None:
     """Define the ctc operators and register their kernels."""
-    define(
-        "_ctc_loss",
-        "_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
-        "native_functions/ctc.yaml: _ctc_loss",
-        ("dynamic_output_shape",),
-    )
-    structured("_ctc_loss", meta._ctc_loss, "_ctc_loss_stub", "functional", "_ctc_loss.out")
-    autograd("_ctc_loss", autograd_ctc.plan__ctc_loss)
-    define(
-        "_ctc_loss.out",
-        "_ctc_loss.out(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/ctc.yaml: _ctc_loss",
-        ("dynamic_output_shape",),
-    )
-    structured("_ctc_loss.out", meta._ctc_loss, "_ctc_loss_stub", "out")
-    autograd("_ctc_loss.out", out_refuses_grad)
-    define(
-        "_ctc_loss.Tensor",
-        "_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)",
-        "native_functions/ctc.yaml: _ctc_loss.Tensor",
-        ("dynamic_output_shape",),
-    )
-    composite("_ctc_loss.Tensor", "CompositeExplicitAutograd", composition._ctc_loss_of_tensors)
-    autograd("_ctc_loss.Tensor", autograd_ctc.plan__ctc_loss_Tensor)
-    define(
-        "_ctc_loss_backward",
-        "_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor",
-        "native_functions/ctc.yaml: _ctc_loss_backward",
-    )
-    structured(
-        "_ctc_loss_backward",
-        meta._ctc_loss_backward,
-        "_ctc_loss_backward_stub",
-        "functional",
-        "_ctc_loss_backward.out",
-    )
-    define(
-        "_ctc_loss_backward.out",
-        "_ctc_loss_backward.out(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/ctc.yaml: _ctc_loss_backward",
-    )
-    structured("_ctc_loss_backward.out", meta._ctc_loss_backward, "_ctc_loss_backward_stub", "out")
-    autograd("_ctc_loss_backward.out", out_refuses_grad)
-    define(
-        "_ctc_loss_backward.Tensor",
-        "_ctc_loss_backward.Tensor(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor",
-        "native_functions/ctc.yaml: _ctc_loss_backward.Tensor",
-    )
-    composite(
-        "_ctc_loss_backward.Tensor", "CompositeExplicitAutograd", composition._ctc_loss_backward_of_tensors
-    )
-    define(
-        "ctc_loss.IntList",
-        "ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor",
-        "native_functions/ctc.yaml: ctc_loss.IntList",
-    )
-    composite("ctc_loss.IntList", "CompositeImplicitAutograd", composition.ctc_loss)
-    define(
-        "ctc_loss.Tensor",
-        "ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor",
-        "native_functions/ctc.yaml: ctc_loss.Tensor",
-    )
-    composite("ctc_loss.Tensor", "CompositeImplicitAutograd", composition.ctc_loss)
+    operator = operators_of("native_functions/ctc.yaml")
+    # fmt: off
+    operator("_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)", tags="dynamic_output_shape", structured=(meta._ctc_loss, "_ctc_loss_stub", "functional", "_ctc_loss.out"), autograd=derivatives.plan__ctc_loss)
+    operator("_ctc_loss.out(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, bool zero_infinity=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))", entry="_ctc_loss", tags="dynamic_output_shape", structured=(meta._ctc_loss, "_ctc_loss_stub", "out"), autograd=out_refuses_grad)
+    operator("_ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, bool zero_infinity=False) -> (Tensor, Tensor)", tags="dynamic_output_shape", dispatch={"CompositeExplicitAutograd": composition._ctc_loss_of_tensors}, autograd=derivatives.plan__ctc_loss_Tensor)
+    operator("_ctc_loss_backward(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor", structured=(meta._ctc_loss_backward, "_ctc_loss_backward_stub", "functional", "_ctc_loss_backward.out"))
+    operator("_ctc_loss_backward.out(Tensor grad, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False, *, Tensor(a!) out) -> Tensor(a!)", entry="_ctc_loss_backward", structured=(meta._ctc_loss_backward, "_ctc_loss_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("_ctc_loss_backward.Tensor(Tensor grad, Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor log_alpha, int blank, bool zero_infinity=False) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._ctc_loss_backward_of_tensors})
+    operator("ctc_loss.IntList(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.ctc_loss})
+    operator("ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=Mean, bool zero_infinity=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.ctc_loss})
+    # fmt: on

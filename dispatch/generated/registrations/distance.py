@@ -8,95 +8,23 @@ from __future__ import annotations
 from ...autograd.recording import out_refuses_grad
 from ...composite import distance as composition
 from ...composite.forms import out_form
-from ...plans.register import autograd, composite, define
-from ..autograd import distance as autograd_distance
+from ...plans.register import operators_of
+from ..autograd import distance as derivatives
 
 
 def register() -> None:
     """Define the distance operators and register their kernels."""
-    define(
-        "cdist",
-        "cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor",
-        "native_functions/distance.yaml: cdist",
-    )
-    composite("cdist", "CompositeImplicitAutograd", composition.cdist)
-    define(
-        "_cdist_forward",
-        "_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
-        "native_functions/distance.yaml: _cdist_forward",
-        ("core",),
-    )
-    composite("_cdist_forward", "CompositeExplicitAutograd", composition._cdist_forward)
-    autograd("_cdist_forward", autograd_distance.plan__cdist_forward)
-    define(
-        "_cdist_forward.out",
-        "_cdist_forward.out(Tensor x1, Tensor x2, float p, int? compute_mode, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/distance.yaml: _cdist_forward",
-        ("core",),
-    )
-    composite(
-        "_cdist_forward.out",
-        "CompositeExplicitAutograd",
-        out_form("_cdist_forward", composition._cdist_forward),
-    )
-    autograd("_cdist_forward.out", out_refuses_grad)
-    define(
-        "_cdist_backward",
-        "_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor",
-        "native_functions/distance.yaml: _cdist_backward",
-    )
-    composite("_cdist_backward", "CompositeImplicitAutograd", composition._cdist_backward)
-    define(
-        "_cdist_backward.out",
-        "_cdist_backward.out(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/distance.yaml: _cdist_backward",
-    )
-    composite(
-        "_cdist_backward.out",
-        "CompositeImplicitAutograd",
-        out_form("_cdist_backward", composition._cdist_backward),
-    )
-    define("pdist", "pdist(Tensor self, float p=2) -> Tensor", "native_functions/distance.yaml: pdist")
-    composite("pdist", "CompositeImplicitAutograd", composition.pdist)
-    define(
-        "_pdist_forward",
-        "_pdist_forward(Tensor self, float p=2.) -> Tensor",
-        "native_functions/distance.yaml: _pdist_forward",
-        ("core",),
-    )
-    composite("_pdist_forward", "CompositeExplicitAutograd", composition._pdist_forward)
-    autograd("_pdist_forward", autograd_distance.plan__pdist_forward)
-    define(
-        "_pdist_forward.out",
-        "_pdist_forward.out(Tensor self, float p=2., *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/distance.yaml: _pdist_forward",
-        ("core",),
-    )
-    composite(
-        "_pdist_forward.out",
-        "CompositeExplicitAutograd",
-        out_form("_pdist_forward", composition._pdist_forward),
-    )
-    autograd("_pdist_forward.out", out_refuses_grad)
-    define(
-        "_pdist_backward",
-        "_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor",
-        "native_functions/distance.yaml: _pdist_backward",
-    )
-    composite("_pdist_backward", "CompositeImplicitAutograd", composition._pdist_backward)
-    define(
-        "_pdist_backward.out",
-        "_pdist_backward.out(Tensor grad, Tensor self, float p, Tensor pdist, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/distance.yaml: _pdist_backward",
-    )
-    composite(
-        "_pdist_backward.out",
-        "CompositeImplicitAutograd",
-        out_form("_pdist_backward", composition._pdist_backward),
-    )
-    define(
-        "bilinear",
-        "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
-        "native_functions/distance.yaml: bilinear",
-    )
-    composite("bilinear", "CompositeImplicitAutograd", composition.bilinear)
+    operator = operators_of("native_functions/distance.yaml")
+    # fmt: off
+    operator("cdist(Tensor x1, Tensor x2, float p=2, int? compute_mode=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cdist})
+    operator("_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor", tags="core", dispatch={"CompositeExplicitAutograd": composition._cdist_forward}, autograd=derivatives.plan__cdist_forward)
+    operator("_cdist_forward.out(Tensor x1, Tensor x2, float p, int? compute_mode, *, Tensor(a!) out) -> Tensor(a!)", entry="_cdist_forward", tags="core", dispatch={"CompositeExplicitAutograd": out_form("_cdist_forward", composition._cdist_forward)}, autograd=out_refuses_grad)
+    operator("_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._cdist_backward})
+    operator("_cdist_backward.out(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist, *, Tensor(a!) out) -> Tensor(a!)", entry="_cdist_backward", dispatch={"CompositeImplicitAutograd": out_form("_cdist_backward", composition._cdist_backward)})
+    operator("pdist(Tensor self, float p=2) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.pdist})
+    operator("_pdist_forward(Tensor self, float p=2.) -> Tensor", tags="core", dispatch={"CompositeExplicitAutograd": composition._pdist_forward}, autograd=derivatives.plan__pdist_forward)
+    operator("_pdist_forward.out(Tensor self, float p=2., *, Tensor(a!) out) -> Tensor(a!)", entry="_pdist_forward", tags="core", dispatch={"CompositeExplicitAutograd": out_form("_pdist_forward", composition._pdist_forward)}, autograd=out_refuses_grad)
+    operator("_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._pdist_backward})
+    operator("_pdist_backward.out(Tensor grad, Tensor self, float p, Tensor pdist, *, Tensor(a!) out) -> Tensor(a!)", entry="_pdist_backward", dispatch={"CompositeImplicitAutograd": out_form("_pdist_backward", composition._pdist_backward)})
+    operator("bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.bilinear})
+    # fmt: on

@@ -7,88 +7,22 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable, out_refuses_grad
 from ...composite import embedding_bag as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import embedding_bag as meta
-from ..autograd import embedding_bag as autograd_embedding_bag
+from ..autograd import embedding_bag as derivatives
 
 
 def register() -> None:
     """Define the embedding_bag operators and register their kernels."""
-    define(
-        "embedding_bag",
-        "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/embedding_bag.yaml: embedding_bag",
-    )
-    composite("embedding_bag", "CompositeImplicitAutograd", composition.embedding_bag)
-    define(
-        "embedding_bag.padding_idx",
-        "embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/embedding_bag.yaml: embedding_bag.padding_idx",
-    )
-    composite("embedding_bag.padding_idx", "CompositeImplicitAutograd", composition.embedding_bag_padding_idx)
-    define(
-        "_embedding_bag",
-        "_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/embedding_bag.yaml: _embedding_bag",
-        ("core",),
-    )
-    structured(
-        "_embedding_bag", meta._embedding_bag, "_embedding_bag_stub", "functional", "_embedding_bag.out"
-    )
-    autograd("_embedding_bag", autograd_embedding_bag.plan__embedding_bag)
-    define(
-        "_embedding_bag.out",
-        "_embedding_bag.out(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))",
-        "native_functions/embedding_bag.yaml: _embedding_bag",
-        ("core",),
-    )
-    structured("_embedding_bag.out", meta._embedding_bag, "_embedding_bag_stub", "out")
-    autograd("_embedding_bag.out", out_refuses_grad)
-    define(
-        "_embedding_bag_forward_only",
-        "_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/embedding_bag.yaml: _embedding_bag_forward_only",
-        ("nondifferentiable",),
-    )
-    structured(
-        "_embedding_bag_forward_only",
-        meta._embedding_bag,
-        "_embedding_bag_stub",
-        "functional",
-        "_embedding_bag_forward_only.out",
-    )
-    autograd("_embedding_bag_forward_only", never_differentiable)
-    define(
-        "_embedding_bag_forward_only.out",
-        "_embedding_bag_forward_only.out(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))",
-        "native_functions/embedding_bag.yaml: _embedding_bag_forward_only",
-        ("nondifferentiable",),
-    )
-    structured("_embedding_bag_forward_only.out", meta._embedding_bag, "_embedding_bag_stub", "out")
-    autograd("_embedding_bag_forward_only.out", never_differentiable)
-    define(
-        "_embedding_bag_backward",
-        "_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor",
-        "native_functions/embedding_bag.yaml: _embedding_bag_backward",
-    )
-    composite("_embedding_bag_backward", "CompositeImplicitAutograd", composition._embedding_bag_backward)
-    define(
-        "_embedding_bag_dense_backward",
-        "_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor",
-        "native_functions/embedding_bag.yaml: _embedding_bag_dense_backward",
-    )
-    composite(
-        "_embedding_bag_dense_backward",
-        "CompositeImplicitAutograd",
-        composition._embedding_bag_dense_backward,
-    )
-    define(
-        "_embedding_bag_per_sample_weights_backward",
-        "_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor indices, Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1) -> Tensor",
-        "native_functions/embedding_bag.yaml: _embedding_bag_per_sample_weights_backward",
-    )
-    composite(
-        "_embedding_bag_per_sample_weights_backward",
-        "CompositeImplicitAutograd",
-        composition._embedding_bag_per_sample_weights_backward,
-    )
+    operator = operators_of("native_functions/embedding_bag.yaml")
+    # fmt: off
+    operator("embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.embedding_bag})
+    operator("embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.embedding_bag_padding_idx})
+    operator("_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", tags="core", structured=(meta._embedding_bag, "_embedding_bag_stub", "functional", "_embedding_bag.out"), autograd=derivatives.plan__embedding_bag)
+    operator("_embedding_bag.out(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))", entry="_embedding_bag", tags="core", structured=(meta._embedding_bag, "_embedding_bag_stub", "out"), autograd=out_refuses_grad)
+    operator("_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)", tags="nondifferentiable", structured=(meta._embedding_bag, "_embedding_bag_stub", "functional", "_embedding_bag_forward_only.out"), autograd=never_differentiable)
+    operator("_embedding_bag_forward_only.out(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, int padding_idx=-1, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))", entry="_embedding_bag_forward_only", tags="nondifferentiable", structured=(meta._embedding_bag, "_embedding_bag_stub", "out"), autograd=never_differentiable)
+    operator("_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._embedding_bag_backward})
+    operator("_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool scale_grad_by_freq, int mode, Tensor? per_sample_weights, int padding_idx=-1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._embedding_bag_dense_backward})
+    operator("_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor indices, Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._embedding_bag_per_sample_weights_backward})
+    # fmt: on

@@ -7,399 +7,74 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable
 from ...composite import factories as composition
-from ...plans.register import autograd, composite, define, planner, structured
+from ...plans.register import operators_of
 from ...structured.meta import factories as meta
-from ..autograd import factories as autograd_factories
+from ..autograd import factories as derivatives
 
 
 def register() -> None:
     """Define the factories operators and register their kernels."""
-    define(
-        "empty.memory_format",
-        "empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml: empty.memory_format",
-        ("core",),
-    )
-    planner("empty.memory_format", "CompositeExplicitAutograd", meta.empty)
-    define(
-        "empty.names",
-        "empty.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml: empty.names",
-    )
-    composite("empty.names", "CompositeImplicitAutograd", composition.empty_named)
-    define(
-        "empty.out",
-        "empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: empty.out",
-    )
-    composite("empty.out", "CompositeImplicitAutograd", composition.empty_out)
-    define(
-        "empty_strided",
-        "empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: empty_strided",
-        ("core",),
-    )
-    planner("empty_strided", "CompositeExplicitAutograd", meta.empty_strided)
-    define(
-        "new_empty_strided",
-        "new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: new_empty_strided",
-        ("nondifferentiable",),
-    )
-    planner("new_empty_strided", "CompositeExplicitAutograd", meta.new_empty_strided)
-    autograd("new_empty_strided", never_differentiable)
-    define(
-        "full",
-        "full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: full",
-        ("core",),
-    )
-    composite("full", "CompositeImplicitAutograd", composition.full)
-    define(
-        "full.names",
-        "full.names(SymInt[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: full.names",
-    )
-    composite("full.names", "CompositeImplicitAutograd", composition.full_named)
-    define(
-        "full.out",
-        "full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: full.out",
-    )
-    composite("full.out", "CompositeImplicitAutograd", composition.full_out)
-    define(
-        "zeros",
-        "zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: zeros",
-    )
-    planner("zeros", "CompositeExplicitAutograd", meta.zeros)
-    define(
-        "zeros.names",
-        "zeros.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: zeros.names",
-    )
-    composite("zeros.names", "CompositeImplicitAutograd", composition.zeros_named)
-    define(
-        "zeros.out",
-        "zeros.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: zeros.out",
-    )
-    composite("zeros.out", "CompositeImplicitAutograd", composition.zeros_out)
-    define(
-        "ones",
-        "ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: ones",
-    )
-    planner("ones", "CompositeExplicitAutograd", meta.ones)
-    define(
-        "ones.names",
-        "ones.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: ones.names",
-    )
-    composite("ones.names", "CompositeImplicitAutograd", composition.ones_named)
-    define(
-        "ones.out",
-        "ones.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: ones.out",
-    )
-    composite("ones.out", "CompositeImplicitAutograd", composition.ones_out)
-    define(
-        "empty_like",
-        "empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml: empty_like",
-        ("nondifferentiable",),
-    )
-    planner("empty_like", "CompositeExplicitAutograd", meta.empty_like)
-    autograd("empty_like", never_differentiable)
-    define(
-        "zeros_like",
-        "zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml: zeros_like",
-        ("nondifferentiable",),
-    )
-    planner("zeros_like", "CompositeExplicitAutograd", meta.zeros_like)
-    autograd("zeros_like", never_differentiable)
-    define(
-        "ones_like",
-        "ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml: ones_like",
-        ("nondifferentiable",),
-    )
-    planner("ones_like", "CompositeExplicitAutograd", meta.ones_like)
-    autograd("ones_like", never_differentiable)
-    define(
-        "full_like",
-        "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/factories.yaml: full_like",
-        ("core",),
-    )
-    composite("full_like", "CompositeImplicitAutograd", composition.full_like)
-    define(
-        "new_empty",
-        "new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: new_empty",
-        ("nondifferentiable",),
-    )
-    planner("new_empty", "CompositeExplicitAutograd", meta.new_empty)
-    autograd("new_empty", never_differentiable)
-    define(
-        "new_zeros",
-        "new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: new_zeros",
-        ("nondifferentiable",),
-    )
-    planner("new_zeros", "CompositeExplicitAutograd", meta.new_zeros)
-    autograd("new_zeros", never_differentiable)
-    define(
-        "new_ones",
-        "new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: new_ones",
-        ("nondifferentiable",),
-    )
-    planner("new_ones", "CompositeExplicitAutograd", meta.new_ones)
-    autograd("new_ones", never_differentiable)
-    define(
-        "new_full",
-        "new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: new_full",
-    )
-    composite("new_full", "CompositeImplicitAutograd", composition.new_full)
-    define(
-        "fill_.Scalar",
-        "fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)",
-        "native_functions/factories.yaml: fill_.Scalar",
-        ("core",),
-    )
-    structured("fill_.Scalar", meta.fill, "fill_stub", "inplace")
-    autograd("fill_.Scalar", autograd_factories.plan_fill__Scalar)
-    define(
-        "fill_.Tensor",
-        "fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)",
-        "native_functions/factories.yaml: fill_.Tensor",
-    )
-    composite("fill_.Tensor", "CompositeImplicitAutograd", composition.fill__tensor)
-    autograd("fill_.Tensor", autograd_factories.plan_fill__Tensor)
-    define(
-        "fill.Scalar",
-        "fill.Scalar(Tensor self, Scalar value) -> Tensor",
-        "native_functions/factories.yaml: fill.Scalar",
-    )
-    composite("fill.Scalar", "CompositeExplicitAutograd", composition.fill_scalar)
-    autograd("fill.Scalar", autograd_factories.plan_fill_Scalar)
-    define(
-        "fill.Tensor",
-        "fill.Tensor(Tensor self, Tensor value) -> Tensor",
-        "native_functions/factories.yaml: fill.Tensor",
-    )
-    composite("fill.Tensor", "CompositeExplicitAutograd", composition.fill_tensor)
-    autograd("fill.Tensor", autograd_factories.plan_fill_Tensor)
-    define("zero_", "zero_(Tensor(a!) self) -> Tensor(a!)", "native_functions/factories.yaml: zero_")
-    structured("zero_", meta.fill, "zero_stub", "inplace")
-    composite("zero_", "CompositeExplicitAutograd", composition.zero_)
-    autograd("zero_", autograd_factories.plan_zero_)
-    define(
-        "scalar_tensor",
-        "scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: scalar_tensor",
-        ("core",),
-    )
-    composite("scalar_tensor", "CompositeImplicitAutograd", composition.scalar_tensor)
-    define(
-        "arange",
-        "arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: arange",
-    )
-    composite("arange", "CompositeImplicitAutograd", composition.arange)
-    define(
-        "arange.start",
-        "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: arange.start",
-    )
-    composite("arange.start", "CompositeImplicitAutograd", composition.arange_start)
-    define(
-        "arange.start_step",
-        "arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: arange.start_step",
-        ("core",),
-    )
-    composite("arange.start_step", "CompositeImplicitAutograd", composition.arange_start_step)
-    define(
-        "arange.out",
-        "arange.out(Scalar end, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: arange.out",
-    )
-    composite("arange.out", "CompositeImplicitAutograd", composition.arange_out)
-    define(
-        "arange.start_out",
-        "arange.start_out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: arange.start_out",
-    )
-    composite("arange.start_out", "CompositeImplicitAutograd", composition.arange_start_out)
-    define(
-        "range",
-        "range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: range",
-    )
-    composite("range", "CompositeImplicitAutograd", composition.range_start)
-    define(
-        "range.step",
-        "range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: range.step",
-    )
-    composite("range.step", "CompositeImplicitAutograd", composition.range_step)
-    define(
-        "range.out_",
-        "range.out_(Scalar start, Scalar end, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: range.out_",
-    )
-    composite("range.out_", "CompositeImplicitAutograd", composition.range_start_out)
-    define(
-        "range.out",
-        "range.out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: range.out",
-    )
-    composite("range.out", "CompositeImplicitAutograd", composition.range_out)
-    define(
-        "fill_diagonal_",
-        "fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)",
-        "native_functions/factories.yaml: fill_diagonal_",
-    )
-    composite("fill_diagonal_", "CompositeImplicitAutograd", composition.fill_diagonal_)
-    define(
-        "_arange_",
-        "_arange_(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)",
-        "native_functions/factories.yaml: _arange_",
-    )
-    structured("_arange_", meta.by_place, "arange_stub", "inplace")
-    define(
-        "linspace",
-        "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: linspace",
-    )
-    composite("linspace", "CompositeImplicitAutograd", composition.linspace)
-    define(
-        "linspace.Tensor_Tensor",
-        "linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: linspace.Tensor_Tensor",
-    )
-    composite("linspace.Tensor_Tensor", "CompositeImplicitAutograd", composition.linspace)
-    define(
-        "linspace.Tensor_Scalar",
-        "linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: linspace.Tensor_Scalar",
-    )
-    composite("linspace.Tensor_Scalar", "CompositeImplicitAutograd", composition.linspace)
-    define(
-        "linspace.Scalar_Tensor",
-        "linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: linspace.Scalar_Tensor",
-    )
-    composite("linspace.Scalar_Tensor", "CompositeImplicitAutograd", composition.linspace)
-    define(
-        "linspace.out",
-        "linspace.out(Scalar start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: linspace.out",
-    )
-    composite("linspace.out", "CompositeImplicitAutograd", composition.linspace_out)
-    define(
-        "linspace.Tensor_Tensor_out",
-        "linspace.Tensor_Tensor_out(Tensor start, Tensor end, int steps, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: linspace.Tensor_Tensor_out",
-    )
-    composite("linspace.Tensor_Tensor_out", "CompositeImplicitAutograd", composition.linspace_out)
-    define(
-        "linspace.Tensor_Scalar_out",
-        "linspace.Tensor_Scalar_out(Tensor start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: linspace.Tensor_Scalar_out",
-    )
-    composite("linspace.Tensor_Scalar_out", "CompositeImplicitAutograd", composition.linspace_out)
-    define(
-        "linspace.Scalar_Tensor_out",
-        "linspace.Scalar_Tensor_out(Scalar start, Tensor end, int steps, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: linspace.Scalar_Tensor_out",
-    )
-    composite("linspace.Scalar_Tensor_out", "CompositeImplicitAutograd", composition.linspace_out)
-    define(
-        "_linspace_",
-        "_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)",
-        "native_functions/factories.yaml: _linspace_",
-    )
-    structured("_linspace_", meta.by_place, "linspace_stub", "inplace")
-    define(
-        "eye",
-        "eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: eye",
-    )
-    composite("eye", "CompositeImplicitAutograd", composition.eye)
-    define(
-        "eye.m",
-        "eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: eye.m",
-    )
-    composite("eye.m", "CompositeImplicitAutograd", composition.eye_m)
-    define(
-        "eye.out",
-        "eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: eye.out",
-    )
-    composite("eye.out", "CompositeImplicitAutograd", composition.eye_out)
-    define(
-        "eye.m_out",
-        "eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: eye.m_out",
-    )
-    composite("eye.m_out", "CompositeImplicitAutograd", composition.eye_m_out)
-    define(
-        "logspace",
-        "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: logspace",
-    )
-    composite("logspace", "CompositeImplicitAutograd", composition.logspace)
-    define(
-        "logspace.Tensor_Tensor",
-        "logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: logspace.Tensor_Tensor",
-    )
-    composite("logspace.Tensor_Tensor", "CompositeImplicitAutograd", composition.logspace)
-    define(
-        "logspace.Tensor_Scalar",
-        "logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: logspace.Tensor_Scalar",
-    )
-    composite("logspace.Tensor_Scalar", "CompositeImplicitAutograd", composition.logspace)
-    define(
-        "logspace.Scalar_Tensor",
-        "logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: logspace.Scalar_Tensor",
-    )
-    composite("logspace.Scalar_Tensor", "CompositeImplicitAutograd", composition.logspace)
-    define(
-        "logspace.out",
-        "logspace.out(Scalar start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: logspace.out",
-    )
-    composite("logspace.out", "CompositeImplicitAutograd", composition.logspace_out)
-    define(
-        "logspace.Tensor_Tensor_out",
-        "logspace.Tensor_Tensor_out(Tensor start, Tensor end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: logspace.Tensor_Tensor_out",
-    )
-    composite("logspace.Tensor_Tensor_out", "CompositeImplicitAutograd", composition.logspace_out)
-    define(
-        "logspace.Tensor_Scalar_out",
-        "logspace.Tensor_Scalar_out(Tensor start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: logspace.Tensor_Scalar_out",
-    )
-    composite("logspace.Tensor_Scalar_out", "CompositeImplicitAutograd", composition.logspace_out)
-    define(
-        "logspace.Scalar_Tensor_out",
-        "logspace.Scalar_Tensor_out(Scalar start, Tensor end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factories.yaml: logspace.Scalar_Tensor_out",
-    )
-    composite("logspace.Scalar_Tensor_out", "CompositeImplicitAutograd", composition.logspace_out)
-    define(
-        "empty_permuted",
-        "empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/factories.yaml: empty_permuted",
-    )
-    composite("empty_permuted", "CompositeImplicitAutograd", composition.empty_permuted)
+    operator = operators_of("native_functions/factories.yaml")
+    # fmt: off
+    operator("empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="core", planner=meta.empty)
+    operator("empty.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.empty_named})
+    operator("empty.out(SymInt[] size, *, MemoryFormat? memory_format=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.empty_out})
+    operator("empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="core", planner=meta.empty_strided)
+    operator("new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondifferentiable", planner=meta.new_empty_strided, autograd=never_differentiable)
+    operator("full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="core", dispatch={"CompositeImplicitAutograd": composition.full})
+    operator("full.names(SymInt[] size, Scalar fill_value, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.full_named})
+    operator("full.out(SymInt[] size, Scalar fill_value, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.full_out})
+    operator("zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", planner=meta.zeros)
+    operator("zeros.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.zeros_named})
+    operator("zeros.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.zeros_out})
+    operator("ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", planner=meta.ones)
+    operator("ones.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.ones_named})
+    operator("ones.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.ones_out})
+    operator("empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondifferentiable", planner=meta.empty_like, autograd=never_differentiable)
+    operator("zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondifferentiable", planner=meta.zeros_like, autograd=never_differentiable)
+    operator("ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondifferentiable", planner=meta.ones_like, autograd=never_differentiable)
+    operator("full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="core", dispatch={"CompositeImplicitAutograd": composition.full_like})
+    operator("new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondifferentiable", planner=meta.new_empty, autograd=never_differentiable)
+    operator("new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondifferentiable", planner=meta.new_zeros, autograd=never_differentiable)
+    operator("new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondifferentiable", planner=meta.new_ones, autograd=never_differentiable)
+    operator("new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.new_full})
+    operator("fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", tags="core", structured=(meta.fill, "fill_stub", "inplace"), autograd=derivatives.plan_fill__Scalar)
+    operator("fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fill__tensor}, autograd=derivatives.plan_fill__Tensor)
+    operator("fill.Scalar(Tensor self, Scalar value) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.fill_scalar}, autograd=derivatives.plan_fill_Scalar)
+    operator("fill.Tensor(Tensor self, Tensor value) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.fill_tensor}, autograd=derivatives.plan_fill_Tensor)
+    operator("zero_(Tensor(a!) self) -> Tensor(a!)", structured=(meta.fill, "zero_stub", "inplace"), dispatch={"CompositeExplicitAutograd": composition.zero_}, autograd=derivatives.plan_zero_)
+    operator("scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="core", dispatch={"CompositeImplicitAutograd": composition.scalar_tensor})
+    operator("arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.arange})
+    operator("arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.arange_start})
+    operator("arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="core", dispatch={"CompositeImplicitAutograd": composition.arange_start_step})
+    operator("arange.out(Scalar end, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.arange_out})
+    operator("arange.start_out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.arange_start_out})
+    operator("range(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.range_start})
+    operator("range.step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.range_step})
+    operator("range.out_(Scalar start, Scalar end, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.range_start_out})
+    operator("range.out(Scalar start, Scalar end, Scalar step=1, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.range_out})
+    operator("fill_diagonal_(Tensor(a!) self, Scalar fill_value, bool wrap=False) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fill_diagonal_})
+    operator("_arange_(Tensor(a!) self, Scalar start, Scalar step) -> Tensor(a!)", structured=(meta.by_place, "arange_stub", "inplace"))
+    operator("linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linspace})
+    operator("linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linspace})
+    operator("linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linspace})
+    operator("linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linspace})
+    operator("linspace.out(Scalar start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.linspace_out})
+    operator("linspace.Tensor_Tensor_out(Tensor start, Tensor end, int steps, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.linspace_out})
+    operator("linspace.Tensor_Scalar_out(Tensor start, Scalar end, int steps, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.linspace_out})
+    operator("linspace.Scalar_Tensor_out(Scalar start, Tensor end, int steps, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.linspace_out})
+    operator("_linspace_(Tensor(a!) self, Scalar start, Scalar end) -> Tensor(a!)", structured=(meta.by_place, "linspace_stub", "inplace"))
+    operator("eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.eye})
+    operator("eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.eye_m})
+    operator("eye.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.eye_out})
+    operator("eye.m_out(SymInt n, SymInt m, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.eye_m_out})
+    operator("logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.logspace})
+    operator("logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.logspace})
+    operator("logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.logspace})
+    operator("logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.logspace})
+    operator("logspace.out(Scalar start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.logspace_out})
+    operator("logspace.Tensor_Tensor_out(Tensor start, Tensor end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.logspace_out})
+    operator("logspace.Tensor_Scalar_out(Tensor start, Scalar end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.logspace_out})
+    operator("logspace.Scalar_Tensor_out(Scalar start, Tensor end, int steps, float base=10.0, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.logspace_out})
+    operator("empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.empty_permuted})
+    # fmt: on

@@ -8,649 +8,94 @@ from __future__ import annotations
 from ...autograd.recording import out_refuses_grad
 from ...composite import factorization as composition
 from ...composite.forms import out_form
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import factorization as meta
-from ..autograd import factorization as autograd_factorization
+from ..autograd import factorization as derivatives
 
 
 def register() -> None:
     """Define the factorization operators and register their kernels."""
-    define(
-        "linalg_lu_factor_ex",
-        "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)",
-        "native_functions/factorization.yaml: linalg_lu_factor_ex",
-    )
-    structured(
-        "linalg_lu_factor_ex",
-        meta.linalg_lu_factor_ex,
-        "linalg_lu_factor_ex_stub",
-        "functional",
-        "linalg_lu_factor_ex.out",
-    )
-    autograd("linalg_lu_factor_ex", autograd_factorization.plan_linalg_lu_factor_ex)
-    define(
-        "linalg_lu_factor_ex.out",
-        "linalg_lu_factor_ex.out(Tensor A, *, bool pivot=True, bool check_errors=False, Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info) -> (Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info)",
-        "native_functions/factorization.yaml: linalg_lu_factor_ex",
-    )
-    structured("linalg_lu_factor_ex.out", meta.linalg_lu_factor_ex, "linalg_lu_factor_ex_stub", "out")
-    autograd("linalg_lu_factor_ex.out", out_refuses_grad)
-    define(
-        "_lu_solve",
-        "_lu_solve(Tensor LU, Tensor pivots, Tensor B, bool adjoint) -> Tensor",
-        "native_functions/factorization.yaml: _lu_solve",
-    )
-    structured("_lu_solve", meta._lu_solve, "_lu_solve_stub", "functional")
-    define(
-        "linalg_cholesky_ex",
-        "linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
-        "native_functions/factorization.yaml: linalg_cholesky_ex",
-    )
-    structured(
-        "linalg_cholesky_ex",
-        meta.linalg_cholesky_ex,
-        "linalg_cholesky_ex_stub",
-        "functional",
-        "linalg_cholesky_ex.L",
-    )
-    autograd("linalg_cholesky_ex", autograd_factorization.plan_linalg_cholesky_ex)
-    define(
-        "linalg_cholesky_ex.L",
-        "linalg_cholesky_ex.L(Tensor self, *, bool upper=False, bool check_errors=False, Tensor(a!) L, Tensor(b!) info) -> (Tensor(a!) L, Tensor(b!) info)",
-        "native_functions/factorization.yaml: linalg_cholesky_ex",
-    )
-    structured("linalg_cholesky_ex.L", meta.linalg_cholesky_ex, "linalg_cholesky_ex_stub", "out")
-    autograd("linalg_cholesky_ex.L", out_refuses_grad)
-    define(
-        "linalg_solve_triangular",
-        "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor",
-        "native_functions/factorization.yaml: linalg_solve_triangular",
-    )
-    structured(
-        "linalg_solve_triangular",
-        meta.linalg_solve_triangular,
-        "linalg_solve_triangular_stub",
-        "functional",
-        "linalg_solve_triangular.out",
-    )
-    autograd("linalg_solve_triangular", autograd_factorization.plan_linalg_solve_triangular)
-    define(
-        "linalg_solve_triangular.out",
-        "linalg_solve_triangular.out(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: linalg_solve_triangular",
-    )
-    structured(
-        "linalg_solve_triangular.out", meta.linalg_solve_triangular, "linalg_solve_triangular_stub", "out"
-    )
-    autograd("linalg_solve_triangular.out", out_refuses_grad)
-    define(
-        "geqrf", "geqrf(Tensor self) -> (Tensor a, Tensor tau)", "native_functions/factorization.yaml: geqrf"
-    )
-    structured("geqrf", meta.geqrf, "geqrf_stub", "functional", "geqrf.a")
-    autograd("geqrf", autograd_factorization.plan_geqrf)
-    define(
-        "geqrf.a",
-        "geqrf.a(Tensor self, *, Tensor(a!) a, Tensor(b!) tau) -> (Tensor(a!) a, Tensor(b!) tau)",
-        "native_functions/factorization.yaml: geqrf",
-    )
-    structured("geqrf.a", meta.geqrf, "geqrf_stub", "out")
-    autograd("geqrf.a", out_refuses_grad)
-    define(
-        "linalg_householder_product",
-        "linalg_householder_product(Tensor input, Tensor tau) -> Tensor",
-        "native_functions/factorization.yaml: linalg_householder_product",
-    )
-    structured(
-        "linalg_householder_product",
-        meta.linalg_householder_product,
-        "linalg_householder_product_stub",
-        "functional",
-        "linalg_householder_product.out",
-    )
-    autograd("linalg_householder_product", autograd_factorization.plan_linalg_householder_product)
-    define(
-        "linalg_householder_product.out",
-        "linalg_householder_product.out(Tensor input, Tensor tau, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: linalg_householder_product",
-    )
-    structured(
-        "linalg_householder_product.out",
-        meta.linalg_householder_product,
-        "linalg_householder_product_stub",
-        "out",
-    )
-    autograd("linalg_householder_product.out", out_refuses_grad)
-    define(
-        "ormqr",
-        "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor",
-        "native_functions/factorization.yaml: ormqr",
-    )
-    structured("ormqr", meta.ormqr, "ormqr_stub", "functional", "ormqr.out")
-    autograd("ormqr", autograd_factorization.plan_ormqr)
-    define(
-        "ormqr.out",
-        "ormqr.out(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: ormqr",
-    )
-    structured("ormqr.out", meta.ormqr, "ormqr_stub", "out")
-    autograd("ormqr.out", out_refuses_grad)
-    define(
-        "_linalg_eigh",
-        "_linalg_eigh(Tensor A, str UPLO='L', bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)",
-        "native_functions/factorization.yaml: _linalg_eigh",
-    )
-    structured(
-        "_linalg_eigh", meta._linalg_eigh, "_linalg_eigh_stub", "functional", "_linalg_eigh.eigenvalues"
-    )
-    autograd("_linalg_eigh", autograd_factorization.plan__linalg_eigh)
-    define(
-        "_linalg_eigh.eigenvalues",
-        "_linalg_eigh.eigenvalues(Tensor A, str UPLO='L', bool compute_v=True, *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)",
-        "native_functions/factorization.yaml: _linalg_eigh",
-    )
-    structured("_linalg_eigh.eigenvalues", meta._linalg_eigh, "_linalg_eigh_stub", "out")
-    autograd("_linalg_eigh.eigenvalues", out_refuses_grad)
-    define(
-        "linalg_eig",
-        "linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
-        "native_functions/factorization.yaml: linalg_eig",
-    )
-    structured("linalg_eig", meta.linalg_eig, "linalg_eig_stub", "functional", "linalg_eig.out")
-    autograd("linalg_eig", autograd_factorization.plan_linalg_eig)
-    define(
-        "linalg_eig.out",
-        "linalg_eig.out(Tensor self, *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)",
-        "native_functions/factorization.yaml: linalg_eig",
-    )
-    structured("linalg_eig.out", meta.linalg_eig, "linalg_eig_stub", "out")
-    autograd("linalg_eig.out", out_refuses_grad)
-    define(
-        "_linalg_eigvals",
-        "_linalg_eigvals(Tensor self) -> Tensor",
-        "native_functions/factorization.yaml: _linalg_eigvals",
-    )
-    structured("_linalg_eigvals", meta._linalg_eigvals, "_linalg_eigvals_stub", "functional")
-    define(
-        "_linalg_svd",
-        "_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
-        "native_functions/factorization.yaml: _linalg_svd",
-    )
-    structured("_linalg_svd", meta._linalg_svd, "_linalg_svd_stub", "functional", "_linalg_svd.U")
-    autograd("_linalg_svd", autograd_factorization.plan__linalg_svd)
-    define(
-        "_linalg_svd.U",
-        "_linalg_svd.U(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None, Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh)",
-        "native_functions/factorization.yaml: _linalg_svd",
-    )
-    structured("_linalg_svd.U", meta._linalg_svd, "_linalg_svd_stub", "out")
-    autograd("_linalg_svd.U", out_refuses_grad)
-    define(
-        "_least_squares",
-        "_least_squares(Tensor A, Tensor B, float rcond, str driver) -> (Tensor solution, Tensor singular_values, Tensor rank, Tensor info)",
-        "native_functions/factorization.yaml: _least_squares",
-    )
-    structured("_least_squares", meta._least_squares, "_least_squares_stub", "functional")
-    define(
-        "linalg_ldl_factor_ex",
-        "linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)",
-        "native_functions/factorization.yaml: linalg_ldl_factor_ex",
-    )
-    structured(
-        "linalg_ldl_factor_ex",
-        meta.linalg_ldl_factor_ex,
-        "linalg_ldl_factor_ex_stub",
-        "functional",
-        "linalg_ldl_factor_ex.out",
-    )
-    define(
-        "linalg_ldl_factor_ex.out",
-        "linalg_ldl_factor_ex.out(Tensor self, *, bool hermitian=False, bool check_errors=False, Tensor(a!) LD, Tensor(b!) pivots, Tensor(c!) info) -> (Tensor(a!) LD, Tensor(b!) pivots, Tensor(c!) info)",
-        "native_functions/factorization.yaml: linalg_ldl_factor_ex",
-    )
-    structured("linalg_ldl_factor_ex.out", meta.linalg_ldl_factor_ex, "linalg_ldl_factor_ex_stub", "out")
-    autograd("linalg_ldl_factor_ex.out", out_refuses_grad)
-    define(
-        "linalg_ldl_solve",
-        "linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor",
-        "native_functions/factorization.yaml: linalg_ldl_solve",
-    )
-    structured(
-        "linalg_ldl_solve",
-        meta.linalg_ldl_solve,
-        "linalg_ldl_solve_stub",
-        "functional",
-        "linalg_ldl_solve.out",
-    )
-    define(
-        "linalg_ldl_solve.out",
-        "linalg_ldl_solve.out(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: linalg_ldl_solve",
-    )
-    structured("linalg_ldl_solve.out", meta.linalg_ldl_solve, "linalg_ldl_solve_stub", "out")
-    autograd("linalg_ldl_solve.out", out_refuses_grad)
-    define(
-        "linalg_ldl_factor",
-        "linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)",
-        "native_functions/factorization.yaml: linalg_ldl_factor",
-    )
-    composite("linalg_ldl_factor", "CompositeImplicitAutograd", composition.linalg_ldl_factor)
-    define(
-        "linalg_ldl_factor.out",
-        "linalg_ldl_factor.out(Tensor self, *, bool hermitian=False, Tensor(a!) LD, Tensor(b!) pivots) -> (Tensor(a!) LD, Tensor(b!) pivots)",
-        "native_functions/factorization.yaml: linalg_ldl_factor",
-    )
-    composite(
-        "linalg_ldl_factor.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_ldl_factor", composition.linalg_ldl_factor, 2, exact=True),
-    )
-    define(
-        "linalg_lu_factor",
-        "linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
-        "native_functions/factorization.yaml: linalg_lu_factor",
-    )
-    composite("linalg_lu_factor", "CompositeImplicitAutograd", composition.linalg_lu_factor)
-    define(
-        "linalg_lu_factor.out",
-        "linalg_lu_factor.out(Tensor A, *, bool pivot=True, Tensor(a!) LU, Tensor(b!) pivots) -> (Tensor(a!) LU, Tensor(b!) pivots)",
-        "native_functions/factorization.yaml: linalg_lu_factor",
-    )
-    composite(
-        "linalg_lu_factor.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_lu_factor", composition.linalg_lu_factor, 2, exact=True),
-    )
-    define(
-        "_lu_with_info",
-        "_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)",
-        "native_functions/factorization.yaml: _lu_with_info",
-    )
-    composite("_lu_with_info", "CompositeImplicitAutograd", composition.lu_with_info)
-    define(
-        "lu_unpack",
-        "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
-        "native_functions/factorization.yaml: lu_unpack",
-    )
-    composite("lu_unpack", "CompositeImplicitAutograd", composition.lu_unpack)
-    define(
-        "lu_unpack.out",
-        "lu_unpack.out(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True, *, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)",
-        "native_functions/factorization.yaml: lu_unpack",
-    )
-    composite(
-        "lu_unpack.out",
-        "CompositeImplicitAutograd",
-        out_form("lu_unpack", composition.lu_unpack, 3, exact=True),
-    )
-    define(
-        "linalg_lu",
-        "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
-        "native_functions/factorization.yaml: linalg_lu",
-    )
-    composite("linalg_lu", "CompositeImplicitAutograd", composition.linalg_lu)
-    define(
-        "linalg_lu.out",
-        "linalg_lu.out(Tensor A, *, bool pivot=True, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)",
-        "native_functions/factorization.yaml: linalg_lu",
-    )
-    composite(
-        "linalg_lu.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_lu", composition.linalg_lu, 3, exact=True),
-    )
-    define(
-        "linalg_lu_solve",
-        "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
-        "native_functions/factorization.yaml: linalg_lu_solve",
-    )
-    composite("linalg_lu_solve", "CompositeExplicitAutograd", composition.linalg_lu_solve)
-    autograd("linalg_lu_solve", autograd_factorization.plan_linalg_lu_solve)
-    define(
-        "linalg_lu_solve.out",
-        "linalg_lu_solve.out(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: linalg_lu_solve",
-    )
-    composite(
-        "linalg_lu_solve.out",
-        "CompositeExplicitAutograd",
-        out_form("linalg_lu_solve", composition.linalg_lu_solve, exact=True),
-    )
-    autograd("linalg_lu_solve.out", out_refuses_grad)
-    define(
-        "lu_solve",
-        "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
-        "native_functions/factorization.yaml: lu_solve",
-    )
-    composite("lu_solve", "CompositeImplicitAutograd", composition.lu_solve)
-    define(
-        "lu_solve.out",
-        "lu_solve.out(Tensor self, Tensor LU_data, Tensor LU_pivots, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: lu_solve",
-    )
-    composite(
-        "lu_solve.out", "CompositeImplicitAutograd", out_form("lu_solve", composition.lu_solve, exact=True)
-    )
-    define(
-        "linalg_inv_ex",
-        "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
-        "native_functions/factorization.yaml: linalg_inv_ex",
-    )
-    composite("linalg_inv_ex", "CompositeExplicitAutograd", composition.linalg_inv_ex)
-    autograd("linalg_inv_ex", autograd_factorization.plan_linalg_inv_ex)
-    define(
-        "linalg_inv_ex.inverse",
-        "linalg_inv_ex.inverse(Tensor A, *, bool check_errors=False, Tensor(a!) inverse, Tensor(b!) info) -> (Tensor(a!) inverse, Tensor(b!) info)",
-        "native_functions/factorization.yaml: linalg_inv_ex",
-    )
-    composite(
-        "linalg_inv_ex.inverse",
-        "CompositeExplicitAutograd",
-        out_form("linalg_inv_ex", composition.linalg_inv_ex, 2, exact=True, strided=True),
-    )
-    autograd("linalg_inv_ex.inverse", out_refuses_grad)
-    define("linalg_inv", "linalg_inv(Tensor A) -> Tensor", "native_functions/factorization.yaml: linalg_inv")
-    composite("linalg_inv", "CompositeImplicitAutograd", composition.linalg_inv)
-    define(
-        "linalg_inv.out",
-        "linalg_inv.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: linalg_inv",
-    )
-    composite(
-        "linalg_inv.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_inv", composition.linalg_inv, exact=True, strided=True),
-    )
-    define("inverse", "inverse(Tensor self) -> Tensor", "native_functions/factorization.yaml: inverse")
-    composite("inverse", "CompositeImplicitAutograd", composition.linalg_inv)
-    define(
-        "inverse.out",
-        "inverse.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: inverse",
-    )
-    composite(
-        "inverse.out", "CompositeImplicitAutograd", out_form("inverse", composition.linalg_inv, exact=True)
-    )
-    define(
-        "_linalg_solve_ex",
-        "_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)",
-        "native_functions/factorization.yaml: _linalg_solve_ex",
-    )
-    composite("_linalg_solve_ex", "CompositeExplicitAutograd", composition._linalg_solve_ex)
-    autograd("_linalg_solve_ex", autograd_factorization.plan__linalg_solve_ex)
-    define(
-        "_linalg_solve_ex.result",
-        "_linalg_solve_ex.result(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info) -> (Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info)",
-        "native_functions/factorization.yaml: _linalg_solve_ex",
-    )
-    composite(
-        "_linalg_solve_ex.result",
-        "CompositeExplicitAutograd",
-        out_form("_linalg_solve_ex", composition._linalg_solve_ex, 4),
-    )
-    autograd("_linalg_solve_ex.result", out_refuses_grad)
-    define(
-        "linalg_solve_ex",
-        "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
-        "native_functions/factorization.yaml: linalg_solve_ex",
-    )
-    composite("linalg_solve_ex", "CompositeImplicitAutograd", composition.linalg_solve_ex)
-    define(
-        "linalg_solve_ex.out",
-        "linalg_solve_ex.out(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) info) -> (Tensor(a!) result, Tensor(b!) info)",
-        "native_functions/factorization.yaml: linalg_solve_ex",
-    )
-    composite(
-        "linalg_solve_ex.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_solve_ex", composition.linalg_solve_ex, 2, exact=True, strided=True),
-    )
-    define(
-        "linalg_solve",
-        "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
-        "native_functions/factorization.yaml: linalg_solve",
-    )
-    composite("linalg_solve", "CompositeImplicitAutograd", composition.linalg_solve)
-    define(
-        "linalg_solve.out",
-        "linalg_solve.out(Tensor A, Tensor B, *, bool left=True, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: linalg_solve",
-    )
-    composite(
-        "linalg_solve.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_solve", composition.linalg_solve, exact=True, strided=True),
-    )
-    define(
-        "triangular_solve",
-        "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
-        "native_functions/factorization.yaml: triangular_solve",
-    )
-    composite("triangular_solve", "CompositeImplicitAutograd", composition.triangular_solve)
-    define(
-        "triangular_solve.X",
-        "triangular_solve.X(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False, *, Tensor(a!) solution, Tensor(b!) cloned_coefficient) -> (Tensor(a!) solution, Tensor(b!) cloned_coefficient)",
-        "native_functions/factorization.yaml: triangular_solve",
-    )
-    composite(
-        "triangular_solve.X",
-        "CompositeImplicitAutograd",
-        out_form("triangular_solve", composition.triangular_solve, 2, exact=True),
-    )
-    define(
-        "linalg_cholesky",
-        "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
-        "native_functions/factorization.yaml: linalg_cholesky",
-    )
-    composite("linalg_cholesky", "CompositeImplicitAutograd", composition.linalg_cholesky)
-    define(
-        "linalg_cholesky.out",
-        "linalg_cholesky.out(Tensor self, *, bool upper=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: linalg_cholesky",
-    )
-    composite(
-        "linalg_cholesky.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_cholesky", composition.linalg_cholesky, exact=True, strided=True),
-    )
-    define(
-        "cholesky",
-        "cholesky(Tensor self, bool upper=False) -> Tensor",
-        "native_functions/factorization.yaml: cholesky",
-    )
-    composite("cholesky", "CompositeImplicitAutograd", composition.cholesky)
-    define(
-        "cholesky.out",
-        "cholesky.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: cholesky",
-    )
-    composite("cholesky.out", "CompositeImplicitAutograd", out_form("cholesky", composition.cholesky))
-    define(
-        "cholesky_solve",
-        "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
-        "native_functions/factorization.yaml: cholesky_solve",
-    )
-    composite("cholesky_solve", "CompositeExplicitAutograd", composition.cholesky_solve)
-    autograd("cholesky_solve", autograd_factorization.plan_cholesky_solve)
-    define(
-        "cholesky_solve.out",
-        "cholesky_solve.out(Tensor self, Tensor input2, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: cholesky_solve",
-    )
-    composite(
-        "cholesky_solve.out",
-        "CompositeExplicitAutograd",
-        out_form("cholesky_solve", composition.cholesky_solve),
-    )
-    autograd("cholesky_solve.out", out_refuses_grad)
-    define(
-        "cholesky_inverse",
-        "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
-        "native_functions/factorization.yaml: cholesky_inverse",
-    )
-    composite("cholesky_inverse", "CompositeExplicitAutograd", composition.cholesky_inverse)
-    autograd("cholesky_inverse", autograd_factorization.plan_cholesky_inverse)
-    define(
-        "cholesky_inverse.out",
-        "cholesky_inverse.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: cholesky_inverse",
-    )
-    composite(
-        "cholesky_inverse.out",
-        "CompositeExplicitAutograd",
-        out_form("cholesky_inverse", composition.cholesky_inverse),
-    )
-    autograd("cholesky_inverse.out", out_refuses_grad)
-    define(
-        "linalg_qr",
-        "linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)",
-        "native_functions/factorization.yaml: linalg_qr",
-    )
-    composite("linalg_qr", "CompositeExplicitAutograd", composition.linalg_qr)
-    autograd("linalg_qr", autograd_factorization.plan_linalg_qr)
-    define(
-        "linalg_qr.out",
-        "linalg_qr.out(Tensor A, str mode='reduced', *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)",
-        "native_functions/factorization.yaml: linalg_qr",
-    )
-    composite(
-        "linalg_qr.out",
-        "CompositeExplicitAutograd",
-        out_form("linalg_qr", composition.linalg_qr, 2, exact=True),
-    )
-    autograd("linalg_qr.out", out_refuses_grad)
-    define(
-        "qr",
-        "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
-        "native_functions/factorization.yaml: qr",
-    )
-    composite("qr", "CompositeImplicitAutograd", composition.qr)
-    define(
-        "qr.Q",
-        "qr.Q(Tensor self, bool some=True, *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)",
-        "native_functions/factorization.yaml: qr",
-    )
-    composite("qr.Q", "CompositeImplicitAutograd", out_form("qr", composition.qr, 2, exact=True))
-    define(
-        "orgqr", "orgqr(Tensor self, Tensor input2) -> Tensor", "native_functions/factorization.yaml: orgqr"
-    )
-    composite("orgqr", "CompositeImplicitAutograd", composition.orgqr)
-    define(
-        "orgqr.out",
-        "orgqr.out(Tensor self, Tensor input2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: orgqr",
-    )
-    composite("orgqr.out", "CompositeImplicitAutograd", out_form("orgqr", composition.orgqr))
-    define(
-        "linalg_eigh",
-        "linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)",
-        "native_functions/factorization.yaml: linalg_eigh",
-    )
-    composite("linalg_eigh", "CompositeImplicitAutograd", composition.linalg_eigh)
-    define(
-        "linalg_eigh.eigvals",
-        "linalg_eigh.eigvals(Tensor self, str UPLO='L', *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)",
-        "native_functions/factorization.yaml: linalg_eigh",
-    )
-    composite(
-        "linalg_eigh.eigvals",
-        "CompositeImplicitAutograd",
-        out_form("linalg_eigh", composition.linalg_eigh, 2, exact=True),
-    )
-    define(
-        "linalg_eigvalsh",
-        "linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor",
-        "native_functions/factorization.yaml: linalg_eigvalsh",
-    )
-    composite("linalg_eigvalsh", "CompositeImplicitAutograd", composition.linalg_eigvalsh)
-    define(
-        "linalg_eigvalsh.out",
-        "linalg_eigvalsh.out(Tensor self, str UPLO='L', *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: linalg_eigvalsh",
-    )
-    composite(
-        "linalg_eigvalsh.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_eigvalsh", composition.linalg_eigvalsh, exact=True),
-    )
-    define(
-        "linalg_eigvals",
-        "linalg_eigvals(Tensor self) -> Tensor",
-        "native_functions/factorization.yaml: linalg_eigvals",
-    )
-    composite("linalg_eigvals", "CompositeImplicitAutograd", composition.linalg_eigvals)
-    define(
-        "linalg_eigvals.out",
-        "linalg_eigvals.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: linalg_eigvals",
-    )
-    composite(
-        "linalg_eigvals.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_eigvals", composition.linalg_eigvals),
-    )
-    define(
-        "linalg_svd",
-        "linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
-        "native_functions/factorization.yaml: linalg_svd",
-    )
-    composite("linalg_svd", "CompositeImplicitAutograd", composition.linalg_svd)
-    define(
-        "linalg_svd.U",
-        "linalg_svd.U(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh)",
-        "native_functions/factorization.yaml: linalg_svd",
-    )
-    composite(
-        "linalg_svd.U",
-        "CompositeImplicitAutograd",
-        out_form("linalg_svd", composition.linalg_svd, 3, exact=True),
-    )
-    define(
-        "linalg_svdvals",
-        "linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor",
-        "native_functions/factorization.yaml: linalg_svdvals",
-    )
-    composite("linalg_svdvals", "CompositeImplicitAutograd", composition.linalg_svdvals)
-    define(
-        "linalg_svdvals.out",
-        "linalg_svdvals.out(Tensor A, *, str? driver=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/factorization.yaml: linalg_svdvals",
-    )
-    composite(
-        "linalg_svdvals.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_svdvals", composition.linalg_svdvals, exact=True),
-    )
-    define(
-        "svd",
-        "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)",
-        "native_functions/factorization.yaml: svd",
-    )
-    composite("svd", "CompositeImplicitAutograd", composition.svd)
-    define(
-        "svd.U",
-        "svd.U(Tensor self, bool some=True, bool compute_uv=True, *, Tensor(a!) U, Tensor(b!) S, Tensor(c!) V) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) V)",
-        "native_functions/factorization.yaml: svd",
-    )
-    composite("svd.U", "CompositeImplicitAutograd", out_form("svd", composition.svd, 3, exact=True))
-    define(
-        "linalg_lstsq",
-        "linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
-        "native_functions/factorization.yaml: linalg_lstsq",
-    )
-    composite("linalg_lstsq", "CompositeExplicitAutograd", composition.linalg_lstsq)
-    autograd("linalg_lstsq", autograd_factorization.plan_linalg_lstsq)
-    define(
-        "linalg_lstsq.out",
-        "linalg_lstsq.out(Tensor self, Tensor b, float? rcond=None, *, str? driver=None, Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values) -> (Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values)",
-        "native_functions/factorization.yaml: linalg_lstsq",
-    )
-    composite(
-        "linalg_lstsq.out", "CompositeExplicitAutograd", out_form("linalg_lstsq", composition.linalg_lstsq, 4)
-    )
-    autograd("linalg_lstsq.out", out_refuses_grad)
-    define(
-        "_linalg_check_errors",
-        "_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()",
-        "native_functions/factorization.yaml: _linalg_check_errors",
-    )
-    composite("_linalg_check_errors", "CompositeExplicitAutograd", composition._linalg_check_errors)
+    operator = operators_of("native_functions/factorization.yaml")
+    # fmt: off
+    operator("linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> (Tensor LU, Tensor pivots, Tensor info)", structured=(meta.linalg_lu_factor_ex, "linalg_lu_factor_ex_stub", "functional", "linalg_lu_factor_ex.out"), autograd=derivatives.plan_linalg_lu_factor_ex)
+    operator("linalg_lu_factor_ex.out(Tensor A, *, bool pivot=True, bool check_errors=False, Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info) -> (Tensor(a!) LU, Tensor(b!) pivots, Tensor(c!) info)", entry="linalg_lu_factor_ex", structured=(meta.linalg_lu_factor_ex, "linalg_lu_factor_ex_stub", "out"), autograd=out_refuses_grad)
+    operator("_lu_solve(Tensor LU, Tensor pivots, Tensor B, bool adjoint) -> Tensor", structured=(meta._lu_solve, "_lu_solve_stub", "functional"))
+    operator("linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)", structured=(meta.linalg_cholesky_ex, "linalg_cholesky_ex_stub", "functional", "linalg_cholesky_ex.L"), autograd=derivatives.plan_linalg_cholesky_ex)
+    operator("linalg_cholesky_ex.L(Tensor self, *, bool upper=False, bool check_errors=False, Tensor(a!) L, Tensor(b!) info) -> (Tensor(a!) L, Tensor(b!) info)", entry="linalg_cholesky_ex", structured=(meta.linalg_cholesky_ex, "linalg_cholesky_ex_stub", "out"), autograd=out_refuses_grad)
+    operator("linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor", structured=(meta.linalg_solve_triangular, "linalg_solve_triangular_stub", "functional", "linalg_solve_triangular.out"), autograd=derivatives.plan_linalg_solve_triangular)
+    operator("linalg_solve_triangular.out(Tensor self, Tensor B, *, bool upper, bool left=True, bool unitriangular=False, Tensor(a!) out) -> Tensor(a!)", entry="linalg_solve_triangular", structured=(meta.linalg_solve_triangular, "linalg_solve_triangular_stub", "out"), autograd=out_refuses_grad)
+    operator("geqrf(Tensor self) -> (Tensor a, Tensor tau)", structured=(meta.geqrf, "geqrf_stub", "functional", "geqrf.a"), autograd=derivatives.plan_geqrf)
+    operator("geqrf.a(Tensor self, *, Tensor(a!) a, Tensor(b!) tau) -> (Tensor(a!) a, Tensor(b!) tau)", entry="geqrf", structured=(meta.geqrf, "geqrf_stub", "out"), autograd=out_refuses_grad)
+    operator("linalg_householder_product(Tensor input, Tensor tau) -> Tensor", structured=(meta.linalg_householder_product, "linalg_householder_product_stub", "functional", "linalg_householder_product.out"), autograd=derivatives.plan_linalg_householder_product)
+    operator("linalg_householder_product.out(Tensor input, Tensor tau, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_householder_product", structured=(meta.linalg_householder_product, "linalg_householder_product_stub", "out"), autograd=out_refuses_grad)
+    operator("ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor", structured=(meta.ormqr, "ormqr_stub", "functional", "ormqr.out"), autograd=derivatives.plan_ormqr)
+    operator("ormqr.out(Tensor self, Tensor input2, Tensor input3, bool left=True, bool transpose=False, *, Tensor(a!) out) -> Tensor(a!)", entry="ormqr", structured=(meta.ormqr, "ormqr_stub", "out"), autograd=out_refuses_grad)
+    operator("_linalg_eigh(Tensor A, str UPLO='L', bool compute_v=True) -> (Tensor eigenvalues, Tensor eigenvectors)", structured=(meta._linalg_eigh, "_linalg_eigh_stub", "functional", "_linalg_eigh.eigenvalues"), autograd=derivatives.plan__linalg_eigh)
+    operator("_linalg_eigh.eigenvalues(Tensor A, str UPLO='L', bool compute_v=True, *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)", entry="_linalg_eigh", structured=(meta._linalg_eigh, "_linalg_eigh_stub", "out"), autograd=out_refuses_grad)
+    operator("linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)", structured=(meta.linalg_eig, "linalg_eig_stub", "functional", "linalg_eig.out"), autograd=derivatives.plan_linalg_eig)
+    operator("linalg_eig.out(Tensor self, *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)", entry="linalg_eig", structured=(meta.linalg_eig, "linalg_eig_stub", "out"), autograd=out_refuses_grad)
+    operator("_linalg_eigvals(Tensor self) -> Tensor", structured=(meta._linalg_eigvals, "_linalg_eigvals_stub", "functional"))
+    operator("_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)", structured=(meta._linalg_svd, "_linalg_svd_stub", "functional", "_linalg_svd.U"), autograd=derivatives.plan__linalg_svd)
+    operator("_linalg_svd.U(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? driver=None, Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh)", entry="_linalg_svd", structured=(meta._linalg_svd, "_linalg_svd_stub", "out"), autograd=out_refuses_grad)
+    operator("_least_squares(Tensor A, Tensor B, float rcond, str driver) -> (Tensor solution, Tensor singular_values, Tensor rank, Tensor info)", structured=(meta._least_squares, "_least_squares_stub", "functional"))
+    operator("linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)", structured=(meta.linalg_ldl_factor_ex, "linalg_ldl_factor_ex_stub", "functional", "linalg_ldl_factor_ex.out"))
+    operator("linalg_ldl_factor_ex.out(Tensor self, *, bool hermitian=False, bool check_errors=False, Tensor(a!) LD, Tensor(b!) pivots, Tensor(c!) info) -> (Tensor(a!) LD, Tensor(b!) pivots, Tensor(c!) info)", entry="linalg_ldl_factor_ex", structured=(meta.linalg_ldl_factor_ex, "linalg_ldl_factor_ex_stub", "out"), autograd=out_refuses_grad)
+    operator("linalg_ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor", structured=(meta.linalg_ldl_solve, "linalg_ldl_solve_stub", "functional", "linalg_ldl_solve.out"))
+    operator("linalg_ldl_solve.out(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)", entry="linalg_ldl_solve", structured=(meta.linalg_ldl_solve, "linalg_ldl_solve_stub", "out"), autograd=out_refuses_grad)
+    operator("linalg_ldl_factor(Tensor self, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)", dispatch={"CompositeImplicitAutograd": composition.linalg_ldl_factor})
+    operator("linalg_ldl_factor.out(Tensor self, *, bool hermitian=False, Tensor(a!) LD, Tensor(b!) pivots) -> (Tensor(a!) LD, Tensor(b!) pivots)", entry="linalg_ldl_factor", dispatch={"CompositeImplicitAutograd": out_form("linalg_ldl_factor", composition.linalg_ldl_factor, 2, exact=True)})
+    operator("linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", dispatch={"CompositeImplicitAutograd": composition.linalg_lu_factor})
+    operator("linalg_lu_factor.out(Tensor A, *, bool pivot=True, Tensor(a!) LU, Tensor(b!) pivots) -> (Tensor(a!) LU, Tensor(b!) pivots)", entry="linalg_lu_factor", dispatch={"CompositeImplicitAutograd": out_form("linalg_lu_factor", composition.linalg_lu_factor, 2, exact=True)})
+    operator("_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)", dispatch={"CompositeImplicitAutograd": composition.lu_with_info})
+    operator("lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)", dispatch={"CompositeImplicitAutograd": composition.lu_unpack})
+    operator("lu_unpack.out(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True, *, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)", entry="lu_unpack", dispatch={"CompositeImplicitAutograd": out_form("lu_unpack", composition.lu_unpack, 3, exact=True)})
+    operator("linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", dispatch={"CompositeImplicitAutograd": composition.linalg_lu})
+    operator("linalg_lu.out(Tensor A, *, bool pivot=True, Tensor(a!) P, Tensor(b!) L, Tensor(c!) U) -> (Tensor(a!) P, Tensor(b!) L, Tensor(c!) U)", entry="linalg_lu", dispatch={"CompositeImplicitAutograd": out_form("linalg_lu", composition.linalg_lu, 3, exact=True)})
+    operator("linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.linalg_lu_solve}, autograd=derivatives.plan_linalg_lu_solve)
+    operator("linalg_lu_solve.out(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False, Tensor(a!) out) -> Tensor(a!)", entry="linalg_lu_solve", dispatch={"CompositeExplicitAutograd": out_form("linalg_lu_solve", composition.linalg_lu_solve, exact=True)}, autograd=out_refuses_grad)
+    operator("lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.lu_solve})
+    operator("lu_solve.out(Tensor self, Tensor LU_data, Tensor LU_pivots, *, Tensor(a!) out) -> Tensor(a!)", entry="lu_solve", dispatch={"CompositeImplicitAutograd": out_form("lu_solve", composition.lu_solve, exact=True)})
+    operator("linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)", dispatch={"CompositeExplicitAutograd": composition.linalg_inv_ex}, autograd=derivatives.plan_linalg_inv_ex)
+    operator("linalg_inv_ex.inverse(Tensor A, *, bool check_errors=False, Tensor(a!) inverse, Tensor(b!) info) -> (Tensor(a!) inverse, Tensor(b!) info)", entry="linalg_inv_ex", dispatch={"CompositeExplicitAutograd": out_form("linalg_inv_ex", composition.linalg_inv_ex, 2, exact=True, strided=True)}, autograd=out_refuses_grad)
+    operator("linalg_inv(Tensor A) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_inv})
+    operator("linalg_inv.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_inv", dispatch={"CompositeImplicitAutograd": out_form("linalg_inv", composition.linalg_inv, exact=True, strided=True)})
+    operator("inverse(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_inv})
+    operator("inverse.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="inverse", dispatch={"CompositeImplicitAutograd": out_form("inverse", composition.linalg_inv, exact=True)})
+    operator("_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor LU, Tensor pivots, Tensor info)", dispatch={"CompositeExplicitAutograd": composition._linalg_solve_ex}, autograd=derivatives.plan__linalg_solve_ex)
+    operator("_linalg_solve_ex.result(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info) -> (Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots, Tensor(d!) info)", entry="_linalg_solve_ex", dispatch={"CompositeExplicitAutograd": out_form("_linalg_solve_ex", composition._linalg_solve_ex, 4)}, autograd=out_refuses_grad)
+    operator("linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)", dispatch={"CompositeImplicitAutograd": composition.linalg_solve_ex})
+    operator("linalg_solve_ex.out(Tensor A, Tensor B, *, bool left=True, bool check_errors=False, Tensor(a!) result, Tensor(b!) info) -> (Tensor(a!) result, Tensor(b!) info)", entry="linalg_solve_ex", dispatch={"CompositeImplicitAutograd": out_form("linalg_solve_ex", composition.linalg_solve_ex, 2, exact=True, strided=True)})
+    operator("linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_solve})
+    operator("linalg_solve.out(Tensor A, Tensor B, *, bool left=True, Tensor(a!) out) -> Tensor(a!)", entry="linalg_solve", dispatch={"CompositeImplicitAutograd": out_form("linalg_solve", composition.linalg_solve, exact=True, strided=True)})
+    operator("triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)", dispatch={"CompositeImplicitAutograd": composition.triangular_solve})
+    operator("triangular_solve.X(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False, *, Tensor(a!) solution, Tensor(b!) cloned_coefficient) -> (Tensor(a!) solution, Tensor(b!) cloned_coefficient)", entry="triangular_solve", dispatch={"CompositeImplicitAutograd": out_form("triangular_solve", composition.triangular_solve, 2, exact=True)})
+    operator("linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_cholesky})
+    operator("linalg_cholesky.out(Tensor self, *, bool upper=False, Tensor(a!) out) -> Tensor(a!)", entry="linalg_cholesky", dispatch={"CompositeImplicitAutograd": out_form("linalg_cholesky", composition.linalg_cholesky, exact=True, strided=True)})
+    operator("cholesky(Tensor self, bool upper=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cholesky})
+    operator("cholesky.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)", entry="cholesky", dispatch={"CompositeImplicitAutograd": out_form("cholesky", composition.cholesky)})
+    operator("cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.cholesky_solve}, autograd=derivatives.plan_cholesky_solve)
+    operator("cholesky_solve.out(Tensor self, Tensor input2, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)", entry="cholesky_solve", dispatch={"CompositeExplicitAutograd": out_form("cholesky_solve", composition.cholesky_solve)}, autograd=out_refuses_grad)
+    operator("cholesky_inverse(Tensor self, bool upper=False) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.cholesky_inverse}, autograd=derivatives.plan_cholesky_inverse)
+    operator("cholesky_inverse.out(Tensor self, bool upper=False, *, Tensor(a!) out) -> Tensor(a!)", entry="cholesky_inverse", dispatch={"CompositeExplicitAutograd": out_form("cholesky_inverse", composition.cholesky_inverse)}, autograd=out_refuses_grad)
+    operator("linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", dispatch={"CompositeExplicitAutograd": composition.linalg_qr}, autograd=derivatives.plan_linalg_qr)
+    operator("linalg_qr.out(Tensor A, str mode='reduced', *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)", entry="linalg_qr", dispatch={"CompositeExplicitAutograd": out_form("linalg_qr", composition.linalg_qr, 2, exact=True)}, autograd=out_refuses_grad)
+    operator("qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)", dispatch={"CompositeImplicitAutograd": composition.qr})
+    operator("qr.Q(Tensor self, bool some=True, *, Tensor(a!) Q, Tensor(b!) R) -> (Tensor(a!) Q, Tensor(b!) R)", entry="qr", dispatch={"CompositeImplicitAutograd": out_form("qr", composition.qr, 2, exact=True)})
+    operator("orgqr(Tensor self, Tensor input2) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.orgqr})
+    operator("orgqr.out(Tensor self, Tensor input2, *, Tensor(a!) out) -> Tensor(a!)", entry="orgqr", dispatch={"CompositeImplicitAutograd": out_form("orgqr", composition.orgqr)})
+    operator("linalg_eigh(Tensor self, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", dispatch={"CompositeImplicitAutograd": composition.linalg_eigh})
+    operator("linalg_eigh.eigvals(Tensor self, str UPLO='L', *, Tensor(a!) eigenvalues, Tensor(b!) eigenvectors) -> (Tensor(a!) eigenvalues, Tensor(b!) eigenvectors)", entry="linalg_eigh", dispatch={"CompositeImplicitAutograd": out_form("linalg_eigh", composition.linalg_eigh, 2, exact=True)})
+    operator("linalg_eigvalsh(Tensor self, str UPLO='L') -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_eigvalsh})
+    operator("linalg_eigvalsh.out(Tensor self, str UPLO='L', *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_eigvalsh", dispatch={"CompositeImplicitAutograd": out_form("linalg_eigvalsh", composition.linalg_eigvalsh, exact=True)})
+    operator("linalg_eigvals(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_eigvals})
+    operator("linalg_eigvals.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_eigvals", dispatch={"CompositeImplicitAutograd": out_form("linalg_eigvals", composition.linalg_eigvals)})
+    operator("linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)", dispatch={"CompositeImplicitAutograd": composition.linalg_svd})
+    operator("linalg_svd.U(Tensor A, bool full_matrices=True, *, str? driver=None, Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) Vh)", entry="linalg_svd", dispatch={"CompositeImplicitAutograd": out_form("linalg_svd", composition.linalg_svd, 3, exact=True)})
+    operator("linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_svdvals})
+    operator("linalg_svdvals.out(Tensor A, *, str? driver=None, Tensor(a!) out) -> Tensor(a!)", entry="linalg_svdvals", dispatch={"CompositeImplicitAutograd": out_form("linalg_svdvals", composition.linalg_svdvals, exact=True)})
+    operator("svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)", dispatch={"CompositeImplicitAutograd": composition.svd})
+    operator("svd.U(Tensor self, bool some=True, bool compute_uv=True, *, Tensor(a!) U, Tensor(b!) S, Tensor(c!) V) -> (Tensor(a!) U, Tensor(b!) S, Tensor(c!) V)", entry="svd", dispatch={"CompositeImplicitAutograd": out_form("svd", composition.svd, 3, exact=True)})
+    operator("linalg_lstsq(Tensor self, Tensor b, float? rcond=None, *, str? driver=None) -> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)", dispatch={"CompositeExplicitAutograd": composition.linalg_lstsq}, autograd=derivatives.plan_linalg_lstsq)
+    operator("linalg_lstsq.out(Tensor self, Tensor b, float? rcond=None, *, str? driver=None, Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values) -> (Tensor(a!) solution, Tensor(b!) residuals, Tensor(c!) rank, Tensor(d!) singular_values)", entry="linalg_lstsq", dispatch={"CompositeExplicitAutograd": out_form("linalg_lstsq", composition.linalg_lstsq, 4)}, autograd=out_refuses_grad)
+    operator("_linalg_check_errors(Tensor info, str api_name, *, bool is_matrix) -> ()", dispatch={"CompositeExplicitAutograd": composition._linalg_check_errors})
+    # fmt: on

@@ -7,406 +7,77 @@ from __future__ import annotations
 
 from ...autograd.recording import out_refuses_grad
 from ...composite import fft as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import fft as meta
-from ..autograd import fft as autograd_fft
+from ..autograd import fft as derivatives
 
 
 def register() -> None:
     """Define the fft operators and register their kernels."""
-    define(
-        "_fft_r2c",
-        "_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor",
-        "native_functions/fft.yaml: _fft_r2c",
-        ("core",),
-    )
-    structured("_fft_r2c", meta._fft_r2c, "_fft_r2c_stub", "functional", "_fft_r2c.out")
-    autograd("_fft_r2c", autograd_fft.plan__fft_r2c)
-    define(
-        "_fft_r2c.out",
-        "_fft_r2c.out(Tensor self, int[] dim, int normalization, bool onesided, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: _fft_r2c",
-        ("core",),
-    )
-    structured("_fft_r2c.out", meta._fft_r2c, "_fft_r2c_stub", "out")
-    autograd("_fft_r2c.out", out_refuses_grad)
-    define(
-        "_fft_c2r",
-        "_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor",
-        "native_functions/fft.yaml: _fft_c2r",
-        ("core",),
-    )
-    structured("_fft_c2r", meta._fft_c2r, "_fft_c2r_stub", "functional", "_fft_c2r.out")
-    autograd("_fft_c2r", autograd_fft.plan__fft_c2r)
-    define(
-        "_fft_c2r.out",
-        "_fft_c2r.out(Tensor self, int[] dim, int normalization, SymInt last_dim_size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: _fft_c2r",
-        ("core",),
-    )
-    structured("_fft_c2r.out", meta._fft_c2r, "_fft_c2r_stub", "out")
-    autograd("_fft_c2r.out", out_refuses_grad)
-    define(
-        "_fft_c2c",
-        "_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor",
-        "native_functions/fft.yaml: _fft_c2c",
-    )
-    structured("_fft_c2c", meta._fft_c2c, "_fft_c2c_stub", "functional", "_fft_c2c.out")
-    autograd("_fft_c2c", autograd_fft.plan__fft_c2c)
-    define(
-        "_fft_c2c.out",
-        "_fft_c2c.out(Tensor self, SymInt[] dim, int normalization, bool forward, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: _fft_c2c",
-    )
-    structured("_fft_c2c.out", meta._fft_c2c, "_fft_c2c_stub", "out")
-    autograd("_fft_c2c.out", out_refuses_grad)
-    define(
-        "fft_fft",
-        "fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_fft",
-    )
-    composite("fft_fft", "CompositeImplicitAutograd", composition.fft_fft)
-    define(
-        "fft_fft.out",
-        "fft_fft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_fft.out",
-    )
-    composite("fft_fft.out", "CompositeImplicitAutograd", composition.fft_fft_out)
-    define(
-        "fft_ifft",
-        "fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_ifft",
-    )
-    composite("fft_ifft", "CompositeImplicitAutograd", composition.fft_ifft)
-    define(
-        "fft_ifft.out",
-        "fft_ifft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_ifft.out",
-    )
-    composite("fft_ifft.out", "CompositeImplicitAutograd", composition.fft_ifft_out)
-    define(
-        "fft_rfft",
-        "fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_rfft",
-    )
-    composite("fft_rfft", "CompositeImplicitAutograd", composition.fft_rfft)
-    define(
-        "fft_rfft.out",
-        "fft_rfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_rfft.out",
-    )
-    composite("fft_rfft.out", "CompositeImplicitAutograd", composition.fft_rfft_out)
-    define(
-        "fft_irfft",
-        "fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_irfft",
-    )
-    composite("fft_irfft", "CompositeImplicitAutograd", composition.fft_irfft)
-    define(
-        "fft_irfft.out",
-        "fft_irfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_irfft.out",
-    )
-    composite("fft_irfft.out", "CompositeImplicitAutograd", composition.fft_irfft_out)
-    define(
-        "fft_hfft",
-        "fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_hfft",
-    )
-    composite("fft_hfft", "CompositeImplicitAutograd", composition.fft_hfft)
-    define(
-        "fft_hfft.out",
-        "fft_hfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_hfft.out",
-    )
-    composite("fft_hfft.out", "CompositeImplicitAutograd", composition.fft_hfft_out)
-    define(
-        "fft_ihfft",
-        "fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_ihfft",
-    )
-    composite("fft_ihfft", "CompositeImplicitAutograd", composition.fft_ihfft)
-    define(
-        "fft_ihfft.out",
-        "fft_ihfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_ihfft.out",
-    )
-    composite("fft_ihfft.out", "CompositeImplicitAutograd", composition.fft_ihfft_out)
-    define(
-        "fft_fft2",
-        "fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_fft2",
-    )
-    composite("fft_fft2", "CompositeImplicitAutograd", composition.fft_fft2)
-    define(
-        "fft_fft2.out",
-        "fft_fft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_fft2.out",
-    )
-    composite("fft_fft2.out", "CompositeImplicitAutograd", composition.fft_fft2_out)
-    define(
-        "fft_ifft2",
-        "fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_ifft2",
-    )
-    composite("fft_ifft2", "CompositeImplicitAutograd", composition.fft_ifft2)
-    define(
-        "fft_ifft2.out",
-        "fft_ifft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_ifft2.out",
-    )
-    composite("fft_ifft2.out", "CompositeImplicitAutograd", composition.fft_ifft2_out)
-    define(
-        "fft_rfft2",
-        "fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_rfft2",
-    )
-    composite("fft_rfft2", "CompositeImplicitAutograd", composition.fft_rfft2)
-    define(
-        "fft_rfft2.out",
-        "fft_rfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_rfft2.out",
-    )
-    composite("fft_rfft2.out", "CompositeImplicitAutograd", composition.fft_rfft2_out)
-    define(
-        "fft_irfft2",
-        "fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_irfft2",
-    )
-    composite("fft_irfft2", "CompositeImplicitAutograd", composition.fft_irfft2)
-    define(
-        "fft_irfft2.out",
-        "fft_irfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_irfft2.out",
-    )
-    composite("fft_irfft2.out", "CompositeImplicitAutograd", composition.fft_irfft2_out)
-    define(
-        "fft_hfft2",
-        "fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_hfft2",
-    )
-    composite("fft_hfft2", "CompositeImplicitAutograd", composition.fft_hfft2)
-    define(
-        "fft_hfft2.out",
-        "fft_hfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_hfft2.out",
-    )
-    composite("fft_hfft2.out", "CompositeImplicitAutograd", composition.fft_hfft2_out)
-    define(
-        "fft_ihfft2",
-        "fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_ihfft2",
-    )
-    composite("fft_ihfft2", "CompositeImplicitAutograd", composition.fft_ihfft2)
-    define(
-        "fft_ihfft2.out",
-        "fft_ihfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_ihfft2.out",
-    )
-    composite("fft_ihfft2.out", "CompositeImplicitAutograd", composition.fft_ihfft2_out)
-    define(
-        "fft_fftn",
-        "fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_fftn",
-    )
-    composite("fft_fftn", "CompositeImplicitAutograd", composition.fft_fftn)
-    define(
-        "fft_fftn.out",
-        "fft_fftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_fftn.out",
-    )
-    composite("fft_fftn.out", "CompositeImplicitAutograd", composition.fft_fftn_out)
-    define(
-        "fft_ifftn",
-        "fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_ifftn",
-    )
-    composite("fft_ifftn", "CompositeImplicitAutograd", composition.fft_ifftn)
-    define(
-        "fft_ifftn.out",
-        "fft_ifftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_ifftn.out",
-    )
-    composite("fft_ifftn.out", "CompositeImplicitAutograd", composition.fft_ifftn_out)
-    define(
-        "fft_rfftn",
-        "fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_rfftn",
-    )
-    composite("fft_rfftn", "CompositeImplicitAutograd", composition.fft_rfftn)
-    define(
-        "fft_rfftn.out",
-        "fft_rfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_rfftn.out",
-    )
-    composite("fft_rfftn.out", "CompositeImplicitAutograd", composition.fft_rfftn_out)
-    define(
-        "fft_irfftn",
-        "fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_irfftn",
-    )
-    composite("fft_irfftn", "CompositeImplicitAutograd", composition.fft_irfftn)
-    define(
-        "fft_irfftn.out",
-        "fft_irfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_irfftn.out",
-    )
-    composite("fft_irfftn.out", "CompositeImplicitAutograd", composition.fft_irfftn_out)
-    define(
-        "fft_hfftn",
-        "fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_hfftn",
-    )
-    composite("fft_hfftn", "CompositeImplicitAutograd", composition.fft_hfftn)
-    define(
-        "fft_hfftn.out",
-        "fft_hfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_hfftn.out",
-    )
-    composite("fft_hfftn.out", "CompositeImplicitAutograd", composition.fft_hfftn_out)
-    define(
-        "fft_ihfftn",
-        "fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
-        "native_functions/fft.yaml: fft_ihfftn",
-    )
-    composite("fft_ihfftn", "CompositeImplicitAutograd", composition.fft_ihfftn)
-    define(
-        "fft_ihfftn.out",
-        "fft_ihfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_ihfftn.out",
-    )
-    composite("fft_ihfftn.out", "CompositeImplicitAutograd", composition.fft_ihfftn_out)
-    define(
-        "fft_fftshift",
-        "fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor",
-        "native_functions/fft.yaml: fft_fftshift",
-    )
-    composite("fft_fftshift", "CompositeImplicitAutograd", composition.fft_fftshift)
-    define(
-        "fft_ifftshift",
-        "fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor",
-        "native_functions/fft.yaml: fft_ifftshift",
-    )
-    composite("fft_ifftshift", "CompositeImplicitAutograd", composition.fft_ifftshift)
-    define(
-        "fft_fftfreq",
-        "fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: fft_fftfreq",
-    )
-    composite("fft_fftfreq", "CompositeExplicitAutograd", composition.fft_fftfreq)
-    define(
-        "fft_fftfreq.out",
-        "fft_fftfreq.out(int n, float d=1., *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_fftfreq.out",
-    )
-    composite("fft_fftfreq.out", "CompositeExplicitAutograd", composition.fft_fftfreq_out)
-    autograd("fft_fftfreq.out", out_refuses_grad)
-    define(
-        "fft_rfftfreq",
-        "fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: fft_rfftfreq",
-    )
-    composite("fft_rfftfreq", "CompositeExplicitAutograd", composition.fft_rfftfreq)
-    define(
-        "fft_rfftfreq.out",
-        "fft_rfftfreq.out(int n, float d=1., *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/fft.yaml: fft_rfftfreq.out",
-    )
-    composite("fft_rfftfreq.out", "CompositeExplicitAutograd", composition.fft_rfftfreq_out)
-    autograd("fft_rfftfreq.out", out_refuses_grad)
-    define(
-        "stft",
-        "stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor",
-        "native_functions/fft.yaml: stft",
-    )
-    composite("stft", "CompositeImplicitAutograd", composition.stft)
-    define(
-        "stft.center",
-        'stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor',
-        "native_functions/fft.yaml: stft.center",
-    )
-    composite("stft.center", "CompositeImplicitAutograd", composition.stft_center)
-    define(
-        "istft",
-        "istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor",
-        "native_functions/fft.yaml: istft",
-    )
-    composite("istft", "CompositeImplicitAutograd", composition.istft)
-    define(
-        "hann_window",
-        "hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: hann_window",
-    )
-    composite("hann_window", "CompositeExplicitAutograd", composition.hann_window)
-    define(
-        "hann_window.periodic",
-        "hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: hann_window.periodic",
-    )
-    composite("hann_window.periodic", "CompositeExplicitAutograd", composition.hann_window)
-    define(
-        "bartlett_window",
-        "bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: bartlett_window",
-    )
-    composite("bartlett_window", "CompositeExplicitAutograd", composition.bartlett_window)
-    define(
-        "bartlett_window.periodic",
-        "bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: bartlett_window.periodic",
-    )
-    composite("bartlett_window.periodic", "CompositeExplicitAutograd", composition.bartlett_window)
-    define(
-        "blackman_window",
-        "blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: blackman_window",
-    )
-    composite("blackman_window", "CompositeExplicitAutograd", composition.blackman_window)
-    define(
-        "blackman_window.periodic",
-        "blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: blackman_window.periodic",
-    )
-    composite("blackman_window.periodic", "CompositeExplicitAutograd", composition.blackman_window)
-    define(
-        "hamming_window",
-        "hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: hamming_window",
-    )
-    composite("hamming_window", "CompositeExplicitAutograd", composition.hamming_window)
-    define(
-        "hamming_window.periodic",
-        "hamming_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: hamming_window.periodic",
-    )
-    composite("hamming_window.periodic", "CompositeExplicitAutograd", composition.hamming_window)
-    define(
-        "hamming_window.periodic_alpha",
-        "hamming_window.periodic_alpha(int window_length, bool periodic, float alpha, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: hamming_window.periodic_alpha",
-    )
-    composite("hamming_window.periodic_alpha", "CompositeExplicitAutograd", composition.hamming_window)
-    define(
-        "hamming_window.periodic_alpha_beta",
-        "hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: hamming_window.periodic_alpha_beta",
-    )
-    composite("hamming_window.periodic_alpha_beta", "CompositeExplicitAutograd", composition.hamming_window)
-    define(
-        "kaiser_window",
-        "kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: kaiser_window",
-    )
-    composite("kaiser_window", "CompositeExplicitAutograd", composition.kaiser_window)
-    define(
-        "kaiser_window.periodic",
-        "kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: kaiser_window.periodic",
-    )
-    composite("kaiser_window.periodic", "CompositeExplicitAutograd", composition.kaiser_window)
-    define(
-        "kaiser_window.beta",
-        "kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/fft.yaml: kaiser_window.beta",
-    )
-    composite("kaiser_window.beta", "CompositeExplicitAutograd", composition.kaiser_window)
+    operator = operators_of("native_functions/fft.yaml")
+    # fmt: off
+    operator("_fft_r2c(Tensor self, int[] dim, int normalization, bool onesided) -> Tensor", tags="core", structured=(meta._fft_r2c, "_fft_r2c_stub", "functional", "_fft_r2c.out"), autograd=derivatives.plan__fft_r2c)
+    operator("_fft_r2c.out(Tensor self, int[] dim, int normalization, bool onesided, *, Tensor(a!) out) -> Tensor(a!)", entry="_fft_r2c", tags="core", structured=(meta._fft_r2c, "_fft_r2c_stub", "out"), autograd=out_refuses_grad)
+    operator("_fft_c2r(Tensor self, int[] dim, int normalization, SymInt last_dim_size) -> Tensor", tags="core", structured=(meta._fft_c2r, "_fft_c2r_stub", "functional", "_fft_c2r.out"), autograd=derivatives.plan__fft_c2r)
+    operator("_fft_c2r.out(Tensor self, int[] dim, int normalization, SymInt last_dim_size, *, Tensor(a!) out) -> Tensor(a!)", entry="_fft_c2r", tags="core", structured=(meta._fft_c2r, "_fft_c2r_stub", "out"), autograd=out_refuses_grad)
+    operator("_fft_c2c(Tensor self, SymInt[] dim, int normalization, bool forward) -> Tensor", structured=(meta._fft_c2c, "_fft_c2c_stub", "functional", "_fft_c2c.out"), autograd=derivatives.plan__fft_c2c)
+    operator("_fft_c2c.out(Tensor self, SymInt[] dim, int normalization, bool forward, *, Tensor(a!) out) -> Tensor(a!)", entry="_fft_c2c", structured=(meta._fft_c2c, "_fft_c2c_stub", "out"), autograd=out_refuses_grad)
+    operator("fft_fft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_fft})
+    operator("fft_fft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_fft_out})
+    operator("fft_ifft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_ifft})
+    operator("fft_ifft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_ifft_out})
+    operator("fft_rfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_rfft})
+    operator("fft_rfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_rfft_out})
+    operator("fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_irfft})
+    operator("fft_irfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_irfft_out})
+    operator("fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_hfft})
+    operator("fft_hfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_hfft_out})
+    operator("fft_ihfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_ihfft})
+    operator("fft_ihfft.out(Tensor self, SymInt? n=None, int dim=-1, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_ihfft_out})
+    operator("fft_fft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_fft2})
+    operator("fft_fft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_fft2_out})
+    operator("fft_ifft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_ifft2})
+    operator("fft_ifft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_ifft2_out})
+    operator("fft_rfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_rfft2})
+    operator("fft_rfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_rfft2_out})
+    operator("fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_irfft2})
+    operator("fft_irfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_irfft2_out})
+    operator("fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_hfft2})
+    operator("fft_hfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_hfft2_out})
+    operator("fft_ihfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_ihfft2})
+    operator("fft_ihfft2.out(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_ihfft2_out})
+    operator("fft_fftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_fftn})
+    operator("fft_fftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_fftn_out})
+    operator("fft_ifftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_ifftn})
+    operator("fft_ifftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_ifftn_out})
+    operator("fft_rfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_rfftn})
+    operator("fft_rfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_rfftn_out})
+    operator("fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_irfftn})
+    operator("fft_irfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_irfftn_out})
+    operator("fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_hfftn})
+    operator("fft_hfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_hfftn_out})
+    operator("fft_ihfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_ihfftn})
+    operator("fft_ihfftn.out(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.fft_ihfftn_out})
+    operator("fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_fftshift})
+    operator("fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fft_ifftshift})
+    operator("fft_fftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.fft_fftfreq})
+    operator("fft_fftfreq.out(int n, float d=1., *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.fft_fftfreq_out}, autograd=out_refuses_grad)
+    operator("fft_rfftfreq(int n, float d=1., *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.fft_rfftfreq})
+    operator("fft_rfftfreq.out(int n, float d=1., *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.fft_rfftfreq_out}, autograd=out_refuses_grad)
+    operator("stft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.stft})
+    operator('stft.center(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, str pad_mode="reflect", bool normalized=False, bool? onesided=None, bool? return_complex=None, bool? align_to_window=None) -> Tensor', dispatch={"CompositeImplicitAutograd": composition.stft_center})
+    operator("istft(Tensor self, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.istft})
+    operator("hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.hann_window})
+    operator("hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.hann_window})
+    operator("bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.bartlett_window})
+    operator("bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.bartlett_window})
+    operator("blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.blackman_window})
+    operator("blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.blackman_window})
+    operator("hamming_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.hamming_window})
+    operator("hamming_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.hamming_window})
+    operator("hamming_window.periodic_alpha(int window_length, bool periodic, float alpha, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.hamming_window})
+    operator("hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.hamming_window})
+    operator("kaiser_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.kaiser_window})
+    operator("kaiser_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.kaiser_window})
+    operator("kaiser_window.beta(int window_length, bool periodic, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.kaiser_window})
+    # fmt: on

@@ -7,102 +7,21 @@ from __future__ import annotations
 
 from ...autograd.recording import out_refuses_grad
 from ...composite import fractional_pooling as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import fractional_pooling as meta
-from ..autograd import fractional_pooling as autograd_fractional_pooling
+from ..autograd import fractional_pooling as derivatives
 
 
 def register() -> None:
     """Define the fractional_pooling operators and register their kernels."""
-    define(
-        "fractional_max_pool2d",
-        "fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)",
-        "native_functions/fractional_pooling.yaml: fractional_max_pool2d",
-    )
-    structured(
-        "fractional_max_pool2d",
-        meta.fractional_max_pool2d,
-        "fractional_max_pool2d_stub",
-        "functional",
-        "fractional_max_pool2d.output",
-    )
-    autograd("fractional_max_pool2d", autograd_fractional_pooling.plan_fractional_max_pool2d)
-    define(
-        "fractional_max_pool2d.output",
-        "fractional_max_pool2d.output(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples, *, Tensor(a!) output, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/fractional_pooling.yaml: fractional_max_pool2d.output",
-    )
-    structured(
-        "fractional_max_pool2d.output", meta.fractional_max_pool2d, "fractional_max_pool2d_stub", "out"
-    )
-    autograd("fractional_max_pool2d.output", out_refuses_grad)
-    define(
-        "fractional_max_pool2d_backward",
-        "fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor",
-        "native_functions/fractional_pooling.yaml: fractional_max_pool2d_backward",
-    )
-    composite(
-        "fractional_max_pool2d_backward",
-        "CompositeExplicitAutograd",
-        composition.fractional_max_pool2d_backward,
-    )
-    autograd(
-        "fractional_max_pool2d_backward", autograd_fractional_pooling.plan_fractional_max_pool2d_backward
-    )
-    define(
-        "fractional_max_pool2d_backward.grad_input",
-        "fractional_max_pool2d_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/fractional_pooling.yaml: fractional_max_pool2d_backward.grad_input",
-    )
-    composite(
-        "fractional_max_pool2d_backward.grad_input",
-        "CompositeExplicitAutograd",
-        composition.fractional_max_pool2d_backward_grad_input,
-    )
-    autograd("fractional_max_pool2d_backward.grad_input", out_refuses_grad)
-    define(
-        "fractional_max_pool3d",
-        "fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)",
-        "native_functions/fractional_pooling.yaml: fractional_max_pool3d",
-    )
-    structured(
-        "fractional_max_pool3d",
-        meta.fractional_max_pool3d,
-        "fractional_max_pool3d_stub",
-        "functional",
-        "fractional_max_pool3d.output",
-    )
-    autograd("fractional_max_pool3d", autograd_fractional_pooling.plan_fractional_max_pool3d)
-    define(
-        "fractional_max_pool3d.output",
-        "fractional_max_pool3d.output(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples, *, Tensor(a!) output, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/fractional_pooling.yaml: fractional_max_pool3d.output",
-    )
-    structured(
-        "fractional_max_pool3d.output", meta.fractional_max_pool3d, "fractional_max_pool3d_stub", "out"
-    )
-    autograd("fractional_max_pool3d.output", out_refuses_grad)
-    define(
-        "fractional_max_pool3d_backward",
-        "fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor",
-        "native_functions/fractional_pooling.yaml: fractional_max_pool3d_backward",
-    )
-    composite(
-        "fractional_max_pool3d_backward",
-        "CompositeExplicitAutograd",
-        composition.fractional_max_pool3d_backward,
-    )
-    autograd(
-        "fractional_max_pool3d_backward", autograd_fractional_pooling.plan_fractional_max_pool3d_backward
-    )
-    define(
-        "fractional_max_pool3d_backward.grad_input",
-        "fractional_max_pool3d_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/fractional_pooling.yaml: fractional_max_pool3d_backward.grad_input",
-    )
-    composite(
-        "fractional_max_pool3d_backward.grad_input",
-        "CompositeExplicitAutograd",
-        composition.fractional_max_pool3d_backward_grad_input,
-    )
-    autograd("fractional_max_pool3d_backward.grad_input", out_refuses_grad)
+    operator = operators_of("native_functions/fractional_pooling.yaml")
+    # fmt: off
+    operator("fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples) -> (Tensor, Tensor)", structured=(meta.fractional_max_pool2d, "fractional_max_pool2d_stub", "functional", "fractional_max_pool2d.output"), autograd=derivatives.plan_fractional_max_pool2d)
+    operator("fractional_max_pool2d.output(Tensor self, int[2] kernel_size, int[2] output_size, Tensor random_samples, *, Tensor(a!) output, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))", structured=(meta.fractional_max_pool2d, "fractional_max_pool2d_stub", "out"), autograd=out_refuses_grad)
+    operator("fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.fractional_max_pool2d_backward}, autograd=derivatives.plan_fractional_max_pool2d_backward)
+    operator("fractional_max_pool2d_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] output_size, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.fractional_max_pool2d_backward_grad_input}, autograd=out_refuses_grad)
+    operator("fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples) -> (Tensor, Tensor)", structured=(meta.fractional_max_pool3d, "fractional_max_pool3d_stub", "functional", "fractional_max_pool3d.output"), autograd=derivatives.plan_fractional_max_pool3d)
+    operator("fractional_max_pool3d.output(Tensor self, int[3] kernel_size, int[3] output_size, Tensor random_samples, *, Tensor(a!) output, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))", structured=(meta.fractional_max_pool3d, "fractional_max_pool3d_stub", "out"), autograd=out_refuses_grad)
+    operator("fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.fractional_max_pool3d_backward}, autograd=derivatives.plan_fractional_max_pool3d_backward)
+    operator("fractional_max_pool3d_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] output_size, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.fractional_max_pool3d_backward_grad_input}, autograd=out_refuses_grad)
+    # fmt: on

@@ -8,796 +8,94 @@ from __future__ import annotations
 from ...autograd.recording import never_differentiable, out_refuses_grad
 from ...composite import functional_forms as composition
 from ...composite.forms import out_form
-from ...plans.register import autograd, composite, define
-from ..autograd import functional_forms as autograd_functional_forms
+from ...plans.register import operators_of
+from ..autograd import functional_forms as derivatives
 
 
 def register() -> None:
     """Define the functional_forms operators and register their kernels."""
-    define(
-        "view_copy",
-        "view_copy(Tensor self, SymInt[] size) -> Tensor",
-        "native_functions/functional_forms.yaml: view_copy",
-        ("view_copy",),
-    )
-    composite("view_copy", "CompositeExplicitAutogradNonFunctional", composition.view_copy)
-    autograd("view_copy", autograd_functional_forms.plan_view_copy)
-    define(
-        "view_copy.out",
-        "view_copy.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: view_copy",
-        ("view_copy",),
-    )
-    composite(
-        "view_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("view_copy", composition.view_copy, exact=True),
-    )
-    autograd("view_copy.out", out_refuses_grad)
-    define(
-        "view_copy.dtype",
-        "view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor",
-        "native_functions/functional_forms.yaml: view_copy.dtype",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite("view_copy.dtype", "CompositeExplicitAutogradNonFunctional", composition.view_copy_dtype)
-    autograd("view_copy.dtype", never_differentiable)
-    define(
-        "view_copy.dtype_out",
-        "view_copy.dtype_out(Tensor self, ScalarType dtype, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: view_copy.dtype",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite(
-        "view_copy.dtype_out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("view_copy", composition.view_copy_dtype, exact=True),
-    )
-    autograd("view_copy.dtype_out", never_differentiable)
-    define(
-        "as_strided_copy",
-        "as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
-        "native_functions/functional_forms.yaml: as_strided_copy",
-        ("view_copy",),
-    )
-    composite("as_strided_copy", "CompositeImplicitAutograd", composition.as_strided_copy)
-    define(
-        "as_strided_copy.out",
-        "as_strided_copy.out(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: as_strided_copy",
-        ("view_copy",),
-    )
-    composite(
-        "as_strided_copy.out",
-        "CompositeImplicitAutograd",
-        out_form("as_strided_copy", composition.as_strided_copy, exact=True),
-    )
-    define(
-        "_strided_copy",
-        "_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor",
-        "native_functions/functional_forms.yaml: _strided_copy",
-        ("view_copy",),
-    )
-    composite("_strided_copy", "CompositeExplicitAutogradNonFunctional", composition._strided_copy)
-    autograd("_strided_copy", autograd_functional_forms.plan__strided_copy)
-    define(
-        "expand_copy",
-        "expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
-        "native_functions/functional_forms.yaml: expand_copy",
-        ("view_copy",),
-    )
-    composite("expand_copy", "CompositeExplicitAutogradNonFunctional", composition.expand_copy)
-    autograd("expand_copy", autograd_functional_forms.plan_expand_copy)
-    define(
-        "expand_copy.out",
-        "expand_copy.out(Tensor self, SymInt[] size, *, bool implicit=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: expand_copy",
-        ("view_copy",),
-    )
-    composite(
-        "expand_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("expand_copy", composition.expand_copy, exact=True),
-    )
-    autograd("expand_copy.out", out_refuses_grad)
-    define(
-        "permute_copy",
-        "permute_copy(Tensor self, int[] dims) -> Tensor",
-        "native_functions/functional_forms.yaml: permute_copy",
-        ("view_copy",),
-    )
-    composite("permute_copy", "CompositeExplicitAutogradNonFunctional", composition.permute_copy)
-    autograd("permute_copy", autograd_functional_forms.plan_permute_copy)
-    define(
-        "permute_copy.out",
-        "permute_copy.out(Tensor self, int[] dims, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: permute_copy",
-        ("view_copy",),
-    )
-    composite(
-        "permute_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("permute_copy", composition.permute_copy, exact=True),
-    )
-    autograd("permute_copy.out", out_refuses_grad)
-    define(
-        "transpose_copy.int",
-        "transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
-        "native_functions/functional_forms.yaml: transpose_copy.int",
-        ("view_copy",),
-    )
-    composite("transpose_copy.int", "CompositeExplicitAutogradNonFunctional", composition.transpose_copy)
-    autograd("transpose_copy.int", autograd_functional_forms.plan_transpose_copy_int)
-    define(
-        "transpose_copy.int_out",
-        "transpose_copy.int_out(Tensor self, int dim0, int dim1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: transpose_copy.int",
-        ("view_copy",),
-    )
-    composite(
-        "transpose_copy.int_out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("transpose_copy", composition.transpose_copy, exact=True),
-    )
-    autograd("transpose_copy.int_out", out_refuses_grad)
-    define(
-        "t_copy",
-        "t_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: t_copy",
-        ("view_copy",),
-    )
-    composite("t_copy", "CompositeExplicitAutogradNonFunctional", composition.t_copy)
-    autograd("t_copy", autograd_functional_forms.plan_t_copy)
-    define(
-        "t_copy.out",
-        "t_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: t_copy",
-        ("view_copy",),
-    )
-    composite(
-        "t_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("t_copy", composition.t_copy, exact=True),
-    )
-    autograd("t_copy.out", out_refuses_grad)
-    define(
-        "select_copy.int",
-        "select_copy.int(Tensor self, int dim, SymInt index) -> Tensor",
-        "native_functions/functional_forms.yaml: select_copy.int",
-        ("view_copy",),
-    )
-    composite("select_copy.int", "CompositeExplicitAutogradNonFunctional", composition.select_copy)
-    autograd("select_copy.int", autograd_functional_forms.plan_select_copy_int)
-    define(
-        "select_copy.int_out",
-        "select_copy.int_out(Tensor self, int dim, SymInt index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: select_copy.int",
-        ("view_copy",),
-    )
-    composite(
-        "select_copy.int_out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("select_copy", composition.select_copy, exact=True),
-    )
-    autograd("select_copy.int_out", out_refuses_grad)
-    define(
-        "slice_copy.Tensor",
-        "slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
-        "native_functions/functional_forms.yaml: slice_copy.Tensor",
-        ("view_copy",),
-    )
-    composite("slice_copy.Tensor", "CompositeExplicitAutogradNonFunctional", composition.slice_copy)
-    autograd("slice_copy.Tensor", autograd_functional_forms.plan_slice_copy_Tensor)
-    define(
-        "slice_copy.Tensor_out",
-        "slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: slice_copy.Tensor",
-        ("view_copy",),
-    )
-    composite(
-        "slice_copy.Tensor_out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("slice_copy", composition.slice_copy, exact=True),
-    )
-    autograd("slice_copy.Tensor_out", out_refuses_grad)
-    define(
-        "squeeze_copy",
-        "squeeze_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: squeeze_copy",
-        ("view_copy",),
-    )
-    composite("squeeze_copy", "CompositeExplicitAutogradNonFunctional", composition.squeeze_copy)
-    autograd("squeeze_copy", autograd_functional_forms.plan_squeeze_copy)
-    define(
-        "squeeze_copy.out",
-        "squeeze_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: squeeze_copy",
-        ("view_copy",),
-    )
-    composite(
-        "squeeze_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("squeeze_copy", composition.squeeze_copy, exact=True),
-    )
-    autograd("squeeze_copy.out", out_refuses_grad)
-    define(
-        "squeeze_copy.dim",
-        "squeeze_copy.dim(Tensor self, int dim) -> Tensor",
-        "native_functions/functional_forms.yaml: squeeze_copy.dim",
-        ("view_copy",),
-    )
-    composite("squeeze_copy.dim", "CompositeExplicitAutogradNonFunctional", composition.squeeze_copy_dim)
-    autograd("squeeze_copy.dim", autograd_functional_forms.plan_squeeze_copy_dim)
-    define(
-        "squeeze_copy.dim_out",
-        "squeeze_copy.dim_out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: squeeze_copy.dim",
-        ("view_copy",),
-    )
-    composite(
-        "squeeze_copy.dim_out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("squeeze_copy", composition.squeeze_copy_dim, exact=True),
-    )
-    autograd("squeeze_copy.dim_out", out_refuses_grad)
-    define(
-        "squeeze_copy.dims",
-        "squeeze_copy.dims(Tensor self, int[] dim) -> Tensor",
-        "native_functions/functional_forms.yaml: squeeze_copy.dims",
-        ("view_copy",),
-    )
-    composite("squeeze_copy.dims", "CompositeExplicitAutogradNonFunctional", composition.squeeze_copy_dim)
-    autograd("squeeze_copy.dims", autograd_functional_forms.plan_squeeze_copy_dims)
-    define(
-        "squeeze_copy.dims_out",
-        "squeeze_copy.dims_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: squeeze_copy.dims",
-        ("view_copy",),
-    )
-    composite(
-        "squeeze_copy.dims_out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("squeeze_copy", composition.squeeze_copy_dim, exact=True),
-    )
-    autograd("squeeze_copy.dims_out", out_refuses_grad)
-    define(
-        "unsqueeze_copy",
-        "unsqueeze_copy(Tensor self, int dim) -> Tensor",
-        "native_functions/functional_forms.yaml: unsqueeze_copy",
-        ("view_copy",),
-    )
-    composite("unsqueeze_copy", "CompositeExplicitAutogradNonFunctional", composition.unsqueeze_copy)
-    autograd("unsqueeze_copy", autograd_functional_forms.plan_unsqueeze_copy)
-    define(
-        "unsqueeze_copy.out",
-        "unsqueeze_copy.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: unsqueeze_copy",
-        ("view_copy",),
-    )
-    composite(
-        "unsqueeze_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("unsqueeze_copy", composition.unsqueeze_copy, exact=True),
-    )
-    autograd("unsqueeze_copy.out", out_refuses_grad)
-    define(
-        "alias_copy",
-        "alias_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: alias_copy",
-        ("view_copy",),
-    )
-    composite("alias_copy", "CompositeExplicitAutogradNonFunctional", composition.alias_copy)
-    autograd("alias_copy", autograd_functional_forms.plan_alias_copy)
-    define(
-        "alias_copy.out",
-        "alias_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: alias_copy",
-        ("view_copy",),
-    )
-    composite(
-        "alias_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("alias_copy", composition.alias_copy, exact=True),
-    )
-    autograd("alias_copy.out", out_refuses_grad)
-    define(
-        "detach_copy",
-        "detach_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: detach_copy",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite("detach_copy", "CompositeExplicitAutogradNonFunctional", composition.alias_copy)
-    autograd("detach_copy", never_differentiable)
-    define(
-        "detach_copy.out",
-        "detach_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: detach_copy",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite(
-        "detach_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("detach_copy", composition.alias_copy, exact=True),
-    )
-    autograd("detach_copy.out", never_differentiable)
-    define(
-        "diagonal_copy",
-        "diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-        "native_functions/functional_forms.yaml: diagonal_copy",
-        ("view_copy",),
-    )
-    composite("diagonal_copy", "CompositeExplicitAutogradNonFunctional", composition.diagonal_copy)
-    autograd("diagonal_copy", autograd_functional_forms.plan_diagonal_copy)
-    define(
-        "diagonal_copy.out",
-        "diagonal_copy.out(Tensor self, int offset=0, int dim1=0, int dim2=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: diagonal_copy",
-        ("view_copy",),
-    )
-    composite(
-        "diagonal_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("diagonal_copy", composition.diagonal_copy, exact=True),
-    )
-    autograd("diagonal_copy.out", out_refuses_grad)
-    define(
-        "unfold_copy",
-        "unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor",
-        "native_functions/functional_forms.yaml: unfold_copy",
-        ("view_copy",),
-    )
-    composite("unfold_copy", "CompositeExplicitAutogradNonFunctional", composition.unfold_copy)
-    autograd("unfold_copy", autograd_functional_forms.plan_unfold_copy)
-    define(
-        "unfold_copy.out",
-        "unfold_copy.out(Tensor self, int dimension, int size, int step, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: unfold_copy",
-        ("view_copy",),
-    )
-    composite(
-        "unfold_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("unfold_copy", composition.unfold_copy, exact=True),
-    )
-    autograd("unfold_copy.out", out_refuses_grad)
-    define(
-        "unbind_copy.int",
-        "unbind_copy.int(Tensor self, int dim=0) -> Tensor[]",
-        "native_functions/functional_forms.yaml: unbind_copy.int",
-    )
-    composite("unbind_copy.int", "CompositeImplicitAutograd", composition.unbind_copy)
-    define(
-        "unbind_copy.int_out",
-        "unbind_copy.int_out(Tensor self, int dim=0, *, Tensor(a!)[] out) -> ()",
-        "native_functions/functional_forms.yaml: unbind_copy.int_out",
-    )
-    composite("unbind_copy.int_out", "CompositeExplicitAutograd", composition.unbind_copy_out)
-    autograd("unbind_copy.int_out", out_refuses_grad)
-    define(
-        "split_copy.Tensor",
-        "split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
-        "native_functions/functional_forms.yaml: split_copy.Tensor",
-    )
-    composite("split_copy.Tensor", "CompositeImplicitAutograd", composition.split_copy)
-    define(
-        "split_copy.Tensor_out",
-        "split_copy.Tensor_out(Tensor self, SymInt split_size, int dim=0, *, Tensor(a!)[] out) -> ()",
-        "native_functions/functional_forms.yaml: split_copy.Tensor_out",
-    )
-    composite("split_copy.Tensor_out", "CompositeExplicitAutograd", composition.split_copy_out)
-    autograd("split_copy.Tensor_out", out_refuses_grad)
-    define(
-        "split_with_sizes_copy",
-        "split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
-        "native_functions/functional_forms.yaml: split_with_sizes_copy",
-    )
-    composite("split_with_sizes_copy", "CompositeImplicitAutograd", composition.split_with_sizes_copy)
-    define(
-        "split_with_sizes_copy.out",
-        "split_with_sizes_copy.out(Tensor self, SymInt[] split_sizes, int dim=0, *, Tensor(a!)[] out) -> ()",
-        "native_functions/functional_forms.yaml: split_with_sizes_copy.out",
-    )
-    composite("split_with_sizes_copy.out", "CompositeExplicitAutograd", composition.split_with_sizes_copy_out)
-    autograd("split_with_sizes_copy.out", out_refuses_grad)
-    define(
-        "view_as_real_copy",
-        "view_as_real_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: view_as_real_copy",
-        ("view_copy",),
-    )
-    composite("view_as_real_copy", "CompositeExplicitAutogradNonFunctional", composition.view_as_real_copy)
-    autograd("view_as_real_copy", autograd_functional_forms.plan_view_as_real_copy)
-    define(
-        "view_as_real_copy.out",
-        "view_as_real_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: view_as_real_copy",
-        ("view_copy",),
-    )
-    composite(
-        "view_as_real_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("view_as_real_copy", composition.view_as_real_copy, exact=True),
-    )
-    autograd("view_as_real_copy.out", out_refuses_grad)
-    define(
-        "view_as_complex_copy",
-        "view_as_complex_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: view_as_complex_copy",
-        ("view_copy",),
-    )
-    composite(
-        "view_as_complex_copy", "CompositeExplicitAutogradNonFunctional", composition.view_as_complex_copy
-    )
-    autograd("view_as_complex_copy", autograd_functional_forms.plan_view_as_complex_copy)
-    define(
-        "view_as_complex_copy.out",
-        "view_as_complex_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: view_as_complex_copy",
-        ("view_copy",),
-    )
-    composite(
-        "view_as_complex_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("view_as_complex_copy", composition.view_as_complex_copy, exact=True),
-    )
-    autograd("view_as_complex_copy.out", out_refuses_grad)
-    define(
-        "select_scatter",
-        "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
-        "native_functions/functional_forms.yaml: select_scatter",
-    )
-    composite("select_scatter", "CompositeExplicitAutogradNonFunctional", composition.select_scatter)
-    autograd("select_scatter", autograd_functional_forms.plan_select_scatter)
-    define(
-        "slice_scatter",
-        "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
-        "native_functions/functional_forms.yaml: slice_scatter",
-        ("core",),
-    )
-    composite("slice_scatter", "CompositeExplicitAutogradNonFunctional", composition.slice_scatter)
-    autograd("slice_scatter", autograd_functional_forms.plan_slice_scatter)
-    define(
-        "slice_scatter.out",
-        "slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: slice_scatter",
-        ("core",),
-    )
-    composite(
-        "slice_scatter.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("slice_scatter", composition.slice_scatter, exact=True),
-    )
-    autograd("slice_scatter.out", out_refuses_grad)
-    define(
-        "diagonal_scatter",
-        "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-        "native_functions/functional_forms.yaml: diagonal_scatter",
-    )
-    composite("diagonal_scatter", "CompositeExplicitAutogradNonFunctional", composition.diagonal_scatter)
-    autograd("diagonal_scatter", autograd_functional_forms.plan_diagonal_scatter)
-    define(
-        "as_strided_scatter",
-        "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
-        "native_functions/functional_forms.yaml: as_strided_scatter",
-    )
-    composite("as_strided_scatter", "CompositeImplicitAutograd", composition.as_strided_scatter)
-    define(
-        "_strided_scatter",
-        "_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor",
-        "native_functions/functional_forms.yaml: _strided_scatter",
-    )
-    composite("_strided_scatter", "CompositeExplicitAutogradNonFunctional", composition._strided_scatter)
-    autograd("_strided_scatter", autograd_functional_forms.plan__strided_scatter)
-    define(
-        "copy",
-        "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
-        "native_functions/functional_forms.yaml: copy",
-    )
-    composite("copy", "CompositeExplicitAutogradNonFunctional", composition.copy)
-    autograd("copy", autograd_functional_forms.plan_copy)
-    define(
-        "_restride",
-        "_restride(Tensor self, SymInt[] stride) -> Tensor",
-        "native_functions/functional_forms.yaml: _restride",
-    )
-    composite("_restride", "CompositeExplicitAutogradNonFunctional", composition._restride)
-    autograd("_restride", autograd_functional_forms.plan__restride)
-    define(
-        "lift_fresh",
-        "lift_fresh(Tensor(a) self) -> Tensor(a)",
-        "native_functions/functional_forms.yaml: lift_fresh",
-    )
-    composite("lift_fresh", "CompositeImplicitAutograd", composition.lift_fresh)
-    define(
-        "lift_fresh_copy",
-        "lift_fresh_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: lift_fresh_copy",
-    )
-    composite("lift_fresh_copy", "CompositeExplicitAutogradNonFunctional", composition.lift_fresh_copy)
-    autograd("lift_fresh_copy", autograd_functional_forms.plan_lift_fresh_copy)
-    define("zero", "zero(Tensor self) -> Tensor", "native_functions/functional_forms.yaml: zero")
-    composite("zero", "CompositeExplicitAutogradNonFunctional", composition.zero)
-    autograd("zero", autograd_functional_forms.plan_zero)
-    define(
-        "_arange",
-        "_arange(Tensor self, Scalar start, Scalar step) -> Tensor",
-        "native_functions/functional_forms.yaml: _arange",
-        ("nondifferentiable",),
-    )
-    composite("_arange", "CompositeExplicitAutogradNonFunctional", composition._arange)
-    autograd("_arange", never_differentiable)
-    define(
-        "_linspace",
-        "_linspace(Tensor self, Scalar start, Scalar end) -> Tensor",
-        "native_functions/functional_forms.yaml: _linspace",
-        ("nondifferentiable",),
-    )
-    composite("_linspace", "CompositeExplicitAutogradNonFunctional", composition._linspace)
-    autograd("_linspace", never_differentiable)
-    define(
-        "embedding_renorm",
-        "embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor",
-        "native_functions/functional_forms.yaml: embedding_renorm",
-        ("nondifferentiable",),
-    )
-    composite("embedding_renorm", "CompositeExplicitAutogradNonFunctional", composition.embedding_renorm)
-    autograd("embedding_renorm", never_differentiable)
-    define(
-        "uniform",
-        "uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml: uniform",
-        ("nondeterministic_seeded",),
-    )
-    composite("uniform", "CompositeExplicitAutogradNonFunctional", composition.uniform)
-    autograd("uniform", autograd_functional_forms.plan_uniform)
-    define(
-        "normal_functional",
-        "normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml: normal_functional",
-        ("nondeterministic_seeded",),
-    )
-    composite("normal_functional", "CompositeExplicitAutogradNonFunctional", composition.normal_functional)
-    autograd("normal_functional", autograd_functional_forms.plan_normal_functional)
-    define(
-        "log_normal",
-        "log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml: log_normal",
-        ("nondeterministic_seeded",),
-    )
-    composite("log_normal", "CompositeExplicitAutogradNonFunctional", composition.log_normal)
-    autograd("log_normal", autograd_functional_forms.plan_log_normal)
-    define(
-        "cauchy",
-        "cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml: cauchy",
-        ("nondeterministic_seeded",),
-    )
-    composite("cauchy", "CompositeExplicitAutogradNonFunctional", composition.cauchy)
-    autograd("cauchy", autograd_functional_forms.plan_cauchy)
-    define(
-        "exponential",
-        "exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml: exponential",
-        ("nondeterministic_seeded",),
-    )
-    composite("exponential", "CompositeExplicitAutogradNonFunctional", composition.exponential)
-    autograd("exponential", autograd_functional_forms.plan_exponential)
-    define(
-        "geometric",
-        "geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml: geometric",
-        ("nondeterministic_seeded",),
-    )
-    composite("geometric", "CompositeExplicitAutogradNonFunctional", composition.geometric)
-    autograd("geometric", autograd_functional_forms.plan_geometric)
-    define(
-        "random.from",
-        "random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml: random.from",
-        (
-            "nondeterministic_seeded",
-            "nondifferentiable",
-        ),
-    )
-    composite("random.from", "CompositeExplicitAutogradNonFunctional", composition.random)
-    autograd("random.from", never_differentiable)
-    define(
-        "random.to",
-        "random.to(Tensor self, int to, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml: random.to",
-        (
-            "nondeterministic_seeded",
-            "nondifferentiable",
-        ),
-    )
-    composite("random.to", "CompositeExplicitAutogradNonFunctional", composition.random)
-    autograd("random.to", never_differentiable)
-    define(
-        "random",
-        "random(Tensor self, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml: random",
-        (
-            "nondeterministic_seeded",
-            "nondifferentiable",
-        ),
-    )
-    composite("random", "CompositeExplicitAutogradNonFunctional", composition.random)
-    autograd("random", never_differentiable)
-    define(
-        "bernoulli.Tensor",
-        "bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml: bernoulli.Tensor",
-        ("nondeterministic_seeded",),
-    )
-    composite("bernoulli.Tensor", "CompositeExplicitAutogradNonFunctional", composition.bernoulli_functional)
-    autograd("bernoulli.Tensor", autograd_functional_forms.plan_bernoulli_Tensor)
-    define(
-        "bernoulli.float",
-        "bernoulli.float(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor",
-        "native_functions/functional_forms.yaml: bernoulli.float",
-        ("nondeterministic_seeded",),
-    )
-    composite("bernoulli.float", "CompositeExplicitAutogradNonFunctional", composition.bernoulli_functional)
-    autograd("bernoulli.float", autograd_functional_forms.plan_bernoulli_float)
-    define(
-        "crow_indices_copy",
-        "crow_indices_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: crow_indices_copy",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite("crow_indices_copy", "CompositeExplicitAutogradNonFunctional", composition.crow_indices_copy)
-    autograd("crow_indices_copy", never_differentiable)
-    define(
-        "crow_indices_copy.out",
-        "crow_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: crow_indices_copy",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite(
-        "crow_indices_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("crow_indices_copy", composition.crow_indices_copy, exact=True),
-    )
-    autograd("crow_indices_copy.out", never_differentiable)
-    define(
-        "col_indices_copy",
-        "col_indices_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: col_indices_copy",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite("col_indices_copy", "CompositeExplicitAutogradNonFunctional", composition.col_indices_copy)
-    autograd("col_indices_copy", never_differentiable)
-    define(
-        "col_indices_copy.out",
-        "col_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: col_indices_copy",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite(
-        "col_indices_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("col_indices_copy", composition.col_indices_copy, exact=True),
-    )
-    autograd("col_indices_copy.out", never_differentiable)
-    define(
-        "ccol_indices_copy",
-        "ccol_indices_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: ccol_indices_copy",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite("ccol_indices_copy", "CompositeExplicitAutogradNonFunctional", composition.ccol_indices_copy)
-    autograd("ccol_indices_copy", never_differentiable)
-    define(
-        "ccol_indices_copy.out",
-        "ccol_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: ccol_indices_copy",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite(
-        "ccol_indices_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("ccol_indices_copy", composition.ccol_indices_copy, exact=True),
-    )
-    autograd("ccol_indices_copy.out", never_differentiable)
-    define(
-        "row_indices_copy",
-        "row_indices_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: row_indices_copy",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite("row_indices_copy", "CompositeExplicitAutogradNonFunctional", composition.row_indices_copy)
-    autograd("row_indices_copy", never_differentiable)
-    define(
-        "row_indices_copy.out",
-        "row_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: row_indices_copy",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite(
-        "row_indices_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("row_indices_copy", composition.row_indices_copy, exact=True),
-    )
-    autograd("row_indices_copy.out", never_differentiable)
-    define(
-        "indices_copy",
-        "indices_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: indices_copy",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite("indices_copy", "CompositeExplicitAutogradNonFunctional", composition.indices_copy)
-    autograd("indices_copy", never_differentiable)
-    define(
-        "indices_copy.out",
-        "indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: indices_copy",
-        (
-            "nondifferentiable",
-            "view_copy",
-        ),
-    )
-    composite(
-        "indices_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("indices_copy", composition.indices_copy, exact=True),
-    )
-    autograd("indices_copy.out", never_differentiable)
-    define(
-        "values_copy",
-        "values_copy(Tensor self) -> Tensor",
-        "native_functions/functional_forms.yaml: values_copy",
-        ("view_copy",),
-    )
-    composite("values_copy", "CompositeExplicitAutogradNonFunctional", composition.values_copy)
-    autograd("values_copy", autograd_functional_forms.plan_values_copy)
-    define(
-        "values_copy.out",
-        "values_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/functional_forms.yaml: values_copy",
-        ("view_copy",),
-    )
-    composite(
-        "values_copy.out",
-        "CompositeExplicitAutogradNonFunctional",
-        out_form("values_copy", composition.values_copy, exact=True),
-    )
-    autograd("values_copy.out", out_refuses_grad)
+    operator = operators_of("native_functions/functional_forms.yaml")
+    # fmt: off
+    operator("view_copy(Tensor self, SymInt[] size) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.view_copy}, autograd=derivatives.plan_view_copy)
+    operator("view_copy.out(Tensor self, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)", entry="view_copy", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("view_copy", composition.view_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.view_copy_dtype}, autograd=never_differentiable)
+    operator("view_copy.dtype_out(Tensor self, ScalarType dtype, *, Tensor(a!) out) -> Tensor(a!)", entry="view_copy.dtype", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("view_copy", composition.view_copy_dtype, exact=True)}, autograd=never_differentiable)
+    operator("as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", tags="view_copy", dispatch={"CompositeImplicitAutograd": composition.as_strided_copy})
+    operator("as_strided_copy.out(Tensor self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None, *, Tensor(a!) out) -> Tensor(a!)", entry="as_strided_copy", tags="view_copy", dispatch={"CompositeImplicitAutograd": out_form("as_strided_copy", composition.as_strided_copy, exact=True)})
+    operator("_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition._strided_copy}, autograd=derivatives.plan__strided_copy)
+    operator("expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.expand_copy}, autograd=derivatives.plan_expand_copy)
+    operator("expand_copy.out(Tensor self, SymInt[] size, *, bool implicit=False, Tensor(a!) out) -> Tensor(a!)", entry="expand_copy", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("expand_copy", composition.expand_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("permute_copy(Tensor self, int[] dims) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.permute_copy}, autograd=derivatives.plan_permute_copy)
+    operator("permute_copy.out(Tensor self, int[] dims, *, Tensor(a!) out) -> Tensor(a!)", entry="permute_copy", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("permute_copy", composition.permute_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.transpose_copy}, autograd=derivatives.plan_transpose_copy_int)
+    operator("transpose_copy.int_out(Tensor self, int dim0, int dim1, *, Tensor(a!) out) -> Tensor(a!)", entry="transpose_copy.int", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("transpose_copy", composition.transpose_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("t_copy(Tensor self) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.t_copy}, autograd=derivatives.plan_t_copy)
+    operator("t_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="t_copy", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("t_copy", composition.t_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("select_copy.int(Tensor self, int dim, SymInt index) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.select_copy}, autograd=derivatives.plan_select_copy_int)
+    operator("select_copy.int_out(Tensor self, int dim, SymInt index, *, Tensor(a!) out) -> Tensor(a!)", entry="select_copy.int", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("select_copy", composition.select_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.slice_copy}, autograd=derivatives.plan_slice_copy_Tensor)
+    operator("slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)", entry="slice_copy.Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("slice_copy", composition.slice_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("squeeze_copy(Tensor self) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.squeeze_copy}, autograd=derivatives.plan_squeeze_copy)
+    operator("squeeze_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="squeeze_copy", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("squeeze_copy", composition.squeeze_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("squeeze_copy.dim(Tensor self, int dim) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.squeeze_copy_dim}, autograd=derivatives.plan_squeeze_copy_dim)
+    operator("squeeze_copy.dim_out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)", entry="squeeze_copy.dim", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("squeeze_copy", composition.squeeze_copy_dim, exact=True)}, autograd=out_refuses_grad)
+    operator("squeeze_copy.dims(Tensor self, int[] dim) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.squeeze_copy_dim}, autograd=derivatives.plan_squeeze_copy_dims)
+    operator("squeeze_copy.dims_out(Tensor self, int[] dim, *, Tensor(a!) out) -> Tensor(a!)", entry="squeeze_copy.dims", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("squeeze_copy", composition.squeeze_copy_dim, exact=True)}, autograd=out_refuses_grad)
+    operator("unsqueeze_copy(Tensor self, int dim) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.unsqueeze_copy}, autograd=derivatives.plan_unsqueeze_copy)
+    operator("unsqueeze_copy.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)", entry="unsqueeze_copy", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("unsqueeze_copy", composition.unsqueeze_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("alias_copy(Tensor self) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.alias_copy}, autograd=derivatives.plan_alias_copy)
+    operator("alias_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="alias_copy", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("alias_copy", composition.alias_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("detach_copy(Tensor self) -> Tensor", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.alias_copy}, autograd=never_differentiable)
+    operator("detach_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="detach_copy", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("detach_copy", composition.alias_copy, exact=True)}, autograd=never_differentiable)
+    operator("diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.diagonal_copy}, autograd=derivatives.plan_diagonal_copy)
+    operator("diagonal_copy.out(Tensor self, int offset=0, int dim1=0, int dim2=1, *, Tensor(a!) out) -> Tensor(a!)", entry="diagonal_copy", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("diagonal_copy", composition.diagonal_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.unfold_copy}, autograd=derivatives.plan_unfold_copy)
+    operator("unfold_copy.out(Tensor self, int dimension, int size, int step, *, Tensor(a!) out) -> Tensor(a!)", entry="unfold_copy", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("unfold_copy", composition.unfold_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("unbind_copy.int(Tensor self, int dim=0) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.unbind_copy})
+    operator("unbind_copy.int_out(Tensor self, int dim=0, *, Tensor(a!)[] out) -> ()", dispatch={"CompositeExplicitAutograd": composition.unbind_copy_out}, autograd=out_refuses_grad)
+    operator("split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.split_copy})
+    operator("split_copy.Tensor_out(Tensor self, SymInt split_size, int dim=0, *, Tensor(a!)[] out) -> ()", dispatch={"CompositeExplicitAutograd": composition.split_copy_out}, autograd=out_refuses_grad)
+    operator("split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.split_with_sizes_copy})
+    operator("split_with_sizes_copy.out(Tensor self, SymInt[] split_sizes, int dim=0, *, Tensor(a!)[] out) -> ()", dispatch={"CompositeExplicitAutograd": composition.split_with_sizes_copy_out}, autograd=out_refuses_grad)
+    operator("view_as_real_copy(Tensor self) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.view_as_real_copy}, autograd=derivatives.plan_view_as_real_copy)
+    operator("view_as_real_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="view_as_real_copy", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("view_as_real_copy", composition.view_as_real_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("view_as_complex_copy(Tensor self) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.view_as_complex_copy}, autograd=derivatives.plan_view_as_complex_copy)
+    operator("view_as_complex_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="view_as_complex_copy", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("view_as_complex_copy", composition.view_as_complex_copy, exact=True)}, autograd=out_refuses_grad)
+    operator("select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor", dispatch={"CompositeExplicitAutogradNonFunctional": composition.select_scatter}, autograd=derivatives.plan_select_scatter)
+    operator("slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor", tags="core", dispatch={"CompositeExplicitAutogradNonFunctional": composition.slice_scatter}, autograd=derivatives.plan_slice_scatter)
+    operator("slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)", entry="slice_scatter", tags="core", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("slice_scatter", composition.slice_scatter, exact=True)}, autograd=out_refuses_grad)
+    operator("diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor", dispatch={"CompositeExplicitAutogradNonFunctional": composition.diagonal_scatter}, autograd=derivatives.plan_diagonal_scatter)
+    operator("as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.as_strided_scatter})
+    operator("_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor", dispatch={"CompositeExplicitAutogradNonFunctional": composition._strided_scatter}, autograd=derivatives.plan__strided_scatter)
+    operator("copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", dispatch={"CompositeExplicitAutogradNonFunctional": composition.copy}, autograd=derivatives.plan_copy)
+    operator("_restride(Tensor self, SymInt[] stride) -> Tensor", dispatch={"CompositeExplicitAutogradNonFunctional": composition._restride}, autograd=derivatives.plan__restride)
+    operator("lift_fresh(Tensor(a) self) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.lift_fresh})
+    operator("lift_fresh_copy(Tensor self) -> Tensor", dispatch={"CompositeExplicitAutogradNonFunctional": composition.lift_fresh_copy}, autograd=derivatives.plan_lift_fresh_copy)
+    operator("zero(Tensor self) -> Tensor", dispatch={"CompositeExplicitAutogradNonFunctional": composition.zero}, autograd=derivatives.plan_zero)
+    operator("_arange(Tensor self, Scalar start, Scalar step) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutogradNonFunctional": composition._arange}, autograd=never_differentiable)
+    operator("_linspace(Tensor self, Scalar start, Scalar end) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutogradNonFunctional": composition._linspace}, autograd=never_differentiable)
+    operator("embedding_renorm(Tensor self, Tensor indices, float max_norm, float norm_type) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutogradNonFunctional": composition.embedding_renorm}, autograd=never_differentiable)
+    operator("uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeExplicitAutogradNonFunctional": composition.uniform}, autograd=derivatives.plan_uniform)
+    operator("normal_functional(Tensor self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeExplicitAutogradNonFunctional": composition.normal_functional}, autograd=derivatives.plan_normal_functional)
+    operator("log_normal(Tensor self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeExplicitAutogradNonFunctional": composition.log_normal}, autograd=derivatives.plan_log_normal)
+    operator("cauchy(Tensor self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeExplicitAutogradNonFunctional": composition.cauchy}, autograd=derivatives.plan_cauchy)
+    operator("exponential(Tensor self, float lambd=1., *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeExplicitAutogradNonFunctional": composition.exponential}, autograd=derivatives.plan_exponential)
+    operator("geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeExplicitAutogradNonFunctional": composition.geometric}, autograd=derivatives.plan_geometric)
+    operator("random.from(Tensor self, int from, int? to, *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded nondifferentiable", dispatch={"CompositeExplicitAutogradNonFunctional": composition.random}, autograd=never_differentiable)
+    operator("random.to(Tensor self, int to, *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded nondifferentiable", dispatch={"CompositeExplicitAutogradNonFunctional": composition.random}, autograd=never_differentiable)
+    operator("random(Tensor self, *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded nondifferentiable", dispatch={"CompositeExplicitAutogradNonFunctional": composition.random}, autograd=never_differentiable)
+    operator("bernoulli.Tensor(Tensor self, Tensor p, *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeExplicitAutogradNonFunctional": composition.bernoulli_functional}, autograd=derivatives.plan_bernoulli_Tensor)
+    operator("bernoulli.float(Tensor self, float p=0.5, *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeExplicitAutogradNonFunctional": composition.bernoulli_functional}, autograd=derivatives.plan_bernoulli_float)
+    operator("crow_indices_copy(Tensor self) -> Tensor", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.crow_indices_copy}, autograd=never_differentiable)
+    operator("crow_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="crow_indices_copy", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("crow_indices_copy", composition.crow_indices_copy, exact=True)}, autograd=never_differentiable)
+    operator("col_indices_copy(Tensor self) -> Tensor", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.col_indices_copy}, autograd=never_differentiable)
+    operator("col_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="col_indices_copy", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("col_indices_copy", composition.col_indices_copy, exact=True)}, autograd=never_differentiable)
+    operator("ccol_indices_copy(Tensor self) -> Tensor", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.ccol_indices_copy}, autograd=never_differentiable)
+    operator("ccol_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="ccol_indices_copy", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("ccol_indices_copy", composition.ccol_indices_copy, exact=True)}, autograd=never_differentiable)
+    operator("row_indices_copy(Tensor self) -> Tensor", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.row_indices_copy}, autograd=never_differentiable)
+    operator("row_indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="row_indices_copy", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("row_indices_copy", composition.row_indices_copy, exact=True)}, autograd=never_differentiable)
+    operator("indices_copy(Tensor self) -> Tensor", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.indices_copy}, autograd=never_differentiable)
+    operator("indices_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="indices_copy", tags="nondifferentiable view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("indices_copy", composition.indices_copy, exact=True)}, autograd=never_differentiable)
+    operator("values_copy(Tensor self) -> Tensor", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": composition.values_copy}, autograd=derivatives.plan_values_copy)
+    operator("values_copy.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="values_copy", tags="view_copy", dispatch={"CompositeExplicitAutogradNonFunctional": out_form("values_copy", composition.values_copy, exact=True)}, autograd=out_refuses_grad)
+    # fmt: on

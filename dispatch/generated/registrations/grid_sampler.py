@@ -7,102 +7,24 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable, out_refuses_grad
 from ...composite import grid_sampler as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import grid_sampler as meta
-from ..autograd import grid_sampler as autograd_grid_sampler
+from ..autograd import grid_sampler as derivatives
 
 
 def register() -> None:
     """Define the grid_sampler operators and register their kernels."""
-    define(
-        "grid_sampler",
-        "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
-        "native_functions/grid_sampler.yaml: grid_sampler",
-    )
-    composite("grid_sampler", "CompositeImplicitAutograd", composition.grid_sampler)
-    define(
-        "grid_sampler_2d",
-        "grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
-        "native_functions/grid_sampler.yaml: grid_sampler_2d",
-        ("core",),
-    )
-    structured(
-        "grid_sampler_2d", meta.grid_sampler_nd, "grid_sampler_2d_stub", "functional", "grid_sampler_2d.out"
-    )
-    autograd("grid_sampler_2d", autograd_grid_sampler.plan_grid_sampler_2d)
-    define(
-        "grid_sampler_2d.out",
-        "grid_sampler_2d.out(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/grid_sampler.yaml: grid_sampler_2d",
-        ("core",),
-    )
-    structured("grid_sampler_2d.out", meta.grid_sampler_nd, "grid_sampler_2d_stub", "out")
-    autograd("grid_sampler_2d.out", out_refuses_grad)
-    define(
-        "grid_sampler_2d_backward",
-        "grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)",
-        "native_functions/grid_sampler.yaml: grid_sampler_2d_backward",
-    )
-    composite("grid_sampler_2d_backward", "CompositeExplicitAutograd", composition.grid_sampler_backward)
-    autograd("grid_sampler_2d_backward", autograd_grid_sampler.plan_grid_sampler_2d_backward)
-    define(
-        "grid_sampler_3d",
-        "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
-        "native_functions/grid_sampler.yaml: grid_sampler_3d",
-    )
-    structured(
-        "grid_sampler_3d", meta.grid_sampler_nd, "grid_sampler_3d_stub", "functional", "grid_sampler_3d.out"
-    )
-    autograd("grid_sampler_3d", autograd_grid_sampler.plan_grid_sampler_3d)
-    define(
-        "grid_sampler_3d.out",
-        "grid_sampler_3d.out(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/grid_sampler.yaml: grid_sampler_3d",
-    )
-    structured("grid_sampler_3d.out", meta.grid_sampler_nd, "grid_sampler_3d_stub", "out")
-    autograd("grid_sampler_3d.out", out_refuses_grad)
-    define(
-        "grid_sampler_3d_backward",
-        "grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)",
-        "native_functions/grid_sampler.yaml: grid_sampler_3d_backward",
-    )
-    composite("grid_sampler_3d_backward", "CompositeExplicitAutograd", composition.grid_sampler_backward)
-    autograd("grid_sampler_3d_backward", autograd_grid_sampler.plan_grid_sampler_3d_backward)
-    define(
-        "_grid_sampler_taps",
-        "_grid_sampler_taps(Tensor grid, int[] size, int interpolation_mode, int padding_mode, bool align_corners) -> (Tensor, Tensor)",
-        "native_functions/grid_sampler.yaml: _grid_sampler_taps",
-        ("nondifferentiable",),
-    )
-    structured("_grid_sampler_taps", meta._grid_sampler_taps, "_grid_sampler_taps_stub", "functional")
-    autograd("_grid_sampler_taps", never_differentiable)
-    define(
-        "_grid_sampler_grid_backward",
-        "_grid_sampler_grid_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor",
-        "native_functions/grid_sampler.yaml: _grid_sampler_grid_backward",
-        ("nondifferentiable",),
-    )
-    structured(
-        "_grid_sampler_grid_backward",
-        meta._grid_sampler_grid_backward,
-        "_grid_sampler_grid_backward_stub",
-        "functional",
-    )
-    autograd("_grid_sampler_grid_backward", never_differentiable)
-    define(
-        "affine_grid_generator",
-        "affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor",
-        "native_functions/grid_sampler.yaml: affine_grid_generator",
-    )
-    composite("affine_grid_generator", "CompositeExplicitAutograd", composition.affine_grid_generator)
-    autograd("affine_grid_generator", autograd_grid_sampler.plan_affine_grid_generator)
-    define(
-        "affine_grid_generator_backward",
-        "affine_grid_generator_backward(Tensor grad, SymInt[] size, bool align_corners) -> Tensor",
-        "native_functions/grid_sampler.yaml: affine_grid_generator_backward",
-    )
-    composite(
-        "affine_grid_generator_backward",
-        "CompositeImplicitAutograd",
-        composition.affine_grid_generator_backward,
-    )
+    operator = operators_of("native_functions/grid_sampler.yaml")
+    # fmt: off
+    operator("grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.grid_sampler})
+    operator("grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", tags="core", structured=(meta.grid_sampler_nd, "grid_sampler_2d_stub", "functional", "grid_sampler_2d.out"), autograd=derivatives.plan_grid_sampler_2d)
+    operator("grid_sampler_2d.out(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, *, Tensor(a!) out) -> Tensor(a!)", entry="grid_sampler_2d", tags="core", structured=(meta.grid_sampler_nd, "grid_sampler_2d_stub", "out"), autograd=out_refuses_grad)
+    operator("grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)", dispatch={"CompositeExplicitAutograd": composition.grid_sampler_backward}, autograd=derivatives.plan_grid_sampler_2d_backward)
+    operator("grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", structured=(meta.grid_sampler_nd, "grid_sampler_3d_stub", "functional", "grid_sampler_3d.out"), autograd=derivatives.plan_grid_sampler_3d)
+    operator("grid_sampler_3d.out(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, *, Tensor(a!) out) -> Tensor(a!)", entry="grid_sampler_3d", structured=(meta.grid_sampler_nd, "grid_sampler_3d_stub", "out"), autograd=out_refuses_grad)
+    operator("grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> (Tensor, Tensor)", dispatch={"CompositeExplicitAutograd": composition.grid_sampler_backward}, autograd=derivatives.plan_grid_sampler_3d_backward)
+    operator("_grid_sampler_taps(Tensor grid, int[] size, int interpolation_mode, int padding_mode, bool align_corners) -> (Tensor, Tensor)", tags="nondifferentiable", structured=(meta._grid_sampler_taps, "_grid_sampler_taps_stub", "functional"), autograd=never_differentiable)
+    operator("_grid_sampler_grid_backward(Tensor grad_output, Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) -> Tensor", tags="nondifferentiable", structured=(meta._grid_sampler_grid_backward, "_grid_sampler_grid_backward_stub", "functional"), autograd=never_differentiable)
+    operator("affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.affine_grid_generator}, autograd=derivatives.plan_affine_grid_generator)
+    operator("affine_grid_generator_backward(Tensor grad, SymInt[] size, bool align_corners) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.affine_grid_generator_backward})
+    # fmt: on

@@ -8,98 +8,23 @@ from __future__ import annotations
 from ...autograd.recording import out_refuses_grad
 from ...composite import histogram as composition
 from ...composite.forms import out_form
-from ...plans.register import autograd, composite, define
+from ...plans.register import operators_of
 
 
 def register() -> None:
     """Define the histogram operators and register their kernels."""
-    define(
-        "histogram.bins_tensor",
-        "histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
-        "native_functions/histogram.yaml: histogram.bins_tensor",
-    )
-    composite("histogram.bins_tensor", "CompositeExplicitAutograd", composition.histogram_bins_tensor)
-    define(
-        "histogram.bins_tensor_out",
-        "histogram.bins_tensor_out(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False, Tensor(a!) hist, Tensor(b!) bin_edges) -> (Tensor(a!) hist, Tensor(b!) bin_edges)",
-        "native_functions/histogram.yaml: histogram.bins_tensor_out",
-    )
-    composite("histogram.bins_tensor_out", "CompositeExplicitAutograd", composition.histogram_bins_tensor_out)
-    autograd("histogram.bins_tensor_out", out_refuses_grad)
-    define(
-        "histogram.bin_ct",
-        "histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
-        "native_functions/histogram.yaml: histogram.bin_ct",
-    )
-    composite("histogram.bin_ct", "CompositeExplicitAutograd", composition.histogram_bin_ct)
-    define(
-        "histogram.bin_ct_out",
-        "histogram.bin_ct_out(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False, Tensor(a!) hist, Tensor(b!) bin_edges) -> (Tensor(a!) hist, Tensor(b!) bin_edges)",
-        "native_functions/histogram.yaml: histogram.bin_ct_out",
-    )
-    composite("histogram.bin_ct_out", "CompositeExplicitAutograd", composition.histogram_bin_ct_out)
-    autograd("histogram.bin_ct_out", out_refuses_grad)
-    define(
-        "_histogramdd_bin_edges",
-        "_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]",
-        "native_functions/histogram.yaml: _histogramdd_bin_edges",
-    )
-    composite("_histogramdd_bin_edges", "CompositeExplicitAutograd", composition._histogramdd_bin_edges)
-    define(
-        "_histogramdd_from_bin_cts",
-        "_histogramdd_from_bin_cts(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor",
-        "native_functions/histogram.yaml: _histogramdd_from_bin_cts",
-    )
-    composite("_histogramdd_from_bin_cts", "CompositeExplicitAutograd", composition._histogramdd_from_bin_cts)
-    define(
-        "_histogramdd_from_bin_cts.out",
-        "_histogramdd_from_bin_cts.out(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/histogram.yaml: _histogramdd_from_bin_cts",
-    )
-    composite(
-        "_histogramdd_from_bin_cts.out",
-        "CompositeExplicitAutograd",
-        out_form("_histogramdd_from_bin_cts", composition._histogramdd_from_bin_cts),
-    )
-    autograd("_histogramdd_from_bin_cts.out", out_refuses_grad)
-    define(
-        "_histogramdd_from_bin_tensors",
-        "_histogramdd_from_bin_tensors(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor",
-        "native_functions/histogram.yaml: _histogramdd_from_bin_tensors",
-    )
-    composite(
-        "_histogramdd_from_bin_tensors",
-        "CompositeExplicitAutograd",
-        composition._histogramdd_from_bin_tensors,
-    )
-    define(
-        "_histogramdd_from_bin_tensors.out",
-        "_histogramdd_from_bin_tensors.out(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/histogram.yaml: _histogramdd_from_bin_tensors",
-    )
-    composite(
-        "_histogramdd_from_bin_tensors.out",
-        "CompositeExplicitAutograd",
-        out_form("_histogramdd_from_bin_tensors", composition._histogramdd_from_bin_tensors),
-    )
-    autograd("_histogramdd_from_bin_tensors.out", out_refuses_grad)
-    define(
-        "histogramdd",
-        "histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
-        "native_functions/histogram.yaml: histogramdd",
-    )
-    composite("histogramdd", "CompositeImplicitAutograd", composition.histogramdd)
-    define(
-        "histogramdd.int_bins",
-        "histogramdd.int_bins(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
-        "native_functions/histogram.yaml: histogramdd.int_bins",
-    )
-    composite("histogramdd.int_bins", "CompositeImplicitAutograd", composition.histogramdd_int_bins)
-    define(
-        "histogramdd.TensorList_bins",
-        "histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
-        "native_functions/histogram.yaml: histogramdd.TensorList_bins",
-    )
-    composite(
-        "histogramdd.TensorList_bins", "CompositeImplicitAutograd", composition.histogramdd_TensorList_bins
-    )
+    operator = operators_of("native_functions/histogram.yaml")
+    # fmt: off
+    operator("histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)", dispatch={"CompositeExplicitAutograd": composition.histogram_bins_tensor})
+    operator("histogram.bins_tensor_out(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False, Tensor(a!) hist, Tensor(b!) bin_edges) -> (Tensor(a!) hist, Tensor(b!) bin_edges)", dispatch={"CompositeExplicitAutograd": composition.histogram_bins_tensor_out}, autograd=out_refuses_grad)
+    operator("histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)", dispatch={"CompositeExplicitAutograd": composition.histogram_bin_ct})
+    operator("histogram.bin_ct_out(Tensor self, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False, Tensor(a!) hist, Tensor(b!) bin_edges) -> (Tensor(a!) hist, Tensor(b!) bin_edges)", dispatch={"CompositeExplicitAutograd": composition.histogram_bin_ct_out}, autograd=out_refuses_grad)
+    operator("_histogramdd_bin_edges(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor[]", dispatch={"CompositeExplicitAutograd": composition._histogramdd_bin_edges})
+    operator("_histogramdd_from_bin_cts(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._histogramdd_from_bin_cts})
+    operator("_histogramdd_from_bin_cts.out(Tensor self, int[] bins, *, float[]? range=None, Tensor? weight=None, bool density=False, Tensor(a!) out) -> Tensor(a!)", entry="_histogramdd_from_bin_cts", dispatch={"CompositeExplicitAutograd": out_form("_histogramdd_from_bin_cts", composition._histogramdd_from_bin_cts)}, autograd=out_refuses_grad)
+    operator("_histogramdd_from_bin_tensors(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._histogramdd_from_bin_tensors})
+    operator("_histogramdd_from_bin_tensors.out(Tensor self, Tensor[] bins, *, Tensor? weight=None, bool density=False, Tensor(a!) out) -> Tensor(a!)", entry="_histogramdd_from_bin_tensors", dispatch={"CompositeExplicitAutograd": out_form("_histogramdd_from_bin_tensors", composition._histogramdd_from_bin_tensors)}, autograd=out_refuses_grad)
+    operator("histogramdd(Tensor self, int[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)", dispatch={"CompositeImplicitAutograd": composition.histogramdd})
+    operator("histogramdd.int_bins(Tensor self, int bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)", dispatch={"CompositeImplicitAutograd": composition.histogramdd_int_bins})
+    operator("histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)", dispatch={"CompositeImplicitAutograd": composition.histogramdd_TensorList_bins})
+    # fmt: on

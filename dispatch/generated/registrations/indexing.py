@@ -8,745 +8,125 @@ from __future__ import annotations
 from ...autograd.recording import never_differentiable, out_refuses_grad
 from ...composite import indexing as composition
 from ...composite.forms import out_form
-from ...plans.register import autograd, composite, define, planned, structured
+from ...plans.register import operators_of
 from ...structured.meta import indexing as meta
-from ..autograd import indexing as autograd_indexing
+from ..autograd import indexing as derivatives
 
 
 def register() -> None:
     """Define the indexing operators and register their kernels."""
-    define(
-        "cat", "cat(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml: cat", ("core",)
-    )
-    structured("cat", meta.cat, "cat_stub", "functional", "cat.out")
-    autograd("cat", autograd_indexing.plan_cat)
-    define(
-        "cat.out",
-        "cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: cat",
-        ("core",),
-    )
-    structured("cat.out", meta.cat, "cat_stub", "out")
-    autograd("cat.out", out_refuses_grad)
-    define(
-        "cat.names",
-        "cat.names(Tensor[] tensors, Dimname dim) -> Tensor",
-        "native_functions/indexing.yaml: cat.names",
-    )
-    composite("cat.names", "CompositeImplicitAutograd", composition.cat_by_name)
-    define(
-        "cat.names_out",
-        "cat.names_out(Tensor[] tensors, Dimname dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: cat.names_out",
-    )
-    composite("cat.names_out", "CompositeImplicitAutograd", composition.cat_by_name_out)
-    define(
-        "concat", "concat(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml: concat"
-    )
-    composite("concat", "CompositeImplicitAutograd", composition.concat)
-    define(
-        "concatenate",
-        "concatenate(Tensor[] tensors, int dim=0) -> Tensor",
-        "native_functions/indexing.yaml: concatenate",
-    )
-    composite("concatenate", "CompositeImplicitAutograd", composition.concat)
-    define("stack", "stack(Tensor[] tensors, int dim=0) -> Tensor", "native_functions/indexing.yaml: stack")
-    composite("stack", "CompositeImplicitAutograd", composition.stack)
-    autograd("stack", autograd_indexing.plan_stack)
-    define(
-        "stack.out",
-        "stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: stack.out",
-    )
-    composite("stack.out", "CompositeImplicitAutograd", composition.stack_out)
-    define(
-        "_chunk_cat",
-        "_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor",
-        "native_functions/indexing.yaml: _chunk_cat",
-    )
-    composite("_chunk_cat", "CompositeImplicitAutograd", composition._chunk_cat)
-    define(
-        "_chunk_cat.out",
-        "_chunk_cat.out(Tensor[] tensors, int dim, int num_chunks, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: _chunk_cat.out",
-    )
-    composite("_chunk_cat.out", "CompositeImplicitAutograd", composition._chunk_cat_out)
-    define("hstack", "hstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml: hstack")
-    composite("hstack", "CompositeImplicitAutograd", composition.hstack)
-    define(
-        "hstack.out",
-        "hstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: hstack.out",
-    )
-    composite("hstack.out", "CompositeImplicitAutograd", composition.hstack_out)
-    define("vstack", "vstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml: vstack")
-    composite("vstack", "CompositeImplicitAutograd", composition.vstack)
-    define(
-        "vstack.out",
-        "vstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: vstack.out",
-    )
-    composite("vstack.out", "CompositeImplicitAutograd", composition.vstack_out)
-    define("row_stack", "row_stack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml: row_stack")
-    composite("row_stack", "CompositeImplicitAutograd", composition.vstack)
-    define(
-        "row_stack.out",
-        "row_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: row_stack.out",
-    )
-    composite("row_stack.out", "CompositeImplicitAutograd", composition.vstack_out)
-    define("dstack", "dstack(Tensor[] tensors) -> Tensor", "native_functions/indexing.yaml: dstack")
-    composite("dstack", "CompositeImplicitAutograd", composition.dstack)
-    define(
-        "dstack.out",
-        "dstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: dstack.out",
-    )
-    composite("dstack.out", "CompositeImplicitAutograd", composition.dstack_out)
-    define(
-        "column_stack",
-        "column_stack(Tensor[] tensors) -> Tensor",
-        "native_functions/indexing.yaml: column_stack",
-    )
-    composite("column_stack", "CompositeImplicitAutograd", composition.column_stack)
-    define(
-        "column_stack.out",
-        "column_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: column_stack.out",
-    )
-    composite("column_stack.out", "CompositeImplicitAutograd", composition.column_stack_out)
-    define(
-        "index.Tensor",
-        "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
-        "native_functions/indexing.yaml: index.Tensor",
-        ("core",),
-    )
-    planned("index.Tensor", "index_stub", meta.index)
-    autograd("index.Tensor", autograd_indexing.plan_index_Tensor)
-    define(
-        "index_put",
-        "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml: index_put",
-        ("core",),
-    )
-    planned("index_put", "index_put_stub", meta.index_put)
-    autograd("index_put", autograd_indexing.plan_index_put)
-    define(
-        "index_put_",
-        "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml: index_put",
-        ("core",),
-    )
-    planned("index_put_", "index_put_stub", meta.index_put)
-    autograd("index_put_", autograd_indexing.plan_index_put_)
-    define(
-        "_unsafe_index.Tensor",
-        "_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
-        "native_functions/indexing.yaml: _unsafe_index.Tensor",
-    )
-    composite("_unsafe_index.Tensor", "CompositeImplicitAutograd", composition._unsafe_index)
-    define(
-        "_unsafe_index_put",
-        "_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml: _unsafe_index_put",
-    )
-    composite("_unsafe_index_put", "CompositeImplicitAutograd", composition._unsafe_index_put)
-    define(
-        "_index_put_impl_",
-        "_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml: _index_put_impl_",
-    )
-    composite("_index_put_impl_", "CompositeImplicitAutograd", composition.index_put_impl)
-    define(
-        "index_select",
-        "index_select(Tensor self, int dim, Tensor index) -> Tensor",
-        "native_functions/indexing.yaml: index_select",
-        ("core",),
-    )
-    structured("index_select", meta.index_select, "index_select_stub", "functional", "index_select.out")
-    autograd("index_select", autograd_indexing.plan_index_select)
-    define(
-        "index_select.out",
-        "index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: index_select",
-        ("core",),
-    )
-    structured("index_select.out", meta.index_select, "index_select_stub", "out")
-    autograd("index_select.out", out_refuses_grad)
-    define(
-        "index_select.dimname",
-        "index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor",
-        "native_functions/indexing.yaml: index_select.dimname",
-    )
-    composite("index_select.dimname", "CompositeImplicitAutograd", composition.index_select_by_name)
-    define(
-        "index_add",
-        "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
-        "native_functions/indexing.yaml: index_add",
-    )
-    structured("index_add", meta.index_add, "index_add_stub", "functional", "index_add.out")
-    autograd("index_add", autograd_indexing.plan_index_add)
-    define(
-        "index_add_",
-        "index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/indexing.yaml: index_add",
-    )
-    structured("index_add_", meta.index_add, "index_add_stub", "inplace", "index_add.out")
-    autograd("index_add_", autograd_indexing.plan_index_add_)
-    define(
-        "index_add.out",
-        "index_add.out(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: index_add",
-    )
-    structured("index_add.out", meta.index_add, "index_add_stub", "out")
-    autograd("index_add.out", out_refuses_grad)
-    define(
-        "index_reduce",
-        "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
-        "native_functions/indexing.yaml: index_reduce",
-    )
-    structured("index_reduce", meta.index_reduce, "index_reduce_stub", "functional", "index_reduce.out")
-    autograd("index_reduce", autograd_indexing.plan_index_reduce)
-    define(
-        "index_reduce_",
-        "index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)",
-        "native_functions/indexing.yaml: index_reduce",
-    )
-    structured("index_reduce_", meta.index_reduce, "index_reduce_stub", "inplace", "index_reduce.out")
-    autograd("index_reduce_", autograd_indexing.plan_index_reduce_)
-    define(
-        "index_reduce.out",
-        "index_reduce.out(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: index_reduce",
-    )
-    structured("index_reduce.out", meta.index_reduce, "index_reduce_stub", "out")
-    autograd("index_reduce.out", out_refuses_grad)
-    define(
-        "index_copy",
-        "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
-        "native_functions/indexing.yaml: index_copy",
-    )
-    structured("index_copy", meta.index_copy, "index_copy_stub", "functional", "index_copy.out")
-    autograd("index_copy", autograd_indexing.plan_index_copy)
-    define(
-        "index_copy_",
-        "index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)",
-        "native_functions/indexing.yaml: index_copy",
-    )
-    structured("index_copy_", meta.index_copy, "index_copy_stub", "inplace", "index_copy.out")
-    autograd("index_copy_", autograd_indexing.plan_index_copy_)
-    define(
-        "index_copy.out",
-        "index_copy.out(Tensor self, int dim, Tensor index, Tensor source, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: index_copy",
-    )
-    structured("index_copy.out", meta.index_copy, "index_copy_stub", "out")
-    autograd("index_copy.out", out_refuses_grad)
-    define(
-        "index_fill.int_Scalar",
-        "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml: index_fill.int_Scalar",
-    )
-    composite("index_fill.int_Scalar", "CompositeImplicitAutograd", composition.index_fill)
-    define(
-        "index_fill.int_Tensor",
-        "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml: index_fill.int_Tensor",
-    )
-    composite("index_fill.int_Tensor", "CompositeImplicitAutograd", composition.index_fill)
-    define(
-        "index_fill.Dimname_Scalar",
-        "index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml: index_fill.Dimname_Scalar",
-    )
-    composite("index_fill.Dimname_Scalar", "CompositeImplicitAutograd", composition.index_fill_by_name)
-    define(
-        "index_fill.Dimname_Tensor",
-        "index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml: index_fill.Dimname_Tensor",
-    )
-    composite("index_fill.Dimname_Tensor", "CompositeImplicitAutograd", composition.index_fill_by_name)
-    define(
-        "index_fill_.int_Scalar",
-        "index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml: index_fill_.int_Scalar",
-    )
-    composite("index_fill_.int_Scalar", "CompositeImplicitAutograd", composition.index_fill_)
-    define(
-        "index_fill_.int_Tensor",
-        "index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml: index_fill_.int_Tensor",
-    )
-    composite("index_fill_.int_Tensor", "CompositeImplicitAutograd", composition.index_fill_)
-    define(
-        "index_fill_.Dimname_Scalar",
-        "index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml: index_fill_.Dimname_Scalar",
-    )
-    composite("index_fill_.Dimname_Scalar", "CompositeImplicitAutograd", composition.index_fill__by_name)
-    define(
-        "index_fill_.Dimname_Tensor",
-        "index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml: index_fill_.Dimname_Tensor",
-    )
-    composite("index_fill_.Dimname_Tensor", "CompositeImplicitAutograd", composition.index_fill__by_name)
-    define(
-        "gather",
-        "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-        "native_functions/indexing.yaml: gather",
-        ("core",),
-    )
-    structured("gather", meta.gather, "gather_stub", "functional", "gather.out")
-    autograd("gather", autograd_indexing.plan_gather)
-    define(
-        "gather.out",
-        "gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: gather",
-        ("core",),
-    )
-    structured("gather.out", meta.gather, "gather_stub", "out")
-    autograd("gather.out", out_refuses_grad)
-    define(
-        "gather.dimname",
-        "gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
-        "native_functions/indexing.yaml: gather.dimname",
-    )
-    composite("gather.dimname", "CompositeImplicitAutograd", composition.gather_by_name)
-    define(
-        "take_along_dim",
-        "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
-        "native_functions/indexing.yaml: take_along_dim",
-    )
-    composite("take_along_dim", "CompositeImplicitAutograd", composition.take_along_dim)
-    define(
-        "take_along_dim.out",
-        "take_along_dim.out(Tensor self, Tensor indices, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: take_along_dim",
-    )
-    composite(
-        "take_along_dim.out",
-        "CompositeImplicitAutograd",
-        out_form("take_along_dim", composition.take_along_dim, exact=True),
-    )
-    define(
-        "scatter.src",
-        "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        "native_functions/indexing.yaml: scatter.src",
-        ("core",),
-    )
-    structured("scatter.src", meta.scatter, "scatter_stub", "functional", "scatter.src_out")
-    autograd("scatter.src", autograd_indexing.plan_scatter_src)
-    define(
-        "scatter_.src",
-        "scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
-        "native_functions/indexing.yaml: scatter.src",
-        ("core",),
-    )
-    structured("scatter_.src", meta.scatter, "scatter_stub", "inplace", "scatter.src_out")
-    autograd("scatter_.src", autograd_indexing.plan_scatter__src)
-    define(
-        "scatter.src_out",
-        "scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: scatter.src",
-        ("core",),
-    )
-    structured("scatter.src_out", meta.scatter, "scatter_stub", "out")
-    autograd("scatter.src_out", out_refuses_grad)
-    define(
-        "scatter.value",
-        "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml: scatter.value",
-        ("core",),
-    )
-    structured("scatter.value", meta.scatter_value, "scatter_stub", "functional", "scatter.value_out")
-    autograd("scatter.value", autograd_indexing.plan_scatter_value)
-    define(
-        "scatter_.value",
-        "scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml: scatter.value",
-        ("core",),
-    )
-    structured("scatter_.value", meta.scatter_value, "scatter_stub", "inplace", "scatter.value_out")
-    autograd("scatter_.value", autograd_indexing.plan_scatter__value)
-    define(
-        "scatter.value_out",
-        "scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: scatter.value",
-        ("core",),
-    )
-    structured("scatter.value_out", meta.scatter_value, "scatter_stub", "out")
-    autograd("scatter.value_out", out_refuses_grad)
-    define(
-        "scatter.reduce",
-        "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
-        "native_functions/indexing.yaml: scatter.reduce",
-    )
-    structured("scatter.reduce", meta.scatter, "scatter_stub", "functional", "scatter.reduce_out")
-    define(
-        "scatter_.reduce",
-        "scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)",
-        "native_functions/indexing.yaml: scatter.reduce",
-    )
-    structured("scatter_.reduce", meta.scatter, "scatter_stub", "inplace", "scatter.reduce_out")
-    define(
-        "scatter.reduce_out",
-        "scatter.reduce_out(Tensor self, int dim, Tensor index, Tensor src, *, str reduce, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: scatter.reduce",
-    )
-    structured("scatter.reduce_out", meta.scatter, "scatter_stub", "out")
-    autograd("scatter.reduce_out", out_refuses_grad)
-    define(
-        "scatter.value_reduce",
-        "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
-        "native_functions/indexing.yaml: scatter.value_reduce",
-    )
-    structured(
-        "scatter.value_reduce", meta.scatter_value, "scatter_stub", "functional", "scatter.value_reduce_out"
-    )
-    define(
-        "scatter_.value_reduce",
-        "scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)",
-        "native_functions/indexing.yaml: scatter.value_reduce",
-    )
-    structured(
-        "scatter_.value_reduce", meta.scatter_value, "scatter_stub", "inplace", "scatter.value_reduce_out"
-    )
-    define(
-        "scatter.value_reduce_out",
-        "scatter.value_reduce_out(Tensor self, int dim, Tensor index, Scalar value, *, str reduce, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: scatter.value_reduce",
-    )
-    structured("scatter.value_reduce_out", meta.scatter_value, "scatter_stub", "out")
-    autograd("scatter.value_reduce_out", out_refuses_grad)
-    define(
-        "scatter_add",
-        "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
-        "native_functions/indexing.yaml: scatter_add",
-        ("core",),
-    )
-    structured("scatter_add", meta.scatter_add, "scatter_stub", "functional", "scatter_add.out")
-    autograd("scatter_add", autograd_indexing.plan_scatter_add)
-    define(
-        "scatter_add_",
-        "scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)",
-        "native_functions/indexing.yaml: scatter_add",
-        ("core",),
-    )
-    structured("scatter_add_", meta.scatter_add, "scatter_stub", "inplace", "scatter_add.out")
-    autograd("scatter_add_", autograd_indexing.plan_scatter_add_)
-    define(
-        "scatter_add.out",
-        "scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: scatter_add",
-        ("core",),
-    )
-    structured("scatter_add.out", meta.scatter_add, "scatter_stub", "out")
-    autograd("scatter_add.out", out_refuses_grad)
-    define(
-        "scatter_reduce.two",
-        "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
-        "native_functions/indexing.yaml: scatter_reduce.two",
-        ("core",),
-    )
-    structured(
-        "scatter_reduce.two",
-        meta.scatter_reduce,
-        "scatter_reduce_stub",
-        "functional",
-        "scatter_reduce.two_out",
-    )
-    autograd("scatter_reduce.two", autograd_indexing.plan_scatter_reduce_two)
-    define(
-        "scatter_reduce_.two",
-        "scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)",
-        "native_functions/indexing.yaml: scatter_reduce.two",
-        ("core",),
-    )
-    structured(
-        "scatter_reduce_.two", meta.scatter_reduce, "scatter_reduce_stub", "inplace", "scatter_reduce.two_out"
-    )
-    autograd("scatter_reduce_.two", autograd_indexing.plan_scatter_reduce__two)
-    define(
-        "scatter_reduce.two_out",
-        "scatter_reduce.two_out(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: scatter_reduce.two",
-        ("core",),
-    )
-    structured("scatter_reduce.two_out", meta.scatter_reduce, "scatter_reduce_stub", "out")
-    autograd("scatter_reduce.two_out", out_refuses_grad)
-    define(
-        "masked_scatter",
-        "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
-        "native_functions/indexing.yaml: masked_scatter",
-        ("core",),
-    )
-    composite("masked_scatter", "CompositeImplicitAutograd", composition.masked_scatter)
-    define(
-        "masked_scatter_",
-        "masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)",
-        "native_functions/indexing.yaml: masked_scatter_",
-    )
-    composite("masked_scatter_", "CompositeImplicitAutograd", composition.masked_scatter_)
-    define(
-        "_unsafe_masked_index",
-        "_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
-        "native_functions/indexing.yaml: _unsafe_masked_index",
-    )
-    composite("_unsafe_masked_index", "CompositeImplicitAutograd", composition._unsafe_masked_index)
-    define(
-        "_unsafe_masked_index_put_accumulate",
-        "_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor",
-        "native_functions/indexing.yaml: _unsafe_masked_index_put_accumulate",
-    )
-    composite(
-        "_unsafe_masked_index_put_accumulate",
-        "CompositeImplicitAutograd",
-        composition._unsafe_masked_index_put_accumulate,
-    )
-    define(
-        "masked_fill.Scalar",
-        "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
-        "native_functions/indexing.yaml: masked_fill.Scalar",
-        ("core",),
-    )
-    structured("masked_fill.Scalar", meta.masked_fill, "masked_fill_stub", "functional")
-    autograd("masked_fill.Scalar", autograd_indexing.plan_masked_fill_Scalar)
-    define(
-        "masked_fill_.Scalar",
-        "masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)",
-        "native_functions/indexing.yaml: masked_fill.Scalar",
-        ("core",),
-    )
-    structured("masked_fill_.Scalar", meta.masked_fill, "masked_fill_stub", "inplace")
-    autograd("masked_fill_.Scalar", autograd_indexing.plan_masked_fill__Scalar)
-    define(
-        "masked_fill.Tensor",
-        "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
-        "native_functions/indexing.yaml: masked_fill.Tensor",
-    )
-    structured("masked_fill.Tensor", meta.masked_fill, "masked_fill_stub", "functional")
-    autograd("masked_fill.Tensor", autograd_indexing.plan_masked_fill_Tensor)
-    define(
-        "masked_fill_.Tensor",
-        "masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)",
-        "native_functions/indexing.yaml: masked_fill.Tensor",
-    )
-    structured("masked_fill_.Tensor", meta.masked_fill, "masked_fill_stub", "inplace")
-    autograd("masked_fill_.Tensor", autograd_indexing.plan_masked_fill__Tensor)
-    define(
-        "masked_select",
-        "masked_select(Tensor self, Tensor mask) -> Tensor",
-        "native_functions/indexing.yaml: masked_select",
-    )
-    composite("masked_select", "CompositeImplicitAutograd", composition.masked_select)
-    define(
-        "masked_select.out",
-        "masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: masked_select.out",
-    )
-    composite("masked_select.out", "CompositeImplicitAutograd", composition.masked_select_out)
-    define(
-        "nonzero",
-        "nonzero(Tensor self) -> Tensor",
-        "native_functions/indexing.yaml: nonzero",
-        (
-            "core",
-            "nondifferentiable",
-        ),
-    )
-    planned("nonzero", "nonzero_stub", meta.nonzero)
-    autograd("nonzero", never_differentiable)
-    define(
-        "nonzero.out",
-        "nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: nonzero.out",
-    )
-    composite("nonzero.out", "CompositeImplicitAutograd", composition.nonzero_out)
-    define(
-        "nonzero_static",
-        "nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor",
-        "native_functions/indexing.yaml: nonzero_static",
-        ("nondifferentiable",),
-    )
-    structured(
-        "nonzero_static", meta.nonzero_static, "nonzero_static_stub", "functional", "nonzero_static.out"
-    )
-    autograd("nonzero_static", never_differentiable)
-    define(
-        "nonzero_static.out",
-        "nonzero_static.out(Tensor self, *, SymInt size, int fill_value=-1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: nonzero_static",
-        ("nondifferentiable",),
-    )
-    structured("nonzero_static.out", meta.nonzero_static, "nonzero_static_stub", "out")
-    autograd("nonzero_static.out", never_differentiable)
-    define(
-        "nonzero.as_tuple",
-        "nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]",
-        "native_functions/indexing.yaml: nonzero.as_tuple",
-    )
-    composite("nonzero.as_tuple", "CompositeImplicitAutograd", composition.nonzero_as)
-    define(
-        "nonzero.as_tuple_out",
-        "nonzero.as_tuple_out(Tensor self, *, bool as_tuple, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: nonzero.as_tuple_out",
-    )
-    composite("nonzero.as_tuple_out", "CompositeImplicitAutograd", composition.nonzero_as_out)
-    define(
-        "nonzero_numpy",
-        "nonzero_numpy(Tensor self) -> Tensor[]",
-        "native_functions/indexing.yaml: nonzero_numpy",
-    )
-    composite("nonzero_numpy", "CompositeImplicitAutograd", composition.nonzero_numpy)
-    define("argwhere", "argwhere(Tensor self) -> Tensor", "native_functions/indexing.yaml: argwhere")
-    composite("argwhere", "CompositeImplicitAutograd", composition.argwhere)
-    define("take", "take(Tensor self, Tensor index) -> Tensor", "native_functions/indexing.yaml: take")
-    structured("take", meta.take, "take_stub", "functional", "take.out")
-    autograd("take", autograd_indexing.plan_take)
-    define(
-        "take.out",
-        "take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: take",
-    )
-    structured("take.out", meta.take, "take_stub", "out")
-    autograd("take.out", out_refuses_grad)
-    define(
-        "put",
-        "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
-        "native_functions/indexing.yaml: put",
-    )
-    composite("put", "CompositeImplicitAutograd", composition.put)
-    define(
-        "put_",
-        "put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)",
-        "native_functions/indexing.yaml: put_",
-    )
-    composite("put_", "CompositeImplicitAutograd", composition.put_)
-    define(
-        "embedding",
-        "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor",
-        "native_functions/indexing.yaml: embedding",
-        ("core",),
-    )
-    structured("embedding", meta.embedding, "embedding_stub", "functional")
-    autograd("embedding", autograd_indexing.plan_embedding)
-    define(
-        "embedding_renorm_",
-        "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-        "native_functions/indexing.yaml: embedding_renorm_",
-    )
-    structured("embedding_renorm_", meta.embedding_renorm, "embedding_renorm_stub", "inplace")
-    autograd("embedding_renorm_", autograd_indexing.plan_embedding_renorm_)
-    define(
-        "embedding_backward",
-        "embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor",
-        "native_functions/indexing.yaml: embedding_backward",
-    )
-    composite("embedding_backward", "CompositeImplicitAutograd", composition.embedding_backward)
-    define(
-        "embedding_dense_backward",
-        "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
-        "native_functions/indexing.yaml: embedding_dense_backward",
-        ("core",),
-    )
-    structured(
-        "embedding_dense_backward",
-        meta.embedding_dense_backward,
-        "embedding_dense_backward_stub",
-        "functional",
-    )
-    autograd("embedding_dense_backward", autograd_indexing.plan_embedding_dense_backward)
-    define(
-        "flip", "flip(Tensor self, int[] dims) -> Tensor", "native_functions/indexing.yaml: flip", ("core",)
-    )
-    structured("flip", meta.flip, "flip_stub", "functional")
-    autograd("flip", autograd_indexing.plan_flip)
-    define("fliplr", "fliplr(Tensor self) -> Tensor", "native_functions/indexing.yaml: fliplr")
-    composite("fliplr", "CompositeImplicitAutograd", composition.fliplr)
-    define("flipud", "flipud(Tensor self) -> Tensor", "native_functions/indexing.yaml: flipud")
-    composite("flipud", "CompositeImplicitAutograd", composition.flipud)
-    define(
-        "roll",
-        "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-        "native_functions/indexing.yaml: roll",
-    )
-    composite("roll", "CompositeImplicitAutograd", composition.roll)
-    autograd("roll", autograd_indexing.plan_roll)
-    define(
-        "rot90",
-        "rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor",
-        "native_functions/indexing.yaml: rot90",
-    )
-    composite("rot90", "CompositeImplicitAutograd", composition.rot90)
-    define(
-        "repeat",
-        "repeat(Tensor self, SymInt[] repeats) -> Tensor",
-        "native_functions/indexing.yaml: repeat",
-        ("core",),
-    )
-    composite("repeat", "CompositeImplicitAutograd", composition.repeat)
-    autograd("repeat", autograd_indexing.plan_repeat)
-    define(
-        "repeat_interleave.Tensor",
-        "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
-        "native_functions/indexing.yaml: repeat_interleave.Tensor",
-    )
-    composite("repeat_interleave.Tensor", "CompositeImplicitAutograd", composition.repeat_interleave)
-    define(
-        "repeat_interleave.Tensor_out",
-        "repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: repeat_interleave.Tensor",
-    )
-    composite(
-        "repeat_interleave.Tensor_out",
-        "CompositeImplicitAutograd",
-        out_form("repeat_interleave", composition.repeat_interleave),
-    )
-    define(
-        "repeat_interleave.self_Tensor",
-        "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
-        "native_functions/indexing.yaml: repeat_interleave.self_Tensor",
-    )
-    composite("repeat_interleave.self_Tensor", "CompositeImplicitAutograd", composition.repeat_interleave_by)
-    define(
-        "repeat_interleave.self_int",
-        "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor",
-        "native_functions/indexing.yaml: repeat_interleave.self_int",
-    )
-    composite("repeat_interleave.self_int", "CompositeImplicitAutograd", composition.repeat_interleave_each)
-    define("tile", "tile(Tensor self, SymInt[] dims) -> Tensor", "native_functions/indexing.yaml: tile")
-    composite("tile", "CompositeImplicitAutograd", composition.tile)
-    define("tril", "tril(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml: tril")
-    structured("tril", meta.triangle, "tril_stub", "functional", "tril.out")
-    autograd("tril", autograd_indexing.plan_tril)
-    define(
-        "tril_",
-        "tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)",
-        "native_functions/indexing.yaml: tril",
-    )
-    structured("tril_", meta.triangle, "tril_stub", "inplace", "tril.out")
-    autograd("tril_", autograd_indexing.plan_tril_)
-    define(
-        "tril.out",
-        "tril.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: tril",
-    )
-    structured("tril.out", meta.triangle, "tril_stub", "out")
-    autograd("tril.out", out_refuses_grad)
-    define("triu", "triu(Tensor self, int diagonal=0) -> Tensor", "native_functions/indexing.yaml: triu")
-    structured("triu", meta.triangle, "triu_stub", "functional", "triu.out")
-    autograd("triu", autograd_indexing.plan_triu)
-    define(
-        "triu_",
-        "triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)",
-        "native_functions/indexing.yaml: triu",
-    )
-    structured("triu_", meta.triangle, "triu_stub", "inplace", "triu.out")
-    autograd("triu_", autograd_indexing.plan_triu_)
-    define(
-        "triu.out",
-        "triu.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/indexing.yaml: triu",
-    )
-    structured("triu.out", meta.triangle, "triu_stub", "out")
-    autograd("triu.out", out_refuses_grad)
+    operator = operators_of("native_functions/indexing.yaml")
+    # fmt: off
+    operator("cat(Tensor[] tensors, int dim=0) -> Tensor", tags="core", structured=(meta.cat, "cat_stub", "functional", "cat.out"), autograd=derivatives.plan_cat)
+    operator("cat.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)", entry="cat", tags="core", structured=(meta.cat, "cat_stub", "out"), autograd=out_refuses_grad)
+    operator("cat.names(Tensor[] tensors, Dimname dim) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cat_by_name})
+    operator("cat.names_out(Tensor[] tensors, Dimname dim, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.cat_by_name_out})
+    operator("concat(Tensor[] tensors, int dim=0) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.concat})
+    operator("concatenate(Tensor[] tensors, int dim=0) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.concat})
+    operator("stack(Tensor[] tensors, int dim=0) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.stack}, autograd=derivatives.plan_stack)
+    operator("stack.out(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.stack_out})
+    operator("_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._chunk_cat})
+    operator("_chunk_cat.out(Tensor[] tensors, int dim, int num_chunks, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition._chunk_cat_out})
+    operator("hstack(Tensor[] tensors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.hstack})
+    operator("hstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.hstack_out})
+    operator("vstack(Tensor[] tensors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.vstack})
+    operator("vstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.vstack_out})
+    operator("row_stack(Tensor[] tensors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.vstack})
+    operator("row_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.vstack_out})
+    operator("dstack(Tensor[] tensors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.dstack})
+    operator("dstack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.dstack_out})
+    operator("column_stack(Tensor[] tensors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.column_stack})
+    operator("column_stack.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.column_stack_out})
+    operator("index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", tags="core", planner=meta.index, stub="index_stub", autograd=derivatives.plan_index_Tensor)
+    operator("index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor", tags="core", planner=meta.index_put, stub="index_put_stub", autograd=derivatives.plan_index_put)
+    operator("index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)", entry="index_put", tags="core", planner=meta.index_put, stub="index_put_stub", autograd=derivatives.plan_index_put_)
+    operator("_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._unsafe_index})
+    operator("_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._unsafe_index_put})
+    operator("_index_put_impl_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False, bool unsafe=False) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.index_put_impl})
+    operator("index_select(Tensor self, int dim, Tensor index) -> Tensor", tags="core", structured=(meta.index_select, "index_select_stub", "functional", "index_select.out"), autograd=derivatives.plan_index_select)
+    operator("index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)", entry="index_select", tags="core", structured=(meta.index_select, "index_select_stub", "out"), autograd=out_refuses_grad)
+    operator("index_select.dimname(Tensor self, Dimname dim, Tensor index) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.index_select_by_name})
+    operator("index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor", structured=(meta.index_add, "index_add_stub", "functional", "index_add.out"), autograd=derivatives.plan_index_add)
+    operator("index_add_(Tensor(a!) self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor(a!)", entry="index_add", structured=(meta.index_add, "index_add_stub", "inplace", "index_add.out"), autograd=derivatives.plan_index_add_)
+    operator("index_add.out(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", entry="index_add", structured=(meta.index_add, "index_add_stub", "out"), autograd=out_refuses_grad)
+    operator("index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor", structured=(meta.index_reduce, "index_reduce_stub", "functional", "index_reduce.out"), autograd=derivatives.plan_index_reduce)
+    operator("index_reduce_(Tensor(a!) self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor(a!)", entry="index_reduce", structured=(meta.index_reduce, "index_reduce_stub", "inplace", "index_reduce.out"), autograd=derivatives.plan_index_reduce_)
+    operator("index_reduce.out(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)", entry="index_reduce", structured=(meta.index_reduce, "index_reduce_stub", "out"), autograd=out_refuses_grad)
+    operator("index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", structured=(meta.index_copy, "index_copy_stub", "functional", "index_copy.out"), autograd=derivatives.plan_index_copy)
+    operator("index_copy_(Tensor(a!) self, int dim, Tensor index, Tensor source) -> Tensor(a!)", entry="index_copy", structured=(meta.index_copy, "index_copy_stub", "inplace", "index_copy.out"), autograd=derivatives.plan_index_copy_)
+    operator("index_copy.out(Tensor self, int dim, Tensor index, Tensor source, *, Tensor(a!) out) -> Tensor(a!)", entry="index_copy", structured=(meta.index_copy, "index_copy_stub", "out"), autograd=out_refuses_grad)
+    operator("index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.index_fill})
+    operator("index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.index_fill})
+    operator("index_fill.Dimname_Scalar(Tensor self, Dimname dim, Tensor index, Scalar value) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.index_fill_by_name})
+    operator("index_fill.Dimname_Tensor(Tensor self, Dimname dim, Tensor index, Tensor value) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.index_fill_by_name})
+    operator("index_fill_.int_Scalar(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.index_fill_})
+    operator("index_fill_.int_Tensor(Tensor(a!) self, int dim, Tensor index, Tensor value) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.index_fill_})
+    operator("index_fill_.Dimname_Scalar(Tensor(a!) self, Dimname dim, Tensor index, Scalar value) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.index_fill__by_name})
+    operator("index_fill_.Dimname_Tensor(Tensor(a!) self, Dimname dim, Tensor index, Tensor value) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.index_fill__by_name})
+    operator("gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", tags="core", structured=(meta.gather, "gather_stub", "functional", "gather.out"), autograd=derivatives.plan_gather)
+    operator("gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out) -> Tensor(a!)", entry="gather", tags="core", structured=(meta.gather, "gather_stub", "out"), autograd=out_refuses_grad)
+    operator("gather.dimname(Tensor self, Dimname dim, Tensor index, *, bool sparse_grad=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.gather_by_name})
+    operator("take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.take_along_dim})
+    operator("take_along_dim.out(Tensor self, Tensor indices, int? dim=None, *, Tensor(a!) out) -> Tensor(a!)", entry="take_along_dim", dispatch={"CompositeImplicitAutograd": out_form("take_along_dim", composition.take_along_dim, exact=True)})
+    operator("scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", tags="core", structured=(meta.scatter, "scatter_stub", "functional", "scatter.src_out"), autograd=derivatives.plan_scatter_src)
+    operator("scatter_.src(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", entry="scatter.src", tags="core", structured=(meta.scatter, "scatter_stub", "inplace", "scatter.src_out"), autograd=derivatives.plan_scatter__src)
+    operator("scatter.src_out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)", entry="scatter.src", tags="core", structured=(meta.scatter, "scatter_stub", "out"), autograd=out_refuses_grad)
+    operator("scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", tags="core", structured=(meta.scatter_value, "scatter_stub", "functional", "scatter.value_out"), autograd=derivatives.plan_scatter_value)
+    operator("scatter_.value(Tensor(a!) self, int dim, Tensor index, Scalar value) -> Tensor(a!)", entry="scatter.value", tags="core", structured=(meta.scatter_value, "scatter_stub", "inplace", "scatter.value_out"), autograd=derivatives.plan_scatter__value)
+    operator("scatter.value_out(Tensor self, int dim, Tensor index, Scalar value, *, Tensor(a!) out) -> Tensor(a!)", entry="scatter.value", tags="core", structured=(meta.scatter_value, "scatter_stub", "out"), autograd=out_refuses_grad)
+    operator("scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", structured=(meta.scatter, "scatter_stub", "functional", "scatter.reduce_out"))
+    operator("scatter_.reduce(Tensor(a!) self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor(a!)", entry="scatter.reduce", structured=(meta.scatter, "scatter_stub", "inplace", "scatter.reduce_out"))
+    operator("scatter.reduce_out(Tensor self, int dim, Tensor index, Tensor src, *, str reduce, Tensor(a!) out) -> Tensor(a!)", entry="scatter.reduce", structured=(meta.scatter, "scatter_stub", "out"), autograd=out_refuses_grad)
+    operator("scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor", structured=(meta.scatter_value, "scatter_stub", "functional", "scatter.value_reduce_out"))
+    operator("scatter_.value_reduce(Tensor(a!) self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor(a!)", entry="scatter.value_reduce", structured=(meta.scatter_value, "scatter_stub", "inplace", "scatter.value_reduce_out"))
+    operator("scatter.value_reduce_out(Tensor self, int dim, Tensor index, Scalar value, *, str reduce, Tensor(a!) out) -> Tensor(a!)", entry="scatter.value_reduce", structured=(meta.scatter_value, "scatter_stub", "out"), autograd=out_refuses_grad)
+    operator("scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", tags="core", structured=(meta.scatter_add, "scatter_stub", "functional", "scatter_add.out"), autograd=derivatives.plan_scatter_add)
+    operator("scatter_add_(Tensor(a!) self, int dim, Tensor index, Tensor src) -> Tensor(a!)", entry="scatter_add", tags="core", structured=(meta.scatter_add, "scatter_stub", "inplace", "scatter_add.out"), autograd=derivatives.plan_scatter_add_)
+    operator("scatter_add.out(Tensor self, int dim, Tensor index, Tensor src, *, Tensor(a!) out) -> Tensor(a!)", entry="scatter_add", tags="core", structured=(meta.scatter_add, "scatter_stub", "out"), autograd=out_refuses_grad)
+    operator("scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor", tags="core", structured=(meta.scatter_reduce, "scatter_reduce_stub", "functional", "scatter_reduce.two_out"), autograd=derivatives.plan_scatter_reduce_two)
+    operator("scatter_reduce_.two(Tensor(a!) self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor(a!)", entry="scatter_reduce.two", tags="core", structured=(meta.scatter_reduce, "scatter_reduce_stub", "inplace", "scatter_reduce.two_out"), autograd=derivatives.plan_scatter_reduce__two)
+    operator("scatter_reduce.two_out(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True, Tensor(a!) out) -> Tensor(a!)", entry="scatter_reduce.two", tags="core", structured=(meta.scatter_reduce, "scatter_reduce_stub", "out"), autograd=out_refuses_grad)
+    operator("masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", tags="core", dispatch={"CompositeImplicitAutograd": composition.masked_scatter})
+    operator("masked_scatter_(Tensor(a!) self, Tensor mask, Tensor source) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.masked_scatter_})
+    operator("_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._unsafe_masked_index})
+    operator("_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, Tensor values) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._unsafe_masked_index_put_accumulate})
+    operator("masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor", tags="core", structured=(meta.masked_fill, "masked_fill_stub", "functional"), autograd=derivatives.plan_masked_fill_Scalar)
+    operator("masked_fill_.Scalar(Tensor(a!) self, Tensor mask, Scalar value) -> Tensor(a!)", entry="masked_fill.Scalar", tags="core", structured=(meta.masked_fill, "masked_fill_stub", "inplace"), autograd=derivatives.plan_masked_fill__Scalar)
+    operator("masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor", structured=(meta.masked_fill, "masked_fill_stub", "functional"), autograd=derivatives.plan_masked_fill_Tensor)
+    operator("masked_fill_.Tensor(Tensor(a!) self, Tensor mask, Tensor value) -> Tensor(a!)", entry="masked_fill.Tensor", structured=(meta.masked_fill, "masked_fill_stub", "inplace"), autograd=derivatives.plan_masked_fill__Tensor)
+    operator("masked_select(Tensor self, Tensor mask) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.masked_select})
+    operator("masked_select.out(Tensor self, Tensor mask, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.masked_select_out})
+    operator("nonzero(Tensor self) -> Tensor", tags="core nondifferentiable", planner=meta.nonzero, stub="nonzero_stub", autograd=never_differentiable)
+    operator("nonzero.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.nonzero_out})
+    operator("nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor", tags="nondifferentiable", structured=(meta.nonzero_static, "nonzero_static_stub", "functional", "nonzero_static.out"), autograd=never_differentiable)
+    operator("nonzero_static.out(Tensor self, *, SymInt size, int fill_value=-1, Tensor(a!) out) -> Tensor(a!)", entry="nonzero_static", tags="nondifferentiable", structured=(meta.nonzero_static, "nonzero_static_stub", "out"), autograd=never_differentiable)
+    operator("nonzero.as_tuple(Tensor self, *, bool as_tuple) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.nonzero_as})
+    operator("nonzero.as_tuple_out(Tensor self, *, bool as_tuple, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.nonzero_as_out})
+    operator("nonzero_numpy(Tensor self) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.nonzero_numpy})
+    operator("argwhere(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.argwhere})
+    operator("take(Tensor self, Tensor index) -> Tensor", structured=(meta.take, "take_stub", "functional", "take.out"), autograd=derivatives.plan_take)
+    operator("take.out(Tensor self, Tensor index, *, Tensor(a!) out) -> Tensor(a!)", entry="take", structured=(meta.take, "take_stub", "out"), autograd=out_refuses_grad)
+    operator("put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.put})
+    operator("put_(Tensor(a!) self, Tensor index, Tensor source, bool accumulate=False) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.put_})
+    operator("embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", tags="core", structured=(meta.embedding, "embedding_stub", "functional"), autograd=derivatives.plan_embedding)
+    operator("embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)", structured=(meta.embedding_renorm, "embedding_renorm_stub", "inplace"), autograd=derivatives.plan_embedding_renorm_)
+    operator("embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.embedding_backward})
+    operator("embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, SymInt padding_idx, bool scale_grad_by_freq) -> Tensor", tags="core", structured=(meta.embedding_dense_backward, "embedding_dense_backward_stub", "functional"), autograd=derivatives.plan_embedding_dense_backward)
+    operator("flip(Tensor self, int[] dims) -> Tensor", tags="core", structured=(meta.flip, "flip_stub", "functional"), autograd=derivatives.plan_flip)
+    operator("fliplr(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fliplr})
+    operator("flipud(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.flipud})
+    operator("roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.roll}, autograd=derivatives.plan_roll)
+    operator("rot90(Tensor self, int k=1, int[] dims=[0,1]) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.rot90})
+    operator("repeat(Tensor self, SymInt[] repeats) -> Tensor", tags="core", dispatch={"CompositeImplicitAutograd": composition.repeat}, autograd=derivatives.plan_repeat)
+    operator("repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.repeat_interleave})
+    operator("repeat_interleave.Tensor_out(Tensor repeats, *, SymInt? output_size=None, Tensor(a!) out) -> Tensor(a!)", entry="repeat_interleave.Tensor", dispatch={"CompositeImplicitAutograd": out_form("repeat_interleave", composition.repeat_interleave)})
+    operator("repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.repeat_interleave_by})
+    operator("repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, SymInt? output_size=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.repeat_interleave_each})
+    operator("tile(Tensor self, SymInt[] dims) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.tile})
+    operator("tril(Tensor self, int diagonal=0) -> Tensor", structured=(meta.triangle, "tril_stub", "functional", "tril.out"), autograd=derivatives.plan_tril)
+    operator("tril_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", entry="tril", structured=(meta.triangle, "tril_stub", "inplace", "tril.out"), autograd=derivatives.plan_tril_)
+    operator("tril.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)", entry="tril", structured=(meta.triangle, "tril_stub", "out"), autograd=out_refuses_grad)
+    operator("triu(Tensor self, int diagonal=0) -> Tensor", structured=(meta.triangle, "triu_stub", "functional", "triu.out"), autograd=derivatives.plan_triu)
+    operator("triu_(Tensor(a!) self, int diagonal=0) -> Tensor(a!)", entry="triu", structured=(meta.triangle, "triu_stub", "inplace", "triu.out"), autograd=derivatives.plan_triu_)
+    operator("triu.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)", entry="triu", structured=(meta.triangle, "triu_stub", "out"), autograd=out_refuses_grad)
+    # fmt: on

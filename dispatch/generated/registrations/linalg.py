@@ -7,270 +7,55 @@ from __future__ import annotations
 
 from ...autograd.recording import out_refuses_grad
 from ...composite import linalg as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import linalg as meta
-from ..autograd import linalg as autograd_linalg
+from ..autograd import linalg as derivatives
 
 
 def register() -> None:
     """Define the linalg operators and register their kernels."""
-    define("mm", "mm(Tensor self, Tensor mat2) -> Tensor", "native_functions/linalg.yaml: mm", ("core",))
-    structured("mm", meta.mm, "mm_stub", "functional", "mm.out")
-    autograd("mm", autograd_linalg.plan_mm)
-    define(
-        "mm.out",
-        "mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: mm",
-        ("core",),
-    )
-    structured("mm.out", meta.mm, "mm_stub", "out")
-    autograd("mm.out", out_refuses_grad)
-    define(
-        "mm.dtype",
-        "mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor",
-        "native_functions/linalg.yaml: mm.dtype",
-    )
-    structured("mm.dtype", meta.mm_dtype, "mm_dtype_stub", "functional", "mm.dtype_out")
-    autograd("mm.dtype", autograd_linalg.plan_mm_dtype)
-    define(
-        "mm.dtype_out",
-        "mm.dtype_out(Tensor self, Tensor mat2, ScalarType out_dtype, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: mm.dtype_out",
-    )
-    structured("mm.dtype_out", meta.mm_dtype, "mm_dtype_stub", "out")
-    autograd("mm.dtype_out", out_refuses_grad)
-    define("_int_mm", "_int_mm(Tensor self, Tensor mat2) -> Tensor", "native_functions/linalg.yaml: _int_mm")
-    structured("_int_mm", meta._int_mm, "_int_mm_stub", "functional", "_int_mm.out")
-    define(
-        "_int_mm.out",
-        "_int_mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: _int_mm",
-    )
-    structured("_int_mm.out", meta._int_mm, "_int_mm_stub", "out")
-    autograd("_int_mm.out", out_refuses_grad)
-    define("bmm", "bmm(Tensor self, Tensor mat2) -> Tensor", "native_functions/linalg.yaml: bmm", ("core",))
-    structured("bmm", meta.bmm, "bmm_stub", "functional", "bmm.out")
-    autograd("bmm", autograd_linalg.plan_bmm)
-    define(
-        "bmm.out",
-        "bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: bmm",
-        ("core",),
-    )
-    structured("bmm.out", meta.bmm, "bmm_stub", "out")
-    autograd("bmm.out", out_refuses_grad)
-    define(
-        "bmm.dtype",
-        "bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor",
-        "native_functions/linalg.yaml: bmm.dtype",
-    )
-    structured("bmm.dtype", meta.bmm_dtype, "bmm_dtype_stub", "functional", "bmm.dtype_out")
-    autograd("bmm.dtype", autograd_linalg.plan_bmm_dtype)
-    define(
-        "bmm.dtype_out",
-        "bmm.dtype_out(Tensor self, Tensor mat2, ScalarType out_dtype, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: bmm.dtype_out",
-    )
-    structured("bmm.dtype_out", meta.bmm_dtype, "bmm_dtype_stub", "out")
-    autograd("bmm.dtype_out", out_refuses_grad)
-    define("mv", "mv(Tensor self, Tensor vec) -> Tensor", "native_functions/linalg.yaml: mv")
-    structured("mv", meta.mv, "mv_stub", "functional", "mv.out")
-    autograd("mv", autograd_linalg.plan_mv)
-    define(
-        "mv.out",
-        "mv.out(Tensor self, Tensor vec, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: mv",
-    )
-    structured("mv.out", meta.mv, "mv_stub", "out")
-    autograd("mv.out", out_refuses_grad)
-    define("dot", "dot(Tensor self, Tensor tensor) -> Tensor", "native_functions/linalg.yaml: dot")
-    structured("dot", meta.dot, "dot_stub", "functional", "dot.out")
-    autograd("dot", autograd_linalg.plan_dot)
-    define(
-        "dot.out",
-        "dot.out(Tensor self, Tensor tensor, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: dot",
-    )
-    structured("dot.out", meta.dot, "dot_stub", "out")
-    autograd("dot.out", out_refuses_grad)
-    define("vdot", "vdot(Tensor self, Tensor other) -> Tensor", "native_functions/linalg.yaml: vdot")
-    structured("vdot", meta.vdot, "vdot_stub", "functional", "vdot.out")
-    autograd("vdot", autograd_linalg.plan_vdot)
-    define(
-        "vdot.out",
-        "vdot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: vdot",
-    )
-    structured("vdot.out", meta.vdot, "vdot_stub", "out")
-    autograd("vdot.out", out_refuses_grad)
-    define("outer", "outer(Tensor self, Tensor vec2) -> Tensor", "native_functions/linalg.yaml: outer")
-    composite("outer", "CompositeImplicitAutograd", composition.outer)
-    define(
-        "outer.out",
-        "outer.out(Tensor self, Tensor vec2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: outer.out",
-    )
-    composite("outer.out", "CompositeImplicitAutograd", composition.outer_out)
-    define("ger", "ger(Tensor self, Tensor vec2) -> Tensor", "native_functions/linalg.yaml: ger")
-    composite("ger", "CompositeImplicitAutograd", composition.outer)
-    define(
-        "ger.out",
-        "ger.out(Tensor self, Tensor vec2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: ger.out",
-    )
-    composite("ger.out", "CompositeImplicitAutograd", composition.outer_out)
-    define(
-        "addmm",
-        "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml: addmm",
-        ("core",),
-    )
-    structured("addmm", meta.addmm, "addmm_stub", "functional", "addmm.out")
-    autograd("addmm", autograd_linalg.plan_addmm)
-    define(
-        "addmm_",
-        "addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/linalg.yaml: addmm",
-        ("core",),
-    )
-    structured("addmm_", meta.addmm, "addmm_stub", "inplace", "addmm.out")
-    autograd("addmm_", autograd_linalg.plan_addmm_)
-    define(
-        "addmm.out",
-        "addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: addmm",
-        ("core",),
-    )
-    structured("addmm.out", meta.addmm, "addmm_stub", "out")
-    autograd("addmm.out", out_refuses_grad)
-    define(
-        "addmm.dtype",
-        "addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml: addmm.dtype",
-    )
-    structured("addmm.dtype", meta.addmm_dtype, "addmm_dtype_stub", "functional", "addmm.dtype_out")
-    autograd("addmm.dtype", autograd_linalg.plan_addmm_dtype)
-    define(
-        "addmm.dtype_out",
-        "addmm.dtype_out(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: addmm.dtype_out",
-    )
-    structured("addmm.dtype_out", meta.addmm_dtype, "addmm_dtype_stub", "out")
-    autograd("addmm.dtype_out", out_refuses_grad)
-    define(
-        "_addmm_activation",
-        "_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor",
-        "native_functions/linalg.yaml: _addmm_activation",
-    )
-    structured(
-        "_addmm_activation",
-        meta.addmm_activation,
-        "_addmm_activation_stub",
-        "functional",
-        "_addmm_activation.out",
-    )
-    define(
-        "_addmm_activation.out",
-        "_addmm_activation.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: _addmm_activation",
-    )
-    structured("_addmm_activation.out", meta.addmm_activation, "_addmm_activation_stub", "out")
-    autograd("_addmm_activation.out", out_refuses_grad)
-    define(
-        "addmv",
-        "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml: addmv",
-    )
-    structured("addmv", meta.addmv, "addmv_stub", "functional", "addmv.out")
-    autograd("addmv", autograd_linalg.plan_addmv)
-    define(
-        "addmv_",
-        "addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/linalg.yaml: addmv",
-    )
-    structured("addmv_", meta.addmv, "addmv_stub", "inplace", "addmv.out")
-    autograd("addmv_", autograd_linalg.plan_addmv_)
-    define(
-        "addmv.out",
-        "addmv.out(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: addmv",
-    )
-    structured("addmv.out", meta.addmv, "addmv_stub", "out")
-    autograd("addmv.out", out_refuses_grad)
-    define(
-        "baddbmm",
-        "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml: baddbmm",
-    )
-    structured("baddbmm", meta.baddbmm, "baddbmm_stub", "functional", "baddbmm.out")
-    autograd("baddbmm", autograd_linalg.plan_baddbmm)
-    define(
-        "baddbmm_",
-        "baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/linalg.yaml: baddbmm",
-    )
-    structured("baddbmm_", meta.baddbmm, "baddbmm_stub", "inplace", "baddbmm.out")
-    autograd("baddbmm_", autograd_linalg.plan_baddbmm_)
-    define(
-        "baddbmm.out",
-        "baddbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: baddbmm",
-    )
-    structured("baddbmm.out", meta.baddbmm, "baddbmm_stub", "out")
-    autograd("baddbmm.out", out_refuses_grad)
-    define(
-        "baddbmm.dtype",
-        "baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml: baddbmm.dtype",
-    )
-    structured("baddbmm.dtype", meta.baddbmm_dtype, "baddbmm_dtype_stub", "functional", "baddbmm.dtype_out")
-    autograd("baddbmm.dtype", autograd_linalg.plan_baddbmm_dtype)
-    define(
-        "baddbmm.dtype_out",
-        "baddbmm.dtype_out(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: baddbmm.dtype_out",
-    )
-    structured("baddbmm.dtype_out", meta.baddbmm_dtype, "baddbmm_dtype_stub", "out")
-    autograd("baddbmm.dtype_out", out_refuses_grad)
-    define(
-        "addbmm",
-        "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/linalg.yaml: addbmm",
-    )
-    structured("addbmm", meta.addbmm, "addbmm_stub", "functional", "addbmm.out")
-    autograd("addbmm", autograd_linalg.plan_addbmm)
-    define(
-        "addbmm_",
-        "addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/linalg.yaml: addbmm",
-    )
-    structured("addbmm_", meta.addbmm, "addbmm_stub", "inplace", "addbmm.out")
-    autograd("addbmm_", autograd_linalg.plan_addbmm_)
-    define(
-        "addbmm.out",
-        "addbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: addbmm",
-    )
-    structured("addbmm.out", meta.addbmm, "addbmm_stub", "out")
-    autograd("addbmm.out", out_refuses_grad)
-    define("matmul", "matmul(Tensor self, Tensor other) -> Tensor", "native_functions/linalg.yaml: matmul")
-    composite("matmul", "CompositeImplicitAutograd", composition.matmul)
-    define(
-        "matmul.out",
-        "matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: matmul.out",
-    )
-    composite("matmul.out", "CompositeImplicitAutograd", composition.matmul_out)
-    define(
-        "linear",
-        "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
-        "native_functions/linalg.yaml: linear",
-    )
-    composite("linear", "CompositeImplicitAutograd", composition.linear)
-    define(
-        "linear.out",
-        "linear.out(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/linalg.yaml: linear.out",
-    )
-    composite("linear.out", "CompositeExplicitAutograd", composition.linear_out)
-    autograd("linear.out", out_refuses_grad)
+    operator = operators_of("native_functions/linalg.yaml")
+    # fmt: off
+    operator("mm(Tensor self, Tensor mat2) -> Tensor", tags="core", structured=(meta.mm, "mm_stub", "functional", "mm.out"), autograd=derivatives.plan_mm)
+    operator("mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)", entry="mm", tags="core", structured=(meta.mm, "mm_stub", "out"), autograd=out_refuses_grad)
+    operator("mm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor", structured=(meta.mm_dtype, "mm_dtype_stub", "functional", "mm.dtype_out"), autograd=derivatives.plan_mm_dtype)
+    operator("mm.dtype_out(Tensor self, Tensor mat2, ScalarType out_dtype, *, Tensor(a!) out) -> Tensor(a!)", structured=(meta.mm_dtype, "mm_dtype_stub", "out"), autograd=out_refuses_grad)
+    operator("_int_mm(Tensor self, Tensor mat2) -> Tensor", structured=(meta._int_mm, "_int_mm_stub", "functional", "_int_mm.out"))
+    operator("_int_mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)", entry="_int_mm", structured=(meta._int_mm, "_int_mm_stub", "out"), autograd=out_refuses_grad)
+    operator("bmm(Tensor self, Tensor mat2) -> Tensor", tags="core", structured=(meta.bmm, "bmm_stub", "functional", "bmm.out"), autograd=derivatives.plan_bmm)
+    operator("bmm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)", entry="bmm", tags="core", structured=(meta.bmm, "bmm_stub", "out"), autograd=out_refuses_grad)
+    operator("bmm.dtype(Tensor self, Tensor mat2, ScalarType out_dtype) -> Tensor", structured=(meta.bmm_dtype, "bmm_dtype_stub", "functional", "bmm.dtype_out"), autograd=derivatives.plan_bmm_dtype)
+    operator("bmm.dtype_out(Tensor self, Tensor mat2, ScalarType out_dtype, *, Tensor(a!) out) -> Tensor(a!)", structured=(meta.bmm_dtype, "bmm_dtype_stub", "out"), autograd=out_refuses_grad)
+    operator("mv(Tensor self, Tensor vec) -> Tensor", structured=(meta.mv, "mv_stub", "functional", "mv.out"), autograd=derivatives.plan_mv)
+    operator("mv.out(Tensor self, Tensor vec, *, Tensor(a!) out) -> Tensor(a!)", entry="mv", structured=(meta.mv, "mv_stub", "out"), autograd=out_refuses_grad)
+    operator("dot(Tensor self, Tensor tensor) -> Tensor", structured=(meta.dot, "dot_stub", "functional", "dot.out"), autograd=derivatives.plan_dot)
+    operator("dot.out(Tensor self, Tensor tensor, *, Tensor(a!) out) -> Tensor(a!)", entry="dot", structured=(meta.dot, "dot_stub", "out"), autograd=out_refuses_grad)
+    operator("vdot(Tensor self, Tensor other) -> Tensor", structured=(meta.vdot, "vdot_stub", "functional", "vdot.out"), autograd=derivatives.plan_vdot)
+    operator("vdot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="vdot", structured=(meta.vdot, "vdot_stub", "out"), autograd=out_refuses_grad)
+    operator("outer(Tensor self, Tensor vec2) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.outer})
+    operator("outer.out(Tensor self, Tensor vec2, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.outer_out})
+    operator("ger(Tensor self, Tensor vec2) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.outer})
+    operator("ger.out(Tensor self, Tensor vec2, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.outer_out})
+    operator("addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", tags="core", structured=(meta.addmm, "addmm_stub", "functional", "addmm.out"), autograd=derivatives.plan_addmm)
+    operator("addmm_(Tensor(a!) self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)", entry="addmm", tags="core", structured=(meta.addmm, "addmm_stub", "inplace", "addmm.out"), autograd=derivatives.plan_addmm_)
+    operator("addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", entry="addmm", tags="core", structured=(meta.addmm, "addmm_stub", "out"), autograd=out_refuses_grad)
+    operator("addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor", structured=(meta.addmm_dtype, "addmm_dtype_stub", "functional", "addmm.dtype_out"), autograd=derivatives.plan_addmm_dtype)
+    operator("addmm.dtype_out(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", structured=(meta.addmm_dtype, "addmm_dtype_stub", "out"), autograd=out_refuses_grad)
+    operator("_addmm_activation(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False) -> Tensor", structured=(meta.addmm_activation, "_addmm_activation_stub", "functional", "_addmm_activation.out"))
+    operator("_addmm_activation.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, bool use_gelu=False, Tensor(a!) out) -> Tensor(a!)", entry="_addmm_activation", structured=(meta.addmm_activation, "_addmm_activation_stub", "out"), autograd=out_refuses_grad)
+    operator("addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", structured=(meta.addmv, "addmv_stub", "functional", "addmv.out"), autograd=derivatives.plan_addmv)
+    operator("addmv_(Tensor(a!) self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)", entry="addmv", structured=(meta.addmv, "addmv_stub", "inplace", "addmv.out"), autograd=derivatives.plan_addmv_)
+    operator("addmv.out(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", entry="addmv", structured=(meta.addmv, "addmv_stub", "out"), autograd=out_refuses_grad)
+    operator("baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", structured=(meta.baddbmm, "baddbmm_stub", "functional", "baddbmm.out"), autograd=derivatives.plan_baddbmm)
+    operator("baddbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)", entry="baddbmm", structured=(meta.baddbmm, "baddbmm_stub", "inplace", "baddbmm.out"), autograd=derivatives.plan_baddbmm_)
+    operator("baddbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", entry="baddbmm", structured=(meta.baddbmm, "baddbmm_stub", "out"), autograd=out_refuses_grad)
+    operator("baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor", structured=(meta.baddbmm_dtype, "baddbmm_dtype_stub", "functional", "baddbmm.dtype_out"), autograd=derivatives.plan_baddbmm_dtype)
+    operator("baddbmm.dtype_out(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", structured=(meta.baddbmm_dtype, "baddbmm_dtype_stub", "out"), autograd=out_refuses_grad)
+    operator("addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", structured=(meta.addbmm, "addbmm_stub", "functional", "addbmm.out"), autograd=derivatives.plan_addbmm)
+    operator("addbmm_(Tensor(a!) self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor(a!)", entry="addbmm", structured=(meta.addbmm, "addbmm_stub", "inplace", "addbmm.out"), autograd=derivatives.plan_addbmm_)
+    operator("addbmm.out(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", entry="addbmm", structured=(meta.addbmm, "addbmm_stub", "out"), autograd=out_refuses_grad)
+    operator("matmul(Tensor self, Tensor other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.matmul})
+    operator("matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.matmul_out})
+    operator("linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linear})
+    operator("linear.out(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.linear_out}, autograd=out_refuses_grad)
+    # fmt: on

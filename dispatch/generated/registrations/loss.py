@@ -8,282 +8,48 @@ from __future__ import annotations
 from ...autograd.recording import out_refuses_grad
 from ...composite import loss as composition
 from ...composite.forms import out_form
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import loss as meta
-from ..autograd import loss as autograd_loss
+from ..autograd import loss as derivatives
 
 
 def register() -> None:
     """Define the loss operators and register their kernels."""
-    define(
-        "nll_loss_forward",
-        "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
-        "native_functions/loss.yaml: nll_loss_forward",
-    )
-    structured(
-        "nll_loss_forward",
-        meta.nll_loss_forward,
-        "nll_loss_forward_stub",
-        "functional",
-        "nll_loss_forward.output",
-    )
-    autograd("nll_loss_forward", autograd_loss.plan_nll_loss_forward)
-    define(
-        "nll_loss_forward.output",
-        "nll_loss_forward.output(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, *, Tensor(a!) output, Tensor(b!) total_weight) -> (Tensor(a!) output, Tensor(b!) total_weight)",
-        "native_functions/loss.yaml: nll_loss_forward",
-    )
-    structured("nll_loss_forward.output", meta.nll_loss_forward, "nll_loss_forward_stub", "out")
-    autograd("nll_loss_forward.output", out_refuses_grad)
-    define(
-        "nll_loss_backward",
-        "nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
-        "native_functions/loss.yaml: nll_loss_backward",
-    )
-    structured(
-        "nll_loss_backward",
-        meta.nll_loss_backward,
-        "nll_loss_backward_stub",
-        "functional",
-        "nll_loss_backward.grad_input",
-    )
-    autograd("nll_loss_backward", autograd_loss.plan_nll_loss_backward)
-    define(
-        "nll_loss_backward.grad_input",
-        "nll_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/loss.yaml: nll_loss_backward.grad_input",
-    )
-    structured("nll_loss_backward.grad_input", meta.nll_loss_backward, "nll_loss_backward_stub", "out")
-    autograd("nll_loss_backward.grad_input", out_refuses_grad)
-    define(
-        "nll_loss2d_forward",
-        "nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
-        "native_functions/loss.yaml: nll_loss2d_forward",
-    )
-    structured(
-        "nll_loss2d_forward",
-        meta.nll_loss2d_forward,
-        "nll_loss_forward_stub",
-        "functional",
-        "nll_loss2d_forward.output",
-    )
-    autograd("nll_loss2d_forward", autograd_loss.plan_nll_loss2d_forward)
-    define(
-        "nll_loss2d_forward.output",
-        "nll_loss2d_forward.output(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, *, Tensor(a!) output, Tensor(b!) total_weight) -> (Tensor(a!) output, Tensor(b!) total_weight)",
-        "native_functions/loss.yaml: nll_loss2d_forward",
-    )
-    structured("nll_loss2d_forward.output", meta.nll_loss2d_forward, "nll_loss_forward_stub", "out")
-    autograd("nll_loss2d_forward.output", out_refuses_grad)
-    define(
-        "nll_loss2d_backward",
-        "nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
-        "native_functions/loss.yaml: nll_loss2d_backward",
-    )
-    structured(
-        "nll_loss2d_backward",
-        meta.nll_loss_backward,
-        "nll_loss_backward_stub",
-        "functional",
-        "nll_loss2d_backward.grad_input",
-    )
-    autograd("nll_loss2d_backward", autograd_loss.plan_nll_loss2d_backward)
-    define(
-        "nll_loss2d_backward.grad_input",
-        "nll_loss2d_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/loss.yaml: nll_loss2d_backward.grad_input",
-    )
-    structured("nll_loss2d_backward.grad_input", meta.nll_loss_backward, "nll_loss_backward_stub", "out")
-    autograd("nll_loss2d_backward.grad_input", out_refuses_grad)
-    define(
-        "nll_loss",
-        "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor",
-        "native_functions/loss.yaml: nll_loss",
-    )
-    composite("nll_loss", "CompositeImplicitAutograd", composition.nll_loss)
-    define(
-        "nll_loss2d",
-        "nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor",
-        "native_functions/loss.yaml: nll_loss2d",
-    )
-    composite("nll_loss2d", "CompositeImplicitAutograd", composition.nll_loss2d)
-    define(
-        "nll_loss_nd",
-        "nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor",
-        "native_functions/loss.yaml: nll_loss_nd",
-    )
-    composite("nll_loss_nd", "CompositeImplicitAutograd", composition.nll_loss_nd)
-    define(
-        "cross_entropy_loss",
-        "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor",
-        "native_functions/loss.yaml: cross_entropy_loss",
-    )
-    composite("cross_entropy_loss", "CompositeImplicitAutograd", composition.cross_entropy_loss)
-    define(
-        "_cross_entropy_forward",
-        "_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)",
-        "native_functions/loss.yaml: _cross_entropy_forward",
-    )
-    structured(
-        "_cross_entropy_forward", meta._cross_entropy_forward, "cross_entropy_forward_stub", "functional"
-    )
-    autograd("_cross_entropy_forward", autograd_loss.plan__cross_entropy_forward)
-    define(
-        "_cross_entropy_backward",
-        "_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor",
-        "native_functions/loss.yaml: _cross_entropy_backward",
-    )
-    structured(
-        "_cross_entropy_backward", meta._cross_entropy_backward, "cross_entropy_backward_stub", "functional"
-    )
-    autograd("_cross_entropy_backward", autograd_loss.plan__cross_entropy_backward)
-    define(
-        "mse_loss",
-        "mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml: mse_loss",
-    )
-    structured("mse_loss", meta.mse_loss, "mse_loss_stub", "functional", "mse_loss.out")
-    autograd("mse_loss", autograd_loss.plan_mse_loss)
-    define(
-        "mse_loss.out",
-        "mse_loss.out(Tensor self, Tensor target, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/loss.yaml: mse_loss",
-    )
-    structured("mse_loss.out", meta.mse_loss, "mse_loss_stub", "out")
-    autograd("mse_loss.out", out_refuses_grad)
-    define(
-        "mse_loss_backward",
-        "mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor",
-        "native_functions/loss.yaml: mse_loss_backward",
-    )
-    structured(
-        "mse_loss_backward",
-        meta.mse_loss_backward,
-        "mse_loss_backward_stub",
-        "functional",
-        "mse_loss_backward.grad_input",
-    )
-    autograd("mse_loss_backward", autograd_loss.plan_mse_loss_backward)
-    define(
-        "mse_loss_backward.grad_input",
-        "mse_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, int reduction, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/loss.yaml: mse_loss_backward.grad_input",
-    )
-    structured("mse_loss_backward.grad_input", meta.mse_loss_backward, "mse_loss_backward_stub", "out")
-    autograd("mse_loss_backward.grad_input", out_refuses_grad)
-    define(
-        "l1_loss",
-        "l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml: l1_loss",
-    )
-    composite("l1_loss", "CompositeImplicitAutograd", composition.l1_loss)
-    define(
-        "smooth_l1_loss",
-        "smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor",
-        "native_functions/loss.yaml: smooth_l1_loss",
-    )
-    composite("smooth_l1_loss", "CompositeImplicitAutograd", composition.smooth_l1_loss)
-    define(
-        "huber_loss",
-        "huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor",
-        "native_functions/loss.yaml: huber_loss",
-    )
-    composite("huber_loss", "CompositeImplicitAutograd", composition.huber_loss)
-    define(
-        "_huber_terms",
-        "_huber_terms(Tensor self, Tensor target, float delta) -> Tensor",
-        "native_functions/loss.yaml: _huber_terms",
-        ("pointwise",),
-    )
-    composite("_huber_terms", "CompositeExplicitAutograd", composition.huber_terms)
-    autograd("_huber_terms", autograd_loss.plan__huber_terms)
-    define(
-        "kl_div",
-        "kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor",
-        "native_functions/loss.yaml: kl_div",
-    )
-    composite("kl_div", "CompositeImplicitAutograd", composition.kl_div)
-    define(
-        "hinge_embedding_loss",
-        "hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml: hinge_embedding_loss",
-    )
-    composite("hinge_embedding_loss", "CompositeImplicitAutograd", composition.hinge_embedding_loss)
-    define(
-        "margin_ranking_loss",
-        "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml: margin_ranking_loss",
-    )
-    composite("margin_ranking_loss", "CompositeImplicitAutograd", composition.margin_ranking_loss)
-    define(
-        "cosine_embedding_loss",
-        "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml: cosine_embedding_loss",
-    )
-    composite("cosine_embedding_loss", "CompositeImplicitAutograd", composition.cosine_embedding_loss)
-    define(
-        "poisson_nll_loss",
-        "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor",
-        "native_functions/loss.yaml: poisson_nll_loss",
-    )
-    composite("poisson_nll_loss", "CompositeImplicitAutograd", composition.poisson_nll_loss)
-    define(
-        "soft_margin_loss",
-        "soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml: soft_margin_loss",
-    )
-    composite("soft_margin_loss", "CompositeImplicitAutograd", composition.soft_margin_loss)
-    define(
-        "triplet_margin_loss",
-        "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml: triplet_margin_loss",
-    )
-    composite("triplet_margin_loss", "CompositeImplicitAutograd", composition.triplet_margin_loss)
-    define(
-        "binary_cross_entropy",
-        "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml: binary_cross_entropy",
-    )
-    composite("binary_cross_entropy", "CompositeImplicitAutograd", composition.binary_cross_entropy)
-    define(
-        "_binary_cross_entropy_terms",
-        "_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor",
-        "native_functions/loss.yaml: _binary_cross_entropy_terms",
-        ("pointwise",),
-    )
-    composite(
-        "_binary_cross_entropy_terms", "CompositeExplicitAutograd", composition.binary_cross_entropy_terms
-    )
-    autograd("_binary_cross_entropy_terms", autograd_loss.plan__binary_cross_entropy_terms)
-    define(
-        "binary_cross_entropy_with_logits",
-        "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml: binary_cross_entropy_with_logits",
-    )
-    composite(
-        "binary_cross_entropy_with_logits",
-        "CompositeImplicitAutograd",
-        composition.binary_cross_entropy_with_logits,
-    )
-    define(
-        "multi_margin_loss",
-        "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml: multi_margin_loss",
-    )
-    composite("multi_margin_loss", "CompositeImplicitAutograd", composition.multi_margin_loss)
-    define(
-        "multilabel_margin_loss",
-        "multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor",
-        "native_functions/loss.yaml: multilabel_margin_loss",
-    )
-    composite("multilabel_margin_loss", "CompositeImplicitAutograd", composition.multilabel_margin_loss)
-    define(
-        "multilabel_margin_loss.out",
-        "multilabel_margin_loss.out(Tensor self, Tensor target, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/loss.yaml: multilabel_margin_loss",
-    )
-    composite(
-        "multilabel_margin_loss.out",
-        "CompositeImplicitAutograd",
-        out_form("multilabel_margin_loss", composition.multilabel_margin_loss),
-    )
+    operator = operators_of("native_functions/loss.yaml")
+    # fmt: off
+    operator("nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)", structured=(meta.nll_loss_forward, "nll_loss_forward_stub", "functional", "nll_loss_forward.output"), autograd=derivatives.plan_nll_loss_forward)
+    operator("nll_loss_forward.output(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, *, Tensor(a!) output, Tensor(b!) total_weight) -> (Tensor(a!) output, Tensor(b!) total_weight)", entry="nll_loss_forward", structured=(meta.nll_loss_forward, "nll_loss_forward_stub", "out"), autograd=out_refuses_grad)
+    operator("nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor", structured=(meta.nll_loss_backward, "nll_loss_backward_stub", "functional", "nll_loss_backward.grad_input"), autograd=derivatives.plan_nll_loss_backward)
+    operator("nll_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.nll_loss_backward, "nll_loss_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index) -> (Tensor output, Tensor total_weight)", structured=(meta.nll_loss2d_forward, "nll_loss_forward_stub", "functional", "nll_loss2d_forward.output"), autograd=derivatives.plan_nll_loss2d_forward)
+    operator("nll_loss2d_forward.output(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, *, Tensor(a!) output, Tensor(b!) total_weight) -> (Tensor(a!) output, Tensor(b!) total_weight)", entry="nll_loss2d_forward", structured=(meta.nll_loss2d_forward, "nll_loss_forward_stub", "out"), autograd=out_refuses_grad)
+    operator("nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor", structured=(meta.nll_loss_backward, "nll_loss_backward_stub", "functional", "nll_loss2d_backward.grad_input"), autograd=derivatives.plan_nll_loss2d_backward)
+    operator("nll_loss2d_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, Tensor total_weight, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.nll_loss_backward, "nll_loss_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.nll_loss})
+    operator("nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.nll_loss2d})
+    operator("nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.nll_loss_nd})
+    operator("cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean, SymInt ignore_index=-100, float label_smoothing=0.0) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cross_entropy_loss})
+    operator("_cross_entropy_forward(Tensor self, Tensor target, Tensor? weight, int reduction, SymInt ignore_index, float label_smoothing, bool half_to_float) -> (Tensor output, Tensor statistics, Tensor total_weight)", structured=(meta._cross_entropy_forward, "cross_entropy_forward_stub", "functional"), autograd=derivatives.plan__cross_entropy_forward)
+    operator("_cross_entropy_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, Tensor statistics, Tensor total_weight, int reduction, SymInt ignore_index, float label_smoothing) -> Tensor", structured=(meta._cross_entropy_backward, "cross_entropy_backward_stub", "functional"), autograd=derivatives.plan__cross_entropy_backward)
+    operator("mse_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", structured=(meta.mse_loss, "mse_loss_stub", "functional", "mse_loss.out"), autograd=derivatives.plan_mse_loss)
+    operator("mse_loss.out(Tensor self, Tensor target, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)", entry="mse_loss", structured=(meta.mse_loss, "mse_loss_stub", "out"), autograd=out_refuses_grad)
+    operator("mse_loss_backward(Tensor grad_output, Tensor self, Tensor target, int reduction) -> Tensor", structured=(meta.mse_loss_backward, "mse_loss_backward_stub", "functional", "mse_loss_backward.grad_input"), autograd=derivatives.plan_mse_loss_backward)
+    operator("mse_loss_backward.grad_input(Tensor grad_output, Tensor self, Tensor target, int reduction, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.mse_loss_backward, "mse_loss_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("l1_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.l1_loss})
+    operator("smooth_l1_loss(Tensor self, Tensor target, int reduction=Mean, float beta=1.0) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.smooth_l1_loss})
+    operator("huber_loss(Tensor self, Tensor target, int reduction=Mean, float delta=1.0) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.huber_loss})
+    operator("_huber_terms(Tensor self, Tensor target, float delta) -> Tensor", tags="pointwise", dispatch={"CompositeExplicitAutograd": composition.huber_terms}, autograd=derivatives.plan__huber_terms)
+    operator("kl_div(Tensor self, Tensor target, int reduction=Mean, *, bool log_target=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.kl_div})
+    operator("hinge_embedding_loss(Tensor self, Tensor target, float margin=1.0, int reduction=Mean) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.hinge_embedding_loss})
+    operator("margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.margin_ranking_loss})
+    operator("cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=Mean) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cosine_embedding_loss})
+    operator("poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.poisson_nll_loss})
+    operator("soft_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.soft_margin_loss})
+    operator("triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2, float eps=1e-06, bool swap=False, int reduction=Mean) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.triplet_margin_loss})
+    operator("binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=Mean) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.binary_cross_entropy})
+    operator("_binary_cross_entropy_terms(Tensor self, Tensor target) -> Tensor", tags="pointwise", dispatch={"CompositeExplicitAutograd": composition.binary_cross_entropy_terms}, autograd=derivatives.plan__binary_cross_entropy_terms)
+    operator("binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, Tensor? pos_weight=None, int reduction=Mean) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.binary_cross_entropy_with_logits})
+    operator("multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? weight=None, int reduction=Mean) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.multi_margin_loss})
+    operator("multilabel_margin_loss(Tensor self, Tensor target, int reduction=Mean) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.multilabel_margin_loss})
+    operator("multilabel_margin_loss.out(Tensor self, Tensor target, int reduction=Mean, *, Tensor(a!) out) -> Tensor(a!)", entry="multilabel_margin_loss", dispatch={"CompositeImplicitAutograd": out_form("multilabel_margin_loss", composition.multilabel_margin_loss)})
+    # fmt: on

@@ -8,377 +8,60 @@ from __future__ import annotations
 from ...autograd.recording import out_refuses_grad
 from ...composite import matrix_functions as composition
 from ...composite.forms import out_form
-from ...plans.register import autograd, composite, define
-from ..autograd import matrix_functions as autograd_matrix_functions
+from ...plans.register import operators_of
+from ..autograd import matrix_functions as derivatives
 
 
 def register() -> None:
     """Define the matrix_functions operators and register their kernels."""
-    define(
-        "_linalg_det",
-        "_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)",
-        "native_functions/matrix_functions.yaml: _linalg_det",
-    )
-    composite("_linalg_det", "CompositeExplicitAutograd", composition._linalg_det)
-    autograd("_linalg_det", autograd_matrix_functions.plan__linalg_det)
-    define(
-        "_linalg_det.result",
-        "_linalg_det.result(Tensor A, *, Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots) -> (Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots)",
-        "native_functions/matrix_functions.yaml: _linalg_det",
-    )
-    composite(
-        "_linalg_det.result", "CompositeExplicitAutograd", out_form("_linalg_det", composition._linalg_det, 3)
-    )
-    autograd("_linalg_det.result", out_refuses_grad)
-    define(
-        "linalg_det", "linalg_det(Tensor A) -> Tensor", "native_functions/matrix_functions.yaml: linalg_det"
-    )
-    composite("linalg_det", "CompositeImplicitAutograd", composition.linalg_det)
-    define(
-        "linalg_det.out",
-        "linalg_det.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_det",
-    )
-    composite(
-        "linalg_det.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_det", composition.linalg_det, exact=True),
-    )
-    define("det", "det(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml: det")
-    composite("det", "CompositeImplicitAutograd", composition.linalg_det)
-    define(
-        "_linalg_slogdet",
-        "_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)",
-        "native_functions/matrix_functions.yaml: _linalg_slogdet",
-    )
-    composite("_linalg_slogdet", "CompositeExplicitAutograd", composition._linalg_slogdet)
-    autograd("_linalg_slogdet", autograd_matrix_functions.plan__linalg_slogdet)
-    define(
-        "_linalg_slogdet.sign",
-        "_linalg_slogdet.sign(Tensor A, *, Tensor(a!) sign, Tensor(b!) logabsdet, Tensor(c!) LU, Tensor(d!) pivots) -> (Tensor(a!) sign, Tensor(b!) logabsdet, Tensor(c!) LU, Tensor(d!) pivots)",
-        "native_functions/matrix_functions.yaml: _linalg_slogdet",
-    )
-    composite(
-        "_linalg_slogdet.sign",
-        "CompositeExplicitAutograd",
-        out_form("_linalg_slogdet", composition._linalg_slogdet, 4),
-    )
-    autograd("_linalg_slogdet.sign", out_refuses_grad)
-    define(
-        "linalg_slogdet",
-        "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
-        "native_functions/matrix_functions.yaml: linalg_slogdet",
-    )
-    composite("linalg_slogdet", "CompositeImplicitAutograd", composition.linalg_slogdet)
-    define(
-        "linalg_slogdet.out",
-        "linalg_slogdet.out(Tensor A, *, Tensor(a!) sign, Tensor(b!) logabsdet) -> (Tensor(a!) sign, Tensor(b!) logabsdet)",
-        "native_functions/matrix_functions.yaml: linalg_slogdet",
-    )
-    composite(
-        "linalg_slogdet.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_slogdet", composition.linalg_slogdet, 2, exact=True),
-    )
-    define(
-        "slogdet",
-        "slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
-        "native_functions/matrix_functions.yaml: slogdet",
-    )
-    composite("slogdet", "CompositeImplicitAutograd", composition.slogdet)
-    define(
-        "slogdet.out",
-        "slogdet.out(Tensor self, *, Tensor(a!) sign, Tensor(b!) logabsdet) -> (Tensor(a!) sign, Tensor(b!) logabsdet)",
-        "native_functions/matrix_functions.yaml: slogdet",
-    )
-    composite(
-        "slogdet.out", "CompositeImplicitAutograd", out_form("slogdet", composition.slogdet, 2, exact=True)
-    )
-    define("logdet", "logdet(Tensor self) -> Tensor", "native_functions/matrix_functions.yaml: logdet")
-    composite("logdet", "CompositeImplicitAutograd", composition.logdet)
-    define(
-        "linalg_pinv.atol_rtol_tensor",
-        "linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_pinv.atol_rtol_tensor",
-    )
-    composite("linalg_pinv.atol_rtol_tensor", "CompositeExplicitAutograd", composition.linalg_pinv)
-    autograd("linalg_pinv.atol_rtol_tensor", autograd_matrix_functions.plan_linalg_pinv_atol_rtol_tensor)
-    define(
-        "linalg_pinv.atol_rtol_tensor_out",
-        "linalg_pinv.atol_rtol_tensor_out(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_pinv.atol_rtol_tensor",
-    )
-    composite(
-        "linalg_pinv.atol_rtol_tensor_out",
-        "CompositeExplicitAutograd",
-        out_form("linalg_pinv", composition.linalg_pinv),
-    )
-    autograd("linalg_pinv.atol_rtol_tensor_out", out_refuses_grad)
-    define(
-        "linalg_pinv.atol_rtol_float",
-        "linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_pinv.atol_rtol_float",
-    )
-    composite("linalg_pinv.atol_rtol_float", "CompositeImplicitAutograd", composition.linalg_pinv_float)
-    define(
-        "linalg_pinv.atol_rtol_float_out",
-        "linalg_pinv.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_pinv.atol_rtol_float",
-    )
-    composite(
-        "linalg_pinv.atol_rtol_float_out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_pinv", composition.linalg_pinv_float),
-    )
-    define(
-        "linalg_pinv",
-        "linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_pinv",
-    )
-    composite("linalg_pinv", "CompositeImplicitAutograd", composition.linalg_pinv_rcond)
-    define(
-        "linalg_pinv.out",
-        "linalg_pinv.out(Tensor self, float rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_pinv",
-    )
-    composite(
-        "linalg_pinv.out", "CompositeImplicitAutograd", out_form("linalg_pinv", composition.linalg_pinv_rcond)
-    )
-    define(
-        "linalg_pinv.rcond_tensor",
-        "linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_pinv.rcond_tensor",
-    )
-    composite("linalg_pinv.rcond_tensor", "CompositeImplicitAutograd", composition.linalg_pinv_rcond_tensor)
-    define(
-        "linalg_pinv.out_rcond_tensor",
-        "linalg_pinv.out_rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_pinv.rcond_tensor",
-    )
-    composite(
-        "linalg_pinv.out_rcond_tensor",
-        "CompositeImplicitAutograd",
-        out_form("linalg_pinv", composition.linalg_pinv_rcond_tensor),
-    )
-    define(
-        "pinverse",
-        "pinverse(Tensor self, float rcond=1e-15) -> Tensor",
-        "native_functions/matrix_functions.yaml: pinverse",
-    )
-    composite("pinverse", "CompositeImplicitAutograd", composition.pinverse)
-    define(
-        "linalg_matrix_rank.atol_rtol_tensor",
-        "linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_matrix_rank.atol_rtol_tensor",
-    )
-    composite(
-        "linalg_matrix_rank.atol_rtol_tensor", "CompositeImplicitAutograd", composition.linalg_matrix_rank
-    )
-    define(
-        "linalg_matrix_rank.atol_rtol_tensor_out",
-        "linalg_matrix_rank.atol_rtol_tensor_out(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_matrix_rank.atol_rtol_tensor",
-    )
-    composite(
-        "linalg_matrix_rank.atol_rtol_tensor_out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_matrix_rank", composition.linalg_matrix_rank),
-    )
-    define(
-        "linalg_matrix_rank.atol_rtol_float",
-        "linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_matrix_rank.atol_rtol_float",
-    )
-    composite(
-        "linalg_matrix_rank.atol_rtol_float",
-        "CompositeImplicitAutograd",
-        composition.linalg_matrix_rank_float,
-    )
-    define(
-        "linalg_matrix_rank.atol_rtol_float_out",
-        "linalg_matrix_rank.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_matrix_rank.atol_rtol_float",
-    )
-    composite(
-        "linalg_matrix_rank.atol_rtol_float_out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_matrix_rank", composition.linalg_matrix_rank_float),
-    )
-    define(
-        "linalg_matrix_rank",
-        "linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_matrix_rank",
-    )
-    composite("linalg_matrix_rank", "CompositeImplicitAutograd", composition.linalg_matrix_rank_tol)
-    define(
-        "linalg_matrix_rank.out",
-        "linalg_matrix_rank.out(Tensor self, float tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_matrix_rank",
-    )
-    composite(
-        "linalg_matrix_rank.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_matrix_rank", composition.linalg_matrix_rank_tol),
-    )
-    define(
-        "linalg_matrix_rank.tol_tensor",
-        "linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_matrix_rank.tol_tensor",
-    )
-    composite(
-        "linalg_matrix_rank.tol_tensor",
-        "CompositeImplicitAutograd",
-        composition.linalg_matrix_rank_tol_tensor,
-    )
-    define(
-        "linalg_matrix_rank.out_tol_tensor",
-        "linalg_matrix_rank.out_tol_tensor(Tensor input, Tensor tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_matrix_rank.tol_tensor",
-    )
-    composite(
-        "linalg_matrix_rank.out_tol_tensor",
-        "CompositeImplicitAutograd",
-        out_form("linalg_matrix_rank", composition.linalg_matrix_rank_tol_tensor),
-    )
-    define(
-        "linalg_cond",
-        "linalg_cond(Tensor self, Scalar? p=None) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_cond",
-    )
-    composite("linalg_cond", "CompositeImplicitAutograd", composition.linalg_cond)
-    define(
-        "linalg_cond.out",
-        "linalg_cond.out(Tensor self, Scalar? p=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_cond",
-    )
-    composite(
-        "linalg_cond.out", "CompositeImplicitAutograd", out_form("linalg_cond", composition.linalg_cond)
-    )
-    define(
-        "linalg_cond.p_str",
-        "linalg_cond.p_str(Tensor self, str p) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_cond.p_str",
-    )
-    composite("linalg_cond.p_str", "CompositeImplicitAutograd", composition.linalg_cond)
-    define(
-        "linalg_cond.p_str_out",
-        "linalg_cond.p_str_out(Tensor self, str p, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_cond.p_str",
-    )
-    composite(
-        "linalg_cond.p_str_out", "CompositeImplicitAutograd", out_form("linalg_cond", composition.linalg_cond)
-    )
-    define(
-        "linalg_matrix_power",
-        "linalg_matrix_power(Tensor self, int n) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_matrix_power",
-    )
-    composite("linalg_matrix_power", "CompositeImplicitAutograd", composition.linalg_matrix_power)
-    define(
-        "linalg_matrix_power.out",
-        "linalg_matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_matrix_power",
-    )
-    composite(
-        "linalg_matrix_power.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_matrix_power", composition.linalg_matrix_power),
-    )
-    define(
-        "matrix_power",
-        "matrix_power(Tensor self, int n) -> Tensor",
-        "native_functions/matrix_functions.yaml: matrix_power",
-    )
-    composite("matrix_power", "CompositeImplicitAutograd", composition.linalg_matrix_power)
-    define(
-        "matrix_power.out",
-        "matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: matrix_power",
-    )
-    composite(
-        "matrix_power.out",
-        "CompositeImplicitAutograd",
-        out_form("matrix_power", composition.linalg_matrix_power),
-    )
-    define(
-        "linalg_matrix_exp",
-        "linalg_matrix_exp(Tensor self) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_matrix_exp",
-    )
-    composite("linalg_matrix_exp", "CompositeExplicitAutograd", composition.linalg_matrix_exp)
-    autograd("linalg_matrix_exp", autograd_matrix_functions.plan_linalg_matrix_exp)
-    define(
-        "linalg_matrix_exp.out",
-        "linalg_matrix_exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_matrix_exp",
-    )
-    composite(
-        "linalg_matrix_exp.out",
-        "CompositeExplicitAutograd",
-        out_form("linalg_matrix_exp", composition.linalg_matrix_exp),
-    )
-    autograd("linalg_matrix_exp.out", out_refuses_grad)
-    define(
-        "matrix_exp",
-        "matrix_exp(Tensor self) -> Tensor",
-        "native_functions/matrix_functions.yaml: matrix_exp",
-    )
-    composite("matrix_exp", "CompositeImplicitAutograd", composition.matrix_exp)
-    define(
-        "linalg_tensorinv",
-        "linalg_tensorinv(Tensor self, int ind=2) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_tensorinv",
-    )
-    composite("linalg_tensorinv", "CompositeImplicitAutograd", composition.linalg_tensorinv)
-    define(
-        "linalg_tensorinv.out",
-        "linalg_tensorinv.out(Tensor self, int ind=2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_tensorinv",
-    )
-    composite(
-        "linalg_tensorinv.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_tensorinv", composition.linalg_tensorinv),
-    )
-    define(
-        "linalg_tensorsolve",
-        "linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_tensorsolve",
-    )
-    composite("linalg_tensorsolve", "CompositeImplicitAutograd", composition.linalg_tensorsolve)
-    define(
-        "linalg_tensorsolve.out",
-        "linalg_tensorsolve.out(Tensor self, Tensor other, int[]? dims=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_tensorsolve",
-    )
-    composite(
-        "linalg_tensorsolve.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_tensorsolve", composition.linalg_tensorsolve),
-    )
-    define(
-        "linalg_vander",
-        "linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_vander",
-    )
-    composite("linalg_vander", "CompositeImplicitAutograd", composition.linalg_vander)
-    define(
-        "vander",
-        "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor",
-        "native_functions/matrix_functions.yaml: vander",
-    )
-    composite("vander", "CompositeImplicitAutograd", composition.vander)
-    define(
-        "linalg_matmul",
-        "linalg_matmul(Tensor self, Tensor other) -> Tensor",
-        "native_functions/matrix_functions.yaml: linalg_matmul",
-    )
-    composite("linalg_matmul", "CompositeImplicitAutograd", composition.linalg_matmul)
-    define(
-        "linalg_matmul.out",
-        "linalg_matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/matrix_functions.yaml: linalg_matmul",
-    )
-    composite(
-        "linalg_matmul.out", "CompositeImplicitAutograd", out_form("linalg_matmul", composition.linalg_matmul)
-    )
+    operator = operators_of("native_functions/matrix_functions.yaml")
+    # fmt: off
+    operator("_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)", dispatch={"CompositeExplicitAutograd": composition._linalg_det}, autograd=derivatives.plan__linalg_det)
+    operator("_linalg_det.result(Tensor A, *, Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots) -> (Tensor(a!) result, Tensor(b!) LU, Tensor(c!) pivots)", entry="_linalg_det", dispatch={"CompositeExplicitAutograd": out_form("_linalg_det", composition._linalg_det, 3)}, autograd=out_refuses_grad)
+    operator("linalg_det(Tensor A) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_det})
+    operator("linalg_det.out(Tensor A, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_det", dispatch={"CompositeImplicitAutograd": out_form("linalg_det", composition.linalg_det, exact=True)})
+    operator("det(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_det})
+    operator("_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)", dispatch={"CompositeExplicitAutograd": composition._linalg_slogdet}, autograd=derivatives.plan__linalg_slogdet)
+    operator("_linalg_slogdet.sign(Tensor A, *, Tensor(a!) sign, Tensor(b!) logabsdet, Tensor(c!) LU, Tensor(d!) pivots) -> (Tensor(a!) sign, Tensor(b!) logabsdet, Tensor(c!) LU, Tensor(d!) pivots)", entry="_linalg_slogdet", dispatch={"CompositeExplicitAutograd": out_form("_linalg_slogdet", composition._linalg_slogdet, 4)}, autograd=out_refuses_grad)
+    operator("linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", dispatch={"CompositeImplicitAutograd": composition.linalg_slogdet})
+    operator("linalg_slogdet.out(Tensor A, *, Tensor(a!) sign, Tensor(b!) logabsdet) -> (Tensor(a!) sign, Tensor(b!) logabsdet)", entry="linalg_slogdet", dispatch={"CompositeImplicitAutograd": out_form("linalg_slogdet", composition.linalg_slogdet, 2, exact=True)})
+    operator("slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)", dispatch={"CompositeImplicitAutograd": composition.slogdet})
+    operator("slogdet.out(Tensor self, *, Tensor(a!) sign, Tensor(b!) logabsdet) -> (Tensor(a!) sign, Tensor(b!) logabsdet)", entry="slogdet", dispatch={"CompositeImplicitAutograd": out_form("slogdet", composition.slogdet, 2, exact=True)})
+    operator("logdet(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.logdet})
+    operator("linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.linalg_pinv}, autograd=derivatives.plan_linalg_pinv_atol_rtol_tensor)
+    operator("linalg_pinv.atol_rtol_tensor_out(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)", entry="linalg_pinv.atol_rtol_tensor", dispatch={"CompositeExplicitAutograd": out_form("linalg_pinv", composition.linalg_pinv)}, autograd=out_refuses_grad)
+    operator("linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_pinv_float})
+    operator("linalg_pinv.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)", entry="linalg_pinv.atol_rtol_float", dispatch={"CompositeImplicitAutograd": out_form("linalg_pinv", composition.linalg_pinv_float)})
+    operator("linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_pinv_rcond})
+    operator("linalg_pinv.out(Tensor self, float rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_pinv", dispatch={"CompositeImplicitAutograd": out_form("linalg_pinv", composition.linalg_pinv_rcond)})
+    operator("linalg_pinv.rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_pinv_rcond_tensor})
+    operator("linalg_pinv.out_rcond_tensor(Tensor self, Tensor rcond, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_pinv.rcond_tensor", dispatch={"CompositeImplicitAutograd": out_form("linalg_pinv", composition.linalg_pinv_rcond_tensor)})
+    operator("pinverse(Tensor self, float rcond=1e-15) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.pinverse})
+    operator("linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_matrix_rank})
+    operator("linalg_matrix_rank.atol_rtol_tensor_out(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)", entry="linalg_matrix_rank.atol_rtol_tensor", dispatch={"CompositeImplicitAutograd": out_form("linalg_matrix_rank", composition.linalg_matrix_rank)})
+    operator("linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_matrix_rank_float})
+    operator("linalg_matrix_rank.atol_rtol_float_out(Tensor self, *, float? atol=None, float? rtol=None, bool hermitian=False, Tensor(a!) out) -> Tensor(a!)", entry="linalg_matrix_rank.atol_rtol_float", dispatch={"CompositeImplicitAutograd": out_form("linalg_matrix_rank", composition.linalg_matrix_rank_float)})
+    operator("linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_matrix_rank_tol})
+    operator("linalg_matrix_rank.out(Tensor self, float tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_matrix_rank", dispatch={"CompositeImplicitAutograd": out_form("linalg_matrix_rank", composition.linalg_matrix_rank_tol)})
+    operator("linalg_matrix_rank.tol_tensor(Tensor input, Tensor tol, bool hermitian=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_matrix_rank_tol_tensor})
+    operator("linalg_matrix_rank.out_tol_tensor(Tensor input, Tensor tol, bool hermitian=False, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_matrix_rank.tol_tensor", dispatch={"CompositeImplicitAutograd": out_form("linalg_matrix_rank", composition.linalg_matrix_rank_tol_tensor)})
+    operator("linalg_cond(Tensor self, Scalar? p=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_cond})
+    operator("linalg_cond.out(Tensor self, Scalar? p=None, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_cond", dispatch={"CompositeImplicitAutograd": out_form("linalg_cond", composition.linalg_cond)})
+    operator("linalg_cond.p_str(Tensor self, str p) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_cond})
+    operator("linalg_cond.p_str_out(Tensor self, str p, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_cond.p_str", dispatch={"CompositeImplicitAutograd": out_form("linalg_cond", composition.linalg_cond)})
+    operator("linalg_matrix_power(Tensor self, int n) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_matrix_power})
+    operator("linalg_matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_matrix_power", dispatch={"CompositeImplicitAutograd": out_form("linalg_matrix_power", composition.linalg_matrix_power)})
+    operator("matrix_power(Tensor self, int n) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_matrix_power})
+    operator("matrix_power.out(Tensor self, int n, *, Tensor(a!) out) -> Tensor(a!)", entry="matrix_power", dispatch={"CompositeImplicitAutograd": out_form("matrix_power", composition.linalg_matrix_power)})
+    operator("linalg_matrix_exp(Tensor self) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.linalg_matrix_exp}, autograd=derivatives.plan_linalg_matrix_exp)
+    operator("linalg_matrix_exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_matrix_exp", dispatch={"CompositeExplicitAutograd": out_form("linalg_matrix_exp", composition.linalg_matrix_exp)}, autograd=out_refuses_grad)
+    operator("matrix_exp(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.matrix_exp})
+    operator("linalg_tensorinv(Tensor self, int ind=2) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_tensorinv})
+    operator("linalg_tensorinv.out(Tensor self, int ind=2, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_tensorinv", dispatch={"CompositeImplicitAutograd": out_form("linalg_tensorinv", composition.linalg_tensorinv)})
+    operator("linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_tensorsolve})
+    operator("linalg_tensorsolve.out(Tensor self, Tensor other, int[]? dims=None, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_tensorsolve", dispatch={"CompositeImplicitAutograd": out_form("linalg_tensorsolve", composition.linalg_tensorsolve)})
+    operator("linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_vander})
+    operator("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.vander})
+    operator("linalg_matmul(Tensor self, Tensor other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_matmul})
+    operator("linalg_matmul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="linalg_matmul", dispatch={"CompositeImplicitAutograd": out_form("linalg_matmul", composition.linalg_matmul)})
+    # fmt: on

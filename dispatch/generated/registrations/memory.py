@@ -7,47 +7,17 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable
 from ...composite import memory as composition
-from ...plans.register import autograd, composite, define, planner
+from ...plans.register import operators_of
 from ...structured.meta import memory as meta
 
 
 def register() -> None:
     """Define the memory operators and register their kernels."""
-    define(
-        "record_stream",
-        "record_stream(Tensor(a!) self, Stream s) -> ()",
-        "native_functions/memory.yaml: record_stream",
-        ("nondifferentiable",),
-    )
-    planner("record_stream", "CompositeExplicitAutograd", meta.record_stream)
-    autograd("record_stream", never_differentiable)
-    define(
-        "is_non_overlapping_and_dense",
-        "is_non_overlapping_and_dense(Tensor self) -> bool",
-        "native_functions/memory.yaml: is_non_overlapping_and_dense",
-        ("nondifferentiable",),
-    )
-    composite(
-        "is_non_overlapping_and_dense", "CompositeImplicitAutograd", composition.is_non_overlapping_and_dense
-    )
-    autograd("is_non_overlapping_and_dense", never_differentiable)
-    define(
-        "is_pinned",
-        "is_pinned(Tensor self, Device? device=None) -> bool",
-        "native_functions/memory.yaml: is_pinned",
-        ("nondifferentiable",),
-    )
-    planner("is_pinned", "CompositeExplicitAutograd", meta.is_pinned)
-    autograd("is_pinned", never_differentiable)
-    define(
-        "pin_memory",
-        "pin_memory(Tensor(a) self, Device? device=None) -> Tensor(a)",
-        "native_functions/memory.yaml: pin_memory",
-    )
-    composite("pin_memory", "CompositeImplicitAutograd", composition.pin_memory)
-    define(
-        "_pin_memory",
-        "_pin_memory(Tensor self, Device? device=None) -> Tensor",
-        "native_functions/memory.yaml: _pin_memory",
-    )
-    composite("_pin_memory", "CompositeImplicitAutograd", composition._pin_memory)
+    operator = operators_of("native_functions/memory.yaml")
+    # fmt: off
+    operator("record_stream(Tensor(a!) self, Stream s) -> ()", tags="nondifferentiable", planner=meta.record_stream, autograd=never_differentiable)
+    operator("is_non_overlapping_and_dense(Tensor self) -> bool", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.is_non_overlapping_and_dense}, autograd=never_differentiable)
+    operator("is_pinned(Tensor self, Device? device=None) -> bool", tags="nondifferentiable", planner=meta.is_pinned, autograd=never_differentiable)
+    operator("pin_memory(Tensor(a) self, Device? device=None) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.pin_memory})
+    operator("_pin_memory(Tensor self, Device? device=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._pin_memory})
+    # fmt: on

@@ -7,55 +7,17 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable
 from ...composite import metadata as composition
-from ...plans.register import autograd, composite, define
+from ...plans.register import operators_of
 
 
 def register() -> None:
     """Define the metadata operators and register their kernels."""
-    define(
-        "sym_size.int",
-        "sym_size.int(Tensor self, int dim) -> SymInt",
-        "native_functions/metadata.yaml: sym_size.int",
-        ("core",),
-    )
-    composite("sym_size.int", "CompositeImplicitAutograd", composition.sym_size)
-    define(
-        "sym_stride.int",
-        "sym_stride.int(Tensor self, int dim) -> SymInt",
-        "native_functions/metadata.yaml: sym_stride.int",
-        ("core",),
-    )
-    composite("sym_stride.int", "CompositeImplicitAutograd", composition.sym_stride)
-    define(
-        "sym_numel",
-        "sym_numel(Tensor self) -> SymInt",
-        "native_functions/metadata.yaml: sym_numel",
-        ("core",),
-    )
-    composite("sym_numel", "CompositeImplicitAutograd", composition.sym_numel)
-    define(
-        "sym_storage_offset",
-        "sym_storage_offset(Tensor self) -> SymInt",
-        "native_functions/metadata.yaml: sym_storage_offset",
-        ("core",),
-    )
-    composite("sym_storage_offset", "CompositeImplicitAutograd", composition.sym_storage_offset)
-    define(
-        "item",
-        "item(Tensor self) -> Scalar",
-        "native_functions/metadata.yaml: item",
-        ("data_dependent_output",),
-    )
-    composite("item", "CompositeImplicitAutograd", composition.item)
-    define(
-        "_local_scalar_dense",
-        "_local_scalar_dense(Tensor self) -> Scalar",
-        "native_functions/metadata.yaml: _local_scalar_dense",
-        (
-            "core",
-            "data_dependent_output",
-            "nondifferentiable",
-        ),
-    )
-    composite("_local_scalar_dense", "CompositeExplicitAutograd", composition._local_scalar_dense)
-    autograd("_local_scalar_dense", never_differentiable)
+    operator = operators_of("native_functions/metadata.yaml")
+    # fmt: off
+    operator("sym_size.int(Tensor self, int dim) -> SymInt", tags="core", dispatch={"CompositeImplicitAutograd": composition.sym_size})
+    operator("sym_stride.int(Tensor self, int dim) -> SymInt", tags="core", dispatch={"CompositeImplicitAutograd": composition.sym_stride})
+    operator("sym_numel(Tensor self) -> SymInt", tags="core", dispatch={"CompositeImplicitAutograd": composition.sym_numel})
+    operator("sym_storage_offset(Tensor self) -> SymInt", tags="core", dispatch={"CompositeImplicitAutograd": composition.sym_storage_offset})
+    operator("item(Tensor self) -> Scalar", tags="data_dependent_output", dispatch={"CompositeImplicitAutograd": composition.item})
+    operator("_local_scalar_dense(Tensor self) -> Scalar", tags="core data_dependent_output nondifferentiable", dispatch={"CompositeExplicitAutograd": composition._local_scalar_dense}, autograd=never_differentiable)
+    # fmt: on

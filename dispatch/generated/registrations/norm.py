@@ -8,205 +8,39 @@ from __future__ import annotations
 from ...autograd.recording import out_refuses_grad
 from ...composite import norm as composition
 from ...composite.forms import inplace_form, out_form
-from ...plans.register import autograd, composite, define
-from ..autograd import norm as autograd_norm
+from ...plans.register import operators_of
+from ..autograd import norm as derivatives
 
 
 def register() -> None:
     """Define the norm operators and register their kernels."""
-    define(
-        "linalg_vector_norm",
-        "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml: linalg_vector_norm",
-    )
-    composite("linalg_vector_norm", "CompositeExplicitAutograd", composition.linalg_vector_norm)
-    autograd("linalg_vector_norm", autograd_norm.plan_linalg_vector_norm)
-    define(
-        "linalg_vector_norm.out",
-        "linalg_vector_norm.out(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml: linalg_vector_norm",
-    )
-    composite(
-        "linalg_vector_norm.out",
-        "CompositeExplicitAutograd",
-        out_form("linalg_vector_norm", composition.linalg_vector_norm, exact=True),
-    )
-    autograd("linalg_vector_norm.out", out_refuses_grad)
-    define(
-        "linalg_matrix_norm",
-        "linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml: linalg_matrix_norm",
-    )
-    composite("linalg_matrix_norm", "CompositeImplicitAutograd", composition.linalg_matrix_norm)
-    define(
-        "linalg_matrix_norm.out",
-        "linalg_matrix_norm.out(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml: linalg_matrix_norm",
-    )
-    composite(
-        "linalg_matrix_norm.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_matrix_norm", composition.linalg_matrix_norm, exact=True),
-    )
-    define(
-        "linalg_matrix_norm.str_ord",
-        "linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml: linalg_matrix_norm.str_ord",
-    )
-    composite("linalg_matrix_norm.str_ord", "CompositeImplicitAutograd", composition.linalg_matrix_norm)
-    define(
-        "linalg_matrix_norm.str_ord_out",
-        "linalg_matrix_norm.str_ord_out(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml: linalg_matrix_norm.str_ord",
-    )
-    composite(
-        "linalg_matrix_norm.str_ord_out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_matrix_norm", composition.linalg_matrix_norm, exact=True),
-    )
-    define(
-        "linalg_norm",
-        "linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml: linalg_norm",
-    )
-    composite("linalg_norm", "CompositeImplicitAutograd", composition.linalg_norm)
-    define(
-        "linalg_norm.out",
-        "linalg_norm.out(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml: linalg_norm",
-    )
-    composite(
-        "linalg_norm.out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_norm", composition.linalg_norm, exact=True),
-    )
-    define(
-        "linalg_norm.ord_str",
-        "linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/norm.yaml: linalg_norm.ord_str",
-    )
-    composite("linalg_norm.ord_str", "CompositeImplicitAutograd", composition.linalg_norm)
-    define(
-        "linalg_norm.ord_str_out",
-        "linalg_norm.ord_str_out(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml: linalg_norm.ord_str",
-    )
-    composite(
-        "linalg_norm.ord_str_out",
-        "CompositeImplicitAutograd",
-        out_form("linalg_norm", composition.linalg_norm, exact=True),
-    )
-    define(
-        "dist", "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", "native_functions/norm.yaml: dist"
-    )
-    composite("dist", "CompositeImplicitAutograd", composition.dist)
-    define(
-        "dist.out",
-        "dist.out(Tensor self, Tensor other, Scalar p=2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml: dist",
-    )
-    composite("dist.out", "CompositeImplicitAutograd", out_form("dist", composition.dist))
-    define(
-        "pairwise_distance",
-        "pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor",
-        "native_functions/norm.yaml: pairwise_distance",
-    )
-    composite("pairwise_distance", "CompositeImplicitAutograd", composition.pairwise_distance)
-    define(
-        "cosine_similarity",
-        "cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor",
-        "native_functions/norm.yaml: cosine_similarity",
-    )
-    composite("cosine_similarity", "CompositeImplicitAutograd", composition.cosine_similarity)
-    define(
-        "renorm",
-        "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
-        "native_functions/norm.yaml: renorm",
-    )
-    composite("renorm", "CompositeImplicitAutograd", composition.renorm)
-    define(
-        "renorm_",
-        "renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)",
-        "native_functions/norm.yaml: renorm",
-    )
-    composite("renorm_", "CompositeImplicitAutograd", inplace_form("renorm_", composition.renorm))
-    define(
-        "renorm.out",
-        "renorm.out(Tensor self, Scalar p, int dim, Scalar maxnorm, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml: renorm",
-    )
-    composite("renorm.out", "CompositeImplicitAutograd", out_form("renorm", composition.renorm, exact=True))
-    define(
-        "frobenius_norm.dim",
-        "frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-        "native_functions/norm.yaml: frobenius_norm.dim",
-    )
-    composite("frobenius_norm.dim", "CompositeImplicitAutograd", composition.frobenius_norm)
-    define(
-        "frobenius_norm.out",
-        "frobenius_norm.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml: frobenius_norm.dim",
-    )
-    composite(
-        "frobenius_norm.out",
-        "CompositeImplicitAutograd",
-        out_form("frobenius_norm", composition.frobenius_norm),
-    )
-    define(
-        "nuclear_norm",
-        "nuclear_norm(Tensor self, bool keepdim=False) -> Tensor",
-        "native_functions/norm.yaml: nuclear_norm",
-    )
-    composite("nuclear_norm", "CompositeImplicitAutograd", composition.nuclear_norm)
-    define(
-        "nuclear_norm.out",
-        "nuclear_norm.out(Tensor self, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml: nuclear_norm",
-    )
-    composite(
-        "nuclear_norm.out", "CompositeImplicitAutograd", out_form("nuclear_norm", composition.nuclear_norm)
-    )
-    define(
-        "nuclear_norm.dim",
-        "nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor",
-        "native_functions/norm.yaml: nuclear_norm.dim",
-    )
-    composite("nuclear_norm.dim", "CompositeImplicitAutograd", composition.nuclear_norm_dim)
-    define(
-        "nuclear_norm.dim_out",
-        "nuclear_norm.dim_out(Tensor self, int[2] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/norm.yaml: nuclear_norm.dim",
-    )
-    composite(
-        "nuclear_norm.dim_out",
-        "CompositeImplicitAutograd",
-        out_form("nuclear_norm", composition.nuclear_norm_dim),
-    )
-    define(
-        "_weight_norm",
-        "_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor",
-        "native_functions/norm.yaml: _weight_norm",
-    )
-    composite("_weight_norm", "CompositeImplicitAutograd", composition._weight_norm)
-    define(
-        "_weight_norm_interface",
-        "_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)",
-        "native_functions/norm.yaml: _weight_norm_interface",
-    )
-    composite("_weight_norm_interface", "CompositeImplicitAutograd", composition._weight_norm_interface)
-    define(
-        "_weight_norm_interface_backward",
-        "_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)",
-        "native_functions/norm.yaml: _weight_norm_interface_backward",
-    )
-    composite(
-        "_weight_norm_interface_backward",
-        "CompositeImplicitAutograd",
-        composition._weight_norm_interface_backward,
-    )
-    define(
-        "norm_except_dim",
-        "norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor",
-        "native_functions/norm.yaml: norm_except_dim",
-    )
-    composite("norm_except_dim", "CompositeImplicitAutograd", composition.norm_except_dim)
+    operator = operators_of("native_functions/norm.yaml")
+    # fmt: off
+    operator("linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.linalg_vector_norm}, autograd=derivatives.plan_linalg_vector_norm)
+    operator("linalg_vector_norm.out(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="linalg_vector_norm", dispatch={"CompositeExplicitAutograd": out_form("linalg_vector_norm", composition.linalg_vector_norm, exact=True)}, autograd=out_refuses_grad)
+    operator("linalg_matrix_norm(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_matrix_norm})
+    operator("linalg_matrix_norm.out(Tensor self, Scalar ord, int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="linalg_matrix_norm", dispatch={"CompositeImplicitAutograd": out_form("linalg_matrix_norm", composition.linalg_matrix_norm, exact=True)})
+    operator("linalg_matrix_norm.str_ord(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_matrix_norm})
+    operator("linalg_matrix_norm.str_ord_out(Tensor self, str ord='fro', int[] dim=[-2,-1], bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="linalg_matrix_norm.str_ord", dispatch={"CompositeImplicitAutograd": out_form("linalg_matrix_norm", composition.linalg_matrix_norm, exact=True)})
+    operator("linalg_norm(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_norm})
+    operator("linalg_norm.out(Tensor self, Scalar? ord=None, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="linalg_norm", dispatch={"CompositeImplicitAutograd": out_form("linalg_norm", composition.linalg_norm, exact=True)})
+    operator("linalg_norm.ord_str(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.linalg_norm})
+    operator("linalg_norm.ord_str_out(Tensor self, str ord, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="linalg_norm.ord_str", dispatch={"CompositeImplicitAutograd": out_form("linalg_norm", composition.linalg_norm, exact=True)})
+    operator("dist(Tensor self, Tensor other, Scalar p=2) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.dist})
+    operator("dist.out(Tensor self, Tensor other, Scalar p=2, *, Tensor(a!) out) -> Tensor(a!)", entry="dist", dispatch={"CompositeImplicitAutograd": out_form("dist", composition.dist)})
+    operator("pairwise_distance(Tensor x1, Tensor x2, float p=2, float eps=1e-06, bool keepdim=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.pairwise_distance})
+    operator("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cosine_similarity})
+    operator("renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.renorm})
+    operator("renorm_(Tensor(a!) self, Scalar p, int dim, Scalar maxnorm) -> Tensor(a!)", entry="renorm", dispatch={"CompositeImplicitAutograd": inplace_form("renorm_", composition.renorm)})
+    operator("renorm.out(Tensor self, Scalar p, int dim, Scalar maxnorm, *, Tensor(a!) out) -> Tensor(a!)", entry="renorm", dispatch={"CompositeImplicitAutograd": out_form("renorm", composition.renorm, exact=True)})
+    operator("frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.frobenius_norm})
+    operator("frobenius_norm.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="frobenius_norm.dim", dispatch={"CompositeImplicitAutograd": out_form("frobenius_norm", composition.frobenius_norm)})
+    operator("nuclear_norm(Tensor self, bool keepdim=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.nuclear_norm})
+    operator("nuclear_norm.out(Tensor self, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="nuclear_norm", dispatch={"CompositeImplicitAutograd": out_form("nuclear_norm", composition.nuclear_norm)})
+    operator("nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.nuclear_norm_dim})
+    operator("nuclear_norm.dim_out(Tensor self, int[2] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="nuclear_norm.dim", dispatch={"CompositeImplicitAutograd": out_form("nuclear_norm", composition.nuclear_norm_dim)})
+    operator("_weight_norm(Tensor v, Tensor g, int dim=0) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._weight_norm})
+    operator("_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition._weight_norm_interface})
+    operator("_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition._weight_norm_interface_backward})
+    operator("norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.norm_except_dim})
+    # fmt: on

@@ -7,248 +7,42 @@ from __future__ import annotations
 
 from ...autograd.recording import out_refuses_grad
 from ...composite import normalization as composition
-from ...plans.register import autograd, composite, define, planned, structured
+from ...plans.register import operators_of
 from ...structured.meta import normalization as meta
-from ..autograd import normalization as autograd_normalization
+from ..autograd import normalization as derivatives
 
 
 def register() -> None:
     """Define the normalization operators and register their kernels."""
-    define(
-        "native_layer_norm",
-        "native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml: native_layer_norm",
-        ("core",),
-    )
-    structured(
-        "native_layer_norm",
-        meta.native_layer_norm,
-        "native_layer_norm_stub",
-        "functional",
-        "native_layer_norm.out",
-    )
-    autograd("native_layer_norm", autograd_normalization.plan_native_layer_norm)
-    define(
-        "native_layer_norm.out",
-        "native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/normalization.yaml: native_layer_norm",
-        ("core",),
-    )
-    structured("native_layer_norm.out", meta.native_layer_norm, "native_layer_norm_stub", "out")
-    autograd("native_layer_norm.out", out_refuses_grad)
-    define(
-        "native_layer_norm_backward",
-        "native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml: native_layer_norm_backward",
-        ("core",),
-    )
-    planned("native_layer_norm_backward", "native_layer_norm_backward_stub", meta.native_layer_norm_backward)
-    autograd("native_layer_norm_backward", autograd_normalization.plan_native_layer_norm_backward)
-    define(
-        "layer_norm",
-        "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor",
-        "native_functions/normalization.yaml: layer_norm",
-    )
-    composite("layer_norm", "CompositeImplicitAutograd", composition.layer_norm)
-    define(
-        "_fused_rms_norm",
-        "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
-        "native_functions/normalization.yaml: _fused_rms_norm",
-    )
-    structured("_fused_rms_norm", meta._fused_rms_norm, "fused_rms_norm_stub", "functional")
-    autograd("_fused_rms_norm", autograd_normalization.plan__fused_rms_norm)
-    define(
-        "_fused_rms_norm_backward",
-        "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)",
-        "native_functions/normalization.yaml: _fused_rms_norm_backward",
-    )
-    planned("_fused_rms_norm_backward", "fused_rms_norm_backward_stub", meta._fused_rms_norm_backward)
-    autograd("_fused_rms_norm_backward", autograd_normalization.plan__fused_rms_norm_backward)
-    define(
-        "rms_norm",
-        "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
-        "native_functions/normalization.yaml: rms_norm",
-    )
-    composite("rms_norm", "CompositeImplicitAutograd", composition.rms_norm)
-    define(
-        "native_group_norm",
-        "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml: native_group_norm",
-        ("core",),
-    )
-    structured(
-        "native_group_norm",
-        meta.native_group_norm,
-        "native_group_norm_stub",
-        "functional",
-        "native_group_norm.out",
-    )
-    autograd("native_group_norm", autograd_normalization.plan_native_group_norm)
-    define(
-        "native_group_norm.out",
-        "native_group_norm.out(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/normalization.yaml: native_group_norm",
-        ("core",),
-    )
-    structured("native_group_norm.out", meta.native_group_norm, "native_group_norm_stub", "out")
-    autograd("native_group_norm.out", out_refuses_grad)
-    define(
-        "native_group_norm_backward",
-        "native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml: native_group_norm_backward",
-        ("core",),
-    )
-    planned("native_group_norm_backward", "native_group_norm_backward_stub", meta.native_group_norm_backward)
-    autograd("native_group_norm_backward", autograd_normalization.plan_native_group_norm_backward)
-    define(
-        "group_norm",
-        "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor",
-        "native_functions/normalization.yaml: group_norm",
-    )
-    composite("group_norm", "CompositeImplicitAutograd", composition.group_norm)
-    define(
-        "native_batch_norm",
-        "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml: native_batch_norm",
-    )
-    planned("native_batch_norm", "native_batch_norm_stub", meta.native_batch_norm)
-    autograd("native_batch_norm", autograd_normalization.plan_native_batch_norm)
-    define(
-        "native_batch_norm.out",
-        "native_batch_norm.out(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/normalization.yaml: native_batch_norm.out",
-    )
-    composite("native_batch_norm.out", "CompositeExplicitAutograd", composition.native_batch_norm_out)
-    autograd("native_batch_norm.out", out_refuses_grad)
-    define(
-        "_native_batch_norm_legit",
-        "_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml: _native_batch_norm_legit",
-        ("core",),
-    )
-    planned("_native_batch_norm_legit", "native_batch_norm_stub", meta.native_batch_norm)
-    autograd("_native_batch_norm_legit", autograd_normalization.plan__native_batch_norm_legit)
-    define(
-        "_native_batch_norm_legit.out",
-        "_native_batch_norm_legit.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean, Tensor(f!) save_invstd) -> (Tensor(d!), Tensor(e!), Tensor(f!))",
-        "native_functions/normalization.yaml: _native_batch_norm_legit.out",
-    )
-    composite("_native_batch_norm_legit.out", "CompositeExplicitAutograd", composition.native_batch_norm_out)
-    autograd("_native_batch_norm_legit.out", out_refuses_grad)
-    define(
-        "_native_batch_norm_legit.no_stats",
-        "_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml: _native_batch_norm_legit.no_stats",
-        ("core",),
-    )
-    planned(
-        "_native_batch_norm_legit.no_stats", "native_batch_norm_stub", meta._native_batch_norm_legit_no_stats
-    )
-    autograd(
-        "_native_batch_norm_legit.no_stats", autograd_normalization.plan__native_batch_norm_legit_no_stats
-    )
-    define(
-        "_native_batch_norm_legit.no_stats_out",
-        "_native_batch_norm_legit.no_stats_out(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/normalization.yaml: _native_batch_norm_legit.no_stats_out",
-    )
-    composite(
-        "_native_batch_norm_legit.no_stats_out",
-        "CompositeExplicitAutograd",
-        composition._native_batch_norm_legit_no_stats_out,
-    )
-    autograd("_native_batch_norm_legit.no_stats_out", out_refuses_grad)
-    define(
-        "_native_batch_norm_legit_no_training",
-        "_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml: _native_batch_norm_legit_no_training",
-        ("core",),
-    )
-    planned(
-        "_native_batch_norm_legit_no_training",
-        "native_batch_norm_stub",
-        meta._native_batch_norm_legit_no_training,
-    )
-    autograd(
-        "_native_batch_norm_legit_no_training",
-        autograd_normalization.plan__native_batch_norm_legit_no_training,
-    )
-    define(
-        "_native_batch_norm_legit_functional",
-        "_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
-        "native_functions/normalization.yaml: _native_batch_norm_legit_functional",
-    )
-    composite(
-        "_native_batch_norm_legit_functional",
-        "CompositeExplicitAutograd",
-        composition._native_batch_norm_legit_functional,
-    )
-    define(
-        "_batch_norm_statistics",
-        "_batch_norm_statistics(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, float momentum, float eps) -> (Tensor save_mean, Tensor save_invstd)",
-        "native_functions/normalization.yaml: _batch_norm_statistics",
-    )
-    planned("_batch_norm_statistics", "batch_norm_statistics_stub", meta._batch_norm_statistics)
-    define(
-        "_batch_norm_with_update",
-        "_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml: _batch_norm_with_update",
-    )
-    composite("_batch_norm_with_update", "CompositeImplicitAutograd", composition._batch_norm_with_update)
-    define(
-        "_batch_norm_with_update.out",
-        "_batch_norm_with_update.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean, Tensor(f!) save_invstd, Tensor(g!) reserve) -> (Tensor(d!), Tensor(e!), Tensor(f!), Tensor(g!))",
-        "native_functions/normalization.yaml: _batch_norm_with_update.out",
-    )
-    composite(
-        "_batch_norm_with_update.out", "CompositeExplicitAutograd", composition._batch_norm_with_update_out
-    )
-    autograd("_batch_norm_with_update.out", out_refuses_grad)
-    define(
-        "_batch_norm_with_update_functional",
-        "_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
-        "native_functions/normalization.yaml: _batch_norm_with_update_functional",
-    )
-    composite(
-        "_batch_norm_with_update_functional",
-        "CompositeImplicitAutograd",
-        composition._batch_norm_with_update_functional,
-    )
-    define(
-        "_batch_norm_no_update",
-        "_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml: _batch_norm_no_update",
-    )
-    composite("_batch_norm_no_update", "CompositeImplicitAutograd", composition._batch_norm_no_update)
-    define(
-        "_batch_norm_no_update.out",
-        "_batch_norm_no_update.out(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))",
-        "native_functions/normalization.yaml: _batch_norm_no_update.out",
-    )
-    composite("_batch_norm_no_update.out", "CompositeExplicitAutograd", composition._batch_norm_no_update_out)
-    autograd("_batch_norm_no_update.out", out_refuses_grad)
-    define(
-        "batch_norm_backward",
-        "batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml: batch_norm_backward",
-    )
-    composite("batch_norm_backward", "CompositeImplicitAutograd", composition.batch_norm_backward)
-    define(
-        "native_batch_norm_backward",
-        "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
-        "native_functions/normalization.yaml: native_batch_norm_backward",
-    )
-    planned("native_batch_norm_backward", "native_batch_norm_backward_stub", meta.native_batch_norm_backward)
-    autograd("native_batch_norm_backward", autograd_normalization.plan_native_batch_norm_backward)
-    define(
-        "batch_norm",
-        "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
-        "native_functions/normalization.yaml: batch_norm",
-    )
-    composite("batch_norm", "CompositeImplicitAutograd", composition.batch_norm)
-    define(
-        "instance_norm",
-        "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
-        "native_functions/normalization.yaml: instance_norm",
-    )
-    composite("instance_norm", "CompositeImplicitAutograd", composition.instance_norm)
+    operator = operators_of("native_functions/normalization.yaml")
+    # fmt: off
+    operator("native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps) -> (Tensor, Tensor, Tensor)", tags="core", structured=(meta.native_layer_norm, "native_layer_norm_stub", "functional", "native_layer_norm.out"), autograd=derivatives.plan_native_layer_norm)
+    operator("native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))", entry="native_layer_norm", tags="core", structured=(meta.native_layer_norm, "native_layer_norm_stub", "out"), autograd=out_refuses_grad)
+    operator("native_layer_norm_backward(Tensor grad_out, Tensor input, SymInt[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, bool[3] output_mask) -> (Tensor, Tensor, Tensor)", tags="core", planner=meta.native_layer_norm_backward, stub="native_layer_norm_backward_stub", autograd=derivatives.plan_native_layer_norm_backward)
+    operator("layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enable=True) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.layer_norm})
+    operator("_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)", structured=(meta._fused_rms_norm, "fused_rms_norm_stub", "functional"), autograd=derivatives.plan__fused_rms_norm)
+    operator("_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)", planner=meta._fused_rms_norm_backward, stub="fused_rms_norm_backward_stub", autograd=derivatives.plan__fused_rms_norm_backward)
+    operator("rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.rms_norm})
+    operator("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)", tags="core", structured=(meta.native_group_norm, "native_group_norm_stub", "functional", "native_group_norm.out"), autograd=derivatives.plan_native_group_norm)
+    operator("native_group_norm.out(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))", entry="native_group_norm", tags="core", structured=(meta.native_group_norm, "native_group_norm_stub", "out"), autograd=out_refuses_grad)
+    operator("native_group_norm_backward(Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, SymInt N, SymInt C, SymInt HxW, int group, bool[3] output_mask) -> (Tensor, Tensor, Tensor)", tags="core", planner=meta.native_group_norm_backward, stub="native_group_norm_backward_stub", autograd=derivatives.plan_native_group_norm_backward)
+    operator("group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.group_norm})
+    operator("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", planner=meta.native_batch_norm, stub="native_batch_norm_stub", autograd=derivatives.plan_native_batch_norm)
+    operator("native_batch_norm.out(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd) -> (Tensor(a!), Tensor(b!), Tensor(c!))", dispatch={"CompositeExplicitAutograd": composition.native_batch_norm_out}, autograd=out_refuses_grad)
+    operator("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", tags="core", planner=meta.native_batch_norm, stub="native_batch_norm_stub", autograd=derivatives.plan__native_batch_norm_legit)
+    operator("_native_batch_norm_legit.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, bool training, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean, Tensor(f!) save_invstd) -> (Tensor(d!), Tensor(e!), Tensor(f!))", dispatch={"CompositeExplicitAutograd": composition.native_batch_norm_out}, autograd=out_refuses_grad)
+    operator("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", tags="core", planner=meta._native_batch_norm_legit_no_stats, stub="native_batch_norm_stub", autograd=derivatives.plan__native_batch_norm_legit_no_stats)
+    operator("_native_batch_norm_legit.no_stats_out(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, float eps, *, Tensor(a!) out, Tensor(b!) save_mean, Tensor(c!) save_invstd) -> (Tensor(a!), Tensor(b!), Tensor(c!))", dispatch={"CompositeExplicitAutograd": composition._native_batch_norm_legit_no_stats_out}, autograd=out_refuses_grad)
+    operator("_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)", tags="core", planner=meta._native_batch_norm_legit_no_training, stub="native_batch_norm_stub", autograd=derivatives.plan__native_batch_norm_legit_no_training)
+    operator("_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)", dispatch={"CompositeExplicitAutograd": composition._native_batch_norm_legit_functional})
+    operator("_batch_norm_statistics(Tensor input, Tensor(a!)? running_mean, Tensor(b!)? running_var, float momentum, float eps) -> (Tensor save_mean, Tensor save_invstd)", planner=meta._batch_norm_statistics, stub="batch_norm_statistics_stub")
+    operator("_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition._batch_norm_with_update})
+    operator("_batch_norm_with_update.out(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, Tensor(b!) running_var, float momentum, float eps, *, Tensor(d!) out, Tensor(e!) save_mean, Tensor(f!) save_invstd, Tensor(g!) reserve) -> (Tensor(d!), Tensor(e!), Tensor(f!), Tensor(g!))", dispatch={"CompositeExplicitAutograd": composition._batch_norm_with_update_out}, autograd=out_refuses_grad)
+    operator("_batch_norm_with_update_functional(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)", dispatch={"CompositeImplicitAutograd": composition._batch_norm_with_update_functional})
+    operator("_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition._batch_norm_no_update})
+    operator("_batch_norm_no_update.out(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, float momentum, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2, Tensor(d!) out3) -> (Tensor(a!), Tensor(b!), Tensor(c!), Tensor(d!))", dispatch={"CompositeExplicitAutograd": composition._batch_norm_no_update_out}, autograd=out_refuses_grad)
+    operator("batch_norm_backward(Tensor grad_out, Tensor input, Tensor weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_var, bool update, float eps, bool[3] output_mask, Tensor reserve) -> (Tensor, Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.batch_norm_backward})
+    operator("native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)", planner=meta.native_batch_norm_backward, stub="native_batch_norm_backward_stub", autograd=derivatives.plan_native_batch_norm_backward)
+    operator("batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.batch_norm})
+    operator("instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.instance_norm})
+    # fmt: on

@@ -7,166 +7,33 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable, out_refuses_grad
 from ...composite import optimizers as composition
-from ...plans.register import autograd, composite, define, planned
+from ...plans.register import operators_of
 from ...structured.meta import optimizers as meta
 
 
 def register() -> None:
     """Define the optimizers operators and register their kernels."""
-    define(
-        "_fused_sgd_",
-        "_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
-        "native_functions/optimizers.yaml: _fused_sgd_",
-        ("nondifferentiable",),
-    )
-    planned("_fused_sgd_", "fused_sgd_stub", meta.fused_sgd)
-    autograd("_fused_sgd_", never_differentiable)
-    define(
-        "_fused_sgd_.tensor_lr",
-        "_fused_sgd_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
-        "native_functions/optimizers.yaml: _fused_sgd_.tensor_lr",
-        ("nondifferentiable",),
-    )
-    planned("_fused_sgd_.tensor_lr", "fused_sgd_stub", meta.fused_sgd)
-    autograd("_fused_sgd_.tensor_lr", never_differentiable)
-    define(
-        "_fused_sgd",
-        "_fused_sgd(Tensor[] self, Tensor[] grads, Tensor[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] momentum_buffer_list_out)",
-        "native_functions/optimizers.yaml: _fused_sgd",
-    )
-    composite("_fused_sgd", "CompositeExplicitAutograd", composition._fused_sgd)
-    define(
-        "_fused_sgd.out",
-        "_fused_sgd.out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()",
-        "native_functions/optimizers.yaml: _fused_sgd.out",
-    )
-    composite("_fused_sgd.out", "CompositeExplicitAutograd", composition._fused_sgd_out)
-    autograd("_fused_sgd.out", out_refuses_grad)
-    define(
-        "_fused_sgd.tensor_lr",
-        "_fused_sgd.tensor_lr(Tensor[] self, Tensor[] grads, Tensor[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] momentum_buffer_list_out)",
-        "native_functions/optimizers.yaml: _fused_sgd.tensor_lr",
-    )
-    composite("_fused_sgd.tensor_lr", "CompositeExplicitAutograd", composition._fused_sgd_tensor_lr)
-    define(
-        "_fused_sgd.tensor_lr_out",
-        "_fused_sgd.tensor_lr_out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()",
-        "native_functions/optimizers.yaml: _fused_sgd.tensor_lr_out",
-    )
-    composite("_fused_sgd.tensor_lr_out", "CompositeExplicitAutograd", composition._fused_sgd_tensor_lr_out)
-    autograd("_fused_sgd.tensor_lr_out", out_refuses_grad)
-    define(
-        "_fused_adam_",
-        "_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
-        "native_functions/optimizers.yaml: _fused_adam_",
-        ("nondifferentiable",),
-    )
-    planned("_fused_adam_", "fused_adam_stub", meta.fused_adam)
-    autograd("_fused_adam_", never_differentiable)
-    define(
-        "_fused_adam_.tensor_lr",
-        "_fused_adam_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
-        "native_functions/optimizers.yaml: _fused_adam_.tensor_lr",
-        ("nondifferentiable",),
-    )
-    planned("_fused_adam_.tensor_lr", "fused_adam_stub", meta.fused_adam)
-    autograd("_fused_adam_.tensor_lr", never_differentiable)
-    define(
-        "_fused_adam",
-        "_fused_adam(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] exp_avgs_out, Tensor[] exp_avg_sqs_out, Tensor[] max_exp_avg_sqs_out)",
-        "native_functions/optimizers.yaml: _fused_adam",
-    )
-    composite("_fused_adam", "CompositeExplicitAutograd", composition._fused_adam)
-    define(
-        "_fused_adam.out",
-        "_fused_adam.out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()",
-        "native_functions/optimizers.yaml: _fused_adam.out",
-    )
-    composite("_fused_adam.out", "CompositeExplicitAutograd", composition._fused_adam_out)
-    autograd("_fused_adam.out", out_refuses_grad)
-    define(
-        "_fused_adam.tensor_lr",
-        "_fused_adam.tensor_lr(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] exp_avgs_out, Tensor[] exp_avg_sqs_out, Tensor[] max_exp_avg_sqs_out)",
-        "native_functions/optimizers.yaml: _fused_adam.tensor_lr",
-    )
-    composite("_fused_adam.tensor_lr", "CompositeExplicitAutograd", composition._fused_adam_tensor_lr)
-    define(
-        "_fused_adam.tensor_lr_out",
-        "_fused_adam.tensor_lr_out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()",
-        "native_functions/optimizers.yaml: _fused_adam.tensor_lr_out",
-    )
-    composite("_fused_adam.tensor_lr_out", "CompositeExplicitAutograd", composition._fused_adam_tensor_lr_out)
-    autograd("_fused_adam.tensor_lr_out", out_refuses_grad)
-    define(
-        "_fused_adamw_",
-        "_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
-        "native_functions/optimizers.yaml: _fused_adamw_",
-        ("nondifferentiable",),
-    )
-    planned("_fused_adamw_", "fused_adam_stub", meta.fused_adamw)
-    autograd("_fused_adamw_", never_differentiable)
-    define(
-        "_fused_adamw_.tensor_lr",
-        "_fused_adamw_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()",
-        "native_functions/optimizers.yaml: _fused_adamw_.tensor_lr",
-        ("nondifferentiable",),
-    )
-    planned("_fused_adamw_.tensor_lr", "fused_adam_stub", meta.fused_adamw)
-    autograd("_fused_adamw_.tensor_lr", never_differentiable)
-    define(
-        "_fused_adamw",
-        "_fused_adamw(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] exp_avgs_out, Tensor[] exp_avg_sqs_out, Tensor[] max_exp_avg_sqs_out)",
-        "native_functions/optimizers.yaml: _fused_adamw",
-    )
-    composite("_fused_adamw", "CompositeExplicitAutograd", composition._fused_adamw)
-    define(
-        "_fused_adamw.out",
-        "_fused_adamw.out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()",
-        "native_functions/optimizers.yaml: _fused_adamw.out",
-    )
-    composite("_fused_adamw.out", "CompositeExplicitAutograd", composition._fused_adamw_out)
-    autograd("_fused_adamw.out", out_refuses_grad)
-    define(
-        "_fused_adamw.tensor_lr",
-        "_fused_adamw.tensor_lr(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] exp_avgs_out, Tensor[] exp_avg_sqs_out, Tensor[] max_exp_avg_sqs_out)",
-        "native_functions/optimizers.yaml: _fused_adamw.tensor_lr",
-    )
-    composite("_fused_adamw.tensor_lr", "CompositeExplicitAutograd", composition._fused_adamw_tensor_lr)
-    define(
-        "_fused_adamw.tensor_lr_out",
-        "_fused_adamw.tensor_lr_out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()",
-        "native_functions/optimizers.yaml: _fused_adamw.tensor_lr_out",
-    )
-    composite(
-        "_fused_adamw.tensor_lr_out", "CompositeExplicitAutograd", composition._fused_adamw_tensor_lr_out
-    )
-    autograd("_fused_adamw.tensor_lr_out", out_refuses_grad)
-    define(
-        "_amp_foreach_non_finite_check_and_unscale_",
-        "_amp_foreach_non_finite_check_and_unscale_(Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale) -> ()",
-        "native_functions/optimizers.yaml: _amp_foreach_non_finite_check_and_unscale_",
-        ("nondifferentiable",),
-    )
-    planned("_amp_foreach_non_finite_check_and_unscale_", "unscale_and_check_stub", meta.unscale_and_check)
-    autograd("_amp_foreach_non_finite_check_and_unscale_", never_differentiable)
-    define(
-        "_amp_foreach_non_finite_check_and_unscale",
-        "_amp_foreach_non_finite_check_and_unscale(Tensor[] self, Tensor found_inf, Tensor inv_scale) -> (Tensor[] self_out, Tensor found_inf_out)",
-        "native_functions/optimizers.yaml: _amp_foreach_non_finite_check_and_unscale",
-    )
-    composite(
-        "_amp_foreach_non_finite_check_and_unscale",
-        "CompositeExplicitAutograd",
-        composition._amp_foreach_non_finite_check_and_unscale,
-    )
-    define(
-        "_amp_foreach_non_finite_check_and_unscale.out",
-        "_amp_foreach_non_finite_check_and_unscale.out(Tensor[] self, Tensor(b!) found_inf, Tensor inv_scale, *, Tensor(a!)[] out) -> ()",
-        "native_functions/optimizers.yaml: _amp_foreach_non_finite_check_and_unscale.out",
-    )
-    composite(
-        "_amp_foreach_non_finite_check_and_unscale.out",
-        "CompositeExplicitAutograd",
-        composition._amp_foreach_non_finite_check_and_unscale_out,
-    )
-    autograd("_amp_foreach_non_finite_check_and_unscale.out", out_refuses_grad)
+    operator = operators_of("native_functions/optimizers.yaml")
+    # fmt: off
+    operator("_fused_sgd_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", tags="nondifferentiable", planner=meta.fused_sgd, stub="fused_sgd_stub", autograd=never_differentiable)
+    operator("_fused_sgd_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", tags="nondifferentiable", planner=meta.fused_sgd, stub="fused_sgd_stub", autograd=never_differentiable)
+    operator("_fused_sgd(Tensor[] self, Tensor[] grads, Tensor[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] momentum_buffer_list_out)", dispatch={"CompositeExplicitAutograd": composition._fused_sgd})
+    operator("_fused_sgd.out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, float lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()", dispatch={"CompositeExplicitAutograd": composition._fused_sgd_out}, autograd=out_refuses_grad)
+    operator("_fused_sgd.tensor_lr(Tensor[] self, Tensor[] grads, Tensor[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] momentum_buffer_list_out)", dispatch={"CompositeExplicitAutograd": composition._fused_sgd_tensor_lr})
+    operator("_fused_sgd.tensor_lr_out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] momentum_buffer_list, *, float weight_decay, float momentum, Tensor lr, float dampening, bool nesterov, bool maximize, bool is_first_step, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()", dispatch={"CompositeExplicitAutograd": composition._fused_sgd_tensor_lr_out}, autograd=out_refuses_grad)
+    operator("_fused_adam_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", tags="nondifferentiable", planner=meta.fused_adam, stub="fused_adam_stub", autograd=never_differentiable)
+    operator("_fused_adam_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", tags="nondifferentiable", planner=meta.fused_adam, stub="fused_adam_stub", autograd=never_differentiable)
+    operator("_fused_adam(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] exp_avgs_out, Tensor[] exp_avg_sqs_out, Tensor[] max_exp_avg_sqs_out)", dispatch={"CompositeExplicitAutograd": composition._fused_adam})
+    operator("_fused_adam.out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()", dispatch={"CompositeExplicitAutograd": composition._fused_adam_out}, autograd=out_refuses_grad)
+    operator("_fused_adam.tensor_lr(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] exp_avgs_out, Tensor[] exp_avg_sqs_out, Tensor[] max_exp_avg_sqs_out)", dispatch={"CompositeExplicitAutograd": composition._fused_adam_tensor_lr})
+    operator("_fused_adam.tensor_lr_out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()", dispatch={"CompositeExplicitAutograd": composition._fused_adam_tensor_lr_out}, autograd=out_refuses_grad)
+    operator("_fused_adamw_(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", tags="nondifferentiable", planner=meta.fused_adamw, stub="fused_adam_stub", autograd=never_differentiable)
+    operator("_fused_adamw_.tensor_lr(Tensor(a!)[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> ()", tags="nondifferentiable", planner=meta.fused_adamw, stub="fused_adam_stub", autograd=never_differentiable)
+    operator("_fused_adamw(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] exp_avgs_out, Tensor[] exp_avg_sqs_out, Tensor[] max_exp_avg_sqs_out)", dispatch={"CompositeExplicitAutograd": composition._fused_adamw})
+    operator("_fused_adamw.out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, float lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()", dispatch={"CompositeExplicitAutograd": composition._fused_adamw_out}, autograd=out_refuses_grad)
+    operator("_fused_adamw.tensor_lr(Tensor[] self, Tensor[] grads, Tensor[] exp_avgs, Tensor[] exp_avg_sqs, Tensor[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None) -> (Tensor[] self_out, Tensor[] grads_out, Tensor[] exp_avgs_out, Tensor[] exp_avg_sqs_out, Tensor[] max_exp_avg_sqs_out)", dispatch={"CompositeExplicitAutograd": composition._fused_adamw_tensor_lr})
+    operator("_fused_adamw.tensor_lr_out(Tensor[] self, Tensor(b!)[] grads, Tensor(c!)[] exp_avgs, Tensor(d!)[] exp_avg_sqs, Tensor(e!)[] max_exp_avg_sqs, Tensor[] state_steps, *, Tensor lr, float beta1, float beta2, float weight_decay, float eps, bool amsgrad, bool maximize, Tensor? grad_scale=None, Tensor? found_inf=None, Tensor(a!)[] out) -> ()", dispatch={"CompositeExplicitAutograd": composition._fused_adamw_tensor_lr_out}, autograd=out_refuses_grad)
+    operator("_amp_foreach_non_finite_check_and_unscale_(Tensor(a!)[] self, Tensor(b!) found_inf, Tensor inv_scale) -> ()", tags="nondifferentiable", planner=meta.unscale_and_check, stub="unscale_and_check_stub", autograd=never_differentiable)
+    operator("_amp_foreach_non_finite_check_and_unscale(Tensor[] self, Tensor found_inf, Tensor inv_scale) -> (Tensor[] self_out, Tensor found_inf_out)", dispatch={"CompositeExplicitAutograd": composition._amp_foreach_non_finite_check_and_unscale})
+    operator("_amp_foreach_non_finite_check_and_unscale.out(Tensor[] self, Tensor(b!) found_inf, Tensor inv_scale, *, Tensor(a!)[] out) -> ()", dispatch={"CompositeExplicitAutograd": composition._amp_foreach_non_finite_check_and_unscale_out}, autograd=out_refuses_grad)
+    # fmt: on

@@ -7,302 +7,42 @@ from __future__ import annotations
 
 from ...autograd.recording import out_refuses_grad
 from ...composite import padding as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import padding as meta
-from ..autograd import padding as autograd_padding
+from ..autograd import padding as derivatives
 
 
 def register() -> None:
     """Define the padding operators and register their kernels."""
-    define(
-        "constant_pad_nd",
-        "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor",
-        "native_functions/padding.yaml: constant_pad_nd",
-        ("core",),
-    )
-    structured(
-        "constant_pad_nd", meta.constant_pad_nd, "constant_pad_nd_stub", "functional", "constant_pad_nd.out"
-    )
-    autograd("constant_pad_nd", autograd_padding.plan_constant_pad_nd)
-    define(
-        "constant_pad_nd.out",
-        "constant_pad_nd.out(Tensor self, SymInt[] pad, Scalar value=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml: constant_pad_nd",
-        ("core",),
-    )
-    structured("constant_pad_nd.out", meta.constant_pad_nd, "constant_pad_nd_stub", "out")
-    autograd("constant_pad_nd.out", out_refuses_grad)
-    define(
-        "reflection_pad1d",
-        "reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
-        "native_functions/padding.yaml: reflection_pad1d",
-        ("core",),
-    )
-    structured(
-        "reflection_pad1d", meta.pad_spatial, "reflection_pad1d_stub", "functional", "reflection_pad1d.out"
-    )
-    autograd("reflection_pad1d", autograd_padding.plan_reflection_pad1d)
-    define(
-        "reflection_pad1d.out",
-        "reflection_pad1d.out(Tensor self, SymInt[2] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml: reflection_pad1d",
-        ("core",),
-    )
-    structured("reflection_pad1d.out", meta.pad_spatial, "reflection_pad1d_stub", "out")
-    autograd("reflection_pad1d.out", out_refuses_grad)
-    define(
-        "reflection_pad1d_backward",
-        "reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor",
-        "native_functions/padding.yaml: reflection_pad1d_backward",
-    )
-    structured(
-        "reflection_pad1d_backward",
-        meta.pad_spatial_backward,
-        "reflection_pad1d_backward_stub",
-        "functional",
-        "reflection_pad1d_backward.grad_input",
-    )
-    autograd("reflection_pad1d_backward", autograd_padding.plan_reflection_pad1d_backward)
-    define(
-        "reflection_pad1d_backward.grad_input",
-        "reflection_pad1d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[2] padding, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/padding.yaml: reflection_pad1d_backward.grad_input",
-    )
-    structured(
-        "reflection_pad1d_backward.grad_input",
-        meta.pad_spatial_backward,
-        "reflection_pad1d_backward_stub",
-        "out",
-    )
-    autograd("reflection_pad1d_backward.grad_input", out_refuses_grad)
-    define(
-        "reflection_pad2d",
-        "reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
-        "native_functions/padding.yaml: reflection_pad2d",
-        ("core",),
-    )
-    structured(
-        "reflection_pad2d", meta.pad_spatial, "reflection_pad2d_stub", "functional", "reflection_pad2d.out"
-    )
-    autograd("reflection_pad2d", autograd_padding.plan_reflection_pad2d)
-    define(
-        "reflection_pad2d.out",
-        "reflection_pad2d.out(Tensor self, SymInt[4] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml: reflection_pad2d",
-        ("core",),
-    )
-    structured("reflection_pad2d.out", meta.pad_spatial, "reflection_pad2d_stub", "out")
-    autograd("reflection_pad2d.out", out_refuses_grad)
-    define(
-        "reflection_pad2d_backward",
-        "reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor",
-        "native_functions/padding.yaml: reflection_pad2d_backward",
-    )
-    structured(
-        "reflection_pad2d_backward",
-        meta.pad_spatial_backward,
-        "reflection_pad2d_backward_stub",
-        "functional",
-        "reflection_pad2d_backward.grad_input",
-    )
-    autograd("reflection_pad2d_backward", autograd_padding.plan_reflection_pad2d_backward)
-    define(
-        "reflection_pad2d_backward.grad_input",
-        "reflection_pad2d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[4] padding, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/padding.yaml: reflection_pad2d_backward.grad_input",
-    )
-    structured(
-        "reflection_pad2d_backward.grad_input",
-        meta.pad_spatial_backward,
-        "reflection_pad2d_backward_stub",
-        "out",
-    )
-    autograd("reflection_pad2d_backward.grad_input", out_refuses_grad)
-    define(
-        "reflection_pad3d",
-        "reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
-        "native_functions/padding.yaml: reflection_pad3d",
-        ("core",),
-    )
-    structured(
-        "reflection_pad3d", meta.pad_spatial, "reflection_pad3d_stub", "functional", "reflection_pad3d.out"
-    )
-    autograd("reflection_pad3d", autograd_padding.plan_reflection_pad3d)
-    define(
-        "reflection_pad3d.out",
-        "reflection_pad3d.out(Tensor self, SymInt[6] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml: reflection_pad3d",
-        ("core",),
-    )
-    structured("reflection_pad3d.out", meta.pad_spatial, "reflection_pad3d_stub", "out")
-    autograd("reflection_pad3d.out", out_refuses_grad)
-    define(
-        "reflection_pad3d_backward",
-        "reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor",
-        "native_functions/padding.yaml: reflection_pad3d_backward",
-    )
-    structured(
-        "reflection_pad3d_backward",
-        meta.pad_spatial_backward,
-        "reflection_pad3d_backward_stub",
-        "functional",
-        "reflection_pad3d_backward.grad_input",
-    )
-    autograd("reflection_pad3d_backward", autograd_padding.plan_reflection_pad3d_backward)
-    define(
-        "reflection_pad3d_backward.grad_input",
-        "reflection_pad3d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[6] padding, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/padding.yaml: reflection_pad3d_backward.grad_input",
-    )
-    structured(
-        "reflection_pad3d_backward.grad_input",
-        meta.pad_spatial_backward,
-        "reflection_pad3d_backward_stub",
-        "out",
-    )
-    autograd("reflection_pad3d_backward.grad_input", out_refuses_grad)
-    define(
-        "replication_pad1d",
-        "replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
-        "native_functions/padding.yaml: replication_pad1d",
-    )
-    structured(
-        "replication_pad1d", meta.pad_spatial, "replication_pad1d_stub", "functional", "replication_pad1d.out"
-    )
-    autograd("replication_pad1d", autograd_padding.plan_replication_pad1d)
-    define(
-        "replication_pad1d.out",
-        "replication_pad1d.out(Tensor self, SymInt[2] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml: replication_pad1d",
-    )
-    structured("replication_pad1d.out", meta.pad_spatial, "replication_pad1d_stub", "out")
-    autograd("replication_pad1d.out", out_refuses_grad)
-    define(
-        "replication_pad1d_backward",
-        "replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor",
-        "native_functions/padding.yaml: replication_pad1d_backward",
-    )
-    structured(
-        "replication_pad1d_backward",
-        meta.pad_spatial_backward,
-        "replication_pad1d_backward_stub",
-        "functional",
-        "replication_pad1d_backward.grad_input",
-    )
-    autograd("replication_pad1d_backward", autograd_padding.plan_replication_pad1d_backward)
-    define(
-        "replication_pad1d_backward.grad_input",
-        "replication_pad1d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[2] padding, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/padding.yaml: replication_pad1d_backward.grad_input",
-    )
-    structured(
-        "replication_pad1d_backward.grad_input",
-        meta.pad_spatial_backward,
-        "replication_pad1d_backward_stub",
-        "out",
-    )
-    autograd("replication_pad1d_backward.grad_input", out_refuses_grad)
-    define(
-        "replication_pad2d",
-        "replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
-        "native_functions/padding.yaml: replication_pad2d",
-        ("core",),
-    )
-    structured(
-        "replication_pad2d", meta.pad_spatial, "replication_pad2d_stub", "functional", "replication_pad2d.out"
-    )
-    autograd("replication_pad2d", autograd_padding.plan_replication_pad2d)
-    define(
-        "replication_pad2d.out",
-        "replication_pad2d.out(Tensor self, SymInt[4] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml: replication_pad2d",
-        ("core",),
-    )
-    structured("replication_pad2d.out", meta.pad_spatial, "replication_pad2d_stub", "out")
-    autograd("replication_pad2d.out", out_refuses_grad)
-    define(
-        "replication_pad2d_backward",
-        "replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor",
-        "native_functions/padding.yaml: replication_pad2d_backward",
-    )
-    structured(
-        "replication_pad2d_backward",
-        meta.pad_spatial_backward,
-        "replication_pad2d_backward_stub",
-        "functional",
-        "replication_pad2d_backward.grad_input",
-    )
-    autograd("replication_pad2d_backward", autograd_padding.plan_replication_pad2d_backward)
-    define(
-        "replication_pad2d_backward.grad_input",
-        "replication_pad2d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[4] padding, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/padding.yaml: replication_pad2d_backward.grad_input",
-    )
-    structured(
-        "replication_pad2d_backward.grad_input",
-        meta.pad_spatial_backward,
-        "replication_pad2d_backward_stub",
-        "out",
-    )
-    autograd("replication_pad2d_backward.grad_input", out_refuses_grad)
-    define(
-        "replication_pad3d",
-        "replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
-        "native_functions/padding.yaml: replication_pad3d",
-        ("core",),
-    )
-    structured(
-        "replication_pad3d", meta.pad_spatial, "replication_pad3d_stub", "functional", "replication_pad3d.out"
-    )
-    autograd("replication_pad3d", autograd_padding.plan_replication_pad3d)
-    define(
-        "replication_pad3d.out",
-        "replication_pad3d.out(Tensor self, SymInt[6] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/padding.yaml: replication_pad3d",
-        ("core",),
-    )
-    structured("replication_pad3d.out", meta.pad_spatial, "replication_pad3d_stub", "out")
-    autograd("replication_pad3d.out", out_refuses_grad)
-    define(
-        "replication_pad3d_backward",
-        "replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor",
-        "native_functions/padding.yaml: replication_pad3d_backward",
-    )
-    structured(
-        "replication_pad3d_backward",
-        meta.pad_spatial_backward,
-        "replication_pad3d_backward_stub",
-        "functional",
-        "replication_pad3d_backward.grad_input",
-    )
-    autograd("replication_pad3d_backward", autograd_padding.plan_replication_pad3d_backward)
-    define(
-        "replication_pad3d_backward.grad_input",
-        "replication_pad3d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[6] padding, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/padding.yaml: replication_pad3d_backward.grad_input",
-    )
-    structured(
-        "replication_pad3d_backward.grad_input",
-        meta.pad_spatial_backward,
-        "replication_pad3d_backward_stub",
-        "out",
-    )
-    autograd("replication_pad3d_backward.grad_input", out_refuses_grad)
-    define(
-        "_pad_circular",
-        "_pad_circular(Tensor self, SymInt[] pad) -> Tensor",
-        "native_functions/padding.yaml: _pad_circular",
-    )
-    composite("_pad_circular", "CompositeImplicitAutograd", composition._pad_circular)
-    define(
-        "_pad_enum",
-        "_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor",
-        "native_functions/padding.yaml: _pad_enum",
-    )
-    composite("_pad_enum", "CompositeImplicitAutograd", composition._pad_enum)
-    define(
-        "pad",
-        'pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor',
-        "native_functions/padding.yaml: pad",
-    )
-    composite("pad", "CompositeImplicitAutograd", composition.pad)
+    operator = operators_of("native_functions/padding.yaml")
+    # fmt: off
+    operator("constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", tags="core", structured=(meta.constant_pad_nd, "constant_pad_nd_stub", "functional", "constant_pad_nd.out"), autograd=derivatives.plan_constant_pad_nd)
+    operator("constant_pad_nd.out(Tensor self, SymInt[] pad, Scalar value=0, *, Tensor(a!) out) -> Tensor(a!)", entry="constant_pad_nd", tags="core", structured=(meta.constant_pad_nd, "constant_pad_nd_stub", "out"), autograd=out_refuses_grad)
+    operator("reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor", tags="core", structured=(meta.pad_spatial, "reflection_pad1d_stub", "functional", "reflection_pad1d.out"), autograd=derivatives.plan_reflection_pad1d)
+    operator("reflection_pad1d.out(Tensor self, SymInt[2] padding, *, Tensor(a!) out) -> Tensor(a!)", entry="reflection_pad1d", tags="core", structured=(meta.pad_spatial, "reflection_pad1d_stub", "out"), autograd=out_refuses_grad)
+    operator("reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor", structured=(meta.pad_spatial_backward, "reflection_pad1d_backward_stub", "functional", "reflection_pad1d_backward.grad_input"), autograd=derivatives.plan_reflection_pad1d_backward)
+    operator("reflection_pad1d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[2] padding, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.pad_spatial_backward, "reflection_pad1d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor", tags="core", structured=(meta.pad_spatial, "reflection_pad2d_stub", "functional", "reflection_pad2d.out"), autograd=derivatives.plan_reflection_pad2d)
+    operator("reflection_pad2d.out(Tensor self, SymInt[4] padding, *, Tensor(a!) out) -> Tensor(a!)", entry="reflection_pad2d", tags="core", structured=(meta.pad_spatial, "reflection_pad2d_stub", "out"), autograd=out_refuses_grad)
+    operator("reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor", structured=(meta.pad_spatial_backward, "reflection_pad2d_backward_stub", "functional", "reflection_pad2d_backward.grad_input"), autograd=derivatives.plan_reflection_pad2d_backward)
+    operator("reflection_pad2d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[4] padding, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.pad_spatial_backward, "reflection_pad2d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor", tags="core", structured=(meta.pad_spatial, "reflection_pad3d_stub", "functional", "reflection_pad3d.out"), autograd=derivatives.plan_reflection_pad3d)
+    operator("reflection_pad3d.out(Tensor self, SymInt[6] padding, *, Tensor(a!) out) -> Tensor(a!)", entry="reflection_pad3d", tags="core", structured=(meta.pad_spatial, "reflection_pad3d_stub", "out"), autograd=out_refuses_grad)
+    operator("reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor", structured=(meta.pad_spatial_backward, "reflection_pad3d_backward_stub", "functional", "reflection_pad3d_backward.grad_input"), autograd=derivatives.plan_reflection_pad3d_backward)
+    operator("reflection_pad3d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[6] padding, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.pad_spatial_backward, "reflection_pad3d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor", structured=(meta.pad_spatial, "replication_pad1d_stub", "functional", "replication_pad1d.out"), autograd=derivatives.plan_replication_pad1d)
+    operator("replication_pad1d.out(Tensor self, SymInt[2] padding, *, Tensor(a!) out) -> Tensor(a!)", entry="replication_pad1d", structured=(meta.pad_spatial, "replication_pad1d_stub", "out"), autograd=out_refuses_grad)
+    operator("replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) -> Tensor", structured=(meta.pad_spatial_backward, "replication_pad1d_backward_stub", "functional", "replication_pad1d_backward.grad_input"), autograd=derivatives.plan_replication_pad1d_backward)
+    operator("replication_pad1d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[2] padding, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.pad_spatial_backward, "replication_pad1d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor", tags="core", structured=(meta.pad_spatial, "replication_pad2d_stub", "functional", "replication_pad2d.out"), autograd=derivatives.plan_replication_pad2d)
+    operator("replication_pad2d.out(Tensor self, SymInt[4] padding, *, Tensor(a!) out) -> Tensor(a!)", entry="replication_pad2d", tags="core", structured=(meta.pad_spatial, "replication_pad2d_stub", "out"), autograd=out_refuses_grad)
+    operator("replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) -> Tensor", structured=(meta.pad_spatial_backward, "replication_pad2d_backward_stub", "functional", "replication_pad2d_backward.grad_input"), autograd=derivatives.plan_replication_pad2d_backward)
+    operator("replication_pad2d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[4] padding, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.pad_spatial_backward, "replication_pad2d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor", tags="core", structured=(meta.pad_spatial, "replication_pad3d_stub", "functional", "replication_pad3d.out"), autograd=derivatives.plan_replication_pad3d)
+    operator("replication_pad3d.out(Tensor self, SymInt[6] padding, *, Tensor(a!) out) -> Tensor(a!)", entry="replication_pad3d", tags="core", structured=(meta.pad_spatial, "replication_pad3d_stub", "out"), autograd=out_refuses_grad)
+    operator("replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) -> Tensor", structured=(meta.pad_spatial_backward, "replication_pad3d_backward_stub", "functional", "replication_pad3d_backward.grad_input"), autograd=derivatives.plan_replication_pad3d_backward)
+    operator("replication_pad3d_backward.grad_input(Tensor grad_output, Tensor self, SymInt[6] padding, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.pad_spatial_backward, "replication_pad3d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("_pad_circular(Tensor self, SymInt[] pad) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._pad_circular})
+    operator("_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._pad_enum})
+    operator('pad(Tensor self, SymInt[] pad, str mode="constant", float? value=None) -> Tensor', dispatch={"CompositeImplicitAutograd": composition.pad})
+    # fmt: on

@@ -8,4398 +8,497 @@ from __future__ import annotations
 from ...autograd.recording import never_differentiable, out_refuses_grad
 from ...composite import pointwise as composition
 from ...composite.forms import inplace_form, out_form
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import pointwise as meta
-from ..autograd import pointwise as autograd_pointwise
-from ..functions.pointwise import (
-    abs_,
-    acos_,
-    acosh_,
-    asin_,
-    asinh_,
-    atan2_,
-    atan_,
-    atanh_,
-    bitwise_and_,
-    bitwise_left_shift_,
-    bitwise_or_,
-    bitwise_right_shift_,
-    bitwise_xor_,
-    div_,
-    eq_,
-    fmod_,
-    ge_,
-    gt_,
-    le_,
-    lt_,
-    mul_,
-    ne_,
-    neg_,
-    remainder_,
-    trunc_,
-)
+from .. import functions
+from ..autograd import pointwise as derivatives
 
 
 def register() -> None:
     """Define the pointwise operators and register their kernels."""
-    define(
-        "add.Tensor",
-        "add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml: add.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("add.Tensor", meta.add, "add_stub", "functional", "add.out")
-    autograd("add.Tensor", autograd_pointwise.plan_add_Tensor)
-    define(
-        "add_.Tensor",
-        "add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: add.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("add_.Tensor", meta.add, "add_stub", "inplace", "add.out")
-    autograd("add_.Tensor", autograd_pointwise.plan_add__Tensor)
-    define(
-        "add.out",
-        "add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: add.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("add.out", meta.add, "add_stub", "out")
-    autograd("add.out", out_refuses_grad)
-    define(
-        "add.Scalar",
-        "add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml: add.Scalar",
-    )
-    composite("add.Scalar", "CompositeImplicitAutograd", composition.add_scalar)
-    define(
-        "add_.Scalar",
-        "add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: add_.Scalar",
-    )
-    composite("add_.Scalar", "CompositeImplicitAutograd", composition.add__scalar)
-    define(
-        "sub.Tensor",
-        "sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml: sub.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("sub.Tensor", meta.sub, "sub_stub", "functional", "sub.out")
-    autograd("sub.Tensor", autograd_pointwise.plan_sub_Tensor)
-    define(
-        "sub_.Tensor",
-        "sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sub.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("sub_.Tensor", meta.sub, "sub_stub", "inplace", "sub.out")
-    autograd("sub_.Tensor", autograd_pointwise.plan_sub__Tensor)
-    define(
-        "sub.out",
-        "sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sub.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("sub.out", meta.sub, "sub_stub", "out")
-    autograd("sub.out", out_refuses_grad)
-    define(
-        "sub.Scalar",
-        "sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml: sub.Scalar",
-    )
-    composite("sub.Scalar", "CompositeImplicitAutograd", composition.sub_scalar)
-    define(
-        "sub_.Scalar",
-        "sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sub_.Scalar",
-    )
-    composite("sub_.Scalar", "CompositeImplicitAutograd", composition.sub__scalar)
-    define(
-        "rsub.Tensor",
-        "rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml: rsub.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    structured("rsub.Tensor", meta.sub, "rsub_stub", "functional")
-    autograd("rsub.Tensor", autograd_pointwise.plan_rsub_Tensor)
-    define(
-        "rsub.Scalar",
-        "rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml: rsub.Scalar",
-    )
-    composite("rsub.Scalar", "CompositeImplicitAutograd", composition.rsub_scalar)
-    autograd("rsub.Scalar", autograd_pointwise.plan_rsub_Scalar)
-    define(
-        "mul.Tensor",
-        "mul.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: mul.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("mul.Tensor", meta.binary, "mul_stub", "functional", "mul.out")
-    autograd("mul.Tensor", autograd_pointwise.plan_mul_Tensor)
-    define(
-        "mul_.Tensor",
-        "mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: mul.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("mul_.Tensor", meta.binary, "mul_stub", "inplace", "mul.out")
-    autograd("mul_.Tensor", autograd_pointwise.plan_mul__Tensor)
-    define(
-        "mul.out",
-        "mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: mul.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("mul.out", meta.binary, "mul_stub", "out")
-    autograd("mul.out", out_refuses_grad)
-    define(
-        "mul.Scalar",
-        "mul.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: mul.Scalar",
-    )
-    composite("mul.Scalar", "CompositeImplicitAutograd", composition.mul)
-    define(
-        "mul_.Scalar",
-        "mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: mul_.Scalar",
-    )
-    composite("mul_.Scalar", "CompositeImplicitAutograd", composition.mul_)
-    define(
-        "div.Tensor",
-        "div.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: div.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("div.Tensor", meta.div, "div_stub", "functional", "div.out")
-    autograd("div.Tensor", autograd_pointwise.plan_div_Tensor)
-    define(
-        "div_.Tensor",
-        "div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: div.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("div_.Tensor", meta.div, "div_stub", "inplace", "div.out")
-    autograd("div_.Tensor", autograd_pointwise.plan_div__Tensor)
-    define(
-        "div.out",
-        "div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: div.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("div.out", meta.div, "div_stub", "out")
-    autograd("div.out", out_refuses_grad)
-    define(
-        "div.Tensor_mode",
-        "div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml: div.Tensor_mode",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("div.Tensor_mode", meta.div_mode, "div_mode_stub", "functional", "div.out_mode")
-    autograd("div.Tensor_mode", autograd_pointwise.plan_div_Tensor_mode)
-    define(
-        "div_.Tensor_mode",
-        "div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: div.Tensor_mode",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("div_.Tensor_mode", meta.div_mode, "div_mode_stub", "inplace", "div.out_mode")
-    autograd("div_.Tensor_mode", autograd_pointwise.plan_div__Tensor_mode)
-    define(
-        "div.out_mode",
-        "div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: div.Tensor_mode",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("div.out_mode", meta.div_mode, "div_mode_stub", "out")
-    autograd("div.out_mode", out_refuses_grad)
-    define(
-        "div.Scalar",
-        "div.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: div.Scalar",
-    )
-    composite("div.Scalar", "CompositeImplicitAutograd", composition.div)
-    define(
-        "div_.Scalar",
-        "div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: div_.Scalar",
-    )
-    composite("div_.Scalar", "CompositeImplicitAutograd", composition.div_)
-    define(
-        "div.Scalar_mode",
-        "div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml: div.Scalar_mode",
-    )
-    composite("div.Scalar_mode", "CompositeImplicitAutograd", composition.div_scalar_mode)
-    define(
-        "floor_divide",
-        "floor_divide(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: floor_divide",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    structured("floor_divide", meta.binary, "floor_divide_stub", "functional", "floor_divide.out")
-    define(
-        "floor_divide_.Tensor",
-        "floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: floor_divide",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    structured("floor_divide_.Tensor", meta.binary, "floor_divide_stub", "inplace", "floor_divide.out")
-    define(
-        "floor_divide.out",
-        "floor_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: floor_divide",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    structured("floor_divide.out", meta.binary, "floor_divide_stub", "out")
-    autograd("floor_divide.out", out_refuses_grad)
-    define(
-        "floor_divide.Scalar",
-        "floor_divide.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: floor_divide.Scalar",
-    )
-    composite("floor_divide.Scalar", "CompositeImplicitAutograd", composition.floor_divide)
-    define(
-        "remainder.Tensor",
-        "remainder.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: remainder.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("remainder.Tensor", meta.binary, "remainder_stub", "functional", "remainder.Tensor_out")
-    autograd("remainder.Tensor", autograd_pointwise.plan_remainder_Tensor)
-    define(
-        "remainder_.Tensor",
-        "remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: remainder.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("remainder_.Tensor", meta.binary, "remainder_stub", "inplace", "remainder.Tensor_out")
-    autograd("remainder_.Tensor", autograd_pointwise.plan_remainder__Tensor)
-    define(
-        "remainder.Tensor_out",
-        "remainder.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: remainder.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("remainder.Tensor_out", meta.binary, "remainder_stub", "out")
-    autograd("remainder.Tensor_out", out_refuses_grad)
-    define(
-        "remainder.Scalar",
-        "remainder.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: remainder.Scalar",
-    )
-    composite("remainder.Scalar", "CompositeImplicitAutograd", composition.remainder)
-    autograd("remainder.Scalar", autograd_pointwise.plan_remainder_Scalar)
-    define(
-        "remainder_.Scalar",
-        "remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: remainder.Scalar",
-    )
-    composite("remainder_.Scalar", "CompositeImplicitAutograd", remainder_)
-    autograd("remainder_.Scalar", autograd_pointwise.plan_remainder__Scalar)
-    define(
-        "remainder.Scalar_out",
-        "remainder.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: remainder.Scalar",
-    )
-    composite(
-        "remainder.Scalar_out", "CompositeImplicitAutograd", out_form("remainder", composition.remainder)
-    )
-    define(
-        "remainder.Scalar_Tensor",
-        "remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: remainder.Scalar_Tensor",
-    )
-    composite("remainder.Scalar_Tensor", "CompositeImplicitAutograd", composition.remainder)
-    autograd("remainder.Scalar_Tensor", autograd_pointwise.plan_remainder_Scalar_Tensor)
-    define(
-        "remainder.Scalar_Tensor_out",
-        "remainder.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: remainder.Scalar_Tensor",
-    )
-    composite(
-        "remainder.Scalar_Tensor_out",
-        "CompositeImplicitAutograd",
-        out_form("remainder", composition.remainder),
-    )
-    define(
-        "fmod.Tensor",
-        "fmod.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: fmod.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("fmod.Tensor", meta.binary, "fmod_stub", "functional", "fmod.Tensor_out")
-    autograd("fmod.Tensor", autograd_pointwise.plan_fmod_Tensor)
-    define(
-        "fmod_.Tensor",
-        "fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: fmod.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("fmod_.Tensor", meta.binary, "fmod_stub", "inplace", "fmod.Tensor_out")
-    autograd("fmod_.Tensor", autograd_pointwise.plan_fmod__Tensor)
-    define(
-        "fmod.Tensor_out",
-        "fmod.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: fmod.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("fmod.Tensor_out", meta.binary, "fmod_stub", "out")
-    autograd("fmod.Tensor_out", out_refuses_grad)
-    define(
-        "fmod.Scalar",
-        "fmod.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: fmod.Scalar",
-    )
-    composite("fmod.Scalar", "CompositeImplicitAutograd", composition.fmod)
-    autograd("fmod.Scalar", autograd_pointwise.plan_fmod_Scalar)
-    define(
-        "fmod_.Scalar",
-        "fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: fmod.Scalar",
-    )
-    composite("fmod_.Scalar", "CompositeImplicitAutograd", fmod_)
-    autograd("fmod_.Scalar", autograd_pointwise.plan_fmod__Scalar)
-    define(
-        "fmod.Scalar_out",
-        "fmod.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: fmod.Scalar",
-    )
-    composite("fmod.Scalar_out", "CompositeImplicitAutograd", out_form("fmod", composition.fmod))
-    define(
-        "pow.Tensor_Tensor",
-        "pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml: pow.Tensor_Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("pow.Tensor_Tensor", meta.pow, "pow_stub", "functional", "pow.Tensor_Tensor_out")
-    autograd("pow.Tensor_Tensor", autograd_pointwise.plan_pow_Tensor_Tensor)
-    define(
-        "pow_.Tensor",
-        "pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: pow.Tensor_Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("pow_.Tensor", meta.pow, "pow_stub", "inplace", "pow.Tensor_Tensor_out")
-    autograd("pow_.Tensor", autograd_pointwise.plan_pow__Tensor)
-    define(
-        "pow.Tensor_Tensor_out",
-        "pow.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: pow.Tensor_Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("pow.Tensor_Tensor_out", meta.pow, "pow_stub", "out")
-    autograd("pow.Tensor_Tensor_out", out_refuses_grad)
-    define(
-        "pow.Tensor_Scalar",
-        "pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        "native_functions/pointwise.yaml: pow.Tensor_Scalar",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("pow.Tensor_Scalar", meta.pow, "pow_stub", "functional", "pow.Tensor_Scalar_out")
-    autograd("pow.Tensor_Scalar", autograd_pointwise.plan_pow_Tensor_Scalar)
-    define(
-        "pow_.Scalar",
-        "pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: pow.Tensor_Scalar",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("pow_.Scalar", meta.pow, "pow_stub", "inplace", "pow.Tensor_Scalar_out")
-    autograd("pow_.Scalar", autograd_pointwise.plan_pow__Scalar)
-    define(
-        "pow.Tensor_Scalar_out",
-        "pow.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: pow.Tensor_Scalar",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("pow.Tensor_Scalar_out", meta.pow, "pow_stub", "out")
-    autograd("pow.Tensor_Scalar_out", out_refuses_grad)
-    define(
-        "pow.Scalar",
-        "pow.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml: pow.Scalar",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("pow.Scalar", meta.pow, "pow_stub", "functional", "pow.Scalar_out")
-    autograd("pow.Scalar", autograd_pointwise.plan_pow_Scalar)
-    define(
-        "pow.Scalar_out",
-        "pow.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: pow.Scalar",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("pow.Scalar_out", meta.pow, "pow_stub", "out")
-    autograd("pow.Scalar_out", out_refuses_grad)
-    define(
-        "maximum",
-        "maximum(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: maximum",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("maximum", meta.ordered_binary, "maximum_stub", "functional", "maximum.out")
-    autograd("maximum", autograd_pointwise.plan_maximum)
-    define(
-        "maximum.out",
-        "maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: maximum",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("maximum.out", meta.ordered_binary, "maximum_stub", "out")
-    autograd("maximum.out", out_refuses_grad)
-    define(
-        "minimum",
-        "minimum(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: minimum",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("minimum", meta.ordered_binary, "minimum_stub", "functional", "minimum.out")
-    autograd("minimum", autograd_pointwise.plan_minimum)
-    define(
-        "minimum.out",
-        "minimum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: minimum",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("minimum.out", meta.ordered_binary, "minimum_stub", "out")
-    autograd("minimum.out", out_refuses_grad)
-    define(
-        "fmax",
-        "fmax(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: fmax",
-        ("pointwise",),
-    )
-    structured("fmax", meta.ordered_binary, "fmax_stub", "functional", "fmax.out")
-    autograd("fmax", autograd_pointwise.plan_fmax)
-    define(
-        "fmax.out",
-        "fmax.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: fmax",
-        ("pointwise",),
-    )
-    structured("fmax.out", meta.ordered_binary, "fmax_stub", "out")
-    autograd("fmax.out", out_refuses_grad)
-    define(
-        "fmin",
-        "fmin(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: fmin",
-        ("pointwise",),
-    )
-    structured("fmin", meta.ordered_binary, "fmin_stub", "functional", "fmin.out")
-    autograd("fmin", autograd_pointwise.plan_fmin)
-    define(
-        "fmin.out",
-        "fmin.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: fmin",
-        ("pointwise",),
-    )
-    structured("fmin.out", meta.ordered_binary, "fmin_stub", "out")
-    autograd("fmin.out", out_refuses_grad)
-    define(
-        "atan2",
-        "atan2(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: atan2",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("atan2", meta.binary_float, "atan2_stub", "functional", "atan2.out")
-    autograd("atan2", autograd_pointwise.plan_atan2)
-    define(
-        "atan2_",
-        "atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: atan2",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("atan2_", meta.binary_float, "atan2_stub", "inplace", "atan2.out")
-    autograd("atan2_", autograd_pointwise.plan_atan2_)
-    define(
-        "atan2.out",
-        "atan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: atan2",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("atan2.out", meta.binary_float, "atan2_stub", "out")
-    autograd("atan2.out", out_refuses_grad)
-    define(
-        "arctan2", "arctan2(Tensor self, Tensor other) -> Tensor", "native_functions/pointwise.yaml: arctan2"
-    )
-    composite("arctan2", "CompositeImplicitAutograd", composition.atan2)
-    define(
-        "arctan2_",
-        "arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: arctan2",
-    )
-    composite("arctan2_", "CompositeImplicitAutograd", atan2_)
-    define(
-        "arctan2.out",
-        "arctan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: arctan2",
-    )
-    composite("arctan2.out", "CompositeImplicitAutograd", out_form("arctan2", composition.atan2))
-    define(
-        "neg",
-        "neg(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: neg",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("neg", meta.neg, "neg_stub", "functional", "neg.out")
-    autograd("neg", autograd_pointwise.plan_neg)
-    define(
-        "neg_",
-        "neg_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: neg",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("neg_", meta.neg, "neg_stub", "inplace", "neg.out")
-    autograd("neg_", autograd_pointwise.plan_neg_)
-    define(
-        "neg.out",
-        "neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: neg",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("neg.out", meta.neg, "neg_stub", "out")
-    autograd("neg.out", out_refuses_grad)
-    define(
-        "abs",
-        "abs(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: abs",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("abs", meta.abs, "abs_stub", "functional", "abs.out")
-    autograd("abs", autograd_pointwise.plan_abs)
-    define(
-        "abs_",
-        "abs_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: abs",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("abs_", meta.abs, "abs_stub", "inplace", "abs.out")
-    autograd("abs_", autograd_pointwise.plan_abs_)
-    define(
-        "abs.out",
-        "abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: abs",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("abs.out", meta.abs, "abs_stub", "out")
-    autograd("abs.out", out_refuses_grad)
-    define("negative", "negative(Tensor self) -> Tensor", "native_functions/pointwise.yaml: negative")
-    composite("negative", "CompositeImplicitAutograd", composition.neg)
-    define(
-        "negative_", "negative_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: negative"
-    )
-    composite("negative_", "CompositeImplicitAutograd", neg_)
-    define(
-        "negative.out",
-        "negative.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: negative",
-    )
-    composite("negative.out", "CompositeImplicitAutograd", out_form("negative", composition.neg))
-    define("absolute", "absolute(Tensor self) -> Tensor", "native_functions/pointwise.yaml: absolute")
-    composite("absolute", "CompositeImplicitAutograd", composition.abs)
-    define(
-        "absolute_", "absolute_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: absolute"
-    )
-    composite("absolute_", "CompositeImplicitAutograd", abs_)
-    define(
-        "absolute.out",
-        "absolute.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: absolute",
-    )
-    composite("absolute.out", "CompositeImplicitAutograd", out_form("absolute", composition.abs))
-    define("positive", "positive(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml: positive")
-    composite("positive", "CompositeImplicitAutograd", composition.positive)
-    define(
-        "sign",
-        "sign(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: sign",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sign", meta.sign, "sign_stub", "functional", "sign.out")
-    autograd("sign", autograd_pointwise.plan_sign)
-    define(
-        "sign_",
-        "sign_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sign",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sign_", meta.sign, "sign_stub", "inplace", "sign.out")
-    autograd("sign_", autograd_pointwise.plan_sign_)
-    define(
-        "sign.out",
-        "sign.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sign",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sign.out", meta.sign, "sign_stub", "out")
-    autograd("sign.out", out_refuses_grad)
-    define("square", "square(Tensor self) -> Tensor", "native_functions/pointwise.yaml: square")
-    composite("square", "CompositeImplicitAutograd", composition.square)
-    define("square_", "square_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: square_")
-    composite("square_", "CompositeImplicitAutograd", composition.square_)
-    define(
-        "square.out",
-        "square.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: square.out",
-    )
-    composite("square.out", "CompositeImplicitAutograd", composition.square_out)
-    define(
-        "reciprocal",
-        "reciprocal(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: reciprocal",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("reciprocal", meta.unary_float, "reciprocal_stub", "functional", "reciprocal.out")
-    autograd("reciprocal", autograd_pointwise.plan_reciprocal)
-    define(
-        "reciprocal_",
-        "reciprocal_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: reciprocal",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("reciprocal_", meta.unary_float, "reciprocal_stub", "inplace", "reciprocal.out")
-    autograd("reciprocal_", autograd_pointwise.plan_reciprocal_)
-    define(
-        "reciprocal.out",
-        "reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: reciprocal",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("reciprocal.out", meta.unary_float, "reciprocal_stub", "out")
-    autograd("reciprocal.out", out_refuses_grad)
-    define(
-        "exp",
-        "exp(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: exp",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("exp", meta.unary_float, "exp_stub", "functional", "exp.out")
-    autograd("exp", autograd_pointwise.plan_exp)
-    define(
-        "exp_",
-        "exp_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: exp",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("exp_", meta.unary_float, "exp_stub", "inplace", "exp.out")
-    autograd("exp_", autograd_pointwise.plan_exp_)
-    define(
-        "exp.out",
-        "exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: exp",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("exp.out", meta.unary_float, "exp_stub", "out")
-    autograd("exp.out", out_refuses_grad)
-    define("exp2", "exp2(Tensor self) -> Tensor", "native_functions/pointwise.yaml: exp2", ("pointwise",))
-    structured("exp2", meta.unary_float, "exp2_stub", "functional", "exp2.out")
-    autograd("exp2", autograd_pointwise.plan_exp2)
-    define(
-        "exp2_",
-        "exp2_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: exp2",
-        ("pointwise",),
-    )
-    structured("exp2_", meta.unary_float, "exp2_stub", "inplace", "exp2.out")
-    autograd("exp2_", autograd_pointwise.plan_exp2_)
-    define(
-        "exp2.out",
-        "exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: exp2",
-        ("pointwise",),
-    )
-    structured("exp2.out", meta.unary_float, "exp2_stub", "out")
-    autograd("exp2.out", out_refuses_grad)
-    define(
-        "expm1",
-        "expm1(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: expm1",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("expm1", meta.unary_float, "expm1_stub", "functional", "expm1.out")
-    autograd("expm1", autograd_pointwise.plan_expm1)
-    define(
-        "expm1_",
-        "expm1_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: expm1",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("expm1_", meta.unary_float, "expm1_stub", "inplace", "expm1.out")
-    autograd("expm1_", autograd_pointwise.plan_expm1_)
-    define(
-        "expm1.out",
-        "expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: expm1",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("expm1.out", meta.unary_float, "expm1_stub", "out")
-    autograd("expm1.out", out_refuses_grad)
-    define(
-        "log",
-        "log(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: log",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("log", meta.unary_float, "log_stub", "functional", "log.out")
-    autograd("log", autograd_pointwise.plan_log)
-    define(
-        "log_",
-        "log_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: log",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("log_", meta.unary_float, "log_stub", "inplace", "log.out")
-    autograd("log_", autograd_pointwise.plan_log_)
-    define(
-        "log.out",
-        "log.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: log",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("log.out", meta.unary_float, "log_stub", "out")
-    autograd("log.out", out_refuses_grad)
-    define(
-        "log1p",
-        "log1p(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: log1p",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("log1p", meta.unary_float, "log1p_stub", "functional", "log1p.out")
-    autograd("log1p", autograd_pointwise.plan_log1p)
-    define(
-        "log1p_",
-        "log1p_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: log1p",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("log1p_", meta.unary_float, "log1p_stub", "inplace", "log1p.out")
-    autograd("log1p_", autograd_pointwise.plan_log1p_)
-    define(
-        "log1p.out",
-        "log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: log1p",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("log1p.out", meta.unary_float, "log1p_stub", "out")
-    autograd("log1p.out", out_refuses_grad)
-    define(
-        "log2",
-        "log2(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: log2",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("log2", meta.unary_float, "log2_stub", "functional", "log2.out")
-    autograd("log2", autograd_pointwise.plan_log2)
-    define(
-        "log2_",
-        "log2_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: log2",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("log2_", meta.unary_float, "log2_stub", "inplace", "log2.out")
-    autograd("log2_", autograd_pointwise.plan_log2_)
-    define(
-        "log2.out",
-        "log2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: log2",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("log2.out", meta.unary_float, "log2_stub", "out")
-    autograd("log2.out", out_refuses_grad)
-    define(
-        "log10",
-        "log10(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: log10",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("log10", meta.unary_float, "log10_stub", "functional", "log10.out")
-    autograd("log10", autograd_pointwise.plan_log10)
-    define(
-        "log10_",
-        "log10_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: log10",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("log10_", meta.unary_float, "log10_stub", "inplace", "log10.out")
-    autograd("log10_", autograd_pointwise.plan_log10_)
-    define(
-        "log10.out",
-        "log10.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: log10",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("log10.out", meta.unary_float, "log10_stub", "out")
-    autograd("log10.out", out_refuses_grad)
-    define(
-        "sqrt",
-        "sqrt(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: sqrt",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sqrt", meta.unary_float, "sqrt_stub", "functional", "sqrt.out")
-    autograd("sqrt", autograd_pointwise.plan_sqrt)
-    define(
-        "sqrt_",
-        "sqrt_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sqrt",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sqrt_", meta.unary_float, "sqrt_stub", "inplace", "sqrt.out")
-    autograd("sqrt_", autograd_pointwise.plan_sqrt_)
-    define(
-        "sqrt.out",
-        "sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sqrt",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sqrt.out", meta.unary_float, "sqrt_stub", "out")
-    autograd("sqrt.out", out_refuses_grad)
-    define(
-        "rsqrt",
-        "rsqrt(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: rsqrt",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("rsqrt", meta.unary_float, "rsqrt_stub", "functional", "rsqrt.out")
-    autograd("rsqrt", autograd_pointwise.plan_rsqrt)
-    define(
-        "rsqrt_",
-        "rsqrt_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: rsqrt",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("rsqrt_", meta.unary_float, "rsqrt_stub", "inplace", "rsqrt.out")
-    autograd("rsqrt_", autograd_pointwise.plan_rsqrt_)
-    define(
-        "rsqrt.out",
-        "rsqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: rsqrt",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("rsqrt.out", meta.unary_float, "rsqrt_stub", "out")
-    autograd("rsqrt.out", out_refuses_grad)
-    define(
-        "sin",
-        "sin(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: sin",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sin", meta.unary_float, "sin_stub", "functional", "sin.out")
-    autograd("sin", autograd_pointwise.plan_sin)
-    define(
-        "sin_",
-        "sin_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sin",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sin_", meta.unary_float, "sin_stub", "inplace", "sin.out")
-    autograd("sin_", autograd_pointwise.plan_sin_)
-    define(
-        "sin.out",
-        "sin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sin",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sin.out", meta.unary_float, "sin_stub", "out")
-    autograd("sin.out", out_refuses_grad)
-    define(
-        "cos",
-        "cos(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: cos",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("cos", meta.unary_float, "cos_stub", "functional", "cos.out")
-    autograd("cos", autograd_pointwise.plan_cos)
-    define(
-        "cos_",
-        "cos_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: cos",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("cos_", meta.unary_float, "cos_stub", "inplace", "cos.out")
-    autograd("cos_", autograd_pointwise.plan_cos_)
-    define(
-        "cos.out",
-        "cos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: cos",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("cos.out", meta.unary_float, "cos_stub", "out")
-    autograd("cos.out", out_refuses_grad)
-    define(
-        "tan",
-        "tan(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: tan",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("tan", meta.unary_float, "tan_stub", "functional", "tan.out")
-    autograd("tan", autograd_pointwise.plan_tan)
-    define(
-        "tan_",
-        "tan_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: tan",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("tan_", meta.unary_float, "tan_stub", "inplace", "tan.out")
-    autograd("tan_", autograd_pointwise.plan_tan_)
-    define(
-        "tan.out",
-        "tan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: tan",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("tan.out", meta.unary_float, "tan_stub", "out")
-    autograd("tan.out", out_refuses_grad)
-    define(
-        "tanh",
-        "tanh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: tanh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("tanh", meta.unary_float, "tanh_stub", "functional", "tanh.out")
-    autograd("tanh", autograd_pointwise.plan_tanh)
-    define(
-        "tanh_",
-        "tanh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: tanh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("tanh_", meta.unary_float, "tanh_stub", "inplace", "tanh.out")
-    autograd("tanh_", autograd_pointwise.plan_tanh_)
-    define(
-        "tanh.out",
-        "tanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: tanh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("tanh.out", meta.unary_float, "tanh_stub", "out")
-    autograd("tanh.out", out_refuses_grad)
-    define(
-        "sinh",
-        "sinh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: sinh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sinh", meta.unary_float, "sinh_stub", "functional", "sinh.out")
-    autograd("sinh", autograd_pointwise.plan_sinh)
-    define(
-        "sinh_",
-        "sinh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sinh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sinh_", meta.unary_float, "sinh_stub", "inplace", "sinh.out")
-    autograd("sinh_", autograd_pointwise.plan_sinh_)
-    define(
-        "sinh.out",
-        "sinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sinh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sinh.out", meta.unary_float, "sinh_stub", "out")
-    autograd("sinh.out", out_refuses_grad)
-    define(
-        "cosh",
-        "cosh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: cosh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("cosh", meta.unary_float, "cosh_stub", "functional", "cosh.out")
-    autograd("cosh", autograd_pointwise.plan_cosh)
-    define(
-        "cosh_",
-        "cosh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: cosh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("cosh_", meta.unary_float, "cosh_stub", "inplace", "cosh.out")
-    autograd("cosh_", autograd_pointwise.plan_cosh_)
-    define(
-        "cosh.out",
-        "cosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: cosh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("cosh.out", meta.unary_float, "cosh_stub", "out")
-    autograd("cosh.out", out_refuses_grad)
-    define(
-        "asin",
-        "asin(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: asin",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("asin", meta.unary_float, "asin_stub", "functional", "asin.out")
-    autograd("asin", autograd_pointwise.plan_asin)
-    define(
-        "asin_",
-        "asin_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: asin",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("asin_", meta.unary_float, "asin_stub", "inplace", "asin.out")
-    autograd("asin_", autograd_pointwise.plan_asin_)
-    define(
-        "asin.out",
-        "asin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: asin",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("asin.out", meta.unary_float, "asin_stub", "out")
-    autograd("asin.out", out_refuses_grad)
-    define(
-        "acos",
-        "acos(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: acos",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("acos", meta.unary_float, "acos_stub", "functional", "acos.out")
-    autograd("acos", autograd_pointwise.plan_acos)
-    define(
-        "acos_",
-        "acos_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: acos",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("acos_", meta.unary_float, "acos_stub", "inplace", "acos.out")
-    autograd("acos_", autograd_pointwise.plan_acos_)
-    define(
-        "acos.out",
-        "acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: acos",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("acos.out", meta.unary_float, "acos_stub", "out")
-    autograd("acos.out", out_refuses_grad)
-    define(
-        "atan",
-        "atan(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: atan",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("atan", meta.unary_float, "atan_stub", "functional", "atan.out")
-    autograd("atan", autograd_pointwise.plan_atan)
-    define(
-        "atan_",
-        "atan_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: atan",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("atan_", meta.unary_float, "atan_stub", "inplace", "atan.out")
-    autograd("atan_", autograd_pointwise.plan_atan_)
-    define(
-        "atan.out",
-        "atan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: atan",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("atan.out", meta.unary_float, "atan_stub", "out")
-    autograd("atan.out", out_refuses_grad)
-    define(
-        "asinh",
-        "asinh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: asinh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("asinh", meta.unary_float, "asinh_stub", "functional", "asinh.out")
-    autograd("asinh", autograd_pointwise.plan_asinh)
-    define(
-        "asinh_",
-        "asinh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: asinh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("asinh_", meta.unary_float, "asinh_stub", "inplace", "asinh.out")
-    autograd("asinh_", autograd_pointwise.plan_asinh_)
-    define(
-        "asinh.out",
-        "asinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: asinh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("asinh.out", meta.unary_float, "asinh_stub", "out")
-    autograd("asinh.out", out_refuses_grad)
-    define(
-        "acosh",
-        "acosh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: acosh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("acosh", meta.unary_float, "acosh_stub", "functional", "acosh.out")
-    autograd("acosh", autograd_pointwise.plan_acosh)
-    define(
-        "acosh_",
-        "acosh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: acosh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("acosh_", meta.unary_float, "acosh_stub", "inplace", "acosh.out")
-    autograd("acosh_", autograd_pointwise.plan_acosh_)
-    define(
-        "acosh.out",
-        "acosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: acosh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("acosh.out", meta.unary_float, "acosh_stub", "out")
-    autograd("acosh.out", out_refuses_grad)
-    define(
-        "atanh",
-        "atanh(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: atanh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("atanh", meta.unary_float, "atanh_stub", "functional", "atanh.out")
-    autograd("atanh", autograd_pointwise.plan_atanh)
-    define(
-        "atanh_",
-        "atanh_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: atanh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("atanh_", meta.unary_float, "atanh_stub", "inplace", "atanh.out")
-    autograd("atanh_", autograd_pointwise.plan_atanh_)
-    define(
-        "atanh.out",
-        "atanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: atanh",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("atanh.out", meta.unary_float, "atanh_stub", "out")
-    autograd("atanh.out", out_refuses_grad)
-    define(
-        "sigmoid",
-        "sigmoid(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: sigmoid",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sigmoid", meta.unary_float, "sigmoid_stub", "functional", "sigmoid.out")
-    autograd("sigmoid", autograd_pointwise.plan_sigmoid)
-    define(
-        "sigmoid_",
-        "sigmoid_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sigmoid",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sigmoid_", meta.unary_float, "sigmoid_stub", "inplace", "sigmoid.out")
-    autograd("sigmoid_", autograd_pointwise.plan_sigmoid_)
-    define(
-        "sigmoid.out",
-        "sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sigmoid",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("sigmoid.out", meta.unary_float, "sigmoid_stub", "out")
-    autograd("sigmoid.out", out_refuses_grad)
-    define(
-        "erf",
-        "erf(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: erf",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("erf", meta.unary_float, "erf_stub", "functional", "erf.out")
-    autograd("erf", autograd_pointwise.plan_erf)
-    define(
-        "erf_",
-        "erf_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: erf",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("erf_", meta.unary_float, "erf_stub", "inplace", "erf.out")
-    autograd("erf_", autograd_pointwise.plan_erf_)
-    define(
-        "erf.out",
-        "erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: erf",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("erf.out", meta.unary_float, "erf_stub", "out")
-    autograd("erf.out", out_refuses_grad)
-    define("erfc", "erfc(Tensor self) -> Tensor", "native_functions/pointwise.yaml: erfc", ("pointwise",))
-    structured("erfc", meta.unary_float, "erfc_stub", "functional", "erfc.out")
-    autograd("erfc", autograd_pointwise.plan_erfc)
-    define(
-        "erfc_",
-        "erfc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: erfc",
-        ("pointwise",),
-    )
-    structured("erfc_", meta.unary_float, "erfc_stub", "inplace", "erfc.out")
-    autograd("erfc_", autograd_pointwise.plan_erfc_)
-    define(
-        "erfc.out",
-        "erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: erfc",
-        ("pointwise",),
-    )
-    structured("erfc.out", meta.unary_float, "erfc_stub", "out")
-    autograd("erfc.out", out_refuses_grad)
-    define("arcsin", "arcsin(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arcsin")
-    composite("arcsin", "CompositeImplicitAutograd", composition.asin)
-    define("arcsin_", "arcsin_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arcsin")
-    composite("arcsin_", "CompositeImplicitAutograd", asin_)
-    define(
-        "arcsin.out",
-        "arcsin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: arcsin",
-    )
-    composite("arcsin.out", "CompositeImplicitAutograd", out_form("arcsin", composition.asin))
-    define("arccos", "arccos(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arccos")
-    composite("arccos", "CompositeImplicitAutograd", composition.acos)
-    define("arccos_", "arccos_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arccos")
-    composite("arccos_", "CompositeImplicitAutograd", acos_)
-    define(
-        "arccos.out",
-        "arccos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: arccos",
-    )
-    composite("arccos.out", "CompositeImplicitAutograd", out_form("arccos", composition.acos))
-    define("arctan", "arctan(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arctan")
-    composite("arctan", "CompositeImplicitAutograd", composition.atan)
-    define("arctan_", "arctan_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arctan")
-    composite("arctan_", "CompositeImplicitAutograd", atan_)
-    define(
-        "arctan.out",
-        "arctan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: arctan",
-    )
-    composite("arctan.out", "CompositeImplicitAutograd", out_form("arctan", composition.atan))
-    define("arcsinh", "arcsinh(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arcsinh")
-    composite("arcsinh", "CompositeImplicitAutograd", composition.asinh)
-    define("arcsinh_", "arcsinh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arcsinh")
-    composite("arcsinh_", "CompositeImplicitAutograd", asinh_)
-    define(
-        "arcsinh.out",
-        "arcsinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: arcsinh",
-    )
-    composite("arcsinh.out", "CompositeImplicitAutograd", out_form("arcsinh", composition.asinh))
-    define("arccosh", "arccosh(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arccosh")
-    composite("arccosh", "CompositeImplicitAutograd", composition.acosh)
-    define("arccosh_", "arccosh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arccosh")
-    composite("arccosh_", "CompositeImplicitAutograd", acosh_)
-    define(
-        "arccosh.out",
-        "arccosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: arccosh",
-    )
-    composite("arccosh.out", "CompositeImplicitAutograd", out_form("arccosh", composition.acosh))
-    define("arctanh", "arctanh(Tensor self) -> Tensor", "native_functions/pointwise.yaml: arctanh")
-    composite("arctanh", "CompositeImplicitAutograd", composition.atanh)
-    define("arctanh_", "arctanh_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: arctanh")
-    composite("arctanh_", "CompositeImplicitAutograd", atanh_)
-    define(
-        "arctanh.out",
-        "arctanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: arctanh",
-    )
-    composite("arctanh.out", "CompositeImplicitAutograd", out_form("arctanh", composition.atanh))
-    define(
-        "floor",
-        "floor(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: floor",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("floor", meta.rounding, "floor_stub", "functional", "floor.out")
-    autograd("floor", autograd_pointwise.plan_floor)
-    define(
-        "floor_",
-        "floor_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: floor",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("floor_", meta.rounding, "floor_stub", "inplace", "floor.out")
-    autograd("floor_", autograd_pointwise.plan_floor_)
-    define(
-        "floor.out",
-        "floor.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: floor",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("floor.out", meta.rounding, "floor_stub", "out")
-    autograd("floor.out", out_refuses_grad)
-    define(
-        "ceil",
-        "ceil(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: ceil",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("ceil", meta.rounding, "ceil_stub", "functional", "ceil.out")
-    autograd("ceil", autograd_pointwise.plan_ceil)
-    define(
-        "ceil_",
-        "ceil_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: ceil",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("ceil_", meta.rounding, "ceil_stub", "inplace", "ceil.out")
-    autograd("ceil_", autograd_pointwise.plan_ceil_)
-    define(
-        "ceil.out",
-        "ceil.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: ceil",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("ceil.out", meta.rounding, "ceil_stub", "out")
-    autograd("ceil.out", out_refuses_grad)
-    define(
-        "round",
-        "round(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: round",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("round", meta.rounding, "round_stub", "functional", "round.out")
-    autograd("round", autograd_pointwise.plan_round)
-    define(
-        "round_",
-        "round_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: round",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("round_", meta.rounding, "round_stub", "inplace", "round.out")
-    autograd("round_", autograd_pointwise.plan_round_)
-    define(
-        "round.out",
-        "round.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: round",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("round.out", meta.rounding, "round_stub", "out")
-    autograd("round.out", out_refuses_grad)
-    define(
-        "trunc",
-        "trunc(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: trunc",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("trunc", meta.rounding, "trunc_stub", "functional", "trunc.out")
-    autograd("trunc", autograd_pointwise.plan_trunc)
-    define(
-        "trunc_",
-        "trunc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: trunc",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("trunc_", meta.rounding, "trunc_stub", "inplace", "trunc.out")
-    autograd("trunc_", autograd_pointwise.plan_trunc_)
-    define(
-        "trunc.out",
-        "trunc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: trunc",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("trunc.out", meta.rounding, "trunc_stub", "out")
-    autograd("trunc.out", out_refuses_grad)
-    define(
-        "round.decimals",
-        "round.decimals(Tensor self, *, int decimals) -> Tensor",
-        "native_functions/pointwise.yaml: round.decimals",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured(
-        "round.decimals", meta.round_decimals, "round_decimals_stub", "functional", "round.decimals_out"
-    )
-    autograd("round.decimals", autograd_pointwise.plan_round_decimals)
-    define(
-        "round_.decimals",
-        "round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: round.decimals",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("round_.decimals", meta.round_decimals, "round_decimals_stub", "inplace", "round.decimals_out")
-    autograd("round_.decimals", autograd_pointwise.plan_round__decimals)
-    define(
-        "round.decimals_out",
-        "round.decimals_out(Tensor self, *, int decimals, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: round.decimals",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("round.decimals_out", meta.round_decimals, "round_decimals_stub", "out")
-    autograd("round.decimals_out", out_refuses_grad)
-    define("fix", "fix(Tensor self) -> Tensor", "native_functions/pointwise.yaml: fix")
-    composite("fix", "CompositeImplicitAutograd", composition.trunc)
-    define("fix_", "fix_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: fix")
-    composite("fix_", "CompositeImplicitAutograd", trunc_)
-    define(
-        "fix.out",
-        "fix.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: fix",
-    )
-    composite("fix.out", "CompositeImplicitAutograd", out_form("fix", composition.trunc))
-    define(
-        "_conj_physical",
-        "_conj_physical(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: _conj_physical",
-        ("pointwise",),
-    )
-    structured("_conj_physical", meta.unary, "_conj_physical_stub", "functional", "_conj_physical.out")
-    autograd("_conj_physical", autograd_pointwise.plan__conj_physical)
-    define(
-        "_conj_physical_",
-        "_conj_physical_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: _conj_physical",
-        ("pointwise",),
-    )
-    structured("_conj_physical_", meta.unary, "_conj_physical_stub", "inplace", "_conj_physical.out")
-    autograd("_conj_physical_", autograd_pointwise.plan__conj_physical_)
-    define(
-        "_conj_physical.out",
-        "_conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: _conj_physical",
-        ("pointwise",),
-    )
-    structured("_conj_physical.out", meta.unary, "_conj_physical_stub", "out")
-    autograd("_conj_physical.out", out_refuses_grad)
-    define(
-        "conj_physical",
-        "conj_physical(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: conj_physical",
-        ("pointwise",),
-    )
-    composite("conj_physical", "CompositeImplicitAutograd", composition.conj_physical)
-    define(
-        "conj_physical_",
-        "conj_physical_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: conj_physical_",
-        ("pointwise",),
-    )
-    composite("conj_physical_", "CompositeImplicitAutograd", composition.conj_physical_)
-    define(
-        "conj_physical.out",
-        "conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: conj_physical.out",
-        ("pointwise",),
-    )
-    composite("conj_physical.out", "CompositeImplicitAutograd", composition.conj_physical_out)
-    define("conj", "conj(Tensor(a) self) -> Tensor(a)", "native_functions/pointwise.yaml: conj")
-    composite("conj", "CompositeImplicitAutograd", composition.conj)
-    define(
-        "resolve_conj",
-        "resolve_conj(Tensor(a) self) -> Tensor(a)",
-        "native_functions/pointwise.yaml: resolve_conj",
-    )
-    composite("resolve_conj", "CompositeImplicitAutograd", composition.unresolved)
-    define(
-        "resolve_neg",
-        "resolve_neg(Tensor(a) self) -> Tensor(a)",
-        "native_functions/pointwise.yaml: resolve_neg",
-    )
-    composite("resolve_neg", "CompositeImplicitAutograd", composition.unresolved)
-    define(
-        "relu",
-        "relu(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: relu",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("relu", meta.relu, "relu_stub", "functional", "relu.out")
-    autograd("relu", autograd_pointwise.plan_relu)
-    define(
-        "relu_",
-        "relu_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: relu",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("relu_", meta.relu, "relu_stub", "inplace", "relu.out")
-    autograd("relu_", autograd_pointwise.plan_relu_)
-    define(
-        "relu.out",
-        "relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: relu",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("relu.out", meta.relu, "relu_stub", "out")
-    autograd("relu.out", out_refuses_grad)
-    define(
-        "gelu",
-        "gelu(Tensor self, *, str approximate='none') -> Tensor",
-        "native_functions/pointwise.yaml: gelu",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("gelu", meta.gelu, "gelu_stub", "functional", "gelu.out")
-    autograd("gelu", autograd_pointwise.plan_gelu)
-    define(
-        "gelu_",
-        "gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)",
-        "native_functions/pointwise.yaml: gelu",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("gelu_", meta.gelu, "gelu_stub", "inplace", "gelu.out")
-    autograd("gelu_", autograd_pointwise.plan_gelu_)
-    define(
-        "gelu.out",
-        "gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: gelu",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("gelu.out", meta.gelu, "gelu_stub", "out")
-    autograd("gelu.out", out_refuses_grad)
-    define("silu", "silu(Tensor self) -> Tensor", "native_functions/pointwise.yaml: silu", ("pointwise",))
-    structured("silu", meta.unary_floating, "silu_stub", "functional", "silu.out")
-    autograd("silu", autograd_pointwise.plan_silu)
-    define(
-        "silu_",
-        "silu_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: silu",
-        ("pointwise",),
-    )
-    structured("silu_", meta.unary_floating, "silu_stub", "inplace", "silu.out")
-    autograd("silu_", autograd_pointwise.plan_silu_)
-    define(
-        "silu.out",
-        "silu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: silu",
-        ("pointwise",),
-    )
-    structured("silu.out", meta.unary_floating, "silu_stub", "out")
-    autograd("silu.out", out_refuses_grad)
-    define(
-        "softplus",
-        "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
-        "native_functions/pointwise.yaml: softplus",
-        ("pointwise",),
-    )
-    structured("softplus", meta.softplus, "softplus_stub", "functional", "softplus.out")
-    autograd("softplus", autograd_pointwise.plan_softplus)
-    define(
-        "softplus.out",
-        "softplus.out(Tensor self, Scalar beta=1, Scalar threshold=20, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: softplus",
-        ("pointwise",),
-    )
-    structured("softplus.out", meta.softplus, "softplus_stub", "out")
-    autograd("softplus.out", out_refuses_grad)
-    define(
-        "leaky_relu",
-        "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
-        "native_functions/pointwise.yaml: leaky_relu",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("leaky_relu", meta.leaky_relu, "leaky_relu_stub", "functional", "leaky_relu.out")
-    autograd("leaky_relu", autograd_pointwise.plan_leaky_relu)
-    define(
-        "leaky_relu_",
-        "leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: leaky_relu",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("leaky_relu_", meta.leaky_relu, "leaky_relu_stub", "inplace", "leaky_relu.out")
-    autograd("leaky_relu_", autograd_pointwise.plan_leaky_relu_)
-    define(
-        "leaky_relu.out",
-        "leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: leaky_relu",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("leaky_relu.out", meta.leaky_relu, "leaky_relu_stub", "out")
-    autograd("leaky_relu.out", out_refuses_grad)
-    define(
-        "threshold_backward",
-        "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-        "native_functions/pointwise.yaml: threshold_backward",
-        ("pointwise",),
-    )
-    structured(
-        "threshold_backward",
-        meta.threshold_backward,
-        "threshold_backward_stub",
-        "functional",
-        "threshold_backward.grad_input",
-    )
-    autograd("threshold_backward", autograd_pointwise.plan_threshold_backward)
-    define(
-        "threshold_backward.grad_input",
-        "threshold_backward.grad_input(Tensor grad_output, Tensor self, Scalar threshold, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: threshold_backward",
-        ("pointwise",),
-    )
-    structured("threshold_backward.grad_input", meta.threshold_backward, "threshold_backward_stub", "out")
-    autograd("threshold_backward.grad_input", out_refuses_grad)
-    define(
-        "sigmoid_backward",
-        "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
-        "native_functions/pointwise.yaml: sigmoid_backward",
-        ("pointwise",),
-    )
-    structured(
-        "sigmoid_backward", meta.binary, "sigmoid_backward_stub", "functional", "sigmoid_backward.grad_input"
-    )
-    autograd("sigmoid_backward", autograd_pointwise.plan_sigmoid_backward)
-    define(
-        "sigmoid_backward.grad_input",
-        "sigmoid_backward.grad_input(Tensor grad_output, Tensor output, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sigmoid_backward",
-        ("pointwise",),
-    )
-    structured("sigmoid_backward.grad_input", meta.binary, "sigmoid_backward_stub", "out")
-    autograd("sigmoid_backward.grad_input", out_refuses_grad)
-    define(
-        "tanh_backward",
-        "tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
-        "native_functions/pointwise.yaml: tanh_backward",
-        ("pointwise",),
-    )
-    structured("tanh_backward", meta.binary, "tanh_backward_stub", "functional", "tanh_backward.grad_input")
-    autograd("tanh_backward", autograd_pointwise.plan_tanh_backward)
-    define(
-        "tanh_backward.grad_input",
-        "tanh_backward.grad_input(Tensor grad_output, Tensor output, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: tanh_backward",
-        ("pointwise",),
-    )
-    structured("tanh_backward.grad_input", meta.binary, "tanh_backward_stub", "out")
-    autograd("tanh_backward.grad_input", out_refuses_grad)
-    define(
-        "gelu_backward",
-        "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
-        "native_functions/pointwise.yaml: gelu_backward",
-        ("pointwise",),
-    )
-    structured(
-        "gelu_backward", meta.gelu_backward, "gelu_backward_stub", "functional", "gelu_backward.grad_input"
-    )
-    autograd("gelu_backward", autograd_pointwise.plan_gelu_backward)
-    define(
-        "gelu_backward.grad_input",
-        "gelu_backward.grad_input(Tensor grad_output, Tensor self, *, str approximate='none', Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: gelu_backward",
-        ("pointwise",),
-    )
-    structured("gelu_backward.grad_input", meta.gelu_backward, "gelu_backward_stub", "out")
-    autograd("gelu_backward.grad_input", out_refuses_grad)
-    define(
-        "silu_backward",
-        "silu_backward(Tensor grad_output, Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: silu_backward",
-        ("pointwise",),
-    )
-    structured("silu_backward", meta.binary, "silu_backward_stub", "functional", "silu_backward.grad_input")
-    autograd("silu_backward", autograd_pointwise.plan_silu_backward)
-    define(
-        "silu_backward.grad_input",
-        "silu_backward.grad_input(Tensor grad_output, Tensor self, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: silu_backward",
-        ("pointwise",),
-    )
-    structured("silu_backward.grad_input", meta.binary, "silu_backward_stub", "out")
-    autograd("silu_backward.grad_input", out_refuses_grad)
-    define(
-        "softplus_backward",
-        "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor",
-        "native_functions/pointwise.yaml: softplus_backward",
-        ("pointwise",),
-    )
-    structured(
-        "softplus_backward",
-        meta.softplus_backward,
-        "softplus_backward_stub",
-        "functional",
-        "softplus_backward.grad_input",
-    )
-    autograd("softplus_backward", autograd_pointwise.plan_softplus_backward)
-    define(
-        "softplus_backward.grad_input",
-        "softplus_backward.grad_input(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: softplus_backward",
-        ("pointwise",),
-    )
-    structured("softplus_backward.grad_input", meta.softplus_backward, "softplus_backward_stub", "out")
-    autograd("softplus_backward.grad_input", out_refuses_grad)
-    define(
-        "leaky_relu_backward",
-        "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor",
-        "native_functions/pointwise.yaml: leaky_relu_backward",
-        ("pointwise",),
-    )
-    structured(
-        "leaky_relu_backward",
-        meta.leaky_relu_backward,
-        "leaky_relu_backward_stub",
-        "functional",
-        "leaky_relu_backward.grad_input",
-    )
-    autograd("leaky_relu_backward", autograd_pointwise.plan_leaky_relu_backward)
-    define(
-        "leaky_relu_backward.grad_input",
-        "leaky_relu_backward.grad_input(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: leaky_relu_backward",
-        ("pointwise",),
-    )
-    structured("leaky_relu_backward.grad_input", meta.leaky_relu_backward, "leaky_relu_backward_stub", "out")
-    autograd("leaky_relu_backward.grad_input", out_refuses_grad)
-    define(
-        "eq.Tensor",
-        "eq.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: eq.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("eq.Tensor", meta.comparison, "eq_stub", "functional", "eq.Tensor_out")
-    autograd("eq.Tensor", never_differentiable)
-    define(
-        "eq_.Tensor",
-        "eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: eq.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("eq_.Tensor", meta.comparison, "eq_stub", "inplace", "eq.Tensor_out")
-    autograd("eq_.Tensor", autograd_pointwise.plan_eq__Tensor)
-    define(
-        "eq.Tensor_out",
-        "eq.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: eq.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("eq.Tensor_out", meta.comparison, "eq_stub", "out")
-    autograd("eq.Tensor_out", never_differentiable)
-    define(
-        "eq.Scalar",
-        "eq.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: eq.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("eq.Scalar", "CompositeImplicitAutograd", composition.eq)
-    autograd("eq.Scalar", never_differentiable)
-    define(
-        "eq_.Scalar",
-        "eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: eq.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("eq_.Scalar", "CompositeImplicitAutograd", eq_)
-    autograd("eq_.Scalar", never_differentiable)
-    define(
-        "eq.Scalar_out",
-        "eq.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: eq.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("eq.Scalar_out", "CompositeImplicitAutograd", out_form("eq", composition.eq))
-    autograd("eq.Scalar_out", never_differentiable)
-    define(
-        "ne.Tensor",
-        "ne.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: ne.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("ne.Tensor", meta.comparison, "ne_stub", "functional", "ne.Tensor_out")
-    autograd("ne.Tensor", never_differentiable)
-    define(
-        "ne_.Tensor",
-        "ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: ne.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("ne_.Tensor", meta.comparison, "ne_stub", "inplace", "ne.Tensor_out")
-    autograd("ne_.Tensor", autograd_pointwise.plan_ne__Tensor)
-    define(
-        "ne.Tensor_out",
-        "ne.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: ne.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("ne.Tensor_out", meta.comparison, "ne_stub", "out")
-    autograd("ne.Tensor_out", never_differentiable)
-    define(
-        "ne.Scalar",
-        "ne.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: ne.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("ne.Scalar", "CompositeImplicitAutograd", composition.ne)
-    autograd("ne.Scalar", never_differentiable)
-    define(
-        "ne_.Scalar",
-        "ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: ne.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("ne_.Scalar", "CompositeImplicitAutograd", ne_)
-    autograd("ne_.Scalar", never_differentiable)
-    define(
-        "ne.Scalar_out",
-        "ne.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: ne.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("ne.Scalar_out", "CompositeImplicitAutograd", out_form("ne", composition.ne))
-    autograd("ne.Scalar_out", never_differentiable)
-    define(
-        "lt.Tensor",
-        "lt.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: lt.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("lt.Tensor", meta.ordering, "lt_stub", "functional", "lt.Tensor_out")
-    autograd("lt.Tensor", never_differentiable)
-    define(
-        "lt_.Tensor",
-        "lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: lt.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("lt_.Tensor", meta.ordering, "lt_stub", "inplace", "lt.Tensor_out")
-    autograd("lt_.Tensor", autograd_pointwise.plan_lt__Tensor)
-    define(
-        "lt.Tensor_out",
-        "lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: lt.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("lt.Tensor_out", meta.ordering, "lt_stub", "out")
-    autograd("lt.Tensor_out", never_differentiable)
-    define(
-        "lt.Scalar",
-        "lt.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: lt.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("lt.Scalar", "CompositeImplicitAutograd", composition.lt)
-    autograd("lt.Scalar", never_differentiable)
-    define(
-        "lt_.Scalar",
-        "lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: lt.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("lt_.Scalar", "CompositeImplicitAutograd", lt_)
-    autograd("lt_.Scalar", never_differentiable)
-    define(
-        "lt.Scalar_out",
-        "lt.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: lt.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("lt.Scalar_out", "CompositeImplicitAutograd", out_form("lt", composition.lt))
-    autograd("lt.Scalar_out", never_differentiable)
-    define(
-        "le.Tensor",
-        "le.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: le.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("le.Tensor", meta.ordering, "le_stub", "functional", "le.Tensor_out")
-    autograd("le.Tensor", never_differentiable)
-    define(
-        "le_.Tensor",
-        "le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: le.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("le_.Tensor", meta.ordering, "le_stub", "inplace", "le.Tensor_out")
-    autograd("le_.Tensor", autograd_pointwise.plan_le__Tensor)
-    define(
-        "le.Tensor_out",
-        "le.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: le.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("le.Tensor_out", meta.ordering, "le_stub", "out")
-    autograd("le.Tensor_out", never_differentiable)
-    define(
-        "le.Scalar",
-        "le.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: le.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("le.Scalar", "CompositeImplicitAutograd", composition.le)
-    autograd("le.Scalar", never_differentiable)
-    define(
-        "le_.Scalar",
-        "le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: le.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("le_.Scalar", "CompositeImplicitAutograd", le_)
-    autograd("le_.Scalar", never_differentiable)
-    define(
-        "le.Scalar_out",
-        "le.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: le.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("le.Scalar_out", "CompositeImplicitAutograd", out_form("le", composition.le))
-    autograd("le.Scalar_out", never_differentiable)
-    define(
-        "gt.Tensor",
-        "gt.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: gt.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("gt.Tensor", meta.ordering, "gt_stub", "functional", "gt.Tensor_out")
-    autograd("gt.Tensor", never_differentiable)
-    define(
-        "gt_.Tensor",
-        "gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: gt.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("gt_.Tensor", meta.ordering, "gt_stub", "inplace", "gt.Tensor_out")
-    autograd("gt_.Tensor", autograd_pointwise.plan_gt__Tensor)
-    define(
-        "gt.Tensor_out",
-        "gt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: gt.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("gt.Tensor_out", meta.ordering, "gt_stub", "out")
-    autograd("gt.Tensor_out", never_differentiable)
-    define(
-        "gt.Scalar",
-        "gt.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: gt.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("gt.Scalar", "CompositeImplicitAutograd", composition.gt)
-    autograd("gt.Scalar", never_differentiable)
-    define(
-        "gt_.Scalar",
-        "gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: gt.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("gt_.Scalar", "CompositeImplicitAutograd", gt_)
-    autograd("gt_.Scalar", never_differentiable)
-    define(
-        "gt.Scalar_out",
-        "gt.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: gt.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("gt.Scalar_out", "CompositeImplicitAutograd", out_form("gt", composition.gt))
-    autograd("gt.Scalar_out", never_differentiable)
-    define(
-        "ge.Tensor",
-        "ge.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: ge.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("ge.Tensor", meta.ordering, "ge_stub", "functional", "ge.Tensor_out")
-    autograd("ge.Tensor", never_differentiable)
-    define(
-        "ge_.Tensor",
-        "ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: ge.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("ge_.Tensor", meta.ordering, "ge_stub", "inplace", "ge.Tensor_out")
-    autograd("ge_.Tensor", autograd_pointwise.plan_ge__Tensor)
-    define(
-        "ge.Tensor_out",
-        "ge.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: ge.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("ge.Tensor_out", meta.ordering, "ge_stub", "out")
-    autograd("ge.Tensor_out", never_differentiable)
-    define(
-        "ge.Scalar",
-        "ge.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: ge.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("ge.Scalar", "CompositeImplicitAutograd", composition.ge)
-    autograd("ge.Scalar", never_differentiable)
-    define(
-        "ge_.Scalar",
-        "ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: ge.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("ge_.Scalar", "CompositeImplicitAutograd", ge_)
-    autograd("ge_.Scalar", never_differentiable)
-    define(
-        "ge.Scalar_out",
-        "ge.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: ge.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("ge.Scalar_out", "CompositeImplicitAutograd", out_form("ge", composition.ge))
-    autograd("ge.Scalar_out", never_differentiable)
-    define(
-        "greater.Tensor",
-        "greater.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: greater.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("greater.Tensor", "CompositeImplicitAutograd", composition.gt)
-    define(
-        "greater_.Tensor",
-        "greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: greater.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("greater_.Tensor", "CompositeImplicitAutograd", gt_)
-    define(
-        "greater.Tensor_out",
-        "greater.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: greater.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("greater.Tensor_out", "CompositeImplicitAutograd", out_form("greater", composition.gt))
-    define(
-        "greater_equal.Tensor",
-        "greater_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: greater_equal.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("greater_equal.Tensor", "CompositeImplicitAutograd", composition.ge)
-    define(
-        "greater_equal_.Tensor",
-        "greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: greater_equal.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("greater_equal_.Tensor", "CompositeImplicitAutograd", ge_)
-    define(
-        "greater_equal.Tensor_out",
-        "greater_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: greater_equal.Tensor",
-        wrapped_numbers=True,
-    )
-    composite(
-        "greater_equal.Tensor_out", "CompositeImplicitAutograd", out_form("greater_equal", composition.ge)
-    )
-    define(
-        "less.Tensor",
-        "less.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: less.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("less.Tensor", "CompositeImplicitAutograd", composition.lt)
-    define(
-        "less_.Tensor",
-        "less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: less.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("less_.Tensor", "CompositeImplicitAutograd", lt_)
-    define(
-        "less.Tensor_out",
-        "less.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: less.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("less.Tensor_out", "CompositeImplicitAutograd", out_form("less", composition.lt))
-    define(
-        "less_equal.Tensor",
-        "less_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: less_equal.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("less_equal.Tensor", "CompositeImplicitAutograd", composition.le)
-    define(
-        "less_equal_.Tensor",
-        "less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: less_equal.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("less_equal_.Tensor", "CompositeImplicitAutograd", le_)
-    define(
-        "less_equal.Tensor_out",
-        "less_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: less_equal.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("less_equal.Tensor_out", "CompositeImplicitAutograd", out_form("less_equal", composition.le))
-    define(
-        "not_equal.Tensor",
-        "not_equal.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: not_equal.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("not_equal.Tensor", "CompositeImplicitAutograd", composition.ne)
-    define(
-        "not_equal_.Tensor",
-        "not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: not_equal.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("not_equal_.Tensor", "CompositeImplicitAutograd", ne_)
-    define(
-        "not_equal.Tensor_out",
-        "not_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: not_equal.Tensor",
-        wrapped_numbers=True,
-    )
-    composite("not_equal.Tensor_out", "CompositeImplicitAutograd", out_form("not_equal", composition.ne))
-    define("isnan", "isnan(Tensor self) -> Tensor", "native_functions/pointwise.yaml: isnan")
-    composite("isnan", "CompositeImplicitAutograd", composition.isnan)
-    define("isinf", "isinf(Tensor self) -> Tensor", "native_functions/pointwise.yaml: isinf")
-    composite("isinf", "CompositeImplicitAutograd", composition.isinf)
-    define("isfinite", "isfinite(Tensor self) -> Tensor", "native_functions/pointwise.yaml: isfinite")
-    composite("isfinite", "CompositeImplicitAutograd", composition.isfinite)
-    define(
-        "logical_not",
-        "logical_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: logical_not",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("logical_not", meta.logical_not, "logical_not_stub", "functional", "logical_not.out")
-    autograd("logical_not", never_differentiable)
-    define(
-        "logical_not_",
-        "logical_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logical_not",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("logical_not_", meta.logical_not, "logical_not_stub", "inplace", "logical_not.out")
-    autograd("logical_not_", never_differentiable)
-    define(
-        "logical_not.out",
-        "logical_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logical_not",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("logical_not.out", meta.logical_not, "logical_not_stub", "out")
-    autograd("logical_not.out", never_differentiable)
-    define(
-        "logical_and",
-        "logical_and(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: logical_and",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("logical_and", meta.logical, "logical_and_stub", "functional", "logical_and.out")
-    autograd("logical_and", never_differentiable)
-    define(
-        "logical_and_",
-        "logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logical_and",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("logical_and_", meta.logical, "logical_and_stub", "inplace", "logical_and.out")
-    autograd("logical_and_", never_differentiable)
-    define(
-        "logical_and.out",
-        "logical_and.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logical_and",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("logical_and.out", meta.logical, "logical_and_stub", "out")
-    autograd("logical_and.out", never_differentiable)
-    define(
-        "logical_or",
-        "logical_or(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: logical_or",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("logical_or", meta.logical, "logical_or_stub", "functional", "logical_or.out")
-    autograd("logical_or", never_differentiable)
-    define(
-        "logical_or_",
-        "logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logical_or",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("logical_or_", meta.logical, "logical_or_stub", "inplace", "logical_or.out")
-    autograd("logical_or_", never_differentiable)
-    define(
-        "logical_or.out",
-        "logical_or.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logical_or",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("logical_or.out", meta.logical, "logical_or_stub", "out")
-    autograd("logical_or.out", never_differentiable)
-    define(
-        "logical_xor",
-        "logical_xor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: logical_xor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("logical_xor", meta.logical, "logical_xor_stub", "functional", "logical_xor.out")
-    autograd("logical_xor", never_differentiable)
-    define(
-        "logical_xor_",
-        "logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logical_xor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("logical_xor_", meta.logical, "logical_xor_stub", "inplace", "logical_xor.out")
-    autograd("logical_xor_", never_differentiable)
-    define(
-        "logical_xor.out",
-        "logical_xor.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logical_xor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("logical_xor.out", meta.logical, "logical_xor_stub", "out")
-    autograd("logical_xor.out", never_differentiable)
-    define(
-        "bitwise_and.Tensor",
-        "bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_and.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("bitwise_and.Tensor", meta.bitwise, "bitwise_and_stub", "functional", "bitwise_and.Tensor_out")
-    autograd("bitwise_and.Tensor", never_differentiable)
-    define(
-        "bitwise_and_.Tensor",
-        "bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_and.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("bitwise_and_.Tensor", meta.bitwise, "bitwise_and_stub", "inplace", "bitwise_and.Tensor_out")
-    autograd("bitwise_and_.Tensor", never_differentiable)
-    define(
-        "bitwise_and.Tensor_out",
-        "bitwise_and.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_and.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("bitwise_and.Tensor_out", meta.bitwise, "bitwise_and_stub", "out")
-    autograd("bitwise_and.Tensor_out", never_differentiable)
-    define(
-        "bitwise_and.Scalar",
-        "bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_and.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_and.Scalar", "CompositeImplicitAutograd", composition.bitwise_and)
-    autograd("bitwise_and.Scalar", never_differentiable)
-    define(
-        "bitwise_and_.Scalar",
-        "bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_and.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_and_.Scalar", "CompositeImplicitAutograd", bitwise_and_)
-    autograd("bitwise_and_.Scalar", never_differentiable)
-    define(
-        "bitwise_and.Scalar_out",
-        "bitwise_and.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_and.Scalar",
-        ("nondifferentiable",),
-    )
-    composite(
-        "bitwise_and.Scalar_out",
-        "CompositeImplicitAutograd",
-        out_form("bitwise_and", composition.bitwise_and),
-    )
-    autograd("bitwise_and.Scalar_out", never_differentiable)
-    define(
-        "bitwise_and.Scalar_Tensor",
-        "bitwise_and.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_and.Scalar_Tensor",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_and.Scalar_Tensor", "CompositeImplicitAutograd", composition.bitwise_and)
-    autograd("bitwise_and.Scalar_Tensor", never_differentiable)
-    define(
-        "bitwise_and.Scalar_Tensor_out",
-        "bitwise_and.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_and.Scalar_Tensor",
-        ("nondifferentiable",),
-    )
-    composite(
-        "bitwise_and.Scalar_Tensor_out",
-        "CompositeImplicitAutograd",
-        out_form("bitwise_and", composition.bitwise_and),
-    )
-    autograd("bitwise_and.Scalar_Tensor_out", never_differentiable)
-    define(
-        "bitwise_or.Tensor",
-        "bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_or.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("bitwise_or.Tensor", meta.bitwise, "bitwise_or_stub", "functional", "bitwise_or.Tensor_out")
-    autograd("bitwise_or.Tensor", never_differentiable)
-    define(
-        "bitwise_or_.Tensor",
-        "bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_or.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("bitwise_or_.Tensor", meta.bitwise, "bitwise_or_stub", "inplace", "bitwise_or.Tensor_out")
-    autograd("bitwise_or_.Tensor", never_differentiable)
-    define(
-        "bitwise_or.Tensor_out",
-        "bitwise_or.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_or.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("bitwise_or.Tensor_out", meta.bitwise, "bitwise_or_stub", "out")
-    autograd("bitwise_or.Tensor_out", never_differentiable)
-    define(
-        "bitwise_or.Scalar",
-        "bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_or.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_or.Scalar", "CompositeImplicitAutograd", composition.bitwise_or)
-    autograd("bitwise_or.Scalar", never_differentiable)
-    define(
-        "bitwise_or_.Scalar",
-        "bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_or.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_or_.Scalar", "CompositeImplicitAutograd", bitwise_or_)
-    autograd("bitwise_or_.Scalar", never_differentiable)
-    define(
-        "bitwise_or.Scalar_out",
-        "bitwise_or.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_or.Scalar",
-        ("nondifferentiable",),
-    )
-    composite(
-        "bitwise_or.Scalar_out", "CompositeImplicitAutograd", out_form("bitwise_or", composition.bitwise_or)
-    )
-    autograd("bitwise_or.Scalar_out", never_differentiable)
-    define(
-        "bitwise_or.Scalar_Tensor",
-        "bitwise_or.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_or.Scalar_Tensor",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_or.Scalar_Tensor", "CompositeImplicitAutograd", composition.bitwise_or)
-    autograd("bitwise_or.Scalar_Tensor", never_differentiable)
-    define(
-        "bitwise_or.Scalar_Tensor_out",
-        "bitwise_or.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_or.Scalar_Tensor",
-        ("nondifferentiable",),
-    )
-    composite(
-        "bitwise_or.Scalar_Tensor_out",
-        "CompositeImplicitAutograd",
-        out_form("bitwise_or", composition.bitwise_or),
-    )
-    autograd("bitwise_or.Scalar_Tensor_out", never_differentiable)
-    define(
-        "bitwise_xor.Tensor",
-        "bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_xor.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("bitwise_xor.Tensor", meta.bitwise, "bitwise_xor_stub", "functional", "bitwise_xor.Tensor_out")
-    autograd("bitwise_xor.Tensor", never_differentiable)
-    define(
-        "bitwise_xor_.Tensor",
-        "bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_xor.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("bitwise_xor_.Tensor", meta.bitwise, "bitwise_xor_stub", "inplace", "bitwise_xor.Tensor_out")
-    autograd("bitwise_xor_.Tensor", never_differentiable)
-    define(
-        "bitwise_xor.Tensor_out",
-        "bitwise_xor.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_xor.Tensor",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("bitwise_xor.Tensor_out", meta.bitwise, "bitwise_xor_stub", "out")
-    autograd("bitwise_xor.Tensor_out", never_differentiable)
-    define(
-        "bitwise_xor.Scalar",
-        "bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_xor.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_xor.Scalar", "CompositeImplicitAutograd", composition.bitwise_xor)
-    autograd("bitwise_xor.Scalar", never_differentiable)
-    define(
-        "bitwise_xor_.Scalar",
-        "bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_xor.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_xor_.Scalar", "CompositeImplicitAutograd", bitwise_xor_)
-    autograd("bitwise_xor_.Scalar", never_differentiable)
-    define(
-        "bitwise_xor.Scalar_out",
-        "bitwise_xor.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_xor.Scalar",
-        ("nondifferentiable",),
-    )
-    composite(
-        "bitwise_xor.Scalar_out",
-        "CompositeImplicitAutograd",
-        out_form("bitwise_xor", composition.bitwise_xor),
-    )
-    autograd("bitwise_xor.Scalar_out", never_differentiable)
-    define(
-        "bitwise_xor.Scalar_Tensor",
-        "bitwise_xor.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_xor.Scalar_Tensor",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_xor.Scalar_Tensor", "CompositeImplicitAutograd", composition.bitwise_xor)
-    autograd("bitwise_xor.Scalar_Tensor", never_differentiable)
-    define(
-        "bitwise_xor.Scalar_Tensor_out",
-        "bitwise_xor.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_xor.Scalar_Tensor",
-        ("nondifferentiable",),
-    )
-    composite(
-        "bitwise_xor.Scalar_Tensor_out",
-        "CompositeImplicitAutograd",
-        out_form("bitwise_xor", composition.bitwise_xor),
-    )
-    autograd("bitwise_xor.Scalar_Tensor_out", never_differentiable)
-    define(
-        "bitwise_left_shift.Tensor",
-        "bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured(
-        "bitwise_left_shift.Tensor",
-        meta.bitwise,
-        "bitwise_left_shift_stub",
-        "functional",
-        "bitwise_left_shift.Tensor_out",
-    )
-    autograd("bitwise_left_shift.Tensor", never_differentiable)
-    define(
-        "bitwise_left_shift_.Tensor",
-        "bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured(
-        "bitwise_left_shift_.Tensor",
-        meta.bitwise,
-        "bitwise_left_shift_stub",
-        "inplace",
-        "bitwise_left_shift.Tensor_out",
-    )
-    autograd("bitwise_left_shift_.Tensor", never_differentiable)
-    define(
-        "bitwise_left_shift.Tensor_out",
-        "bitwise_left_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("bitwise_left_shift.Tensor_out", meta.bitwise, "bitwise_left_shift_stub", "out")
-    autograd("bitwise_left_shift.Tensor_out", never_differentiable)
-    define(
-        "bitwise_left_shift.Tensor_Scalar",
-        "bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor_Scalar",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_left_shift.Tensor_Scalar", "CompositeImplicitAutograd", composition.bitwise_left_shift)
-    autograd("bitwise_left_shift.Tensor_Scalar", never_differentiable)
-    define(
-        "bitwise_left_shift_.Tensor_Scalar",
-        "bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor_Scalar",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_left_shift_.Tensor_Scalar", "CompositeImplicitAutograd", bitwise_left_shift_)
-    autograd("bitwise_left_shift_.Tensor_Scalar", never_differentiable)
-    define(
-        "bitwise_left_shift.Tensor_Scalar_out",
-        "bitwise_left_shift.Tensor_Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_left_shift.Tensor_Scalar",
-        ("nondifferentiable",),
-    )
-    composite(
-        "bitwise_left_shift.Tensor_Scalar_out",
-        "CompositeImplicitAutograd",
-        out_form("bitwise_left_shift", composition.bitwise_left_shift),
-    )
-    autograd("bitwise_left_shift.Tensor_Scalar_out", never_differentiable)
-    define(
-        "bitwise_left_shift.Scalar_Tensor",
-        "bitwise_left_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_left_shift.Scalar_Tensor",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_left_shift.Scalar_Tensor", "CompositeImplicitAutograd", composition.bitwise_left_shift)
-    autograd("bitwise_left_shift.Scalar_Tensor", never_differentiable)
-    define(
-        "bitwise_left_shift.Scalar_Tensor_out",
-        "bitwise_left_shift.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_left_shift.Scalar_Tensor",
-        ("nondifferentiable",),
-    )
-    composite(
-        "bitwise_left_shift.Scalar_Tensor_out",
-        "CompositeImplicitAutograd",
-        out_form("bitwise_left_shift", composition.bitwise_left_shift),
-    )
-    autograd("bitwise_left_shift.Scalar_Tensor_out", never_differentiable)
-    define(
-        "__lshift__.Scalar",
-        "__lshift__.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: __lshift__.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("__lshift__.Scalar", "CompositeImplicitAutograd", composition.bitwise_left_shift)
-    autograd("__lshift__.Scalar", never_differentiable)
-    define(
-        "__ilshift__.Scalar",
-        "__ilshift__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: __ilshift__.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("__ilshift__.Scalar", "CompositeImplicitAutograd", composition.bitwise_left_shift_)
-    autograd("__ilshift__.Scalar", never_differentiable)
-    define(
-        "__lshift__.Tensor",
-        "__lshift__.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: __lshift__.Tensor",
-        ("nondifferentiable",),
-    )
-    composite("__lshift__.Tensor", "CompositeImplicitAutograd", composition.bitwise_left_shift)
-    autograd("__lshift__.Tensor", never_differentiable)
-    define(
-        "__ilshift__.Tensor",
-        "__ilshift__.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: __ilshift__.Tensor",
-        ("nondifferentiable",),
-    )
-    composite("__ilshift__.Tensor", "CompositeImplicitAutograd", composition.bitwise_left_shift_)
-    autograd("__ilshift__.Tensor", never_differentiable)
-    define(
-        "bitwise_right_shift.Tensor",
-        "bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured(
-        "bitwise_right_shift.Tensor",
-        meta.bitwise,
-        "bitwise_right_shift_stub",
-        "functional",
-        "bitwise_right_shift.Tensor_out",
-    )
-    autograd("bitwise_right_shift.Tensor", never_differentiable)
-    define(
-        "bitwise_right_shift_.Tensor",
-        "bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured(
-        "bitwise_right_shift_.Tensor",
-        meta.bitwise,
-        "bitwise_right_shift_stub",
-        "inplace",
-        "bitwise_right_shift.Tensor_out",
-    )
-    autograd("bitwise_right_shift_.Tensor", never_differentiable)
-    define(
-        "bitwise_right_shift.Tensor_out",
-        "bitwise_right_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("bitwise_right_shift.Tensor_out", meta.bitwise, "bitwise_right_shift_stub", "out")
-    autograd("bitwise_right_shift.Tensor_out", never_differentiable)
-    define(
-        "bitwise_right_shift.Tensor_Scalar",
-        "bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor_Scalar",
-        ("nondifferentiable",),
-    )
-    composite(
-        "bitwise_right_shift.Tensor_Scalar", "CompositeImplicitAutograd", composition.bitwise_right_shift
-    )
-    autograd("bitwise_right_shift.Tensor_Scalar", never_differentiable)
-    define(
-        "bitwise_right_shift_.Tensor_Scalar",
-        "bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor_Scalar",
-        ("nondifferentiable",),
-    )
-    composite("bitwise_right_shift_.Tensor_Scalar", "CompositeImplicitAutograd", bitwise_right_shift_)
-    autograd("bitwise_right_shift_.Tensor_Scalar", never_differentiable)
-    define(
-        "bitwise_right_shift.Tensor_Scalar_out",
-        "bitwise_right_shift.Tensor_Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_right_shift.Tensor_Scalar",
-        ("nondifferentiable",),
-    )
-    composite(
-        "bitwise_right_shift.Tensor_Scalar_out",
-        "CompositeImplicitAutograd",
-        out_form("bitwise_right_shift", composition.bitwise_right_shift),
-    )
-    autograd("bitwise_right_shift.Tensor_Scalar_out", never_differentiable)
-    define(
-        "bitwise_right_shift.Scalar_Tensor",
-        "bitwise_right_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_right_shift.Scalar_Tensor",
-        ("nondifferentiable",),
-    )
-    composite(
-        "bitwise_right_shift.Scalar_Tensor", "CompositeImplicitAutograd", composition.bitwise_right_shift
-    )
-    autograd("bitwise_right_shift.Scalar_Tensor", never_differentiable)
-    define(
-        "bitwise_right_shift.Scalar_Tensor_out",
-        "bitwise_right_shift.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_right_shift.Scalar_Tensor",
-        ("nondifferentiable",),
-    )
-    composite(
-        "bitwise_right_shift.Scalar_Tensor_out",
-        "CompositeImplicitAutograd",
-        out_form("bitwise_right_shift", composition.bitwise_right_shift),
-    )
-    autograd("bitwise_right_shift.Scalar_Tensor_out", never_differentiable)
-    define(
-        "__rshift__.Scalar",
-        "__rshift__.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: __rshift__.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("__rshift__.Scalar", "CompositeImplicitAutograd", composition.bitwise_right_shift)
-    autograd("__rshift__.Scalar", never_differentiable)
-    define(
-        "__irshift__.Scalar",
-        "__irshift__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: __irshift__.Scalar",
-        ("nondifferentiable",),
-    )
-    composite("__irshift__.Scalar", "CompositeImplicitAutograd", composition.bitwise_right_shift_)
-    autograd("__irshift__.Scalar", never_differentiable)
-    define(
-        "__rshift__.Tensor",
-        "__rshift__.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: __rshift__.Tensor",
-        ("nondifferentiable",),
-    )
-    composite("__rshift__.Tensor", "CompositeImplicitAutograd", composition.bitwise_right_shift)
-    autograd("__rshift__.Tensor", never_differentiable)
-    define(
-        "__irshift__.Tensor",
-        "__irshift__.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: __irshift__.Tensor",
-        ("nondifferentiable",),
-    )
-    composite("__irshift__.Tensor", "CompositeImplicitAutograd", composition.bitwise_right_shift_)
-    autograd("__irshift__.Tensor", never_differentiable)
-    define(
-        "gcd",
-        "gcd(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: gcd",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("gcd", meta.binary, "gcd_stub", "functional", "gcd.out")
-    autograd("gcd", never_differentiable)
-    define(
-        "gcd_",
-        "gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: gcd",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("gcd_", meta.binary, "gcd_stub", "inplace", "gcd.out")
-    autograd("gcd_", never_differentiable)
-    define(
-        "gcd.out",
-        "gcd.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: gcd",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("gcd.out", meta.binary, "gcd_stub", "out")
-    autograd("gcd.out", never_differentiable)
-    define(
-        "lcm",
-        "lcm(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: lcm",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("lcm", meta.binary, "lcm_stub", "functional", "lcm.out")
-    autograd("lcm", never_differentiable)
-    define(
-        "lcm_",
-        "lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: lcm",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("lcm_", meta.binary, "lcm_stub", "inplace", "lcm.out")
-    autograd("lcm_", never_differentiable)
-    define(
-        "lcm.out",
-        "lcm.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: lcm",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("lcm.out", meta.binary, "lcm_stub", "out")
-    autograd("lcm.out", never_differentiable)
-    define(
-        "bitwise_not",
-        "bitwise_not(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: bitwise_not",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("bitwise_not", meta.bitwise_not, "bitwise_not_stub", "functional", "bitwise_not.out")
-    autograd("bitwise_not", never_differentiable)
-    define(
-        "bitwise_not_",
-        "bitwise_not_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_not",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("bitwise_not_", meta.bitwise_not, "bitwise_not_stub", "inplace", "bitwise_not.out")
-    autograd("bitwise_not_", never_differentiable)
-    define(
-        "bitwise_not.out",
-        "bitwise_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: bitwise_not",
-        (
-            "core",
-            "nondifferentiable",
-            "pointwise",
-        ),
-    )
-    structured("bitwise_not.out", meta.bitwise_not, "bitwise_not_stub", "out")
-    autograd("bitwise_not.out", never_differentiable)
-    define(
-        "clamp",
-        "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml: clamp",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("clamp", meta.clamp, "clamp_stub", "functional", "clamp.out")
-    autograd("clamp", autograd_pointwise.plan_clamp)
-    define(
-        "clamp_",
-        "clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clamp",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("clamp_", meta.clamp, "clamp_stub", "inplace", "clamp.out")
-    autograd("clamp_", autograd_pointwise.plan_clamp_)
-    define(
-        "clamp.out",
-        "clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clamp",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("clamp.out", meta.clamp, "clamp_stub", "out")
-    autograd("clamp.out", out_refuses_grad)
-    define(
-        "clamp.Tensor",
-        "clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml: clamp.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("clamp.Tensor", meta.clamp, "clamp_stub", "functional", "clamp.Tensor_out")
-    autograd("clamp.Tensor", autograd_pointwise.plan_clamp_Tensor)
-    define(
-        "clamp_.Tensor",
-        "clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clamp.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("clamp_.Tensor", meta.clamp, "clamp_stub", "inplace", "clamp.Tensor_out")
-    autograd("clamp_.Tensor", autograd_pointwise.plan_clamp__Tensor)
-    define(
-        "clamp.Tensor_out",
-        "clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clamp.Tensor",
-        (
-            "core",
-            "pointwise",
-        ),
-    )
-    structured("clamp.Tensor_out", meta.clamp, "clamp_stub", "out")
-    autograd("clamp.Tensor_out", out_refuses_grad)
-    define(
-        "clamp_min",
-        "clamp_min(Tensor self, Scalar min) -> Tensor",
-        "native_functions/pointwise.yaml: clamp_min",
-        ("pointwise",),
-    )
-    structured("clamp_min", meta.clamp_one, "clamp_min_stub", "functional", "clamp_min.out")
-    autograd("clamp_min", autograd_pointwise.plan_clamp_min)
-    define(
-        "clamp_min_",
-        "clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clamp_min",
-        ("pointwise",),
-    )
-    structured("clamp_min_", meta.clamp_one, "clamp_min_stub", "inplace", "clamp_min.out")
-    autograd("clamp_min_", autograd_pointwise.plan_clamp_min_)
-    define(
-        "clamp_min.out",
-        "clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clamp_min",
-        ("pointwise",),
-    )
-    structured("clamp_min.out", meta.clamp_one, "clamp_min_stub", "out")
-    autograd("clamp_min.out", out_refuses_grad)
-    define(
-        "clamp_min.Tensor",
-        "clamp_min.Tensor(Tensor self, Tensor min) -> Tensor",
-        "native_functions/pointwise.yaml: clamp_min.Tensor",
-        ("pointwise",),
-    )
-    structured("clamp_min.Tensor", meta.clamp_one, "clamp_min_stub", "functional", "clamp_min.Tensor_out")
-    autograd("clamp_min.Tensor", autograd_pointwise.plan_clamp_min_Tensor)
-    define(
-        "clamp_min_.Tensor",
-        "clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clamp_min.Tensor",
-        ("pointwise",),
-    )
-    structured("clamp_min_.Tensor", meta.clamp_one, "clamp_min_stub", "inplace", "clamp_min.Tensor_out")
-    autograd("clamp_min_.Tensor", autograd_pointwise.plan_clamp_min__Tensor)
-    define(
-        "clamp_min.Tensor_out",
-        "clamp_min.Tensor_out(Tensor self, Tensor min, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clamp_min.Tensor",
-        ("pointwise",),
-    )
-    structured("clamp_min.Tensor_out", meta.clamp_one, "clamp_min_stub", "out")
-    autograd("clamp_min.Tensor_out", out_refuses_grad)
-    define(
-        "clamp_max",
-        "clamp_max(Tensor self, Scalar max) -> Tensor",
-        "native_functions/pointwise.yaml: clamp_max",
-        ("pointwise",),
-    )
-    structured("clamp_max", meta.clamp_one, "clamp_max_stub", "functional", "clamp_max.out")
-    autograd("clamp_max", autograd_pointwise.plan_clamp_max)
-    define(
-        "clamp_max_",
-        "clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clamp_max",
-        ("pointwise",),
-    )
-    structured("clamp_max_", meta.clamp_one, "clamp_max_stub", "inplace", "clamp_max.out")
-    autograd("clamp_max_", autograd_pointwise.plan_clamp_max_)
-    define(
-        "clamp_max.out",
-        "clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clamp_max",
-        ("pointwise",),
-    )
-    structured("clamp_max.out", meta.clamp_one, "clamp_max_stub", "out")
-    autograd("clamp_max.out", out_refuses_grad)
-    define(
-        "clamp_max.Tensor",
-        "clamp_max.Tensor(Tensor self, Tensor max) -> Tensor",
-        "native_functions/pointwise.yaml: clamp_max.Tensor",
-        ("pointwise",),
-    )
-    structured("clamp_max.Tensor", meta.clamp_one, "clamp_max_stub", "functional", "clamp_max.Tensor_out")
-    autograd("clamp_max.Tensor", autograd_pointwise.plan_clamp_max_Tensor)
-    define(
-        "clamp_max_.Tensor",
-        "clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clamp_max.Tensor",
-        ("pointwise",),
-    )
-    structured("clamp_max_.Tensor", meta.clamp_one, "clamp_max_stub", "inplace", "clamp_max.Tensor_out")
-    autograd("clamp_max_.Tensor", autograd_pointwise.plan_clamp_max__Tensor)
-    define(
-        "clamp_max.Tensor_out",
-        "clamp_max.Tensor_out(Tensor self, Tensor max, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clamp_max.Tensor",
-        ("pointwise",),
-    )
-    structured("clamp_max.Tensor_out", meta.clamp_one, "clamp_max_stub", "out")
-    autograd("clamp_max.Tensor_out", out_refuses_grad)
-    define(
-        "clip",
-        "clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
-        "native_functions/pointwise.yaml: clip",
-    )
-    composite("clip", "CompositeImplicitAutograd", composition.clamp)
-    define(
-        "clip.Tensor",
-        "clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor",
-        "native_functions/pointwise.yaml: clip.Tensor",
-    )
-    composite("clip.Tensor", "CompositeImplicitAutograd", composition.clamp)
-    define(
-        "clip_",
-        "clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clip_",
-    )
-    composite("clip_", "CompositeImplicitAutograd", composition.clamp_)
-    define(
-        "clip_.Tensor",
-        "clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: clip_.Tensor",
-    )
-    composite("clip_.Tensor", "CompositeImplicitAutograd", composition.clamp_)
-    define(
-        "where.self",
-        "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: where.self",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("where.self", meta.where, "where_stub", "functional", "where.self_out")
-    autograd("where.self", autograd_pointwise.plan_where_self)
-    define(
-        "where.self_out",
-        "where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: where.self",
-        (
-            "core",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("where.self_out", meta.where, "where_stub", "out")
-    autograd("where.self_out", out_refuses_grad)
-    define("where", "where(Tensor condition) -> Tensor[]", "native_functions/pointwise.yaml: where")
-    composite("where", "CompositeImplicitAutograd", composition.where_nonzero)
-    define(
-        "where.ScalarSelf",
-        "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: where.ScalarSelf",
-    )
-    composite("where.ScalarSelf", "CompositeImplicitAutograd", composition.where)
-    define(
-        "where.ScalarOther",
-        "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: where.ScalarOther",
-    )
-    composite("where.ScalarOther", "CompositeImplicitAutograd", composition.where)
-    define(
-        "where.Scalar",
-        "where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: where.Scalar",
-    )
-    composite("where.Scalar", "CompositeImplicitAutograd", composition.where)
-    define(
-        "lerp.Scalar",
-        "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
-        "native_functions/pointwise.yaml: lerp.Scalar",
-        ("pointwise",),
-    )
-    structured("lerp.Scalar", meta.lerp, "lerp_stub", "functional", "lerp.Scalar_out")
-    autograd("lerp.Scalar", autograd_pointwise.plan_lerp_Scalar)
-    define(
-        "lerp_.Scalar",
-        "lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: lerp.Scalar",
-        ("pointwise",),
-    )
-    structured("lerp_.Scalar", meta.lerp, "lerp_stub", "inplace", "lerp.Scalar_out")
-    autograd("lerp_.Scalar", autograd_pointwise.plan_lerp__Scalar)
-    define(
-        "lerp.Scalar_out",
-        "lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: lerp.Scalar",
-        ("pointwise",),
-    )
-    structured("lerp.Scalar_out", meta.lerp, "lerp_stub", "out")
-    autograd("lerp.Scalar_out", out_refuses_grad)
-    define(
-        "lerp.Tensor",
-        "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
-        "native_functions/pointwise.yaml: lerp.Tensor",
-        ("pointwise",),
-    )
-    structured("lerp.Tensor", meta.lerp, "lerp_stub", "functional", "lerp.Tensor_out")
-    autograd("lerp.Tensor", autograd_pointwise.plan_lerp_Tensor)
-    define(
-        "lerp_.Tensor",
-        "lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: lerp.Tensor",
-        ("pointwise",),
-    )
-    structured("lerp_.Tensor", meta.lerp, "lerp_stub", "inplace", "lerp.Tensor_out")
-    autograd("lerp_.Tensor", autograd_pointwise.plan_lerp__Tensor)
-    define(
-        "lerp.Tensor_out",
-        "lerp.Tensor_out(Tensor self, Tensor end, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: lerp.Tensor",
-        ("pointwise",),
-    )
-    structured("lerp.Tensor_out", meta.lerp, "lerp_stub", "out")
-    autograd("lerp.Tensor_out", out_refuses_grad)
-    define(
-        "addcmul",
-        "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml: addcmul",
-        ("pointwise",),
-    )
-    structured("addcmul", meta.addcmul, "addcmul_stub", "functional", "addcmul.out")
-    autograd("addcmul", autograd_pointwise.plan_addcmul)
-    define(
-        "addcmul_",
-        "addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: addcmul",
-        ("pointwise",),
-    )
-    structured("addcmul_", meta.addcmul, "addcmul_stub", "inplace", "addcmul.out")
-    autograd("addcmul_", autograd_pointwise.plan_addcmul_)
-    define(
-        "addcmul.out",
-        "addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: addcmul",
-        ("pointwise",),
-    )
-    structured("addcmul.out", meta.addcmul, "addcmul_stub", "out")
-    autograd("addcmul.out", out_refuses_grad)
-    define(
-        "addcdiv",
-        "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
-        "native_functions/pointwise.yaml: addcdiv",
-        ("pointwise",),
-    )
-    structured("addcdiv", meta.addcdiv, "addcdiv_stub", "functional", "addcdiv.out")
-    autograd("addcdiv", autograd_pointwise.plan_addcdiv)
-    define(
-        "addcdiv_",
-        "addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: addcdiv",
-        ("pointwise",),
-    )
-    structured("addcdiv_", meta.addcdiv, "addcdiv_stub", "inplace", "addcdiv.out")
-    autograd("addcdiv_", autograd_pointwise.plan_addcdiv_)
-    define(
-        "addcdiv.out",
-        "addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: addcdiv",
-        ("pointwise",),
-    )
-    structured("addcdiv.out", meta.addcdiv, "addcdiv_stub", "out")
-    autograd("addcdiv.out", out_refuses_grad)
-    define("sgn", "sgn(Tensor self) -> Tensor", "native_functions/pointwise.yaml: sgn", ("pointwise",))
-    structured("sgn", meta.unary, "sgn_stub", "functional", "sgn.out")
-    autograd("sgn", autograd_pointwise.plan_sgn)
-    define(
-        "sgn_", "sgn_(Tensor(a!) self) -> Tensor(a!)", "native_functions/pointwise.yaml: sgn", ("pointwise",)
-    )
-    structured("sgn_", meta.unary, "sgn_stub", "inplace", "sgn.out")
-    autograd("sgn_", autograd_pointwise.plan_sgn_)
-    define(
-        "sgn.out",
-        "sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sgn",
-        ("pointwise",),
-    )
-    structured("sgn.out", meta.unary, "sgn_stub", "out")
-    autograd("sgn.out", out_refuses_grad)
-    define(
-        "signbit",
-        "signbit(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: signbit",
-        ("pointwise",),
-    )
-    structured("signbit", meta.signbit, "signbit_stub", "functional", "signbit.out")
-    define(
-        "signbit.out",
-        "signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: signbit",
-        ("pointwise",),
-    )
-    structured("signbit.out", meta.signbit, "signbit_stub", "out")
-    autograd("signbit.out", out_refuses_grad)
-    define("frac", "frac(Tensor self) -> Tensor", "native_functions/pointwise.yaml: frac", ("pointwise",))
-    structured("frac", meta.frac, "frac_stub", "functional", "frac.out")
-    autograd("frac", autograd_pointwise.plan_frac)
-    define(
-        "frac_",
-        "frac_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: frac",
-        ("pointwise",),
-    )
-    structured("frac_", meta.frac, "frac_stub", "inplace", "frac.out")
-    autograd("frac_", autograd_pointwise.plan_frac_)
-    define(
-        "frac.out",
-        "frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: frac",
-        ("pointwise",),
-    )
-    structured("frac.out", meta.frac, "frac_stub", "out")
-    autograd("frac.out", out_refuses_grad)
-    define(
-        "copysign.Tensor",
-        "copysign.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: copysign.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    structured("copysign.Tensor", meta.binary_float, "copysign_stub", "functional", "copysign.out")
-    autograd("copysign.Tensor", autograd_pointwise.plan_copysign_Tensor)
-    define(
-        "copysign_.Tensor",
-        "copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: copysign.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    structured("copysign_.Tensor", meta.binary_float, "copysign_stub", "inplace", "copysign.out")
-    autograd("copysign_.Tensor", autograd_pointwise.plan_copysign__Tensor)
-    define(
-        "copysign.out",
-        "copysign.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: copysign.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    structured("copysign.out", meta.binary_float, "copysign_stub", "out")
-    autograd("copysign.out", out_refuses_grad)
-    define(
-        "copysign.Scalar",
-        "copysign.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: copysign.Scalar",
-        ("pointwise",),
-    )
-    composite("copysign.Scalar", "CompositeImplicitAutograd", composition.copysign)
-    autograd("copysign.Scalar", autograd_pointwise.plan_copysign_Scalar)
-    define(
-        "copysign_.Scalar",
-        "copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: copysign_.Scalar",
-    )
-    composite("copysign_.Scalar", "CompositeImplicitAutograd", composition.copysign_)
-    autograd("copysign_.Scalar", autograd_pointwise.plan_copysign__Scalar)
-    define(
-        "heaviside",
-        "heaviside(Tensor self, Tensor values) -> Tensor",
-        "native_functions/pointwise.yaml: heaviside",
-        ("pointwise",),
-    )
-    structured("heaviside", meta.heaviside, "heaviside_stub", "functional", "heaviside.out")
-    define(
-        "heaviside_",
-        "heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: heaviside",
-        ("pointwise",),
-    )
-    structured("heaviside_", meta.heaviside, "heaviside_stub", "inplace", "heaviside.out")
-    define(
-        "heaviside.out",
-        "heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: heaviside",
-        ("pointwise",),
-    )
-    structured("heaviside.out", meta.heaviside, "heaviside_stub", "out")
-    autograd("heaviside.out", out_refuses_grad)
-    define(
-        "hypot",
-        "hypot(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: hypot",
-        ("pointwise",),
-    )
-    structured("hypot", meta.same_floating, "hypot_stub", "functional", "hypot.out")
-    autograd("hypot", autograd_pointwise.plan_hypot)
-    define(
-        "hypot_",
-        "hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: hypot",
-        ("pointwise",),
-    )
-    structured("hypot_", meta.same_floating, "hypot_stub", "inplace", "hypot.out")
-    autograd("hypot_", autograd_pointwise.plan_hypot_)
-    define(
-        "hypot.out",
-        "hypot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: hypot",
-        ("pointwise",),
-    )
-    structured("hypot.out", meta.same_floating, "hypot_stub", "out")
-    autograd("hypot.out", out_refuses_grad)
-    define(
-        "nextafter",
-        "nextafter(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: nextafter",
-        ("pointwise",),
-    )
-    structured("nextafter", meta.same_floating, "nextafter_stub", "functional", "nextafter.out")
-    autograd("nextafter", autograd_pointwise.plan_nextafter)
-    define(
-        "nextafter_",
-        "nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: nextafter",
-        ("pointwise",),
-    )
-    structured("nextafter_", meta.same_floating, "nextafter_stub", "inplace", "nextafter.out")
-    autograd("nextafter_", autograd_pointwise.plan_nextafter_)
-    define(
-        "nextafter.out",
-        "nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: nextafter",
-        ("pointwise",),
-    )
-    structured("nextafter.out", meta.same_floating, "nextafter_stub", "out")
-    autograd("nextafter.out", out_refuses_grad)
-    define(
-        "nan_to_num",
-        "nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor",
-        "native_functions/pointwise.yaml: nan_to_num",
-        ("pointwise",),
-    )
-    structured("nan_to_num", meta.nan_to_num, "nan_to_num_stub", "functional", "nan_to_num.out")
-    autograd("nan_to_num", autograd_pointwise.plan_nan_to_num)
-    define(
-        "nan_to_num_",
-        "nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: nan_to_num",
-        ("pointwise",),
-    )
-    structured("nan_to_num_", meta.nan_to_num, "nan_to_num_stub", "inplace", "nan_to_num.out")
-    autograd("nan_to_num_", autograd_pointwise.plan_nan_to_num_)
-    define(
-        "nan_to_num.out",
-        "nan_to_num.out(Tensor self, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: nan_to_num",
-        ("pointwise",),
-    )
-    structured("nan_to_num.out", meta.nan_to_num, "nan_to_num_stub", "out")
-    autograd("nan_to_num.out", out_refuses_grad)
-    define(
-        "frexp.Tensor",
-        "frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)",
-        "native_functions/pointwise.yaml: frexp.Tensor",
-        ("pointwise",),
-    )
-    composite("frexp.Tensor", "CompositeImplicitAutograd", composition.frexp)
-    define(
-        "frexp.Tensor_out",
-        "frexp.Tensor_out(Tensor self, *, Tensor(a!) mantissa, Tensor(b!) exponent) -> (Tensor(a!) mantissa, Tensor(b!) exponent)",
-        "native_functions/pointwise.yaml: frexp.Tensor_out",
-        ("pointwise",),
-    )
-    composite("frexp.Tensor_out", "CompositeImplicitAutograd", composition.frexp_out)
-    define(
-        "_frexp_mantissa",
-        "_frexp_mantissa(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: _frexp_mantissa",
-        ("pointwise",),
-    )
-    structured("_frexp_mantissa", meta.frexp_mantissa, "_frexp_mantissa_stub", "functional")
-    autograd("_frexp_mantissa", autograd_pointwise.plan__frexp_mantissa)
-    define(
-        "_frexp_exponent",
-        "_frexp_exponent(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: _frexp_exponent",
-        ("pointwise",),
-    )
-    structured("_frexp_exponent", meta.frexp_exponent, "_frexp_exponent_stub", "functional")
-    define(
-        "ldexp.Tensor",
-        "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: ldexp.Tensor",
-        ("pointwise",),
-    )
-    composite("ldexp.Tensor", "CompositeImplicitAutograd", composition.ldexp)
-    define(
-        "ldexp_",
-        "ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: ldexp.Tensor",
-        ("pointwise",),
-    )
-    composite("ldexp_", "CompositeImplicitAutograd", inplace_form("ldexp_", composition.ldexp))
-    define(
-        "ldexp.out",
-        "ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: ldexp.Tensor",
-        ("pointwise",),
-    )
-    composite("ldexp.out", "CompositeImplicitAutograd", out_form("ldexp", composition.ldexp))
-    define(
-        "deg2rad",
-        "deg2rad(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: deg2rad",
-        ("pointwise",),
-    )
-    composite("deg2rad", "CompositeImplicitAutograd", composition.deg2rad)
-    define(
-        "deg2rad_",
-        "deg2rad_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: deg2rad",
-        ("pointwise",),
-    )
-    composite("deg2rad_", "CompositeImplicitAutograd", inplace_form("deg2rad_", composition.deg2rad))
-    define(
-        "deg2rad.out",
-        "deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: deg2rad",
-        ("pointwise",),
-    )
-    composite("deg2rad.out", "CompositeImplicitAutograd", out_form("deg2rad", composition.deg2rad))
-    define(
-        "rad2deg",
-        "rad2deg(Tensor self) -> Tensor",
-        "native_functions/pointwise.yaml: rad2deg",
-        ("pointwise",),
-    )
-    composite("rad2deg", "CompositeImplicitAutograd", composition.rad2deg)
-    define(
-        "rad2deg_",
-        "rad2deg_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: rad2deg",
-        ("pointwise",),
-    )
-    composite("rad2deg_", "CompositeImplicitAutograd", inplace_form("rad2deg_", composition.rad2deg))
-    define(
-        "rad2deg.out",
-        "rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: rad2deg",
-        ("pointwise",),
-    )
-    composite("rad2deg.out", "CompositeImplicitAutograd", out_form("rad2deg", composition.rad2deg))
-    define(
-        "logaddexp",
-        "logaddexp(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: logaddexp",
-        ("pointwise",),
-    )
-    structured("logaddexp", meta.logaddexp, "logaddexp_stub", "functional", "logaddexp.out")
-    autograd("logaddexp", autograd_pointwise.plan_logaddexp)
-    define(
-        "logaddexp.out",
-        "logaddexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logaddexp",
-        ("pointwise",),
-    )
-    structured("logaddexp.out", meta.logaddexp, "logaddexp_stub", "out")
-    autograd("logaddexp.out", out_refuses_grad)
-    define(
-        "logaddexp2",
-        "logaddexp2(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: logaddexp2",
-        ("pointwise",),
-    )
-    structured("logaddexp2", meta.same_floating, "logaddexp2_stub", "functional", "logaddexp2.out")
-    autograd("logaddexp2", autograd_pointwise.plan_logaddexp2)
-    define(
-        "logaddexp2.out",
-        "logaddexp2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logaddexp2",
-        ("pointwise",),
-    )
-    structured("logaddexp2.out", meta.same_floating, "logaddexp2_stub", "out")
-    autograd("logaddexp2.out", out_refuses_grad)
-    define(
-        "xlogy.Tensor",
-        "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: xlogy.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    structured("xlogy.Tensor", meta.binary_float, "xlogy_stub", "functional", "xlogy.OutTensor")
-    autograd("xlogy.Tensor", autograd_pointwise.plan_xlogy_Tensor)
-    define(
-        "xlogy_.Tensor",
-        "xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: xlogy.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    structured("xlogy_.Tensor", meta.binary_float, "xlogy_stub", "inplace", "xlogy.OutTensor")
-    autograd("xlogy_.Tensor", autograd_pointwise.plan_xlogy__Tensor)
-    define(
-        "xlogy.OutTensor",
-        "xlogy.OutTensor(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: xlogy.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    structured("xlogy.OutTensor", meta.binary_float, "xlogy_stub", "out")
-    autograd("xlogy.OutTensor", out_refuses_grad)
-    define(
-        "xlogy.Scalar_Self",
-        "xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: xlogy.Scalar_Self",
-        ("pointwise",),
-    )
-    composite("xlogy.Scalar_Self", "CompositeImplicitAutograd", composition.xlogy)
-    autograd("xlogy.Scalar_Self", autograd_pointwise.plan_xlogy_Scalar_Self)
-    define(
-        "xlogy.Scalar_Other",
-        "xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: xlogy.Scalar_Other",
-        ("pointwise",),
-    )
-    composite("xlogy.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy)
-    autograd("xlogy.Scalar_Other", autograd_pointwise.plan_xlogy_Scalar_Other)
-    define(
-        "xlogy_.Scalar_Other",
-        "xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: xlogy_.Scalar_Other",
-    )
-    composite("xlogy_.Scalar_Other", "CompositeImplicitAutograd", composition.xlogy_)
-    autograd("xlogy_.Scalar_Other", autograd_pointwise.plan_xlogy__Scalar_Other)
-    define(
-        "logit",
-        "logit(Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml: logit",
-        ("pointwise",),
-    )
-    structured("logit", meta.logit, "logit_stub", "functional", "logit.out")
-    autograd("logit", autograd_pointwise.plan_logit)
-    define(
-        "logit_",
-        "logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logit",
-        ("pointwise",),
-    )
-    structured("logit_", meta.logit, "logit_stub", "inplace", "logit.out")
-    autograd("logit_", autograd_pointwise.plan_logit_)
-    define(
-        "logit.out",
-        "logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logit",
-        ("pointwise",),
-    )
-    structured("logit.out", meta.logit, "logit_stub", "out")
-    autograd("logit.out", out_refuses_grad)
-    define(
-        "logit_backward",
-        "logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor",
-        "native_functions/pointwise.yaml: logit_backward",
-        ("pointwise",),
-    )
-    structured(
-        "logit_backward",
-        meta.logit_backward,
-        "logit_backward_stub",
-        "functional",
-        "logit_backward.grad_input",
-    )
-    autograd("logit_backward", autograd_pointwise.plan_logit_backward)
-    define(
-        "logit_backward.grad_input",
-        "logit_backward.grad_input(Tensor grad_output, Tensor self, float? eps=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: logit_backward",
-        ("pointwise",),
-    )
-    structured("logit_backward.grad_input", meta.logit_backward, "logit_backward_stub", "out")
-    autograd("logit_backward.grad_input", out_refuses_grad)
-    define("sinc", "sinc(Tensor self) -> Tensor", "native_functions/pointwise.yaml: sinc", ("pointwise",))
-    structured("sinc", meta.unary_float, "sinc_stub", "functional", "sinc.out")
-    autograd("sinc", autograd_pointwise.plan_sinc)
-    define(
-        "sinc_",
-        "sinc_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sinc",
-        ("pointwise",),
-    )
-    structured("sinc_", meta.unary_float, "sinc_stub", "inplace", "sinc.out")
-    autograd("sinc_", autograd_pointwise.plan_sinc_)
-    define(
-        "sinc.out",
-        "sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: sinc",
-        ("pointwise",),
-    )
-    structured("sinc.out", meta.unary_float, "sinc_stub", "out")
-    autograd("sinc.out", out_refuses_grad)
-    define(
-        "multiply.Tensor",
-        "multiply.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: multiply.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("multiply.Tensor", "CompositeImplicitAutograd", composition.mul)
-    define(
-        "multiply_.Tensor",
-        "multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: multiply.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("multiply_.Tensor", "CompositeImplicitAutograd", mul_)
-    define(
-        "multiply.out",
-        "multiply.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: multiply.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("multiply.out", "CompositeImplicitAutograd", out_form("multiply", composition.mul))
-    define(
-        "subtract.Tensor",
-        "subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
-        "native_functions/pointwise.yaml: subtract.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("subtract.Tensor", "CompositeImplicitAutograd", composition.sub_scalar)
-    define(
-        "subtract_.Tensor",
-        "subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: subtract.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite(
-        "subtract_.Tensor", "CompositeImplicitAutograd", inplace_form("subtract_", composition.sub_scalar)
-    )
-    define(
-        "subtract.out",
-        "subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: subtract.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("subtract.out", "CompositeImplicitAutograd", out_form("subtract", composition.sub_scalar))
-    define(
-        "divide.Tensor",
-        "divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: divide.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("divide.Tensor", "CompositeImplicitAutograd", composition.div)
-    define(
-        "divide_.Tensor",
-        "divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: divide.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("divide_.Tensor", "CompositeImplicitAutograd", div_)
-    define(
-        "divide.out",
-        "divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: divide.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("divide.out", "CompositeImplicitAutograd", out_form("divide", composition.div))
-    define(
-        "divide.Tensor_mode",
-        "divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor",
-        "native_functions/pointwise.yaml: divide.Tensor_mode",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("divide.Tensor_mode", "CompositeImplicitAutograd", composition.div_scalar_mode)
-    define(
-        "divide_.Tensor_mode",
-        "divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: divide.Tensor_mode",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite(
-        "divide_.Tensor_mode",
-        "CompositeImplicitAutograd",
-        inplace_form("divide_", composition.div_scalar_mode),
-    )
-    define(
-        "divide.out_mode",
-        "divide.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: divide.Tensor_mode",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("divide.out_mode", "CompositeImplicitAutograd", out_form("divide", composition.div_scalar_mode))
-    define(
-        "true_divide.Tensor",
-        "true_divide.Tensor(Tensor self, Tensor other) -> Tensor",
-        "native_functions/pointwise.yaml: true_divide.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("true_divide.Tensor", "CompositeImplicitAutograd", composition.div)
-    define(
-        "true_divide_.Tensor",
-        "true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: true_divide.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("true_divide_.Tensor", "CompositeImplicitAutograd", div_)
-    define(
-        "true_divide.out",
-        "true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: true_divide.Tensor",
-        ("pointwise",),
-        wrapped_numbers=True,
-    )
-    composite("true_divide.out", "CompositeImplicitAutograd", out_form("true_divide", composition.div))
-    define(
-        "true_divide.Scalar",
-        "true_divide.Scalar(Tensor self, Scalar other) -> Tensor",
-        "native_functions/pointwise.yaml: true_divide.Scalar",
-    )
-    composite("true_divide.Scalar", "CompositeImplicitAutograd", composition.div)
-    define(
-        "true_divide_.Scalar",
-        "true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: true_divide_.Scalar",
-    )
-    composite("true_divide_.Scalar", "CompositeImplicitAutograd", composition.div_)
-    define(
-        "float_power.Tensor_Tensor",
-        "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml: float_power.Tensor_Tensor",
-        ("pointwise",),
-    )
-    composite("float_power.Tensor_Tensor", "CompositeImplicitAutograd", composition.float_power)
-    define(
-        "float_power.Tensor_Tensor_out",
-        "float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: float_power.Tensor_Tensor",
-        ("pointwise",),
-    )
-    composite(
-        "float_power.Tensor_Tensor_out",
-        "CompositeImplicitAutograd",
-        out_form("float_power", composition.float_power),
-    )
-    define(
-        "float_power.Tensor_Scalar",
-        "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
-        "native_functions/pointwise.yaml: float_power.Tensor_Scalar",
-        ("pointwise",),
-    )
-    composite("float_power.Tensor_Scalar", "CompositeImplicitAutograd", composition.float_power)
-    define(
-        "float_power.Tensor_Scalar_out",
-        "float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: float_power.Tensor_Scalar",
-        ("pointwise",),
-    )
-    composite(
-        "float_power.Tensor_Scalar_out",
-        "CompositeImplicitAutograd",
-        out_form("float_power", composition.float_power),
-    )
-    define(
-        "float_power.Scalar",
-        "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
-        "native_functions/pointwise.yaml: float_power.Scalar",
-        ("pointwise",),
-    )
-    composite("float_power.Scalar", "CompositeImplicitAutograd", composition.float_power)
-    define(
-        "float_power.Scalar_out",
-        "float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: float_power.Scalar",
-        ("pointwise",),
-    )
-    composite(
-        "float_power.Scalar_out",
-        "CompositeImplicitAutograd",
-        out_form("float_power", composition.float_power),
-    )
-    define(
-        "float_power_.Tensor",
-        "float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: float_power_.Tensor",
-        ("pointwise",),
-    )
-    composite("float_power_.Tensor", "CompositeImplicitAutograd", composition.float_power_)
-    define(
-        "float_power_.Scalar",
-        "float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: float_power_.Scalar",
-        ("pointwise",),
-    )
-    composite("float_power_.Scalar", "CompositeImplicitAutograd", composition.float_power_)
-    define("angle", "angle(Tensor self) -> Tensor", "native_functions/pointwise.yaml: angle", ("pointwise",))
-    composite("angle", "CompositeImplicitAutograd", composition.angle)
-    define(
-        "angle.out",
-        "angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: angle",
-        ("pointwise",),
-    )
-    composite("angle.out", "CompositeImplicitAutograd", out_form("angle", composition.angle))
-    define(
-        "complex", "complex(Tensor real, Tensor imag) -> Tensor", "native_functions/pointwise.yaml: complex"
-    )
-    composite("complex", "CompositeImplicitAutograd", composition.complex_)
-    define(
-        "complex.out",
-        "complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: complex.out",
-    )
-    composite("complex.out", "CompositeImplicitAutograd", composition.complex_out)
-    define("polar", "polar(Tensor abs, Tensor angle) -> Tensor", "native_functions/pointwise.yaml: polar")
-    composite("polar", "CompositeImplicitAutograd", composition.polar)
-    define(
-        "polar.out",
-        "polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pointwise.yaml: polar.out",
-    )
-    composite("polar.out", "CompositeImplicitAutograd", composition.polar_out)
+    operator = operators_of("native_functions/pointwise.yaml")
+    # fmt: off
+    operator("add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.add, "add_stub", "functional", "add.out"), autograd=derivatives.plan_add_Tensor)
+    operator("add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)", entry="add.Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.add, "add_stub", "inplace", "add.out"), autograd=derivatives.plan_add__Tensor)
+    operator("add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", entry="add.Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.add, "add_stub", "out"), autograd=out_refuses_grad)
+    operator("add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.add_scalar})
+    operator("add_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.add__scalar})
+    operator("sub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.sub, "sub_stub", "functional", "sub.out"), autograd=derivatives.plan_sub_Tensor)
+    operator("sub_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)", entry="sub.Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.sub, "sub_stub", "inplace", "sub.out"), autograd=derivatives.plan_sub__Tensor)
+    operator("sub.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", entry="sub.Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.sub, "sub_stub", "out"), autograd=out_refuses_grad)
+    operator("sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sub_scalar})
+    operator("sub_.Scalar(Tensor(a!) self, Scalar other, Scalar alpha=1) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.sub__scalar})
+    operator("rsub.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", tags="pointwise", wrapped_numbers=True, structured=(meta.sub, "rsub_stub", "functional"), autograd=derivatives.plan_rsub_Tensor)
+    operator("rsub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.rsub_scalar}, autograd=derivatives.plan_rsub_Scalar)
+    operator("mul.Tensor(Tensor self, Tensor other) -> Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.binary, "mul_stub", "functional", "mul.out"), autograd=derivatives.plan_mul_Tensor)
+    operator("mul_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="mul.Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.binary, "mul_stub", "inplace", "mul.out"), autograd=derivatives.plan_mul__Tensor)
+    operator("mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="mul.Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.binary, "mul_stub", "out"), autograd=out_refuses_grad)
+    operator("mul.Scalar(Tensor self, Scalar other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.mul})
+    operator("mul_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.mul_})
+    operator("div.Tensor(Tensor self, Tensor other) -> Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.div, "div_stub", "functional", "div.out"), autograd=derivatives.plan_div_Tensor)
+    operator("div_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="div.Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.div, "div_stub", "inplace", "div.out"), autograd=derivatives.plan_div__Tensor)
+    operator("div.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="div.Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.div, "div_stub", "out"), autograd=out_refuses_grad)
+    operator("div.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.div_mode, "div_mode_stub", "functional", "div.out_mode"), autograd=derivatives.plan_div_Tensor_mode)
+    operator("div_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)", entry="div.Tensor_mode", tags="core pointwise", wrapped_numbers=True, structured=(meta.div_mode, "div_mode_stub", "inplace", "div.out_mode"), autograd=derivatives.plan_div__Tensor_mode)
+    operator("div.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)", entry="div.Tensor_mode", tags="core pointwise", wrapped_numbers=True, structured=(meta.div_mode, "div_mode_stub", "out"), autograd=out_refuses_grad)
+    operator("div.Scalar(Tensor self, Scalar other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.div})
+    operator("div_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.div_})
+    operator("div.Scalar_mode(Tensor self, Scalar other, *, str? rounding_mode) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.div_scalar_mode})
+    operator("floor_divide(Tensor self, Tensor other) -> Tensor", tags="pointwise", wrapped_numbers=True, structured=(meta.binary, "floor_divide_stub", "functional", "floor_divide.out"))
+    operator("floor_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="floor_divide", tags="pointwise", wrapped_numbers=True, structured=(meta.binary, "floor_divide_stub", "inplace", "floor_divide.out"))
+    operator("floor_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="floor_divide", tags="pointwise", wrapped_numbers=True, structured=(meta.binary, "floor_divide_stub", "out"), autograd=out_refuses_grad)
+    operator("floor_divide.Scalar(Tensor self, Scalar other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.floor_divide})
+    operator("remainder.Tensor(Tensor self, Tensor other) -> Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.binary, "remainder_stub", "functional", "remainder.Tensor_out"), autograd=derivatives.plan_remainder_Tensor)
+    operator("remainder_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="remainder.Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.binary, "remainder_stub", "inplace", "remainder.Tensor_out"), autograd=derivatives.plan_remainder__Tensor)
+    operator("remainder.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="remainder.Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.binary, "remainder_stub", "out"), autograd=out_refuses_grad)
+    operator("remainder.Scalar(Tensor self, Scalar other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.remainder}, autograd=derivatives.plan_remainder_Scalar)
+    operator("remainder_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="remainder.Scalar", dispatch={"CompositeImplicitAutograd": functions.remainder_}, autograd=derivatives.plan_remainder__Scalar)
+    operator("remainder.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="remainder.Scalar", dispatch={"CompositeImplicitAutograd": out_form("remainder", composition.remainder)})
+    operator("remainder.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.remainder}, autograd=derivatives.plan_remainder_Scalar_Tensor)
+    operator("remainder.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="remainder.Scalar_Tensor", dispatch={"CompositeImplicitAutograd": out_form("remainder", composition.remainder)})
+    operator("fmod.Tensor(Tensor self, Tensor other) -> Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.binary, "fmod_stub", "functional", "fmod.Tensor_out"), autograd=derivatives.plan_fmod_Tensor)
+    operator("fmod_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="fmod.Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.binary, "fmod_stub", "inplace", "fmod.Tensor_out"), autograd=derivatives.plan_fmod__Tensor)
+    operator("fmod.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="fmod.Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.binary, "fmod_stub", "out"), autograd=out_refuses_grad)
+    operator("fmod.Scalar(Tensor self, Scalar other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fmod}, autograd=derivatives.plan_fmod_Scalar)
+    operator("fmod_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="fmod.Scalar", dispatch={"CompositeImplicitAutograd": functions.fmod_}, autograd=derivatives.plan_fmod__Scalar)
+    operator("fmod.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="fmod.Scalar", dispatch={"CompositeImplicitAutograd": out_form("fmod", composition.fmod)})
+    operator("pow.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", tags="core pointwise", structured=(meta.pow, "pow_stub", "functional", "pow.Tensor_Tensor_out"), autograd=derivatives.plan_pow_Tensor_Tensor)
+    operator("pow_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)", entry="pow.Tensor_Tensor", tags="core pointwise", structured=(meta.pow, "pow_stub", "inplace", "pow.Tensor_Tensor_out"), autograd=derivatives.plan_pow__Tensor)
+    operator("pow.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)", entry="pow.Tensor_Tensor", tags="core pointwise", structured=(meta.pow, "pow_stub", "out"), autograd=out_refuses_grad)
+    operator("pow.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", tags="core pointwise", structured=(meta.pow, "pow_stub", "functional", "pow.Tensor_Scalar_out"), autograd=derivatives.plan_pow_Tensor_Scalar)
+    operator("pow_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)", entry="pow.Tensor_Scalar", tags="core pointwise", structured=(meta.pow, "pow_stub", "inplace", "pow.Tensor_Scalar_out"), autograd=derivatives.plan_pow__Scalar)
+    operator("pow.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)", entry="pow.Tensor_Scalar", tags="core pointwise", structured=(meta.pow, "pow_stub", "out"), autograd=out_refuses_grad)
+    operator("pow.Scalar(Scalar self, Tensor exponent) -> Tensor", tags="core pointwise", structured=(meta.pow, "pow_stub", "functional", "pow.Scalar_out"), autograd=derivatives.plan_pow_Scalar)
+    operator("pow.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)", entry="pow.Scalar", tags="core pointwise", structured=(meta.pow, "pow_stub", "out"), autograd=out_refuses_grad)
+    operator("maximum(Tensor self, Tensor other) -> Tensor", tags="core pointwise", structured=(meta.ordered_binary, "maximum_stub", "functional", "maximum.out"), autograd=derivatives.plan_maximum)
+    operator("maximum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="maximum", tags="core pointwise", structured=(meta.ordered_binary, "maximum_stub", "out"), autograd=out_refuses_grad)
+    operator("minimum(Tensor self, Tensor other) -> Tensor", tags="core pointwise", structured=(meta.ordered_binary, "minimum_stub", "functional", "minimum.out"), autograd=derivatives.plan_minimum)
+    operator("minimum.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="minimum", tags="core pointwise", structured=(meta.ordered_binary, "minimum_stub", "out"), autograd=out_refuses_grad)
+    operator("fmax(Tensor self, Tensor other) -> Tensor", tags="pointwise", structured=(meta.ordered_binary, "fmax_stub", "functional", "fmax.out"), autograd=derivatives.plan_fmax)
+    operator("fmax.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="fmax", tags="pointwise", structured=(meta.ordered_binary, "fmax_stub", "out"), autograd=out_refuses_grad)
+    operator("fmin(Tensor self, Tensor other) -> Tensor", tags="pointwise", structured=(meta.ordered_binary, "fmin_stub", "functional", "fmin.out"), autograd=derivatives.plan_fmin)
+    operator("fmin.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="fmin", tags="pointwise", structured=(meta.ordered_binary, "fmin_stub", "out"), autograd=out_refuses_grad)
+    operator("atan2(Tensor self, Tensor other) -> Tensor", tags="core pointwise", structured=(meta.binary_float, "atan2_stub", "functional", "atan2.out"), autograd=derivatives.plan_atan2)
+    operator("atan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="atan2", tags="core pointwise", structured=(meta.binary_float, "atan2_stub", "inplace", "atan2.out"), autograd=derivatives.plan_atan2_)
+    operator("atan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="atan2", tags="core pointwise", structured=(meta.binary_float, "atan2_stub", "out"), autograd=out_refuses_grad)
+    operator("arctan2(Tensor self, Tensor other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.atan2})
+    operator("arctan2_(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="arctan2", dispatch={"CompositeImplicitAutograd": functions.atan2_})
+    operator("arctan2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="arctan2", dispatch={"CompositeImplicitAutograd": out_form("arctan2", composition.atan2)})
+    operator("neg(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.neg, "neg_stub", "functional", "neg.out"), autograd=derivatives.plan_neg)
+    operator("neg_(Tensor(a!) self) -> Tensor(a!)", entry="neg", tags="core pointwise", structured=(meta.neg, "neg_stub", "inplace", "neg.out"), autograd=derivatives.plan_neg_)
+    operator("neg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="neg", tags="core pointwise", structured=(meta.neg, "neg_stub", "out"), autograd=out_refuses_grad)
+    operator("abs(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.abs, "abs_stub", "functional", "abs.out"), autograd=derivatives.plan_abs)
+    operator("abs_(Tensor(a!) self) -> Tensor(a!)", entry="abs", tags="core pointwise", structured=(meta.abs, "abs_stub", "inplace", "abs.out"), autograd=derivatives.plan_abs_)
+    operator("abs.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="abs", tags="core pointwise", structured=(meta.abs, "abs_stub", "out"), autograd=out_refuses_grad)
+    operator("negative(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.neg})
+    operator("negative_(Tensor(a!) self) -> Tensor(a!)", entry="negative", dispatch={"CompositeImplicitAutograd": functions.neg_})
+    operator("negative.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="negative", dispatch={"CompositeImplicitAutograd": out_form("negative", composition.neg)})
+    operator("absolute(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.abs})
+    operator("absolute_(Tensor(a!) self) -> Tensor(a!)", entry="absolute", dispatch={"CompositeImplicitAutograd": functions.abs_})
+    operator("absolute.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="absolute", dispatch={"CompositeImplicitAutograd": out_form("absolute", composition.abs)})
+    operator("positive(Tensor(a) self) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.positive})
+    operator("sign(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.sign, "sign_stub", "functional", "sign.out"), autograd=derivatives.plan_sign)
+    operator("sign_(Tensor(a!) self) -> Tensor(a!)", entry="sign", tags="core pointwise", structured=(meta.sign, "sign_stub", "inplace", "sign.out"), autograd=derivatives.plan_sign_)
+    operator("sign.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="sign", tags="core pointwise", structured=(meta.sign, "sign_stub", "out"), autograd=out_refuses_grad)
+    operator("square(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.square})
+    operator("square_(Tensor(a!) self) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.square_})
+    operator("square.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.square_out})
+    operator("reciprocal(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "reciprocal_stub", "functional", "reciprocal.out"), autograd=derivatives.plan_reciprocal)
+    operator("reciprocal_(Tensor(a!) self) -> Tensor(a!)", entry="reciprocal", tags="core pointwise", structured=(meta.unary_float, "reciprocal_stub", "inplace", "reciprocal.out"), autograd=derivatives.plan_reciprocal_)
+    operator("reciprocal.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="reciprocal", tags="core pointwise", structured=(meta.unary_float, "reciprocal_stub", "out"), autograd=out_refuses_grad)
+    operator("exp(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "exp_stub", "functional", "exp.out"), autograd=derivatives.plan_exp)
+    operator("exp_(Tensor(a!) self) -> Tensor(a!)", entry="exp", tags="core pointwise", structured=(meta.unary_float, "exp_stub", "inplace", "exp.out"), autograd=derivatives.plan_exp_)
+    operator("exp.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="exp", tags="core pointwise", structured=(meta.unary_float, "exp_stub", "out"), autograd=out_refuses_grad)
+    operator("exp2(Tensor self) -> Tensor", tags="pointwise", structured=(meta.unary_float, "exp2_stub", "functional", "exp2.out"), autograd=derivatives.plan_exp2)
+    operator("exp2_(Tensor(a!) self) -> Tensor(a!)", entry="exp2", tags="pointwise", structured=(meta.unary_float, "exp2_stub", "inplace", "exp2.out"), autograd=derivatives.plan_exp2_)
+    operator("exp2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="exp2", tags="pointwise", structured=(meta.unary_float, "exp2_stub", "out"), autograd=out_refuses_grad)
+    operator("expm1(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "expm1_stub", "functional", "expm1.out"), autograd=derivatives.plan_expm1)
+    operator("expm1_(Tensor(a!) self) -> Tensor(a!)", entry="expm1", tags="core pointwise", structured=(meta.unary_float, "expm1_stub", "inplace", "expm1.out"), autograd=derivatives.plan_expm1_)
+    operator("expm1.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="expm1", tags="core pointwise", structured=(meta.unary_float, "expm1_stub", "out"), autograd=out_refuses_grad)
+    operator("log(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "log_stub", "functional", "log.out"), autograd=derivatives.plan_log)
+    operator("log_(Tensor(a!) self) -> Tensor(a!)", entry="log", tags="core pointwise", structured=(meta.unary_float, "log_stub", "inplace", "log.out"), autograd=derivatives.plan_log_)
+    operator("log.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="log", tags="core pointwise", structured=(meta.unary_float, "log_stub", "out"), autograd=out_refuses_grad)
+    operator("log1p(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "log1p_stub", "functional", "log1p.out"), autograd=derivatives.plan_log1p)
+    operator("log1p_(Tensor(a!) self) -> Tensor(a!)", entry="log1p", tags="core pointwise", structured=(meta.unary_float, "log1p_stub", "inplace", "log1p.out"), autograd=derivatives.plan_log1p_)
+    operator("log1p.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="log1p", tags="core pointwise", structured=(meta.unary_float, "log1p_stub", "out"), autograd=out_refuses_grad)
+    operator("log2(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "log2_stub", "functional", "log2.out"), autograd=derivatives.plan_log2)
+    operator("log2_(Tensor(a!) self) -> Tensor(a!)", entry="log2", tags="core pointwise", structured=(meta.unary_float, "log2_stub", "inplace", "log2.out"), autograd=derivatives.plan_log2_)
+    operator("log2.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="log2", tags="core pointwise", structured=(meta.unary_float, "log2_stub", "out"), autograd=out_refuses_grad)
+    operator("log10(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "log10_stub", "functional", "log10.out"), autograd=derivatives.plan_log10)
+    operator("log10_(Tensor(a!) self) -> Tensor(a!)", entry="log10", tags="core pointwise", structured=(meta.unary_float, "log10_stub", "inplace", "log10.out"), autograd=derivatives.plan_log10_)
+    operator("log10.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="log10", tags="core pointwise", structured=(meta.unary_float, "log10_stub", "out"), autograd=out_refuses_grad)
+    operator("sqrt(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "sqrt_stub", "functional", "sqrt.out"), autograd=derivatives.plan_sqrt)
+    operator("sqrt_(Tensor(a!) self) -> Tensor(a!)", entry="sqrt", tags="core pointwise", structured=(meta.unary_float, "sqrt_stub", "inplace", "sqrt.out"), autograd=derivatives.plan_sqrt_)
+    operator("sqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="sqrt", tags="core pointwise", structured=(meta.unary_float, "sqrt_stub", "out"), autograd=out_refuses_grad)
+    operator("rsqrt(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "rsqrt_stub", "functional", "rsqrt.out"), autograd=derivatives.plan_rsqrt)
+    operator("rsqrt_(Tensor(a!) self) -> Tensor(a!)", entry="rsqrt", tags="core pointwise", structured=(meta.unary_float, "rsqrt_stub", "inplace", "rsqrt.out"), autograd=derivatives.plan_rsqrt_)
+    operator("rsqrt.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="rsqrt", tags="core pointwise", structured=(meta.unary_float, "rsqrt_stub", "out"), autograd=out_refuses_grad)
+    operator("sin(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "sin_stub", "functional", "sin.out"), autograd=derivatives.plan_sin)
+    operator("sin_(Tensor(a!) self) -> Tensor(a!)", entry="sin", tags="core pointwise", structured=(meta.unary_float, "sin_stub", "inplace", "sin.out"), autograd=derivatives.plan_sin_)
+    operator("sin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="sin", tags="core pointwise", structured=(meta.unary_float, "sin_stub", "out"), autograd=out_refuses_grad)
+    operator("cos(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "cos_stub", "functional", "cos.out"), autograd=derivatives.plan_cos)
+    operator("cos_(Tensor(a!) self) -> Tensor(a!)", entry="cos", tags="core pointwise", structured=(meta.unary_float, "cos_stub", "inplace", "cos.out"), autograd=derivatives.plan_cos_)
+    operator("cos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="cos", tags="core pointwise", structured=(meta.unary_float, "cos_stub", "out"), autograd=out_refuses_grad)
+    operator("tan(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "tan_stub", "functional", "tan.out"), autograd=derivatives.plan_tan)
+    operator("tan_(Tensor(a!) self) -> Tensor(a!)", entry="tan", tags="core pointwise", structured=(meta.unary_float, "tan_stub", "inplace", "tan.out"), autograd=derivatives.plan_tan_)
+    operator("tan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="tan", tags="core pointwise", structured=(meta.unary_float, "tan_stub", "out"), autograd=out_refuses_grad)
+    operator("tanh(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "tanh_stub", "functional", "tanh.out"), autograd=derivatives.plan_tanh)
+    operator("tanh_(Tensor(a!) self) -> Tensor(a!)", entry="tanh", tags="core pointwise", structured=(meta.unary_float, "tanh_stub", "inplace", "tanh.out"), autograd=derivatives.plan_tanh_)
+    operator("tanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="tanh", tags="core pointwise", structured=(meta.unary_float, "tanh_stub", "out"), autograd=out_refuses_grad)
+    operator("sinh(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "sinh_stub", "functional", "sinh.out"), autograd=derivatives.plan_sinh)
+    operator("sinh_(Tensor(a!) self) -> Tensor(a!)", entry="sinh", tags="core pointwise", structured=(meta.unary_float, "sinh_stub", "inplace", "sinh.out"), autograd=derivatives.plan_sinh_)
+    operator("sinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="sinh", tags="core pointwise", structured=(meta.unary_float, "sinh_stub", "out"), autograd=out_refuses_grad)
+    operator("cosh(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "cosh_stub", "functional", "cosh.out"), autograd=derivatives.plan_cosh)
+    operator("cosh_(Tensor(a!) self) -> Tensor(a!)", entry="cosh", tags="core pointwise", structured=(meta.unary_float, "cosh_stub", "inplace", "cosh.out"), autograd=derivatives.plan_cosh_)
+    operator("cosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="cosh", tags="core pointwise", structured=(meta.unary_float, "cosh_stub", "out"), autograd=out_refuses_grad)
+    operator("asin(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "asin_stub", "functional", "asin.out"), autograd=derivatives.plan_asin)
+    operator("asin_(Tensor(a!) self) -> Tensor(a!)", entry="asin", tags="core pointwise", structured=(meta.unary_float, "asin_stub", "inplace", "asin.out"), autograd=derivatives.plan_asin_)
+    operator("asin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="asin", tags="core pointwise", structured=(meta.unary_float, "asin_stub", "out"), autograd=out_refuses_grad)
+    operator("acos(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "acos_stub", "functional", "acos.out"), autograd=derivatives.plan_acos)
+    operator("acos_(Tensor(a!) self) -> Tensor(a!)", entry="acos", tags="core pointwise", structured=(meta.unary_float, "acos_stub", "inplace", "acos.out"), autograd=derivatives.plan_acos_)
+    operator("acos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="acos", tags="core pointwise", structured=(meta.unary_float, "acos_stub", "out"), autograd=out_refuses_grad)
+    operator("atan(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "atan_stub", "functional", "atan.out"), autograd=derivatives.plan_atan)
+    operator("atan_(Tensor(a!) self) -> Tensor(a!)", entry="atan", tags="core pointwise", structured=(meta.unary_float, "atan_stub", "inplace", "atan.out"), autograd=derivatives.plan_atan_)
+    operator("atan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="atan", tags="core pointwise", structured=(meta.unary_float, "atan_stub", "out"), autograd=out_refuses_grad)
+    operator("asinh(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "asinh_stub", "functional", "asinh.out"), autograd=derivatives.plan_asinh)
+    operator("asinh_(Tensor(a!) self) -> Tensor(a!)", entry="asinh", tags="core pointwise", structured=(meta.unary_float, "asinh_stub", "inplace", "asinh.out"), autograd=derivatives.plan_asinh_)
+    operator("asinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="asinh", tags="core pointwise", structured=(meta.unary_float, "asinh_stub", "out"), autograd=out_refuses_grad)
+    operator("acosh(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "acosh_stub", "functional", "acosh.out"), autograd=derivatives.plan_acosh)
+    operator("acosh_(Tensor(a!) self) -> Tensor(a!)", entry="acosh", tags="core pointwise", structured=(meta.unary_float, "acosh_stub", "inplace", "acosh.out"), autograd=derivatives.plan_acosh_)
+    operator("acosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="acosh", tags="core pointwise", structured=(meta.unary_float, "acosh_stub", "out"), autograd=out_refuses_grad)
+    operator("atanh(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "atanh_stub", "functional", "atanh.out"), autograd=derivatives.plan_atanh)
+    operator("atanh_(Tensor(a!) self) -> Tensor(a!)", entry="atanh", tags="core pointwise", structured=(meta.unary_float, "atanh_stub", "inplace", "atanh.out"), autograd=derivatives.plan_atanh_)
+    operator("atanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="atanh", tags="core pointwise", structured=(meta.unary_float, "atanh_stub", "out"), autograd=out_refuses_grad)
+    operator("sigmoid(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "sigmoid_stub", "functional", "sigmoid.out"), autograd=derivatives.plan_sigmoid)
+    operator("sigmoid_(Tensor(a!) self) -> Tensor(a!)", entry="sigmoid", tags="core pointwise", structured=(meta.unary_float, "sigmoid_stub", "inplace", "sigmoid.out"), autograd=derivatives.plan_sigmoid_)
+    operator("sigmoid.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="sigmoid", tags="core pointwise", structured=(meta.unary_float, "sigmoid_stub", "out"), autograd=out_refuses_grad)
+    operator("erf(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.unary_float, "erf_stub", "functional", "erf.out"), autograd=derivatives.plan_erf)
+    operator("erf_(Tensor(a!) self) -> Tensor(a!)", entry="erf", tags="core pointwise", structured=(meta.unary_float, "erf_stub", "inplace", "erf.out"), autograd=derivatives.plan_erf_)
+    operator("erf.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="erf", tags="core pointwise", structured=(meta.unary_float, "erf_stub", "out"), autograd=out_refuses_grad)
+    operator("erfc(Tensor self) -> Tensor", tags="pointwise", structured=(meta.unary_float, "erfc_stub", "functional", "erfc.out"), autograd=derivatives.plan_erfc)
+    operator("erfc_(Tensor(a!) self) -> Tensor(a!)", entry="erfc", tags="pointwise", structured=(meta.unary_float, "erfc_stub", "inplace", "erfc.out"), autograd=derivatives.plan_erfc_)
+    operator("erfc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="erfc", tags="pointwise", structured=(meta.unary_float, "erfc_stub", "out"), autograd=out_refuses_grad)
+    operator("arcsin(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.asin})
+    operator("arcsin_(Tensor(a!) self) -> Tensor(a!)", entry="arcsin", dispatch={"CompositeImplicitAutograd": functions.asin_})
+    operator("arcsin.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="arcsin", dispatch={"CompositeImplicitAutograd": out_form("arcsin", composition.asin)})
+    operator("arccos(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.acos})
+    operator("arccos_(Tensor(a!) self) -> Tensor(a!)", entry="arccos", dispatch={"CompositeImplicitAutograd": functions.acos_})
+    operator("arccos.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="arccos", dispatch={"CompositeImplicitAutograd": out_form("arccos", composition.acos)})
+    operator("arctan(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.atan})
+    operator("arctan_(Tensor(a!) self) -> Tensor(a!)", entry="arctan", dispatch={"CompositeImplicitAutograd": functions.atan_})
+    operator("arctan.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="arctan", dispatch={"CompositeImplicitAutograd": out_form("arctan", composition.atan)})
+    operator("arcsinh(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.asinh})
+    operator("arcsinh_(Tensor(a!) self) -> Tensor(a!)", entry="arcsinh", dispatch={"CompositeImplicitAutograd": functions.asinh_})
+    operator("arcsinh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="arcsinh", dispatch={"CompositeImplicitAutograd": out_form("arcsinh", composition.asinh)})
+    operator("arccosh(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.acosh})
+    operator("arccosh_(Tensor(a!) self) -> Tensor(a!)", entry="arccosh", dispatch={"CompositeImplicitAutograd": functions.acosh_})
+    operator("arccosh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="arccosh", dispatch={"CompositeImplicitAutograd": out_form("arccosh", composition.acosh)})
+    operator("arctanh(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.atanh})
+    operator("arctanh_(Tensor(a!) self) -> Tensor(a!)", entry="arctanh", dispatch={"CompositeImplicitAutograd": functions.atanh_})
+    operator("arctanh.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="arctanh", dispatch={"CompositeImplicitAutograd": out_form("arctanh", composition.atanh)})
+    operator("floor(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.rounding, "floor_stub", "functional", "floor.out"), autograd=derivatives.plan_floor)
+    operator("floor_(Tensor(a!) self) -> Tensor(a!)", entry="floor", tags="core pointwise", structured=(meta.rounding, "floor_stub", "inplace", "floor.out"), autograd=derivatives.plan_floor_)
+    operator("floor.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="floor", tags="core pointwise", structured=(meta.rounding, "floor_stub", "out"), autograd=out_refuses_grad)
+    operator("ceil(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.rounding, "ceil_stub", "functional", "ceil.out"), autograd=derivatives.plan_ceil)
+    operator("ceil_(Tensor(a!) self) -> Tensor(a!)", entry="ceil", tags="core pointwise", structured=(meta.rounding, "ceil_stub", "inplace", "ceil.out"), autograd=derivatives.plan_ceil_)
+    operator("ceil.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="ceil", tags="core pointwise", structured=(meta.rounding, "ceil_stub", "out"), autograd=out_refuses_grad)
+    operator("round(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.rounding, "round_stub", "functional", "round.out"), autograd=derivatives.plan_round)
+    operator("round_(Tensor(a!) self) -> Tensor(a!)", entry="round", tags="core pointwise", structured=(meta.rounding, "round_stub", "inplace", "round.out"), autograd=derivatives.plan_round_)
+    operator("round.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="round", tags="core pointwise", structured=(meta.rounding, "round_stub", "out"), autograd=out_refuses_grad)
+    operator("trunc(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.rounding, "trunc_stub", "functional", "trunc.out"), autograd=derivatives.plan_trunc)
+    operator("trunc_(Tensor(a!) self) -> Tensor(a!)", entry="trunc", tags="core pointwise", structured=(meta.rounding, "trunc_stub", "inplace", "trunc.out"), autograd=derivatives.plan_trunc_)
+    operator("trunc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="trunc", tags="core pointwise", structured=(meta.rounding, "trunc_stub", "out"), autograd=out_refuses_grad)
+    operator("round.decimals(Tensor self, *, int decimals) -> Tensor", tags="core pointwise", structured=(meta.round_decimals, "round_decimals_stub", "functional", "round.decimals_out"), autograd=derivatives.plan_round_decimals)
+    operator("round_.decimals(Tensor(a!) self, *, int decimals) -> Tensor(a!)", entry="round.decimals", tags="core pointwise", structured=(meta.round_decimals, "round_decimals_stub", "inplace", "round.decimals_out"), autograd=derivatives.plan_round__decimals)
+    operator("round.decimals_out(Tensor self, *, int decimals, Tensor(a!) out) -> Tensor(a!)", entry="round.decimals", tags="core pointwise", structured=(meta.round_decimals, "round_decimals_stub", "out"), autograd=out_refuses_grad)
+    operator("fix(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.trunc})
+    operator("fix_(Tensor(a!) self) -> Tensor(a!)", entry="fix", dispatch={"CompositeImplicitAutograd": functions.trunc_})
+    operator("fix.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="fix", dispatch={"CompositeImplicitAutograd": out_form("fix", composition.trunc)})
+    operator("_conj_physical(Tensor self) -> Tensor", tags="pointwise", structured=(meta.unary, "_conj_physical_stub", "functional", "_conj_physical.out"), autograd=derivatives.plan__conj_physical)
+    operator("_conj_physical_(Tensor(a!) self) -> Tensor(a!)", entry="_conj_physical", tags="pointwise", structured=(meta.unary, "_conj_physical_stub", "inplace", "_conj_physical.out"), autograd=derivatives.plan__conj_physical_)
+    operator("_conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="_conj_physical", tags="pointwise", structured=(meta.unary, "_conj_physical_stub", "out"), autograd=out_refuses_grad)
+    operator("conj_physical(Tensor self) -> Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.conj_physical})
+    operator("conj_physical_(Tensor(a!) self) -> Tensor(a!)", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.conj_physical_})
+    operator("conj_physical.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.conj_physical_out})
+    operator("conj(Tensor(a) self) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.conj})
+    operator("resolve_conj(Tensor(a) self) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.unresolved})
+    operator("resolve_neg(Tensor(a) self) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.unresolved})
+    operator("relu(Tensor self) -> Tensor", tags="core pointwise", structured=(meta.relu, "relu_stub", "functional", "relu.out"), autograd=derivatives.plan_relu)
+    operator("relu_(Tensor(a!) self) -> Tensor(a!)", entry="relu", tags="core pointwise", structured=(meta.relu, "relu_stub", "inplace", "relu.out"), autograd=derivatives.plan_relu_)
+    operator("relu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="relu", tags="core pointwise", structured=(meta.relu, "relu_stub", "out"), autograd=out_refuses_grad)
+    operator("gelu(Tensor self, *, str approximate='none') -> Tensor", tags="core pointwise", structured=(meta.gelu, "gelu_stub", "functional", "gelu.out"), autograd=derivatives.plan_gelu)
+    operator("gelu_(Tensor(a!) self, *, str approximate='none') -> Tensor(a!)", entry="gelu", tags="core pointwise", structured=(meta.gelu, "gelu_stub", "inplace", "gelu.out"), autograd=derivatives.plan_gelu_)
+    operator("gelu.out(Tensor self, *, str approximate='none', Tensor(a!) out) -> Tensor(a!)", entry="gelu", tags="core pointwise", structured=(meta.gelu, "gelu_stub", "out"), autograd=out_refuses_grad)
+    operator("silu(Tensor self) -> Tensor", tags="pointwise", structured=(meta.unary_floating, "silu_stub", "functional", "silu.out"), autograd=derivatives.plan_silu)
+    operator("silu_(Tensor(a!) self) -> Tensor(a!)", entry="silu", tags="pointwise", structured=(meta.unary_floating, "silu_stub", "inplace", "silu.out"), autograd=derivatives.plan_silu_)
+    operator("silu.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="silu", tags="pointwise", structured=(meta.unary_floating, "silu_stub", "out"), autograd=out_refuses_grad)
+    operator("softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor", tags="pointwise", structured=(meta.softplus, "softplus_stub", "functional", "softplus.out"), autograd=derivatives.plan_softplus)
+    operator("softplus.out(Tensor self, Scalar beta=1, Scalar threshold=20, *, Tensor(a!) out) -> Tensor(a!)", entry="softplus", tags="pointwise", structured=(meta.softplus, "softplus_stub", "out"), autograd=out_refuses_grad)
+    operator("leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor", tags="core pointwise", structured=(meta.leaky_relu, "leaky_relu_stub", "functional", "leaky_relu.out"), autograd=derivatives.plan_leaky_relu)
+    operator("leaky_relu_(Tensor(a!) self, Scalar negative_slope=0.01) -> Tensor(a!)", entry="leaky_relu", tags="core pointwise", structured=(meta.leaky_relu, "leaky_relu_stub", "inplace", "leaky_relu.out"), autograd=derivatives.plan_leaky_relu_)
+    operator("leaky_relu.out(Tensor self, Scalar negative_slope=0.01, *, Tensor(a!) out) -> Tensor(a!)", entry="leaky_relu", tags="core pointwise", structured=(meta.leaky_relu, "leaky_relu_stub", "out"), autograd=out_refuses_grad)
+    operator("threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor", tags="pointwise", structured=(meta.threshold_backward, "threshold_backward_stub", "functional", "threshold_backward.grad_input"), autograd=derivatives.plan_threshold_backward)
+    operator("threshold_backward.grad_input(Tensor grad_output, Tensor self, Scalar threshold, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="threshold_backward", tags="pointwise", structured=(meta.threshold_backward, "threshold_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor", tags="pointwise", structured=(meta.binary, "sigmoid_backward_stub", "functional", "sigmoid_backward.grad_input"), autograd=derivatives.plan_sigmoid_backward)
+    operator("sigmoid_backward.grad_input(Tensor grad_output, Tensor output, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="sigmoid_backward", tags="pointwise", structured=(meta.binary, "sigmoid_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("tanh_backward(Tensor grad_output, Tensor output) -> Tensor", tags="pointwise", structured=(meta.binary, "tanh_backward_stub", "functional", "tanh_backward.grad_input"), autograd=derivatives.plan_tanh_backward)
+    operator("tanh_backward.grad_input(Tensor grad_output, Tensor output, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="tanh_backward", tags="pointwise", structured=(meta.binary, "tanh_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor", tags="pointwise", structured=(meta.gelu_backward, "gelu_backward_stub", "functional", "gelu_backward.grad_input"), autograd=derivatives.plan_gelu_backward)
+    operator("gelu_backward.grad_input(Tensor grad_output, Tensor self, *, str approximate='none', Tensor(a!) grad_input) -> Tensor(a!)", entry="gelu_backward", tags="pointwise", structured=(meta.gelu_backward, "gelu_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("silu_backward(Tensor grad_output, Tensor self) -> Tensor", tags="pointwise", structured=(meta.binary, "silu_backward_stub", "functional", "silu_backward.grad_input"), autograd=derivatives.plan_silu_backward)
+    operator("silu_backward.grad_input(Tensor grad_output, Tensor self, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="silu_backward", tags="pointwise", structured=(meta.binary, "silu_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor", tags="pointwise", structured=(meta.softplus_backward, "softplus_backward_stub", "functional", "softplus_backward.grad_input"), autograd=derivatives.plan_softplus_backward)
+    operator("softplus_backward.grad_input(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="softplus_backward", tags="pointwise", structured=(meta.softplus_backward, "softplus_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor", tags="pointwise", structured=(meta.leaky_relu_backward, "leaky_relu_backward_stub", "functional", "leaky_relu_backward.grad_input"), autograd=derivatives.plan_leaky_relu_backward)
+    operator("leaky_relu_backward.grad_input(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="leaky_relu_backward", tags="pointwise", structured=(meta.leaky_relu_backward, "leaky_relu_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("eq.Tensor(Tensor self, Tensor other) -> Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.comparison, "eq_stub", "functional", "eq.Tensor_out"), autograd=never_differentiable)
+    operator("eq_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="eq.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.comparison, "eq_stub", "inplace", "eq.Tensor_out"), autograd=derivatives.plan_eq__Tensor)
+    operator("eq.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="eq.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.comparison, "eq_stub", "out"), autograd=never_differentiable)
+    operator("eq.Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.eq}, autograd=never_differentiable)
+    operator("eq_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="eq.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": functions.eq_}, autograd=never_differentiable)
+    operator("eq.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="eq.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("eq", composition.eq)}, autograd=never_differentiable)
+    operator("ne.Tensor(Tensor self, Tensor other) -> Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.comparison, "ne_stub", "functional", "ne.Tensor_out"), autograd=never_differentiable)
+    operator("ne_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="ne.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.comparison, "ne_stub", "inplace", "ne.Tensor_out"), autograd=derivatives.plan_ne__Tensor)
+    operator("ne.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="ne.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.comparison, "ne_stub", "out"), autograd=never_differentiable)
+    operator("ne.Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.ne}, autograd=never_differentiable)
+    operator("ne_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="ne.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": functions.ne_}, autograd=never_differentiable)
+    operator("ne.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="ne.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("ne", composition.ne)}, autograd=never_differentiable)
+    operator("lt.Tensor(Tensor self, Tensor other) -> Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.ordering, "lt_stub", "functional", "lt.Tensor_out"), autograd=never_differentiable)
+    operator("lt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="lt.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.ordering, "lt_stub", "inplace", "lt.Tensor_out"), autograd=derivatives.plan_lt__Tensor)
+    operator("lt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="lt.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.ordering, "lt_stub", "out"), autograd=never_differentiable)
+    operator("lt.Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.lt}, autograd=never_differentiable)
+    operator("lt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="lt.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": functions.lt_}, autograd=never_differentiable)
+    operator("lt.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="lt.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("lt", composition.lt)}, autograd=never_differentiable)
+    operator("le.Tensor(Tensor self, Tensor other) -> Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.ordering, "le_stub", "functional", "le.Tensor_out"), autograd=never_differentiable)
+    operator("le_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="le.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.ordering, "le_stub", "inplace", "le.Tensor_out"), autograd=derivatives.plan_le__Tensor)
+    operator("le.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="le.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.ordering, "le_stub", "out"), autograd=never_differentiable)
+    operator("le.Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.le}, autograd=never_differentiable)
+    operator("le_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="le.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": functions.le_}, autograd=never_differentiable)
+    operator("le.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="le.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("le", composition.le)}, autograd=never_differentiable)
+    operator("gt.Tensor(Tensor self, Tensor other) -> Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.ordering, "gt_stub", "functional", "gt.Tensor_out"), autograd=never_differentiable)
+    operator("gt_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="gt.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.ordering, "gt_stub", "inplace", "gt.Tensor_out"), autograd=derivatives.plan_gt__Tensor)
+    operator("gt.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="gt.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.ordering, "gt_stub", "out"), autograd=never_differentiable)
+    operator("gt.Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.gt}, autograd=never_differentiable)
+    operator("gt_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="gt.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": functions.gt_}, autograd=never_differentiable)
+    operator("gt.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="gt.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("gt", composition.gt)}, autograd=never_differentiable)
+    operator("ge.Tensor(Tensor self, Tensor other) -> Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.ordering, "ge_stub", "functional", "ge.Tensor_out"), autograd=never_differentiable)
+    operator("ge_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="ge.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.ordering, "ge_stub", "inplace", "ge.Tensor_out"), autograd=derivatives.plan_ge__Tensor)
+    operator("ge.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="ge.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.ordering, "ge_stub", "out"), autograd=never_differentiable)
+    operator("ge.Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.ge}, autograd=never_differentiable)
+    operator("ge_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="ge.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": functions.ge_}, autograd=never_differentiable)
+    operator("ge.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="ge.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("ge", composition.ge)}, autograd=never_differentiable)
+    operator("greater.Tensor(Tensor self, Tensor other) -> Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": composition.gt})
+    operator("greater_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="greater.Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": functions.gt_})
+    operator("greater.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="greater.Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": out_form("greater", composition.gt)})
+    operator("greater_equal.Tensor(Tensor self, Tensor other) -> Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": composition.ge})
+    operator("greater_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="greater_equal.Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": functions.ge_})
+    operator("greater_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="greater_equal.Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": out_form("greater_equal", composition.ge)})
+    operator("less.Tensor(Tensor self, Tensor other) -> Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": composition.lt})
+    operator("less_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="less.Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": functions.lt_})
+    operator("less.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="less.Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": out_form("less", composition.lt)})
+    operator("less_equal.Tensor(Tensor self, Tensor other) -> Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": composition.le})
+    operator("less_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="less_equal.Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": functions.le_})
+    operator("less_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="less_equal.Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": out_form("less_equal", composition.le)})
+    operator("not_equal.Tensor(Tensor self, Tensor other) -> Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": composition.ne})
+    operator("not_equal_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="not_equal.Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": functions.ne_})
+    operator("not_equal.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="not_equal.Tensor", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": out_form("not_equal", composition.ne)})
+    operator("isnan(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.isnan})
+    operator("isinf(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.isinf})
+    operator("isfinite(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.isfinite})
+    operator("logical_not(Tensor self) -> Tensor", tags="core nondifferentiable pointwise", structured=(meta.logical_not, "logical_not_stub", "functional", "logical_not.out"), autograd=never_differentiable)
+    operator("logical_not_(Tensor(a!) self) -> Tensor(a!)", entry="logical_not", tags="core nondifferentiable pointwise", structured=(meta.logical_not, "logical_not_stub", "inplace", "logical_not.out"), autograd=never_differentiable)
+    operator("logical_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="logical_not", tags="core nondifferentiable pointwise", structured=(meta.logical_not, "logical_not_stub", "out"), autograd=never_differentiable)
+    operator("logical_and(Tensor self, Tensor other) -> Tensor", tags="core nondifferentiable pointwise", structured=(meta.logical, "logical_and_stub", "functional", "logical_and.out"), autograd=never_differentiable)
+    operator("logical_and_(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="logical_and", tags="core nondifferentiable pointwise", structured=(meta.logical, "logical_and_stub", "inplace", "logical_and.out"), autograd=never_differentiable)
+    operator("logical_and.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="logical_and", tags="core nondifferentiable pointwise", structured=(meta.logical, "logical_and_stub", "out"), autograd=never_differentiable)
+    operator("logical_or(Tensor self, Tensor other) -> Tensor", tags="core nondifferentiable pointwise", structured=(meta.logical, "logical_or_stub", "functional", "logical_or.out"), autograd=never_differentiable)
+    operator("logical_or_(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="logical_or", tags="core nondifferentiable pointwise", structured=(meta.logical, "logical_or_stub", "inplace", "logical_or.out"), autograd=never_differentiable)
+    operator("logical_or.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="logical_or", tags="core nondifferentiable pointwise", structured=(meta.logical, "logical_or_stub", "out"), autograd=never_differentiable)
+    operator("logical_xor(Tensor self, Tensor other) -> Tensor", tags="core nondifferentiable pointwise", structured=(meta.logical, "logical_xor_stub", "functional", "logical_xor.out"), autograd=never_differentiable)
+    operator("logical_xor_(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="logical_xor", tags="core nondifferentiable pointwise", structured=(meta.logical, "logical_xor_stub", "inplace", "logical_xor.out"), autograd=never_differentiable)
+    operator("logical_xor.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="logical_xor", tags="core nondifferentiable pointwise", structured=(meta.logical, "logical_xor_stub", "out"), autograd=never_differentiable)
+    operator("bitwise_and.Tensor(Tensor self, Tensor other) -> Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_and_stub", "functional", "bitwise_and.Tensor_out"), autograd=never_differentiable)
+    operator("bitwise_and_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="bitwise_and.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_and_stub", "inplace", "bitwise_and.Tensor_out"), autograd=never_differentiable)
+    operator("bitwise_and.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_and.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_and_stub", "out"), autograd=never_differentiable)
+    operator("bitwise_and.Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_and}, autograd=never_differentiable)
+    operator("bitwise_and_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="bitwise_and.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": functions.bitwise_and_}, autograd=never_differentiable)
+    operator("bitwise_and.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_and.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("bitwise_and", composition.bitwise_and)}, autograd=never_differentiable)
+    operator("bitwise_and.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_and}, autograd=never_differentiable)
+    operator("bitwise_and.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_and.Scalar_Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("bitwise_and", composition.bitwise_and)}, autograd=never_differentiable)
+    operator("bitwise_or.Tensor(Tensor self, Tensor other) -> Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_or_stub", "functional", "bitwise_or.Tensor_out"), autograd=never_differentiable)
+    operator("bitwise_or_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="bitwise_or.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_or_stub", "inplace", "bitwise_or.Tensor_out"), autograd=never_differentiable)
+    operator("bitwise_or.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_or.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_or_stub", "out"), autograd=never_differentiable)
+    operator("bitwise_or.Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_or}, autograd=never_differentiable)
+    operator("bitwise_or_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="bitwise_or.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": functions.bitwise_or_}, autograd=never_differentiable)
+    operator("bitwise_or.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_or.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("bitwise_or", composition.bitwise_or)}, autograd=never_differentiable)
+    operator("bitwise_or.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_or}, autograd=never_differentiable)
+    operator("bitwise_or.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_or.Scalar_Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("bitwise_or", composition.bitwise_or)}, autograd=never_differentiable)
+    operator("bitwise_xor.Tensor(Tensor self, Tensor other) -> Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_xor_stub", "functional", "bitwise_xor.Tensor_out"), autograd=never_differentiable)
+    operator("bitwise_xor_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="bitwise_xor.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_xor_stub", "inplace", "bitwise_xor.Tensor_out"), autograd=never_differentiable)
+    operator("bitwise_xor.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_xor.Tensor", tags="core nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_xor_stub", "out"), autograd=never_differentiable)
+    operator("bitwise_xor.Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_xor}, autograd=never_differentiable)
+    operator("bitwise_xor_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="bitwise_xor.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": functions.bitwise_xor_}, autograd=never_differentiable)
+    operator("bitwise_xor.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_xor.Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("bitwise_xor", composition.bitwise_xor)}, autograd=never_differentiable)
+    operator("bitwise_xor.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_xor}, autograd=never_differentiable)
+    operator("bitwise_xor.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_xor.Scalar_Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("bitwise_xor", composition.bitwise_xor)}, autograd=never_differentiable)
+    operator("bitwise_left_shift.Tensor(Tensor self, Tensor other) -> Tensor", tags="nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_left_shift_stub", "functional", "bitwise_left_shift.Tensor_out"), autograd=never_differentiable)
+    operator("bitwise_left_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="bitwise_left_shift.Tensor", tags="nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_left_shift_stub", "inplace", "bitwise_left_shift.Tensor_out"), autograd=never_differentiable)
+    operator("bitwise_left_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_left_shift.Tensor", tags="nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_left_shift_stub", "out"), autograd=never_differentiable)
+    operator("bitwise_left_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_left_shift}, autograd=never_differentiable)
+    operator("bitwise_left_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="bitwise_left_shift.Tensor_Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": functions.bitwise_left_shift_}, autograd=never_differentiable)
+    operator("bitwise_left_shift.Tensor_Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_left_shift.Tensor_Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("bitwise_left_shift", composition.bitwise_left_shift)}, autograd=never_differentiable)
+    operator("bitwise_left_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_left_shift}, autograd=never_differentiable)
+    operator("bitwise_left_shift.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_left_shift.Scalar_Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("bitwise_left_shift", composition.bitwise_left_shift)}, autograd=never_differentiable)
+    operator("__lshift__.Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_left_shift}, autograd=never_differentiable)
+    operator("__ilshift__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_left_shift_}, autograd=never_differentiable)
+    operator("__lshift__.Tensor(Tensor self, Tensor other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_left_shift}, autograd=never_differentiable)
+    operator("__ilshift__.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_left_shift_}, autograd=never_differentiable)
+    operator("bitwise_right_shift.Tensor(Tensor self, Tensor other) -> Tensor", tags="nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_right_shift_stub", "functional", "bitwise_right_shift.Tensor_out"), autograd=never_differentiable)
+    operator("bitwise_right_shift_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="bitwise_right_shift.Tensor", tags="nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_right_shift_stub", "inplace", "bitwise_right_shift.Tensor_out"), autograd=never_differentiable)
+    operator("bitwise_right_shift.Tensor_out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_right_shift.Tensor", tags="nondifferentiable pointwise", wrapped_numbers=True, structured=(meta.bitwise, "bitwise_right_shift_stub", "out"), autograd=never_differentiable)
+    operator("bitwise_right_shift.Tensor_Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_right_shift}, autograd=never_differentiable)
+    operator("bitwise_right_shift_.Tensor_Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", entry="bitwise_right_shift.Tensor_Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": functions.bitwise_right_shift_}, autograd=never_differentiable)
+    operator("bitwise_right_shift.Tensor_Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_right_shift.Tensor_Scalar", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("bitwise_right_shift", composition.bitwise_right_shift)}, autograd=never_differentiable)
+    operator("bitwise_right_shift.Scalar_Tensor(Scalar self, Tensor other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_right_shift}, autograd=never_differentiable)
+    operator("bitwise_right_shift.Scalar_Tensor_out(Scalar self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_right_shift.Scalar_Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": out_form("bitwise_right_shift", composition.bitwise_right_shift)}, autograd=never_differentiable)
+    operator("__rshift__.Scalar(Tensor self, Scalar other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_right_shift}, autograd=never_differentiable)
+    operator("__irshift__.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_right_shift_}, autograd=never_differentiable)
+    operator("__rshift__.Tensor(Tensor self, Tensor other) -> Tensor", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_right_shift}, autograd=never_differentiable)
+    operator("__irshift__.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", tags="nondifferentiable", dispatch={"CompositeImplicitAutograd": composition.bitwise_right_shift_}, autograd=never_differentiable)
+    operator("gcd(Tensor self, Tensor other) -> Tensor", tags="nondifferentiable pointwise", structured=(meta.binary, "gcd_stub", "functional", "gcd.out"), autograd=never_differentiable)
+    operator("gcd_(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="gcd", tags="nondifferentiable pointwise", structured=(meta.binary, "gcd_stub", "inplace", "gcd.out"), autograd=never_differentiable)
+    operator("gcd.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="gcd", tags="nondifferentiable pointwise", structured=(meta.binary, "gcd_stub", "out"), autograd=never_differentiable)
+    operator("lcm(Tensor self, Tensor other) -> Tensor", tags="nondifferentiable pointwise", structured=(meta.binary, "lcm_stub", "functional", "lcm.out"), autograd=never_differentiable)
+    operator("lcm_(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="lcm", tags="nondifferentiable pointwise", structured=(meta.binary, "lcm_stub", "inplace", "lcm.out"), autograd=never_differentiable)
+    operator("lcm.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="lcm", tags="nondifferentiable pointwise", structured=(meta.binary, "lcm_stub", "out"), autograd=never_differentiable)
+    operator("bitwise_not(Tensor self) -> Tensor", tags="core nondifferentiable pointwise", structured=(meta.bitwise_not, "bitwise_not_stub", "functional", "bitwise_not.out"), autograd=never_differentiable)
+    operator("bitwise_not_(Tensor(a!) self) -> Tensor(a!)", entry="bitwise_not", tags="core nondifferentiable pointwise", structured=(meta.bitwise_not, "bitwise_not_stub", "inplace", "bitwise_not.out"), autograd=never_differentiable)
+    operator("bitwise_not.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="bitwise_not", tags="core nondifferentiable pointwise", structured=(meta.bitwise_not, "bitwise_not_stub", "out"), autograd=never_differentiable)
+    operator("clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", tags="core pointwise", structured=(meta.clamp, "clamp_stub", "functional", "clamp.out"), autograd=derivatives.plan_clamp)
+    operator("clamp_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)", entry="clamp", tags="core pointwise", structured=(meta.clamp, "clamp_stub", "inplace", "clamp.out"), autograd=derivatives.plan_clamp_)
+    operator("clamp.out(Tensor self, Scalar? min=None, Scalar? max=None, *, Tensor(a!) out) -> Tensor(a!)", entry="clamp", tags="core pointwise", structured=(meta.clamp, "clamp_stub", "out"), autograd=out_refuses_grad)
+    operator("clamp.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", tags="core pointwise", structured=(meta.clamp, "clamp_stub", "functional", "clamp.Tensor_out"), autograd=derivatives.plan_clamp_Tensor)
+    operator("clamp_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)", entry="clamp.Tensor", tags="core pointwise", structured=(meta.clamp, "clamp_stub", "inplace", "clamp.Tensor_out"), autograd=derivatives.plan_clamp__Tensor)
+    operator("clamp.Tensor_out(Tensor self, Tensor? min=None, Tensor? max=None, *, Tensor(a!) out) -> Tensor(a!)", entry="clamp.Tensor", tags="core pointwise", structured=(meta.clamp, "clamp_stub", "out"), autograd=out_refuses_grad)
+    operator("clamp_min(Tensor self, Scalar min) -> Tensor", tags="pointwise", structured=(meta.clamp_one, "clamp_min_stub", "functional", "clamp_min.out"), autograd=derivatives.plan_clamp_min)
+    operator("clamp_min_(Tensor(a!) self, Scalar min) -> Tensor(a!)", entry="clamp_min", tags="pointwise", structured=(meta.clamp_one, "clamp_min_stub", "inplace", "clamp_min.out"), autograd=derivatives.plan_clamp_min_)
+    operator("clamp_min.out(Tensor self, Scalar min, *, Tensor(a!) out) -> Tensor(a!)", entry="clamp_min", tags="pointwise", structured=(meta.clamp_one, "clamp_min_stub", "out"), autograd=out_refuses_grad)
+    operator("clamp_min.Tensor(Tensor self, Tensor min) -> Tensor", tags="pointwise", structured=(meta.clamp_one, "clamp_min_stub", "functional", "clamp_min.Tensor_out"), autograd=derivatives.plan_clamp_min_Tensor)
+    operator("clamp_min_.Tensor(Tensor(a!) self, Tensor min) -> Tensor(a!)", entry="clamp_min.Tensor", tags="pointwise", structured=(meta.clamp_one, "clamp_min_stub", "inplace", "clamp_min.Tensor_out"), autograd=derivatives.plan_clamp_min__Tensor)
+    operator("clamp_min.Tensor_out(Tensor self, Tensor min, *, Tensor(a!) out) -> Tensor(a!)", entry="clamp_min.Tensor", tags="pointwise", structured=(meta.clamp_one, "clamp_min_stub", "out"), autograd=out_refuses_grad)
+    operator("clamp_max(Tensor self, Scalar max) -> Tensor", tags="pointwise", structured=(meta.clamp_one, "clamp_max_stub", "functional", "clamp_max.out"), autograd=derivatives.plan_clamp_max)
+    operator("clamp_max_(Tensor(a!) self, Scalar max) -> Tensor(a!)", entry="clamp_max", tags="pointwise", structured=(meta.clamp_one, "clamp_max_stub", "inplace", "clamp_max.out"), autograd=derivatives.plan_clamp_max_)
+    operator("clamp_max.out(Tensor self, Scalar max, *, Tensor(a!) out) -> Tensor(a!)", entry="clamp_max", tags="pointwise", structured=(meta.clamp_one, "clamp_max_stub", "out"), autograd=out_refuses_grad)
+    operator("clamp_max.Tensor(Tensor self, Tensor max) -> Tensor", tags="pointwise", structured=(meta.clamp_one, "clamp_max_stub", "functional", "clamp_max.Tensor_out"), autograd=derivatives.plan_clamp_max_Tensor)
+    operator("clamp_max_.Tensor(Tensor(a!) self, Tensor max) -> Tensor(a!)", entry="clamp_max.Tensor", tags="pointwise", structured=(meta.clamp_one, "clamp_max_stub", "inplace", "clamp_max.Tensor_out"), autograd=derivatives.plan_clamp_max__Tensor)
+    operator("clamp_max.Tensor_out(Tensor self, Tensor max, *, Tensor(a!) out) -> Tensor(a!)", entry="clamp_max.Tensor", tags="pointwise", structured=(meta.clamp_one, "clamp_max_stub", "out"), autograd=out_refuses_grad)
+    operator("clip(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.clamp})
+    operator("clip.Tensor(Tensor self, Tensor? min=None, Tensor? max=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.clamp})
+    operator("clip_(Tensor(a!) self, Scalar? min=None, Scalar? max=None) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.clamp_})
+    operator("clip_.Tensor(Tensor(a!) self, Tensor? min=None, Tensor? max=None) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.clamp_})
+    operator("where.self(Tensor condition, Tensor self, Tensor other) -> Tensor", tags="core pointwise", wrapped_numbers=True, structured=(meta.where, "where_stub", "functional", "where.self_out"), autograd=derivatives.plan_where_self)
+    operator("where.self_out(Tensor condition, Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="where.self", tags="core pointwise", wrapped_numbers=True, structured=(meta.where, "where_stub", "out"), autograd=out_refuses_grad)
+    operator("where(Tensor condition) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.where_nonzero})
+    operator("where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.where})
+    operator("where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.where})
+    operator("where.Scalar(Tensor condition, Scalar self, Scalar other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.where})
+    operator("lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor", tags="pointwise", structured=(meta.lerp, "lerp_stub", "functional", "lerp.Scalar_out"), autograd=derivatives.plan_lerp_Scalar)
+    operator("lerp_.Scalar(Tensor(a!) self, Tensor end, Scalar weight) -> Tensor(a!)", entry="lerp.Scalar", tags="pointwise", structured=(meta.lerp, "lerp_stub", "inplace", "lerp.Scalar_out"), autograd=derivatives.plan_lerp__Scalar)
+    operator("lerp.Scalar_out(Tensor self, Tensor end, Scalar weight, *, Tensor(a!) out) -> Tensor(a!)", entry="lerp.Scalar", tags="pointwise", structured=(meta.lerp, "lerp_stub", "out"), autograd=out_refuses_grad)
+    operator("lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor", tags="pointwise", structured=(meta.lerp, "lerp_stub", "functional", "lerp.Tensor_out"), autograd=derivatives.plan_lerp_Tensor)
+    operator("lerp_.Tensor(Tensor(a!) self, Tensor end, Tensor weight) -> Tensor(a!)", entry="lerp.Tensor", tags="pointwise", structured=(meta.lerp, "lerp_stub", "inplace", "lerp.Tensor_out"), autograd=derivatives.plan_lerp__Tensor)
+    operator("lerp.Tensor_out(Tensor self, Tensor end, Tensor weight, *, Tensor(a!) out) -> Tensor(a!)", entry="lerp.Tensor", tags="pointwise", structured=(meta.lerp, "lerp_stub", "out"), autograd=out_refuses_grad)
+    operator("addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", tags="pointwise", structured=(meta.addcmul, "addcmul_stub", "functional", "addcmul.out"), autograd=derivatives.plan_addcmul)
+    operator("addcmul_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)", entry="addcmul", tags="pointwise", structured=(meta.addcmul, "addcmul_stub", "inplace", "addcmul.out"), autograd=derivatives.plan_addcmul_)
+    operator("addcmul.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)", entry="addcmul", tags="pointwise", structured=(meta.addcmul, "addcmul_stub", "out"), autograd=out_refuses_grad)
+    operator("addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", tags="pointwise", structured=(meta.addcdiv, "addcdiv_stub", "functional", "addcdiv.out"), autograd=derivatives.plan_addcdiv)
+    operator("addcdiv_(Tensor(a!) self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor(a!)", entry="addcdiv", tags="pointwise", structured=(meta.addcdiv, "addcdiv_stub", "inplace", "addcdiv.out"), autograd=derivatives.plan_addcdiv_)
+    operator("addcdiv.out(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1, Tensor(a!) out) -> Tensor(a!)", entry="addcdiv", tags="pointwise", structured=(meta.addcdiv, "addcdiv_stub", "out"), autograd=out_refuses_grad)
+    operator("sgn(Tensor self) -> Tensor", tags="pointwise", structured=(meta.unary, "sgn_stub", "functional", "sgn.out"), autograd=derivatives.plan_sgn)
+    operator("sgn_(Tensor(a!) self) -> Tensor(a!)", entry="sgn", tags="pointwise", structured=(meta.unary, "sgn_stub", "inplace", "sgn.out"), autograd=derivatives.plan_sgn_)
+    operator("sgn.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="sgn", tags="pointwise", structured=(meta.unary, "sgn_stub", "out"), autograd=out_refuses_grad)
+    operator("signbit(Tensor self) -> Tensor", tags="pointwise", structured=(meta.signbit, "signbit_stub", "functional", "signbit.out"))
+    operator("signbit.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="signbit", tags="pointwise", structured=(meta.signbit, "signbit_stub", "out"), autograd=out_refuses_grad)
+    operator("frac(Tensor self) -> Tensor", tags="pointwise", structured=(meta.frac, "frac_stub", "functional", "frac.out"), autograd=derivatives.plan_frac)
+    operator("frac_(Tensor(a!) self) -> Tensor(a!)", entry="frac", tags="pointwise", structured=(meta.frac, "frac_stub", "inplace", "frac.out"), autograd=derivatives.plan_frac_)
+    operator("frac.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="frac", tags="pointwise", structured=(meta.frac, "frac_stub", "out"), autograd=out_refuses_grad)
+    operator("copysign.Tensor(Tensor self, Tensor other) -> Tensor", tags="pointwise", wrapped_numbers=True, structured=(meta.binary_float, "copysign_stub", "functional", "copysign.out"), autograd=derivatives.plan_copysign_Tensor)
+    operator("copysign_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="copysign.Tensor", tags="pointwise", wrapped_numbers=True, structured=(meta.binary_float, "copysign_stub", "inplace", "copysign.out"), autograd=derivatives.plan_copysign__Tensor)
+    operator("copysign.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="copysign.Tensor", tags="pointwise", wrapped_numbers=True, structured=(meta.binary_float, "copysign_stub", "out"), autograd=out_refuses_grad)
+    operator("copysign.Scalar(Tensor self, Scalar other) -> Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.copysign}, autograd=derivatives.plan_copysign_Scalar)
+    operator("copysign_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.copysign_}, autograd=derivatives.plan_copysign__Scalar)
+    operator("heaviside(Tensor self, Tensor values) -> Tensor", tags="pointwise", structured=(meta.heaviside, "heaviside_stub", "functional", "heaviside.out"))
+    operator("heaviside_(Tensor(a!) self, Tensor values) -> Tensor(a!)", entry="heaviside", tags="pointwise", structured=(meta.heaviside, "heaviside_stub", "inplace", "heaviside.out"))
+    operator("heaviside.out(Tensor self, Tensor values, *, Tensor(a!) out) -> Tensor(a!)", entry="heaviside", tags="pointwise", structured=(meta.heaviside, "heaviside_stub", "out"), autograd=out_refuses_grad)
+    operator("hypot(Tensor self, Tensor other) -> Tensor", tags="pointwise", structured=(meta.same_floating, "hypot_stub", "functional", "hypot.out"), autograd=derivatives.plan_hypot)
+    operator("hypot_(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="hypot", tags="pointwise", structured=(meta.same_floating, "hypot_stub", "inplace", "hypot.out"), autograd=derivatives.plan_hypot_)
+    operator("hypot.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="hypot", tags="pointwise", structured=(meta.same_floating, "hypot_stub", "out"), autograd=out_refuses_grad)
+    operator("nextafter(Tensor self, Tensor other) -> Tensor", tags="pointwise", structured=(meta.same_floating, "nextafter_stub", "functional", "nextafter.out"), autograd=derivatives.plan_nextafter)
+    operator("nextafter_(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="nextafter", tags="pointwise", structured=(meta.same_floating, "nextafter_stub", "inplace", "nextafter.out"), autograd=derivatives.plan_nextafter_)
+    operator("nextafter.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="nextafter", tags="pointwise", structured=(meta.same_floating, "nextafter_stub", "out"), autograd=out_refuses_grad)
+    operator("nan_to_num(Tensor self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", tags="pointwise", structured=(meta.nan_to_num, "nan_to_num_stub", "functional", "nan_to_num.out"), autograd=derivatives.plan_nan_to_num)
+    operator("nan_to_num_(Tensor(a!) self, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor(a!)", entry="nan_to_num", tags="pointwise", structured=(meta.nan_to_num, "nan_to_num_stub", "inplace", "nan_to_num.out"), autograd=derivatives.plan_nan_to_num_)
+    operator("nan_to_num.out(Tensor self, float? nan=None, float? posinf=None, float? neginf=None, *, Tensor(a!) out) -> Tensor(a!)", entry="nan_to_num", tags="pointwise", structured=(meta.nan_to_num, "nan_to_num_stub", "out"), autograd=out_refuses_grad)
+    operator("frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.frexp})
+    operator("frexp.Tensor_out(Tensor self, *, Tensor(a!) mantissa, Tensor(b!) exponent) -> (Tensor(a!) mantissa, Tensor(b!) exponent)", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.frexp_out})
+    operator("_frexp_mantissa(Tensor self) -> Tensor", tags="pointwise", structured=(meta.frexp_mantissa, "_frexp_mantissa_stub", "functional"), autograd=derivatives.plan__frexp_mantissa)
+    operator("_frexp_exponent(Tensor self) -> Tensor", tags="pointwise", structured=(meta.frexp_exponent, "_frexp_exponent_stub", "functional"))
+    operator("ldexp.Tensor(Tensor self, Tensor other) -> Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.ldexp})
+    operator("ldexp_(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="ldexp.Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": inplace_form("ldexp_", composition.ldexp)})
+    operator("ldexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="ldexp.Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": out_form("ldexp", composition.ldexp)})
+    operator("deg2rad(Tensor self) -> Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.deg2rad})
+    operator("deg2rad_(Tensor(a!) self) -> Tensor(a!)", entry="deg2rad", tags="pointwise", dispatch={"CompositeImplicitAutograd": inplace_form("deg2rad_", composition.deg2rad)})
+    operator("deg2rad.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="deg2rad", tags="pointwise", dispatch={"CompositeImplicitAutograd": out_form("deg2rad", composition.deg2rad)})
+    operator("rad2deg(Tensor self) -> Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.rad2deg})
+    operator("rad2deg_(Tensor(a!) self) -> Tensor(a!)", entry="rad2deg", tags="pointwise", dispatch={"CompositeImplicitAutograd": inplace_form("rad2deg_", composition.rad2deg)})
+    operator("rad2deg.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="rad2deg", tags="pointwise", dispatch={"CompositeImplicitAutograd": out_form("rad2deg", composition.rad2deg)})
+    operator("logaddexp(Tensor self, Tensor other) -> Tensor", tags="pointwise", structured=(meta.logaddexp, "logaddexp_stub", "functional", "logaddexp.out"), autograd=derivatives.plan_logaddexp)
+    operator("logaddexp.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="logaddexp", tags="pointwise", structured=(meta.logaddexp, "logaddexp_stub", "out"), autograd=out_refuses_grad)
+    operator("logaddexp2(Tensor self, Tensor other) -> Tensor", tags="pointwise", structured=(meta.same_floating, "logaddexp2_stub", "functional", "logaddexp2.out"), autograd=derivatives.plan_logaddexp2)
+    operator("logaddexp2.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="logaddexp2", tags="pointwise", structured=(meta.same_floating, "logaddexp2_stub", "out"), autograd=out_refuses_grad)
+    operator("xlogy.Tensor(Tensor self, Tensor other) -> Tensor", tags="pointwise", wrapped_numbers=True, structured=(meta.binary_float, "xlogy_stub", "functional", "xlogy.OutTensor"), autograd=derivatives.plan_xlogy_Tensor)
+    operator("xlogy_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="xlogy.Tensor", tags="pointwise", wrapped_numbers=True, structured=(meta.binary_float, "xlogy_stub", "inplace", "xlogy.OutTensor"), autograd=derivatives.plan_xlogy__Tensor)
+    operator("xlogy.OutTensor(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="xlogy.Tensor", tags="pointwise", wrapped_numbers=True, structured=(meta.binary_float, "xlogy_stub", "out"), autograd=out_refuses_grad)
+    operator("xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.xlogy}, autograd=derivatives.plan_xlogy_Scalar_Self)
+    operator("xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.xlogy}, autograd=derivatives.plan_xlogy_Scalar_Other)
+    operator("xlogy_.Scalar_Other(Tensor(a!) self, Scalar other) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.xlogy_}, autograd=derivatives.plan_xlogy__Scalar_Other)
+    operator("logit(Tensor self, float? eps=None) -> Tensor", tags="pointwise", structured=(meta.logit, "logit_stub", "functional", "logit.out"), autograd=derivatives.plan_logit)
+    operator("logit_(Tensor(a!) self, float? eps=None) -> Tensor(a!)", entry="logit", tags="pointwise", structured=(meta.logit, "logit_stub", "inplace", "logit.out"), autograd=derivatives.plan_logit_)
+    operator("logit.out(Tensor self, float? eps=None, *, Tensor(a!) out) -> Tensor(a!)", entry="logit", tags="pointwise", structured=(meta.logit, "logit_stub", "out"), autograd=out_refuses_grad)
+    operator("logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor", tags="pointwise", structured=(meta.logit_backward, "logit_backward_stub", "functional", "logit_backward.grad_input"), autograd=derivatives.plan_logit_backward)
+    operator("logit_backward.grad_input(Tensor grad_output, Tensor self, float? eps=None, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="logit_backward", tags="pointwise", structured=(meta.logit_backward, "logit_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("sinc(Tensor self) -> Tensor", tags="pointwise", structured=(meta.unary_float, "sinc_stub", "functional", "sinc.out"), autograd=derivatives.plan_sinc)
+    operator("sinc_(Tensor(a!) self) -> Tensor(a!)", entry="sinc", tags="pointwise", structured=(meta.unary_float, "sinc_stub", "inplace", "sinc.out"), autograd=derivatives.plan_sinc_)
+    operator("sinc.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="sinc", tags="pointwise", structured=(meta.unary_float, "sinc_stub", "out"), autograd=out_refuses_grad)
+    operator("multiply.Tensor(Tensor self, Tensor other) -> Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": composition.mul})
+    operator("multiply_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="multiply.Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": functions.mul_})
+    operator("multiply.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="multiply.Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": out_form("multiply", composition.mul)})
+    operator("subtract.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": composition.sub_scalar})
+    operator("subtract_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)", entry="subtract.Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": inplace_form("subtract_", composition.sub_scalar)})
+    operator("subtract.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", entry="subtract.Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": out_form("subtract", composition.sub_scalar)})
+    operator("divide.Tensor(Tensor self, Tensor other) -> Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": composition.div})
+    operator("divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="divide.Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": functions.div_})
+    operator("divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="divide.Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": out_form("divide", composition.div)})
+    operator("divide.Tensor_mode(Tensor self, Tensor other, *, str? rounding_mode) -> Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": composition.div_scalar_mode})
+    operator("divide_.Tensor_mode(Tensor(a!) self, Tensor other, *, str? rounding_mode) -> Tensor(a!)", entry="divide.Tensor_mode", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": inplace_form("divide_", composition.div_scalar_mode)})
+    operator("divide.out_mode(Tensor self, Tensor other, *, str? rounding_mode, Tensor(a!) out) -> Tensor(a!)", entry="divide.Tensor_mode", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": out_form("divide", composition.div_scalar_mode)})
+    operator("true_divide.Tensor(Tensor self, Tensor other) -> Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": composition.div})
+    operator("true_divide_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)", entry="true_divide.Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": functions.div_})
+    operator("true_divide.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", entry="true_divide.Tensor", tags="pointwise", wrapped_numbers=True, dispatch={"CompositeImplicitAutograd": out_form("true_divide", composition.div)})
+    operator("true_divide.Scalar(Tensor self, Scalar other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.div})
+    operator("true_divide_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.div_})
+    operator("float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.float_power})
+    operator("float_power.Tensor_Tensor_out(Tensor self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)", entry="float_power.Tensor_Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": out_form("float_power", composition.float_power)})
+    operator("float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.float_power})
+    operator("float_power.Tensor_Scalar_out(Tensor self, Scalar exponent, *, Tensor(a!) out) -> Tensor(a!)", entry="float_power.Tensor_Scalar", tags="pointwise", dispatch={"CompositeImplicitAutograd": out_form("float_power", composition.float_power)})
+    operator("float_power.Scalar(Scalar self, Tensor exponent) -> Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.float_power})
+    operator("float_power.Scalar_out(Scalar self, Tensor exponent, *, Tensor(a!) out) -> Tensor(a!)", entry="float_power.Scalar", tags="pointwise", dispatch={"CompositeImplicitAutograd": out_form("float_power", composition.float_power)})
+    operator("float_power_.Tensor(Tensor(a!) self, Tensor exponent) -> Tensor(a!)", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.float_power_})
+    operator("float_power_.Scalar(Tensor(a!) self, Scalar exponent) -> Tensor(a!)", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.float_power_})
+    operator("angle(Tensor self) -> Tensor", tags="pointwise", dispatch={"CompositeImplicitAutograd": composition.angle})
+    operator("angle.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="angle", tags="pointwise", dispatch={"CompositeImplicitAutograd": out_form("angle", composition.angle)})
+    operator("complex(Tensor real, Tensor imag) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.complex_})
+    operator("complex.out(Tensor real, Tensor imag, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.complex_out})
+    operator("polar(Tensor abs, Tensor angle) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.polar})
+    operator("polar.out(Tensor abs, Tensor angle, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.polar_out})
+    # fmt: on

@@ -8,398 +8,54 @@ from __future__ import annotations
 from ...autograd.recording import out_refuses_grad
 from ...composite import pooling as composition
 from ...composite.forms import out_form
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import pooling as meta
-from ..autograd import pooling as autograd_pooling
+from ..autograd import pooling as derivatives
 
 
 def register() -> None:
     """Define the pooling operators and register their kernels."""
-    define(
-        "max_pool2d",
-        "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor",
-        "native_functions/pooling.yaml: max_pool2d",
-    )
-    composite("max_pool2d", "CompositeImplicitAutograd", composition.max_pool2d)
-    define(
-        "max_pool2d_with_indices",
-        "max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-        "native_functions/pooling.yaml: max_pool2d_with_indices",
-        ("core",),
-    )
-    structured(
-        "max_pool2d_with_indices",
-        meta.max_pool2d_with_indices,
-        "max_pool2d_with_indices_stub",
-        "functional",
-        "max_pool2d_with_indices.out",
-    )
-    autograd("max_pool2d_with_indices", autograd_pooling.plan_max_pool2d_with_indices)
-    define(
-        "max_pool2d_with_indices.out",
-        "max_pool2d_with_indices.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/pooling.yaml: max_pool2d_with_indices.out",
-    )
-    structured(
-        "max_pool2d_with_indices.out", meta.max_pool2d_with_indices, "max_pool2d_with_indices_stub", "out"
-    )
-    autograd("max_pool2d_with_indices.out", out_refuses_grad)
-    define(
-        "max_pool2d_with_indices_backward",
-        "max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor",
-        "native_functions/pooling.yaml: max_pool2d_with_indices_backward",
-        ("core",),
-    )
-    structured(
-        "max_pool2d_with_indices_backward",
-        meta.max_pool2d_with_indices_backward,
-        "max_pool2d_with_indices_backward_stub",
-        "functional",
-        "max_pool2d_with_indices_backward.grad_input",
-    )
-    autograd("max_pool2d_with_indices_backward", autograd_pooling.plan_max_pool2d_with_indices_backward)
-    define(
-        "max_pool2d_with_indices_backward.grad_input",
-        "max_pool2d_with_indices_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pooling.yaml: max_pool2d_with_indices_backward",
-        ("core",),
-    )
-    structured(
-        "max_pool2d_with_indices_backward.grad_input",
-        meta.max_pool2d_with_indices_backward,
-        "max_pool2d_with_indices_backward_stub",
-        "out",
-    )
-    autograd("max_pool2d_with_indices_backward.grad_input", out_refuses_grad)
-    define(
-        "max_pool1d",
-        "max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor",
-        "native_functions/pooling.yaml: max_pool1d",
-    )
-    composite("max_pool1d", "CompositeImplicitAutograd", composition.max_pool1d)
-    define(
-        "max_pool1d_with_indices",
-        "max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-        "native_functions/pooling.yaml: max_pool1d_with_indices",
-    )
-    composite("max_pool1d_with_indices", "CompositeImplicitAutograd", composition.max_pool1d_with_indices)
-    define(
-        "avg_pool2d",
-        "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
-        "native_functions/pooling.yaml: avg_pool2d",
-        ("core",),
-    )
-    structured("avg_pool2d", meta.avg_pool2d, "avg_pool2d_stub", "functional", "avg_pool2d.out")
-    autograd("avg_pool2d", autograd_pooling.plan_avg_pool2d)
-    define(
-        "avg_pool2d.out",
-        "avg_pool2d.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pooling.yaml: avg_pool2d",
-        ("core",),
-    )
-    structured("avg_pool2d.out", meta.avg_pool2d, "avg_pool2d_stub", "out")
-    autograd("avg_pool2d.out", out_refuses_grad)
-    define(
-        "avg_pool2d_backward",
-        "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
-        "native_functions/pooling.yaml: avg_pool2d_backward",
-        ("core",),
-    )
-    structured(
-        "avg_pool2d_backward",
-        meta.avg_pool2d_backward,
-        "avg_pool2d_backward_stub",
-        "functional",
-        "avg_pool2d_backward.grad_input",
-    )
-    autograd("avg_pool2d_backward", autograd_pooling.plan_avg_pool2d_backward)
-    define(
-        "avg_pool2d_backward.grad_input",
-        "avg_pool2d_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pooling.yaml: avg_pool2d_backward",
-        ("core",),
-    )
-    structured("avg_pool2d_backward.grad_input", meta.avg_pool2d_backward, "avg_pool2d_backward_stub", "out")
-    autograd("avg_pool2d_backward.grad_input", out_refuses_grad)
-    define(
-        "avg_pool1d",
-        "avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
-        "native_functions/pooling.yaml: avg_pool1d",
-    )
-    composite("avg_pool1d", "CompositeImplicitAutograd", composition.avg_pool1d)
-    define(
-        "max_pool3d",
-        "max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor",
-        "native_functions/pooling.yaml: max_pool3d",
-    )
-    composite("max_pool3d", "CompositeImplicitAutograd", composition.max_pool3d)
-    define(
-        "max_pool3d_with_indices",
-        "max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-        "native_functions/pooling.yaml: max_pool3d_with_indices",
-        ("core",),
-    )
-    structured(
-        "max_pool3d_with_indices",
-        meta.max_pool3d_with_indices,
-        "max_pool3d_with_indices_stub",
-        "functional",
-        "max_pool3d_with_indices.out",
-    )
-    autograd("max_pool3d_with_indices", autograd_pooling.plan_max_pool3d_with_indices)
-    define(
-        "max_pool3d_with_indices.out",
-        "max_pool3d_with_indices.out(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/pooling.yaml: max_pool3d_with_indices.out",
-    )
-    structured(
-        "max_pool3d_with_indices.out", meta.max_pool3d_with_indices, "max_pool3d_with_indices_stub", "out"
-    )
-    autograd("max_pool3d_with_indices.out", out_refuses_grad)
-    define(
-        "max_pool3d_with_indices_backward",
-        "max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor",
-        "native_functions/pooling.yaml: max_pool3d_with_indices_backward",
-    )
-    structured(
-        "max_pool3d_with_indices_backward",
-        meta.max_pool3d_with_indices_backward,
-        "max_pool3d_with_indices_backward_stub",
-        "functional",
-        "max_pool3d_with_indices_backward.grad_input",
-    )
-    autograd("max_pool3d_with_indices_backward", autograd_pooling.plan_max_pool3d_with_indices_backward)
-    define(
-        "max_pool3d_with_indices_backward.grad_input",
-        "max_pool3d_with_indices_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pooling.yaml: max_pool3d_with_indices_backward",
-    )
-    structured(
-        "max_pool3d_with_indices_backward.grad_input",
-        meta.max_pool3d_with_indices_backward,
-        "max_pool3d_with_indices_backward_stub",
-        "out",
-    )
-    autograd("max_pool3d_with_indices_backward.grad_input", out_refuses_grad)
-    define(
-        "avg_pool3d",
-        "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
-        "native_functions/pooling.yaml: avg_pool3d",
-        ("core",),
-    )
-    structured("avg_pool3d", meta.avg_pool3d, "avg_pool3d_stub", "functional", "avg_pool3d.out")
-    autograd("avg_pool3d", autograd_pooling.plan_avg_pool3d)
-    define(
-        "avg_pool3d.out",
-        "avg_pool3d.out(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pooling.yaml: avg_pool3d",
-        ("core",),
-    )
-    structured("avg_pool3d.out", meta.avg_pool3d, "avg_pool3d_stub", "out")
-    autograd("avg_pool3d.out", out_refuses_grad)
-    define(
-        "avg_pool3d_backward",
-        "avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor",
-        "native_functions/pooling.yaml: avg_pool3d_backward",
-    )
-    structured(
-        "avg_pool3d_backward",
-        meta.avg_pool3d_backward,
-        "avg_pool3d_backward_stub",
-        "functional",
-        "avg_pool3d_backward.grad_input",
-    )
-    autograd("avg_pool3d_backward", autograd_pooling.plan_avg_pool3d_backward)
-    define(
-        "avg_pool3d_backward.grad_input",
-        "avg_pool3d_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pooling.yaml: avg_pool3d_backward",
-    )
-    structured("avg_pool3d_backward.grad_input", meta.avg_pool3d_backward, "avg_pool3d_backward_stub", "out")
-    autograd("avg_pool3d_backward.grad_input", out_refuses_grad)
-    define(
-        "adaptive_avg_pool1d",
-        "adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor",
-        "native_functions/pooling.yaml: adaptive_avg_pool1d",
-    )
-    composite("adaptive_avg_pool1d", "CompositeImplicitAutograd", composition.adaptive_avg_pool1d)
-    define(
-        "adaptive_avg_pool2d",
-        "adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
-        "native_functions/pooling.yaml: adaptive_avg_pool2d",
-    )
-    composite("adaptive_avg_pool2d", "CompositeImplicitAutograd", composition.adaptive_avg_pool2d)
-    define(
-        "_adaptive_avg_pool2d",
-        "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
-        "native_functions/pooling.yaml: _adaptive_avg_pool2d",
-        ("core",),
-    )
-    structured("_adaptive_avg_pool2d", meta._adaptive_avg_pool2d, "_adaptive_avg_pool2d_stub", "functional")
-    autograd("_adaptive_avg_pool2d", autograd_pooling.plan__adaptive_avg_pool2d)
-    define(
-        "_adaptive_avg_pool2d_backward",
-        "_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
-        "native_functions/pooling.yaml: _adaptive_avg_pool2d_backward",
-    )
-    structured(
-        "_adaptive_avg_pool2d_backward",
-        meta.adaptive_backward,
-        "_adaptive_avg_pool2d_backward_stub",
-        "functional",
-    )
-    autograd("_adaptive_avg_pool2d_backward", autograd_pooling.plan__adaptive_avg_pool2d_backward)
-    define(
-        "adaptive_avg_pool3d",
-        "adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
-        "native_functions/pooling.yaml: adaptive_avg_pool3d",
-    )
-    composite("adaptive_avg_pool3d", "CompositeImplicitAutograd", composition.adaptive_avg_pool3d)
-    define(
-        "_adaptive_avg_pool3d",
-        "_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
-        "native_functions/pooling.yaml: _adaptive_avg_pool3d",
-        ("core",),
-    )
-    structured("_adaptive_avg_pool3d", meta._adaptive_avg_pool3d, "_adaptive_avg_pool3d_stub", "functional")
-    autograd("_adaptive_avg_pool3d", autograd_pooling.plan__adaptive_avg_pool3d)
-    define(
-        "_adaptive_avg_pool3d_backward",
-        "_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor",
-        "native_functions/pooling.yaml: _adaptive_avg_pool3d_backward",
-    )
-    structured(
-        "_adaptive_avg_pool3d_backward",
-        meta.adaptive_backward,
-        "_adaptive_avg_pool3d_backward_stub",
-        "functional",
-    )
-    autograd("_adaptive_avg_pool3d_backward", autograd_pooling.plan__adaptive_avg_pool3d_backward)
-    define(
-        "adaptive_max_pool1d",
-        "adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)",
-        "native_functions/pooling.yaml: adaptive_max_pool1d",
-    )
-    composite("adaptive_max_pool1d", "CompositeImplicitAutograd", composition.adaptive_max_pool1d)
-    define(
-        "adaptive_max_pool2d",
-        "adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)",
-        "native_functions/pooling.yaml: adaptive_max_pool2d",
-    )
-    structured(
-        "adaptive_max_pool2d",
-        meta.adaptive_max_pool2d,
-        "adaptive_max_pool2d_stub",
-        "functional",
-        "adaptive_max_pool2d.out",
-    )
-    autograd("adaptive_max_pool2d", autograd_pooling.plan_adaptive_max_pool2d)
-    define(
-        "adaptive_max_pool2d.out",
-        "adaptive_max_pool2d.out(Tensor self, int[2] output_size, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/pooling.yaml: adaptive_max_pool2d.out",
-    )
-    structured("adaptive_max_pool2d.out", meta.adaptive_max_pool2d, "adaptive_max_pool2d_stub", "out")
-    autograd("adaptive_max_pool2d.out", out_refuses_grad)
-    define(
-        "adaptive_max_pool2d_backward",
-        "adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor",
-        "native_functions/pooling.yaml: adaptive_max_pool2d_backward",
-    )
-    structured(
-        "adaptive_max_pool2d_backward",
-        meta.adaptive_backward,
-        "adaptive_max_pool2d_backward_stub",
-        "functional",
-        "adaptive_max_pool2d_backward.grad_input",
-    )
-    autograd("adaptive_max_pool2d_backward", autograd_pooling.plan_adaptive_max_pool2d_backward)
-    define(
-        "adaptive_max_pool2d_backward.grad_input",
-        "adaptive_max_pool2d_backward.grad_input(Tensor grad_output, Tensor self, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pooling.yaml: adaptive_max_pool2d_backward",
-    )
-    structured(
-        "adaptive_max_pool2d_backward.grad_input",
-        meta.adaptive_backward,
-        "adaptive_max_pool2d_backward_stub",
-        "out",
-    )
-    autograd("adaptive_max_pool2d_backward.grad_input", out_refuses_grad)
-    define(
-        "adaptive_max_pool3d",
-        "adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)",
-        "native_functions/pooling.yaml: adaptive_max_pool3d",
-    )
-    structured(
-        "adaptive_max_pool3d",
-        meta.adaptive_max_pool3d,
-        "adaptive_max_pool3d_stub",
-        "functional",
-        "adaptive_max_pool3d.out",
-    )
-    autograd("adaptive_max_pool3d", autograd_pooling.plan_adaptive_max_pool3d)
-    define(
-        "adaptive_max_pool3d.out",
-        "adaptive_max_pool3d.out(Tensor self, int[3] output_size, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/pooling.yaml: adaptive_max_pool3d.out",
-    )
-    structured("adaptive_max_pool3d.out", meta.adaptive_max_pool3d, "adaptive_max_pool3d_stub", "out")
-    autograd("adaptive_max_pool3d.out", out_refuses_grad)
-    define(
-        "adaptive_max_pool3d_backward",
-        "adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor",
-        "native_functions/pooling.yaml: adaptive_max_pool3d_backward",
-    )
-    structured(
-        "adaptive_max_pool3d_backward",
-        meta.adaptive_backward,
-        "adaptive_max_pool3d_backward_stub",
-        "functional",
-        "adaptive_max_pool3d_backward.grad_input",
-    )
-    autograd("adaptive_max_pool3d_backward", autograd_pooling.plan_adaptive_max_pool3d_backward)
-    define(
-        "adaptive_max_pool3d_backward.grad_input",
-        "adaptive_max_pool3d_backward.grad_input(Tensor grad_output, Tensor self, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/pooling.yaml: adaptive_max_pool3d_backward",
-    )
-    structured(
-        "adaptive_max_pool3d_backward.grad_input",
-        meta.adaptive_backward,
-        "adaptive_max_pool3d_backward_stub",
-        "out",
-    )
-    autograd("adaptive_max_pool3d_backward.grad_input", out_refuses_grad)
-    define(
-        "max_unpool2d",
-        "max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",
-        "native_functions/pooling.yaml: max_unpool2d",
-    )
-    composite("max_unpool2d", "CompositeExplicitAutograd", composition.max_unpool2d)
-    autograd("max_unpool2d", autograd_pooling.plan_max_unpool2d)
-    define(
-        "max_unpool2d.out",
-        "max_unpool2d.out(Tensor self, Tensor indices, SymInt[2] output_size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pooling.yaml: max_unpool2d",
-    )
-    composite(
-        "max_unpool2d.out", "CompositeExplicitAutograd", out_form("max_unpool2d", composition.max_unpool2d)
-    )
-    autograd("max_unpool2d.out", out_refuses_grad)
-    define(
-        "max_unpool3d",
-        "max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",
-        "native_functions/pooling.yaml: max_unpool3d",
-    )
-    composite("max_unpool3d", "CompositeExplicitAutograd", composition.max_unpool3d)
-    autograd("max_unpool3d", autograd_pooling.plan_max_unpool3d)
-    define(
-        "max_unpool3d.out",
-        "max_unpool3d.out(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/pooling.yaml: max_unpool3d",
-    )
-    composite(
-        "max_unpool3d.out", "CompositeExplicitAutograd", out_form("max_unpool3d", composition.max_unpool3d)
-    )
-    autograd("max_unpool3d.out", out_refuses_grad)
+    operator = operators_of("native_functions/pooling.yaml")
+    # fmt: off
+    operator("max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.max_pool2d})
+    operator("max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)", tags="core", structured=(meta.max_pool2d_with_indices, "max_pool2d_with_indices_stub", "functional", "max_pool2d_with_indices.out"), autograd=derivatives.plan_max_pool2d_with_indices)
+    operator("max_pool2d_with_indices.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))", structured=(meta.max_pool2d_with_indices, "max_pool2d_with_indices_stub", "out"), autograd=out_refuses_grad)
+    operator("max_pool2d_with_indices_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices) -> Tensor", tags="core", structured=(meta.max_pool2d_with_indices_backward, "max_pool2d_with_indices_backward_stub", "functional", "max_pool2d_with_indices_backward.grad_input"), autograd=derivatives.plan_max_pool2d_with_indices_backward)
+    operator("max_pool2d_with_indices_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, int[2] dilation, bool ceil_mode, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="max_pool2d_with_indices_backward", tags="core", structured=(meta.max_pool2d_with_indices_backward, "max_pool2d_with_indices_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.max_pool1d})
+    operator("max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.max_pool1d_with_indices})
+    operator("avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", tags="core", structured=(meta.avg_pool2d, "avg_pool2d_stub", "functional", "avg_pool2d.out"), autograd=derivatives.plan_avg_pool2d)
+    operator("avg_pool2d.out(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor(a!) out) -> Tensor(a!)", entry="avg_pool2d", tags="core", structured=(meta.avg_pool2d, "avg_pool2d_stub", "out"), autograd=out_refuses_grad)
+    operator("avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", tags="core", structured=(meta.avg_pool2d_backward, "avg_pool2d_backward_stub", "functional", "avg_pool2d_backward.grad_input"), autograd=derivatives.plan_avg_pool2d_backward)
+    operator("avg_pool2d_backward.grad_input(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? divisor_override, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="avg_pool2d_backward", tags="core", structured=(meta.avg_pool2d_backward, "avg_pool2d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, bool ceil_mode=False, bool count_include_pad=True) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.avg_pool1d})
+    operator("max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.max_pool3d})
+    operator("max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)", tags="core", structured=(meta.max_pool3d_with_indices, "max_pool3d_with_indices_stub", "functional", "max_pool3d_with_indices.out"), autograd=derivatives.plan_max_pool3d_with_indices)
+    operator("max_pool3d_with_indices.out(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))", structured=(meta.max_pool3d_with_indices, "max_pool3d_with_indices_stub", "out"), autograd=out_refuses_grad)
+    operator("max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices) -> Tensor", structured=(meta.max_pool3d_with_indices_backward, "max_pool3d_with_indices_backward_stub", "functional", "max_pool3d_with_indices_backward.grad_input"), autograd=derivatives.plan_max_pool3d_with_indices_backward)
+    operator("max_pool3d_with_indices_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="max_pool3d_with_indices_backward", structured=(meta.max_pool3d_with_indices_backward, "max_pool3d_with_indices_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor", tags="core", structured=(meta.avg_pool3d, "avg_pool3d_stub", "functional", "avg_pool3d.out"), autograd=derivatives.plan_avg_pool3d)
+    operator("avg_pool3d.out(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None, *, Tensor(a!) out) -> Tensor(a!)", entry="avg_pool3d", tags="core", structured=(meta.avg_pool3d, "avg_pool3d_stub", "out"), autograd=out_refuses_grad)
+    operator("avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override) -> Tensor", structured=(meta.avg_pool3d_backward, "avg_pool3d_backward_stub", "functional", "avg_pool3d_backward.grad_input"), autograd=derivatives.plan_avg_pool3d_backward)
+    operator("avg_pool3d_backward.grad_input(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? divisor_override, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="avg_pool3d_backward", structured=(meta.avg_pool3d_backward, "avg_pool3d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.adaptive_avg_pool1d})
+    operator("adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.adaptive_avg_pool2d})
+    operator("_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", tags="core", structured=(meta._adaptive_avg_pool2d, "_adaptive_avg_pool2d_stub", "functional"), autograd=derivatives.plan__adaptive_avg_pool2d)
+    operator("_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor", structured=(meta.adaptive_backward, "_adaptive_avg_pool2d_backward_stub", "functional"), autograd=derivatives.plan__adaptive_avg_pool2d_backward)
+    operator("adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.adaptive_avg_pool3d})
+    operator("_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", tags="core", structured=(meta._adaptive_avg_pool3d, "_adaptive_avg_pool3d_stub", "functional"), autograd=derivatives.plan__adaptive_avg_pool3d)
+    operator("_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor", structured=(meta.adaptive_backward, "_adaptive_avg_pool3d_backward_stub", "functional"), autograd=derivatives.plan__adaptive_avg_pool3d_backward)
+    operator("adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.adaptive_max_pool1d})
+    operator("adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)", structured=(meta.adaptive_max_pool2d, "adaptive_max_pool2d_stub", "functional", "adaptive_max_pool2d.out"), autograd=derivatives.plan_adaptive_max_pool2d)
+    operator("adaptive_max_pool2d.out(Tensor self, int[2] output_size, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))", structured=(meta.adaptive_max_pool2d, "adaptive_max_pool2d_stub", "out"), autograd=out_refuses_grad)
+    operator("adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor", structured=(meta.adaptive_backward, "adaptive_max_pool2d_backward_stub", "functional", "adaptive_max_pool2d_backward.grad_input"), autograd=derivatives.plan_adaptive_max_pool2d_backward)
+    operator("adaptive_max_pool2d_backward.grad_input(Tensor grad_output, Tensor self, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="adaptive_max_pool2d_backward", structured=(meta.adaptive_backward, "adaptive_max_pool2d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)", structured=(meta.adaptive_max_pool3d, "adaptive_max_pool3d_stub", "functional", "adaptive_max_pool3d.out"), autograd=derivatives.plan_adaptive_max_pool3d)
+    operator("adaptive_max_pool3d.out(Tensor self, int[3] output_size, *, Tensor(a!) out, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))", structured=(meta.adaptive_max_pool3d, "adaptive_max_pool3d_stub", "out"), autograd=out_refuses_grad)
+    operator("adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> Tensor", structured=(meta.adaptive_backward, "adaptive_max_pool3d_backward_stub", "functional", "adaptive_max_pool3d_backward.grad_input"), autograd=derivatives.plan_adaptive_max_pool3d_backward)
+    operator("adaptive_max_pool3d_backward.grad_input(Tensor grad_output, Tensor self, Tensor indices, *, Tensor(a!) grad_input) -> Tensor(a!)", entry="adaptive_max_pool3d_backward", structured=(meta.adaptive_backward, "adaptive_max_pool3d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.max_unpool2d}, autograd=derivatives.plan_max_unpool2d)
+    operator("max_unpool2d.out(Tensor self, Tensor indices, SymInt[2] output_size, *, Tensor(a!) out) -> Tensor(a!)", entry="max_unpool2d", dispatch={"CompositeExplicitAutograd": out_form("max_unpool2d", composition.max_unpool2d)}, autograd=out_refuses_grad)
+    operator("max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.max_unpool3d}, autograd=derivatives.plan_max_unpool3d)
+    operator("max_unpool3d.out(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding, *, Tensor(a!) out) -> Tensor(a!)", entry="max_unpool3d", dispatch={"CompositeExplicitAutograd": out_form("max_unpool3d", composition.max_unpool3d)}, autograd=out_refuses_grad)
+    # fmt: on

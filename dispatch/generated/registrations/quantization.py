@@ -7,97 +7,20 @@ from __future__ import annotations
 
 from ...autograd.recording import out_refuses_grad
 from ...composite import quantization as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import quantization as meta
-from ..autograd import quantization as autograd_quantization
+from ..autograd import quantization as derivatives
 
 
 def register() -> None:
     """Define the quantization operators and register their kernels."""
-    define(
-        "fake_quantize_per_tensor_affine",
-        "fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> Tensor",
-        "native_functions/quantization.yaml: fake_quantize_per_tensor_affine",
-    )
-    composite(
-        "fake_quantize_per_tensor_affine",
-        "CompositeImplicitAutograd",
-        composition.fake_quantize_per_tensor_affine,
-    )
-    define(
-        "fake_quantize_per_tensor_affine.tensor_qparams",
-        "fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max) -> Tensor",
-        "native_functions/quantization.yaml: fake_quantize_per_tensor_affine.tensor_qparams",
-    )
-    composite(
-        "fake_quantize_per_tensor_affine.tensor_qparams",
-        "CompositeImplicitAutograd",
-        composition.fake_quantize_by_tensors,
-    )
-    define(
-        "fake_quantize_per_tensor_affine_cachemask",
-        "fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
-        "native_functions/quantization.yaml: fake_quantize_per_tensor_affine_cachemask",
-        ("pointwise",),
-    )
-    structured(
-        "fake_quantize_per_tensor_affine_cachemask",
-        meta.fake_quantize_per_tensor_affine_cachemask,
-        "fake_quantize_per_tensor_affine_cachemask_stub",
-        "functional",
-        "fake_quantize_per_tensor_affine_cachemask.out",
-    )
-    autograd(
-        "fake_quantize_per_tensor_affine_cachemask",
-        autograd_quantization.plan_fake_quantize_per_tensor_affine_cachemask,
-    )
-    define(
-        "fake_quantize_per_tensor_affine_cachemask.out",
-        "fake_quantize_per_tensor_affine_cachemask.out(Tensor self, float scale, int zero_point, int quant_min, int quant_max, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/quantization.yaml: fake_quantize_per_tensor_affine_cachemask.out",
-    )
-    structured(
-        "fake_quantize_per_tensor_affine_cachemask.out",
-        meta.fake_quantize_per_tensor_affine_cachemask,
-        "fake_quantize_per_tensor_affine_cachemask_stub",
-        "out",
-    )
-    autograd("fake_quantize_per_tensor_affine_cachemask.out", out_refuses_grad)
-    define(
-        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
-        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
-        "native_functions/quantization.yaml: _fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
-    )
-    structured(
-        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
-        meta._fake_quantize_per_tensor_affine_cachemask_tensor_qparams,
-        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams_stub",
-        "functional",
-        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.out",
-    )
-    autograd(
-        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
-        autograd_quantization.plan__fake_quantize_per_tensor_affine_cachemask_tensor_qparams,
-    )
-    define(
-        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.out",
-        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.out(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/quantization.yaml: _fake_quantize_per_tensor_affine_cachemask_tensor_qparams.out",
-    )
-    structured(
-        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.out",
-        meta._fake_quantize_per_tensor_affine_cachemask_tensor_qparams,
-        "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams_stub",
-        "out",
-    )
-    autograd("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.out", out_refuses_grad)
-    define(
-        "fake_quantize_per_tensor_affine_cachemask_backward",
-        "fake_quantize_per_tensor_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor",
-        "native_functions/quantization.yaml: fake_quantize_per_tensor_affine_cachemask_backward",
-    )
-    composite(
-        "fake_quantize_per_tensor_affine_cachemask_backward",
-        "CompositeImplicitAutograd",
-        composition.fake_quantize_per_tensor_affine_cachemask_backward,
-    )
+    operator = operators_of("native_functions/quantization.yaml")
+    # fmt: off
+    operator("fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fake_quantize_per_tensor_affine})
+    operator("fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fake_quantize_by_tensors})
+    operator("fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)", tags="pointwise", structured=(meta.fake_quantize_per_tensor_affine_cachemask, "fake_quantize_per_tensor_affine_cachemask_stub", "functional", "fake_quantize_per_tensor_affine_cachemask.out"), autograd=derivatives.plan_fake_quantize_per_tensor_affine_cachemask)
+    operator("fake_quantize_per_tensor_affine_cachemask.out(Tensor self, float scale, int zero_point, int quant_min, int quant_max, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))", structured=(meta.fake_quantize_per_tensor_affine_cachemask, "fake_quantize_per_tensor_affine_cachemask_stub", "out"), autograd=out_refuses_grad)
+    operator("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)", structured=(meta._fake_quantize_per_tensor_affine_cachemask_tensor_qparams, "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams_stub", "functional", "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.out"), autograd=derivatives.plan__fake_quantize_per_tensor_affine_cachemask_tensor_qparams)
+    operator("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.out(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))", structured=(meta._fake_quantize_per_tensor_affine_cachemask_tensor_qparams, "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams_stub", "out"), autograd=out_refuses_grad)
+    operator("fake_quantize_per_tensor_affine_cachemask_backward(Tensor grad, Tensor mask) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.fake_quantize_per_tensor_affine_cachemask_backward})
+    # fmt: on

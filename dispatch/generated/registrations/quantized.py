@@ -7,229 +7,38 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable
 from ...composite import quantized as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import quantized as meta
 
 
 def register() -> None:
     """Define the quantized operators and register their kernels."""
-    define(
-        "_quantize_affine",
-        "_quantize_affine(Tensor self, Tensor scale, Tensor zero_point, ScalarType dtype) -> Tensor",
-        "native_functions/quantized.yaml: _quantize_affine",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("_quantize_affine", meta._quantize_affine, "_quantize_affine_stub", "functional")
-    autograd("_quantize_affine", never_differentiable)
-    define(
-        "_requantize",
-        "_requantize(Tensor self, Tensor multiplier, Tensor zero_point, ScalarType dtype) -> Tensor",
-        "native_functions/quantized.yaml: _requantize",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("_requantize", meta._requantize, "_requantize_stub", "functional")
-    autograd("_requantize", never_differentiable)
-    define(
-        "_dequantize_affine",
-        "_dequantize_affine(Tensor self, Tensor scale, Tensor zero_point) -> Tensor",
-        "native_functions/quantized.yaml: _dequantize_affine",
-        (
-            "nondifferentiable",
-            "pointwise",
-        ),
-        wrapped_numbers=True,
-    )
-    structured("_dequantize_affine", meta._dequantize_affine, "_dequantize_affine_stub", "functional")
-    autograd("_dequantize_affine", never_differentiable)
-    define(
-        "quantize_per_tensor",
-        "quantize_per_tensor(Tensor self, float scale, int zero_point, ScalarType dtype) -> Tensor",
-        "native_functions/quantized.yaml: quantize_per_tensor",
-        ("nondifferentiable",),
-    )
-    composite("quantize_per_tensor", "CompositeExplicitAutograd", composition.quantize_per_tensor)
-    autograd("quantize_per_tensor", never_differentiable)
-    define(
-        "quantize_per_tensor.tensor_qparams",
-        "quantize_per_tensor.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, ScalarType dtype) -> Tensor",
-        "native_functions/quantized.yaml: quantize_per_tensor.tensor_qparams",
-        ("nondifferentiable",),
-    )
-    composite(
-        "quantize_per_tensor.tensor_qparams",
-        "CompositeExplicitAutograd",
-        composition.quantize_per_tensor_by_tensors,
-    )
-    autograd("quantize_per_tensor.tensor_qparams", never_differentiable)
-    define(
-        "quantize_per_tensor.tensors",
-        "quantize_per_tensor.tensors(Tensor[] tensors, Tensor scales, Tensor zero_points, ScalarType dtype) -> Tensor[]",
-        "native_functions/quantized.yaml: quantize_per_tensor.tensors",
-        ("nondifferentiable",),
-    )
-    composite("quantize_per_tensor.tensors", "CompositeExplicitAutograd", composition.quantize_tensors)
-    autograd("quantize_per_tensor.tensors", never_differentiable)
-    define(
-        "quantize_per_tensor_dynamic",
-        "quantize_per_tensor_dynamic(Tensor self, ScalarType dtype, bool reduce_range) -> Tensor",
-        "native_functions/quantized.yaml: quantize_per_tensor_dynamic",
-        ("nondifferentiable",),
-    )
-    composite(
-        "quantize_per_tensor_dynamic", "CompositeExplicitAutograd", composition.quantize_per_tensor_dynamic
-    )
-    autograd("quantize_per_tensor_dynamic", never_differentiable)
-    define(
-        "quantize_per_channel",
-        "quantize_per_channel(Tensor self, Tensor scales, Tensor zero_points, int axis, ScalarType dtype) -> Tensor",
-        "native_functions/quantized.yaml: quantize_per_channel",
-        ("nondifferentiable",),
-    )
-    composite("quantize_per_channel", "CompositeExplicitAutograd", composition.quantize_per_channel)
-    autograd("quantize_per_channel", never_differentiable)
-    define(
-        "dequantize.self",
-        "dequantize.self(Tensor self) -> Tensor",
-        "native_functions/quantized.yaml: dequantize.self",
-        ("nondifferentiable",),
-    )
-    composite("dequantize.self", "CompositeExplicitAutograd", composition.dequantize_dense)
-    autograd("dequantize.self", never_differentiable)
-    define(
-        "dequantize.tensors",
-        "dequantize.tensors(Tensor[] tensors) -> Tensor[]",
-        "native_functions/quantized.yaml: dequantize.tensors",
-        ("nondifferentiable",),
-    )
-    composite("dequantize.tensors", "CompositeExplicitAutograd", composition.dequantize_tensors)
-    autograd("dequantize.tensors", never_differentiable)
-    define(
-        "int_repr",
-        "int_repr(Tensor self) -> Tensor",
-        "native_functions/quantized.yaml: int_repr",
-        ("nondifferentiable",),
-    )
-    autograd("int_repr", never_differentiable)
-    define(
-        "q_scale",
-        "q_scale(Tensor self) -> float",
-        "native_functions/quantized.yaml: q_scale",
-        ("nondifferentiable",),
-    )
-    autograd("q_scale", never_differentiable)
-    define(
-        "q_zero_point",
-        "q_zero_point(Tensor self) -> int",
-        "native_functions/quantized.yaml: q_zero_point",
-        ("nondifferentiable",),
-    )
-    autograd("q_zero_point", never_differentiable)
-    define(
-        "q_per_channel_scales",
-        "q_per_channel_scales(Tensor self) -> Tensor",
-        "native_functions/quantized.yaml: q_per_channel_scales",
-        ("nondifferentiable",),
-    )
-    autograd("q_per_channel_scales", never_differentiable)
-    define(
-        "q_per_channel_zero_points",
-        "q_per_channel_zero_points(Tensor self) -> Tensor",
-        "native_functions/quantized.yaml: q_per_channel_zero_points",
-        ("nondifferentiable",),
-    )
-    autograd("q_per_channel_zero_points", never_differentiable)
-    define(
-        "q_per_channel_axis",
-        "q_per_channel_axis(Tensor self) -> int",
-        "native_functions/quantized.yaml: q_per_channel_axis",
-        ("nondifferentiable",),
-    )
-    autograd("q_per_channel_axis", never_differentiable)
-    define(
-        "qscheme",
-        "qscheme(Tensor self) -> QScheme",
-        "native_functions/quantized.yaml: qscheme",
-        ("nondifferentiable",),
-    )
-    autograd("qscheme", never_differentiable)
-    define(
-        "_make_per_tensor_quantized_tensor",
-        "_make_per_tensor_quantized_tensor(Tensor self, float scale, int zero_point) -> Tensor",
-        "native_functions/quantized.yaml: _make_per_tensor_quantized_tensor",
-        ("nondifferentiable",),
-    )
-    composite(
-        "_make_per_tensor_quantized_tensor",
-        "CompositeExplicitAutograd",
-        composition._make_per_tensor_quantized_tensor,
-    )
-    autograd("_make_per_tensor_quantized_tensor", never_differentiable)
-    define(
-        "_make_per_channel_quantized_tensor",
-        "_make_per_channel_quantized_tensor(Tensor self, Tensor scale, Tensor zero_point, int axis) -> Tensor",
-        "native_functions/quantized.yaml: _make_per_channel_quantized_tensor",
-        ("nondifferentiable",),
-    )
-    composite(
-        "_make_per_channel_quantized_tensor",
-        "CompositeExplicitAutograd",
-        composition._make_per_channel_quantized_tensor,
-    )
-    autograd("_make_per_channel_quantized_tensor", never_differentiable)
-    define(
-        "_empty_affine_quantized",
-        "_empty_affine_quantized(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, float scale=1, int zero_point=0, MemoryFormat? memory_format=contiguous_format) -> Tensor",
-        "native_functions/quantized.yaml: _empty_affine_quantized",
-    )
-    composite("_empty_affine_quantized", "CompositeExplicitAutograd", composition._empty_affine_quantized)
-    define(
-        "_empty_per_channel_affine_quantized",
-        "_empty_per_channel_affine_quantized(SymInt[] size, *, Tensor scales, Tensor zero_points, int axis, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=contiguous_format) -> Tensor",
-        "native_functions/quantized.yaml: _empty_per_channel_affine_quantized",
-    )
-    composite(
-        "_empty_per_channel_affine_quantized",
-        "CompositeExplicitAutograd",
-        composition._empty_per_channel_affine_quantized,
-    )
-    define(
-        "empty_quantized",
-        "empty_quantized(int[] size, Tensor qtensor, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/quantized.yaml: empty_quantized",
-    )
-    define(
-        "quantized_max_pool1d",
-        "quantized_max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor",
-        "native_functions/quantized.yaml: quantized_max_pool1d",
-        ("nondifferentiable",),
-    )
-    autograd("quantized_max_pool1d", never_differentiable)
-    define(
-        "quantized_max_pool2d",
-        "quantized_max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor",
-        "native_functions/quantized.yaml: quantized_max_pool2d",
-        ("nondifferentiable",),
-    )
-    autograd("quantized_max_pool2d", never_differentiable)
-    define(
-        "quantized_max_pool3d",
-        "quantized_max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor",
-        "native_functions/quantized.yaml: quantized_max_pool3d",
-        ("nondifferentiable",),
-    )
-    autograd("quantized_max_pool3d", never_differentiable)
-    define(
-        "quantized_batch_norm",
-        "quantized_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor",
-        "native_functions/quantized.yaml: quantized_batch_norm",
-        ("nondifferentiable",),
-    )
-    autograd("quantized_batch_norm", never_differentiable)
+    operator = operators_of("native_functions/quantized.yaml")
+    # fmt: off
+    operator("_quantize_affine(Tensor self, Tensor scale, Tensor zero_point, ScalarType dtype) -> Tensor", tags="nondifferentiable pointwise", wrapped_numbers=True, structured=(meta._quantize_affine, "_quantize_affine_stub", "functional"), autograd=never_differentiable)
+    operator("_requantize(Tensor self, Tensor multiplier, Tensor zero_point, ScalarType dtype) -> Tensor", tags="nondifferentiable pointwise", wrapped_numbers=True, structured=(meta._requantize, "_requantize_stub", "functional"), autograd=never_differentiable)
+    operator("_dequantize_affine(Tensor self, Tensor scale, Tensor zero_point) -> Tensor", tags="nondifferentiable pointwise", wrapped_numbers=True, structured=(meta._dequantize_affine, "_dequantize_affine_stub", "functional"), autograd=never_differentiable)
+    operator("quantize_per_tensor(Tensor self, float scale, int zero_point, ScalarType dtype) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition.quantize_per_tensor}, autograd=never_differentiable)
+    operator("quantize_per_tensor.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, ScalarType dtype) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition.quantize_per_tensor_by_tensors}, autograd=never_differentiable)
+    operator("quantize_per_tensor.tensors(Tensor[] tensors, Tensor scales, Tensor zero_points, ScalarType dtype) -> Tensor[]", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition.quantize_tensors}, autograd=never_differentiable)
+    operator("quantize_per_tensor_dynamic(Tensor self, ScalarType dtype, bool reduce_range) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition.quantize_per_tensor_dynamic}, autograd=never_differentiable)
+    operator("quantize_per_channel(Tensor self, Tensor scales, Tensor zero_points, int axis, ScalarType dtype) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition.quantize_per_channel}, autograd=never_differentiable)
+    operator("dequantize.self(Tensor self) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition.dequantize_dense}, autograd=never_differentiable)
+    operator("dequantize.tensors(Tensor[] tensors) -> Tensor[]", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition.dequantize_tensors}, autograd=never_differentiable)
+    operator("int_repr(Tensor self) -> Tensor", tags="nondifferentiable", autograd=never_differentiable)
+    operator("q_scale(Tensor self) -> float", tags="nondifferentiable", autograd=never_differentiable)
+    operator("q_zero_point(Tensor self) -> int", tags="nondifferentiable", autograd=never_differentiable)
+    operator("q_per_channel_scales(Tensor self) -> Tensor", tags="nondifferentiable", autograd=never_differentiable)
+    operator("q_per_channel_zero_points(Tensor self) -> Tensor", tags="nondifferentiable", autograd=never_differentiable)
+    operator("q_per_channel_axis(Tensor self) -> int", tags="nondifferentiable", autograd=never_differentiable)
+    operator("qscheme(Tensor self) -> QScheme", tags="nondifferentiable", autograd=never_differentiable)
+    operator("_make_per_tensor_quantized_tensor(Tensor self, float scale, int zero_point) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition._make_per_tensor_quantized_tensor}, autograd=never_differentiable)
+    operator("_make_per_channel_quantized_tensor(Tensor self, Tensor scale, Tensor zero_point, int axis) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition._make_per_channel_quantized_tensor}, autograd=never_differentiable)
+    operator("_empty_affine_quantized(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, float scale=1, int zero_point=0, MemoryFormat? memory_format=contiguous_format) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._empty_affine_quantized})
+    operator("_empty_per_channel_affine_quantized(SymInt[] size, *, Tensor scales, Tensor zero_points, int axis, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=contiguous_format) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._empty_per_channel_affine_quantized})
+    operator("empty_quantized(int[] size, Tensor qtensor, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor")
+    operator("quantized_max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> Tensor", tags="nondifferentiable", autograd=never_differentiable)
+    operator("quantized_max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor", tags="nondifferentiable", autograd=never_differentiable)
+    operator("quantized_max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor", tags="nondifferentiable", autograd=never_differentiable)
+    operator("quantized_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor mean, Tensor var, float eps, float output_scale, int output_zero_point) -> Tensor", tags="nondifferentiable", autograd=never_differentiable)
+    # fmt: on

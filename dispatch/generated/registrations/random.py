@@ -7,662 +7,96 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable, out_refuses_grad
 from ...composite import random as composition
-from ...plans.register import autograd, composite, define, planned, structured
+from ...plans.register import operators_of
 from ...structured.meta import random as meta
-from ..autograd import random as autograd_random
+from ..autograd import random as derivatives
 
 
 def register() -> None:
     """Define the random operators and register their kernels."""
-    define(
-        "uniform_",
-        "uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml: uniform_",
-        ("nondeterministic_seeded",),
-    )
-    planned("uniform_", "uniform_stub", meta.uniform_)
-    autograd("uniform_", autograd_random.plan_uniform_)
-    define(
-        "normal_",
-        "normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml: normal_",
-        ("nondeterministic_seeded",),
-    )
-    planned("normal_", "normal_stub", meta.normal_)
-    autograd("normal_", autograd_random.plan_normal_)
-    define(
-        "log_normal_",
-        "log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml: log_normal_",
-        ("nondeterministic_seeded",),
-    )
-    planned("log_normal_", "log_normal_stub", meta.log_normal_)
-    autograd("log_normal_", autograd_random.plan_log_normal_)
-    define(
-        "cauchy_",
-        "cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml: cauchy_",
-        ("nondeterministic_seeded",),
-    )
-    planned("cauchy_", "cauchy_stub", meta.cauchy_)
-    autograd("cauchy_", autograd_random.plan_cauchy_)
-    define(
-        "exponential_",
-        "exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml: exponential_",
-        ("nondeterministic_seeded",),
-    )
-    planned("exponential_", "exponential_stub", meta.exponential_)
-    autograd("exponential_", autograd_random.plan_exponential_)
-    define(
-        "geometric_",
-        "geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml: geometric_",
-        ("nondeterministic_seeded",),
-    )
-    planned("geometric_", "geometric_stub", meta.geometric_)
-    autograd("geometric_", autograd_random.plan_geometric_)
-    define(
-        "random_.from",
-        "random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml: random_.from",
-        ("nondeterministic_seeded",),
-    )
-    planned("random_.from", "random_stub", meta.random_from)
-    autograd("random_.from", autograd_random.plan_random__from)
-    define(
-        "random_.to",
-        "random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml: random_.to",
-        ("nondeterministic_seeded",),
-    )
-    planned("random_.to", "random_stub", meta.random_to)
-    autograd("random_.to", autograd_random.plan_random__to)
-    define(
-        "random_",
-        "random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml: random_",
-        ("nondeterministic_seeded",),
-    )
-    planned("random_", "random_stub", meta.random_)
-    autograd("random_", autograd_random.plan_random_)
-    define(
-        "bernoulli_.Tensor",
-        "bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml: bernoulli_.Tensor",
-        ("nondeterministic_seeded",),
-    )
-    planned("bernoulli_.Tensor", "bernoulli_tensor_stub", meta.bernoulli_tensor)
-    autograd("bernoulli_.Tensor", autograd_random.plan_bernoulli__Tensor)
-    define(
-        "bernoulli_.float",
-        "bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml: bernoulli_.float",
-        ("nondeterministic_seeded",),
-    )
-    planned("bernoulli_.float", "bernoulli_stub", meta.bernoulli_float)
-    autograd("bernoulli_.float", autograd_random.plan_bernoulli__float)
-    define(
-        "bernoulli",
-        "bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml: bernoulli",
-        ("nondeterministic_seeded",),
-    )
-    planned("bernoulli", "bernoulli_tensor_stub", meta.bernoulli)
-    autograd("bernoulli", autograd_random.plan_bernoulli)
-    define(
-        "bernoulli.out",
-        "bernoulli.out(Tensor self, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: bernoulli.out",
-    )
-    composite("bernoulli.out", "CompositeExplicitAutograd", composition.bernoulli_out)
-    autograd("bernoulli.out", out_refuses_grad)
-    define(
-        "bernoulli.p",
-        "bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml: bernoulli.p",
-        ("nondeterministic_seeded",),
-    )
-    planned("bernoulli.p", "bernoulli_stub", meta.bernoulli_p)
-    autograd("bernoulli.p", autograd_random.plan_bernoulli_p)
-    define(
-        "rand",
-        "rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: rand",
-        (
-            "core",
-            "nondeterministic_seeded",
-        ),
-    )
-    planned("rand", "uniform_stub", meta.rand)
-    define(
-        "rand.generator",
-        "rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: rand.generator",
-        ("nondeterministic_seeded",),
-    )
-    planned("rand.generator", "uniform_stub", meta.rand_generator)
-    define(
-        "rand.names",
-        "rand.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: rand.names",
-        ("nondeterministic_seeded",),
-    )
-    composite("rand.names", "CompositeImplicitAutograd", composition.rand_named)
-    define(
-        "rand.generator_with_names",
-        "rand.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: rand.generator_with_names",
-        ("nondeterministic_seeded",),
-    )
-    composite("rand.generator_with_names", "CompositeImplicitAutograd", composition.rand_generator_named)
-    define(
-        "rand.out",
-        "rand.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: rand.out",
-    )
-    composite("rand.out", "CompositeImplicitAutograd", composition.rand_out)
-    define(
-        "rand.generator_out",
-        "rand.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: rand.generator_out",
-    )
-    composite("rand.generator_out", "CompositeImplicitAutograd", composition.rand_generator_out)
-    define(
-        "rand_like",
-        "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml: rand_like",
-        (
-            "nondeterministic_seeded",
-            "nondifferentiable",
-        ),
-    )
-    planned("rand_like", "uniform_stub", meta.rand_like)
-    autograd("rand_like", never_differentiable)
-    define(
-        "rand_like.generator",
-        "rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml: rand_like.generator",
-        (
-            "nondeterministic_seeded",
-            "nondifferentiable",
-        ),
-    )
-    planned("rand_like.generator", "uniform_stub", meta.rand_like_generator)
-    autograd("rand_like.generator", never_differentiable)
-    define(
-        "randn",
-        "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: randn",
-        (
-            "core",
-            "nondeterministic_seeded",
-        ),
-    )
-    planned("randn", "normal_stub", meta.randn)
-    define(
-        "randn.generator",
-        "randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: randn.generator",
-        ("nondeterministic_seeded",),
-    )
-    planned("randn.generator", "normal_stub", meta.randn_generator)
-    define(
-        "randn.names",
-        "randn.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: randn.names",
-        ("nondeterministic_seeded",),
-    )
-    composite("randn.names", "CompositeImplicitAutograd", composition.randn_named)
-    define(
-        "randn.generator_with_names",
-        "randn.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: randn.generator_with_names",
-        ("nondeterministic_seeded",),
-    )
-    composite("randn.generator_with_names", "CompositeImplicitAutograd", composition.randn_generator_named)
-    define(
-        "randn.out",
-        "randn.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: randn.out",
-    )
-    composite("randn.out", "CompositeImplicitAutograd", composition.randn_out)
-    define(
-        "randn.generator_out",
-        "randn.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: randn.generator_out",
-    )
-    composite("randn.generator_out", "CompositeImplicitAutograd", composition.randn_generator_out)
-    define(
-        "randn_like",
-        "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml: randn_like",
-        (
-            "nondeterministic_seeded",
-            "nondifferentiable",
-        ),
-    )
-    planned("randn_like", "normal_stub", meta.randn_like)
-    autograd("randn_like", never_differentiable)
-    define(
-        "randn_like.generator",
-        "randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml: randn_like.generator",
-        (
-            "nondeterministic_seeded",
-            "nondifferentiable",
-        ),
-    )
-    planned("randn_like.generator", "normal_stub", meta.randn_like_generator)
-    autograd("randn_like.generator", never_differentiable)
-    define(
-        "randint",
-        "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: randint",
-        ("nondeterministic_seeded",),
-    )
-    composite("randint", "CompositeImplicitAutograd", composition.randint)
-    define(
-        "randint.generator",
-        "randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: randint.generator",
-        ("nondeterministic_seeded",),
-    )
-    composite("randint.generator", "CompositeImplicitAutograd", composition.randint_generator)
-    define(
-        "randint.low",
-        "randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: randint.low",
-        ("nondeterministic_seeded",),
-    )
-    composite("randint.low", "CompositeImplicitAutograd", composition.randint_low)
-    define(
-        "randint.low_generator",
-        "randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: randint.low_generator",
-        ("nondeterministic_seeded",),
-    )
-    composite("randint.low_generator", "CompositeImplicitAutograd", composition.randint_low_generator)
-    define(
-        "randint.out",
-        "randint.out(SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: randint.out",
-    )
-    composite("randint.out", "CompositeImplicitAutograd", composition.randint_out)
-    define(
-        "randint.generator_out",
-        "randint.generator_out(SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: randint.generator_out",
-    )
-    composite("randint.generator_out", "CompositeImplicitAutograd", composition.randint_generator_out)
-    define(
-        "randint.low_out",
-        "randint.low_out(SymInt low, SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: randint.low_out",
-    )
-    composite("randint.low_out", "CompositeImplicitAutograd", composition.randint_low_out)
-    define(
-        "randint.low_generator_out",
-        "randint.low_generator_out(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: randint.low_generator_out",
-    )
-    composite("randint.low_generator_out", "CompositeImplicitAutograd", composition.randint_low_generator_out)
-    define(
-        "randint_like",
-        "randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml: randint_like",
-        ("nondeterministic_seeded",),
-    )
-    composite("randint_like", "CompositeImplicitAutograd", composition.randint_like)
-    define(
-        "randint_like.Tensor",
-        "randint_like.Tensor(Tensor self, Tensor high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml: randint_like.Tensor",
-        ("nondeterministic_seeded",),
-    )
-    composite("randint_like.Tensor", "CompositeImplicitAutograd", composition.randint_like)
-    define(
-        "randint_like.low_dtype",
-        "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml: randint_like.low_dtype",
-        ("nondeterministic_seeded",),
-    )
-    composite("randint_like.low_dtype", "CompositeImplicitAutograd", composition.randint_like_low)
-    define(
-        "randint_like.generator",
-        "randint_like.generator(Tensor self, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml: randint_like.generator",
-        ("nondeterministic_seeded",),
-    )
-    composite("randint_like.generator", "CompositeImplicitAutograd", composition.randint_like_generator)
-    define(
-        "randint_like.Tensor_generator",
-        "randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml: randint_like.Tensor_generator",
-        ("nondeterministic_seeded",),
-    )
-    composite(
-        "randint_like.Tensor_generator", "CompositeImplicitAutograd", composition.randint_like_generator
-    )
-    define(
-        "randint_like.low_generator_dtype",
-        "randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-        "native_functions/random.yaml: randint_like.low_generator_dtype",
-        ("nondeterministic_seeded",),
-    )
-    composite(
-        "randint_like.low_generator_dtype",
-        "CompositeImplicitAutograd",
-        composition.randint_like_low_generator,
-    )
-    define(
-        "randperm",
-        "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: randperm",
-        (
-            "core",
-            "nondeterministic_seeded",
-        ),
-    )
-    planned("randperm", "randperm_stub", meta.randperm)
-    define(
-        "randperm.generator",
-        "randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: randperm.generator",
-        ("nondeterministic_seeded",),
-    )
-    planned("randperm.generator", "randperm_stub", meta.randperm_generator)
-    define(
-        "randperm.out",
-        "randperm.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: randperm.out",
-    )
-    composite("randperm.out", "CompositeImplicitAutograd", composition.randperm_out)
-    define(
-        "randperm.generator_out",
-        "randperm.generator_out(SymInt n, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: randperm.generator_out",
-    )
-    composite("randperm.generator_out", "CompositeImplicitAutograd", composition.randperm_generator_out)
-    define(
-        "normal.Tensor_float",
-        "normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml: normal.Tensor_float",
-        ("nondeterministic_seeded",),
-    )
-    planned("normal.Tensor_float", "normal_tensor_stub", meta.normal)
-    autograd("normal.Tensor_float", autograd_random.plan_normal_Tensor_float)
-    define(
-        "normal.float_Tensor",
-        "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml: normal.float_Tensor",
-        ("nondeterministic_seeded",),
-    )
-    planned("normal.float_Tensor", "normal_tensor_stub", meta.normal)
-    autograd("normal.float_Tensor", autograd_random.plan_normal_float_Tensor)
-    define(
-        "normal.Tensor_Tensor",
-        "normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml: normal.Tensor_Tensor",
-        ("nondeterministic_seeded",),
-    )
-    planned("normal.Tensor_Tensor", "normal_tensor_stub", meta.normal)
-    autograd("normal.Tensor_Tensor", autograd_random.plan_normal_Tensor_Tensor)
-    define(
-        "normal.float_float",
-        "normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/random.yaml: normal.float_float",
-        ("nondeterministic_seeded",),
-    )
-    composite("normal.float_float", "CompositeImplicitAutograd", composition.normal_float_float)
-    define(
-        "normal.Tensor_float_out",
-        "normal.Tensor_float_out(Tensor mean, float std=1., *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: normal.Tensor_float_out",
-    )
-    composite("normal.Tensor_float_out", "CompositeExplicitAutograd", composition.normal_out)
-    autograd("normal.Tensor_float_out", out_refuses_grad)
-    define(
-        "normal.float_Tensor_out",
-        "normal.float_Tensor_out(float mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: normal.float_Tensor_out",
-    )
-    composite("normal.float_Tensor_out", "CompositeExplicitAutograd", composition.normal_out)
-    autograd("normal.float_Tensor_out", out_refuses_grad)
-    define(
-        "normal.Tensor_Tensor_out",
-        "normal.Tensor_Tensor_out(Tensor mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: normal.Tensor_Tensor_out",
-    )
-    composite("normal.Tensor_Tensor_out", "CompositeExplicitAutograd", composition.normal_out)
-    autograd("normal.Tensor_Tensor_out", out_refuses_grad)
-    define(
-        "normal.float_float_out",
-        "normal.float_float_out(float mean, float std, SymInt[] size, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: normal.float_float_out",
-    )
-    composite("normal.float_float_out", "CompositeImplicitAutograd", composition.normal_float_float_out)
-    define(
-        "multinomial",
-        "multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml: multinomial",
-        (
-            "nondeterministic_seeded",
-            "nondifferentiable",
-        ),
-    )
-    planned("multinomial", "multinomial_stub", meta.multinomial)
-    autograd("multinomial", never_differentiable)
-    define(
-        "multinomial.out",
-        "multinomial.out(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: multinomial.out",
-    )
-    composite("multinomial.out", "CompositeImplicitAutograd", composition.multinomial_out)
-    define(
-        "_standard_gamma",
-        "_standard_gamma(Tensor self, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml: _standard_gamma",
-        ("nondeterministic_seeded",),
-    )
-    planned("_standard_gamma", "standard_gamma_stub", meta._standard_gamma)
-    autograd("_standard_gamma", autograd_random.plan__standard_gamma)
-    define(
-        "_standard_gamma.out",
-        "_standard_gamma.out(Tensor self, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: _standard_gamma.out",
-    )
-    composite("_standard_gamma.out", "CompositeExplicitAutograd", composition.standard_gamma_out)
-    autograd("_standard_gamma.out", out_refuses_grad)
-    define(
-        "_standard_gamma_grad",
-        "_standard_gamma_grad(Tensor self, Tensor output) -> Tensor",
-        "native_functions/random.yaml: _standard_gamma_grad",
-        ("pointwise",),
-    )
-    structured(
-        "_standard_gamma_grad",
-        meta._standard_gamma_grad,
-        "_standard_gamma_grad_stub",
-        "functional",
-        "_standard_gamma_grad.out",
-    )
-    autograd("_standard_gamma_grad", autograd_random.plan__standard_gamma_grad)
-    define(
-        "_standard_gamma_grad.out",
-        "_standard_gamma_grad.out(Tensor self, Tensor output, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: _standard_gamma_grad",
-        ("pointwise",),
-    )
-    structured("_standard_gamma_grad.out", meta._standard_gamma_grad, "_standard_gamma_grad_stub", "out")
-    autograd("_standard_gamma_grad.out", out_refuses_grad)
-    define(
-        "_sample_dirichlet",
-        "_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml: _sample_dirichlet",
-        ("nondeterministic_seeded",),
-    )
-    planned("_sample_dirichlet", "sample_dirichlet_stub", meta._sample_dirichlet)
-    autograd("_sample_dirichlet", autograd_random.plan__sample_dirichlet)
-    define(
-        "_sample_dirichlet.out",
-        "_sample_dirichlet.out(Tensor self, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: _sample_dirichlet.out",
-    )
-    composite("_sample_dirichlet.out", "CompositeExplicitAutograd", composition.sample_dirichlet_out)
-    autograd("_sample_dirichlet.out", out_refuses_grad)
-    define(
-        "_dirichlet_grad",
-        "_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor",
-        "native_functions/random.yaml: _dirichlet_grad",
-        ("pointwise",),
-    )
-    structured(
-        "_dirichlet_grad", meta._dirichlet_grad, "_dirichlet_grad_stub", "functional", "_dirichlet_grad.out"
-    )
-    autograd("_dirichlet_grad", autograd_random.plan__dirichlet_grad)
-    define(
-        "_dirichlet_grad.out",
-        "_dirichlet_grad.out(Tensor x, Tensor alpha, Tensor total, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: _dirichlet_grad",
-        ("pointwise",),
-    )
-    structured("_dirichlet_grad.out", meta._dirichlet_grad, "_dirichlet_grad_stub", "out")
-    autograd("_dirichlet_grad.out", out_refuses_grad)
-    define(
-        "poisson",
-        "poisson(Tensor self, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml: poisson",
-        ("nondeterministic_seeded",),
-    )
-    planned("poisson", "poisson_stub", meta.poisson)
-    autograd("poisson", autograd_random.plan_poisson)
-    define(
-        "poisson.out",
-        "poisson.out(Tensor self, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: poisson.out",
-    )
-    composite("poisson.out", "CompositeExplicitAutograd", composition.poisson_out)
-    autograd("poisson.out", out_refuses_grad)
-    define(
-        "binomial",
-        "binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml: binomial",
-        ("nondeterministic_seeded",),
-    )
-    planned("binomial", "binomial_stub", meta.binomial)
-    define(
-        "binomial.out",
-        "binomial.out(Tensor count, Tensor prob, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: binomial.out",
-    )
-    composite("binomial.out", "CompositeExplicitAutograd", composition.binomial_out)
-    autograd("binomial.out", out_refuses_grad)
-    define(
-        "native_dropout",
-        "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
-        "native_functions/random.yaml: native_dropout",
-        (
-            "core",
-            "nondeterministic_seeded",
-        ),
-    )
-    planned("native_dropout", "native_dropout_stub", meta.native_dropout)
-    autograd("native_dropout", autograd_random.plan_native_dropout)
-    define(
-        "native_dropout_backward",
-        "native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
-        "native_functions/random.yaml: native_dropout_backward",
-        ("pointwise",),
-    )
-    structured(
-        "native_dropout_backward",
-        meta.native_dropout_backward,
-        "native_dropout_backward_stub",
-        "functional",
-        "native_dropout_backward.out",
-    )
-    autograd("native_dropout_backward", autograd_random.plan_native_dropout_backward)
-    define(
-        "native_dropout_backward.out",
-        "native_dropout_backward.out(Tensor grad_output, Tensor mask, float scale, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/random.yaml: native_dropout_backward",
-        ("pointwise",),
-    )
-    structured(
-        "native_dropout_backward.out", meta.native_dropout_backward, "native_dropout_backward_stub", "out"
-    )
-    autograd("native_dropout_backward.out", out_refuses_grad)
-    define(
-        "dropout",
-        "dropout(Tensor input, float p, bool train) -> Tensor",
-        "native_functions/random.yaml: dropout",
-        ("nondeterministic_seeded",),
-    )
-    composite("dropout", "CompositeImplicitAutograd", composition.dropout)
-    define(
-        "dropout_",
-        "dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
-        "native_functions/random.yaml: dropout_",
-        ("nondeterministic_seeded",),
-    )
-    composite("dropout_", "CompositeImplicitAutograd", composition.dropout_)
-    define(
-        "rrelu",
-        "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
-        "native_functions/random.yaml: rrelu",
-        (
-            "nondeterministic_seeded",
-            "pointwise",
-        ),
-    )
-    composite("rrelu", "CompositeImplicitAutograd", composition.rrelu)
-    define(
-        "rrelu_",
-        "rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)",
-        "native_functions/random.yaml: rrelu_",
-        ("nondeterministic_seeded",),
-    )
-    composite("rrelu_", "CompositeImplicitAutograd", composition.rrelu_)
-    define(
-        "alpha_dropout",
-        "alpha_dropout(Tensor input, float p, bool train) -> Tensor",
-        "native_functions/random.yaml: alpha_dropout",
-        ("nondeterministic_seeded",),
-    )
-    composite("alpha_dropout", "CompositeImplicitAutograd", composition.alpha_dropout)
-    define(
-        "alpha_dropout_",
-        "alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
-        "native_functions/random.yaml: alpha_dropout_",
-        ("nondeterministic_seeded",),
-    )
-    composite("alpha_dropout_", "CompositeImplicitAutograd", composition.alpha_dropout_)
-    define(
-        "feature_dropout",
-        "feature_dropout(Tensor input, float p, bool train) -> Tensor",
-        "native_functions/random.yaml: feature_dropout",
-        ("nondeterministic_seeded",),
-    )
-    composite("feature_dropout", "CompositeImplicitAutograd", composition.feature_dropout)
-    define(
-        "feature_dropout_",
-        "feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
-        "native_functions/random.yaml: feature_dropout_",
-        ("nondeterministic_seeded",),
-    )
-    composite("feature_dropout_", "CompositeImplicitAutograd", composition.feature_dropout_)
-    define(
-        "feature_alpha_dropout",
-        "feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor",
-        "native_functions/random.yaml: feature_alpha_dropout",
-        ("nondeterministic_seeded",),
-    )
-    composite("feature_alpha_dropout", "CompositeImplicitAutograd", composition.feature_alpha_dropout)
-    define(
-        "feature_alpha_dropout_",
-        "feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
-        "native_functions/random.yaml: feature_alpha_dropout_",
-        ("nondeterministic_seeded",),
-    )
-    composite("feature_alpha_dropout_", "CompositeImplicitAutograd", composition.feature_alpha_dropout_)
+    operator = operators_of("native_functions/random.yaml")
+    # fmt: off
+    operator("uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", planner=meta.uniform_, stub="uniform_stub", autograd=derivatives.plan_uniform_)
+    operator("normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", planner=meta.normal_, stub="normal_stub", autograd=derivatives.plan_normal_)
+    operator("log_normal_(Tensor(a!) self, float mean=1., float std=2., *, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", planner=meta.log_normal_, stub="log_normal_stub", autograd=derivatives.plan_log_normal_)
+    operator("cauchy_(Tensor(a!) self, float median=0., float sigma=1., *, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", planner=meta.cauchy_, stub="cauchy_stub", autograd=derivatives.plan_cauchy_)
+    operator("exponential_(Tensor(a!) self, float lambd=1., *, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", planner=meta.exponential_, stub="exponential_stub", autograd=derivatives.plan_exponential_)
+    operator("geometric_(Tensor(a!) self, float p, *, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", planner=meta.geometric_, stub="geometric_stub", autograd=derivatives.plan_geometric_)
+    operator("random_.from(Tensor(a!) self, int from, int? to, *, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", planner=meta.random_from, stub="random_stub", autograd=derivatives.plan_random__from)
+    operator("random_.to(Tensor(a!) self, int to, *, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", planner=meta.random_to, stub="random_stub", autograd=derivatives.plan_random__to)
+    operator("random_(Tensor(a!) self, *, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", planner=meta.random_, stub="random_stub", autograd=derivatives.plan_random_)
+    operator("bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", planner=meta.bernoulli_tensor, stub="bernoulli_tensor_stub", autograd=derivatives.plan_bernoulli__Tensor)
+    operator("bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", planner=meta.bernoulli_float, stub="bernoulli_stub", autograd=derivatives.plan_bernoulli__float)
+    operator("bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", planner=meta.bernoulli, stub="bernoulli_tensor_stub", autograd=derivatives.plan_bernoulli)
+    operator("bernoulli.out(Tensor self, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.bernoulli_out}, autograd=out_refuses_grad)
+    operator("bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", planner=meta.bernoulli_p, stub="bernoulli_stub", autograd=derivatives.plan_bernoulli_p)
+    operator("rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="core nondeterministic_seeded", planner=meta.rand, stub="uniform_stub")
+    operator("rand.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondeterministic_seeded", planner=meta.rand_generator, stub="uniform_stub")
+    operator("rand.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.rand_named})
+    operator("rand.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.rand_generator_named})
+    operator("rand.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.rand_out})
+    operator("rand.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.rand_generator_out})
+    operator("rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondeterministic_seeded nondifferentiable", planner=meta.rand_like, stub="uniform_stub", autograd=never_differentiable)
+    operator("rand_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondeterministic_seeded nondifferentiable", planner=meta.rand_like_generator, stub="uniform_stub", autograd=never_differentiable)
+    operator("randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="core nondeterministic_seeded", planner=meta.randn, stub="normal_stub")
+    operator("randn.generator(SymInt[] size, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondeterministic_seeded", planner=meta.randn_generator, stub="normal_stub")
+    operator("randn.names(SymInt[] size, *, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.randn_named})
+    operator("randn.generator_with_names(SymInt[] size, *, Generator? generator, Dimname[]? names, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.randn_generator_named})
+    operator("randn.out(SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.randn_out})
+    operator("randn.generator_out(SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.randn_generator_out})
+    operator("randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondeterministic_seeded nondifferentiable", planner=meta.randn_like, stub="normal_stub", autograd=never_differentiable)
+    operator("randn_like.generator(Tensor self, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondeterministic_seeded nondifferentiable", planner=meta.randn_like_generator, stub="normal_stub", autograd=never_differentiable)
+    operator("randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.randint})
+    operator("randint.generator(SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.randint_generator})
+    operator("randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.randint_low})
+    operator("randint.low_generator(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.randint_low_generator})
+    operator("randint.out(SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.randint_out})
+    operator("randint.generator_out(SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.randint_generator_out})
+    operator("randint.low_out(SymInt low, SymInt high, SymInt[] size, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.randint_low_out})
+    operator("randint.low_generator_out(SymInt low, SymInt high, SymInt[] size, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.randint_low_generator_out})
+    operator("randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.randint_like})
+    operator("randint_like.Tensor(Tensor self, Tensor high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.randint_like})
+    operator("randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.randint_like_low})
+    operator("randint_like.generator(Tensor self, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.randint_like_generator})
+    operator("randint_like.Tensor_generator(Tensor self, Tensor high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.randint_like_generator})
+    operator("randint_like.low_generator_dtype(Tensor self, SymInt low, SymInt high, *, Generator? generator, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.randint_like_low_generator})
+    operator("randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="core nondeterministic_seeded", planner=meta.randperm, stub="randperm_stub")
+    operator("randperm.generator(SymInt n, *, Generator? generator, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondeterministic_seeded", planner=meta.randperm_generator, stub="randperm_stub")
+    operator("randperm.out(SymInt n, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.randperm_out})
+    operator("randperm.generator_out(SymInt n, *, Generator? generator, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.randperm_generator_out})
+    operator("normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", planner=meta.normal, stub="normal_tensor_stub", autograd=derivatives.plan_normal_Tensor_float)
+    operator("normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", planner=meta.normal, stub="normal_tensor_stub", autograd=derivatives.plan_normal_float_Tensor)
+    operator("normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", planner=meta.normal, stub="normal_tensor_stub", autograd=derivatives.plan_normal_Tensor_Tensor)
+    operator("normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.normal_float_float})
+    operator("normal.Tensor_float_out(Tensor mean, float std=1., *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.normal_out}, autograd=out_refuses_grad)
+    operator("normal.float_Tensor_out(float mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.normal_out}, autograd=out_refuses_grad)
+    operator("normal.Tensor_Tensor_out(Tensor mean, Tensor std, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.normal_out}, autograd=out_refuses_grad)
+    operator("normal.float_float_out(float mean, float std, SymInt[] size, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.normal_float_float_out})
+    operator("multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded nondifferentiable", planner=meta.multinomial, stub="multinomial_stub", autograd=never_differentiable)
+    operator("multinomial.out(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.multinomial_out})
+    operator("_standard_gamma(Tensor self, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", planner=meta._standard_gamma, stub="standard_gamma_stub", autograd=derivatives.plan__standard_gamma)
+    operator("_standard_gamma.out(Tensor self, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.standard_gamma_out}, autograd=out_refuses_grad)
+    operator("_standard_gamma_grad(Tensor self, Tensor output) -> Tensor", tags="pointwise", structured=(meta._standard_gamma_grad, "_standard_gamma_grad_stub", "functional", "_standard_gamma_grad.out"), autograd=derivatives.plan__standard_gamma_grad)
+    operator("_standard_gamma_grad.out(Tensor self, Tensor output, *, Tensor(a!) out) -> Tensor(a!)", entry="_standard_gamma_grad", tags="pointwise", structured=(meta._standard_gamma_grad, "_standard_gamma_grad_stub", "out"), autograd=out_refuses_grad)
+    operator("_sample_dirichlet(Tensor self, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", planner=meta._sample_dirichlet, stub="sample_dirichlet_stub", autograd=derivatives.plan__sample_dirichlet)
+    operator("_sample_dirichlet.out(Tensor self, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.sample_dirichlet_out}, autograd=out_refuses_grad)
+    operator("_dirichlet_grad(Tensor x, Tensor alpha, Tensor total) -> Tensor", tags="pointwise", structured=(meta._dirichlet_grad, "_dirichlet_grad_stub", "functional", "_dirichlet_grad.out"), autograd=derivatives.plan__dirichlet_grad)
+    operator("_dirichlet_grad.out(Tensor x, Tensor alpha, Tensor total, *, Tensor(a!) out) -> Tensor(a!)", entry="_dirichlet_grad", tags="pointwise", structured=(meta._dirichlet_grad, "_dirichlet_grad_stub", "out"), autograd=out_refuses_grad)
+    operator("poisson(Tensor self, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", planner=meta.poisson, stub="poisson_stub", autograd=derivatives.plan_poisson)
+    operator("poisson.out(Tensor self, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.poisson_out}, autograd=out_refuses_grad)
+    operator("binomial(Tensor count, Tensor prob, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded", planner=meta.binomial, stub="binomial_stub")
+    operator("binomial.out(Tensor count, Tensor prob, Generator? generator=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeExplicitAutograd": composition.binomial_out}, autograd=out_refuses_grad)
+    operator("native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", tags="core nondeterministic_seeded", planner=meta.native_dropout, stub="native_dropout_stub", autograd=derivatives.plan_native_dropout)
+    operator("native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", tags="pointwise", structured=(meta.native_dropout_backward, "native_dropout_backward_stub", "functional", "native_dropout_backward.out"), autograd=derivatives.plan_native_dropout_backward)
+    operator("native_dropout_backward.out(Tensor grad_output, Tensor mask, float scale, *, Tensor(a!) out) -> Tensor(a!)", entry="native_dropout_backward", tags="pointwise", structured=(meta.native_dropout_backward, "native_dropout_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("dropout(Tensor input, float p, bool train) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.dropout})
+    operator("dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.dropout_})
+    operator("rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor", tags="nondeterministic_seeded pointwise", dispatch={"CompositeImplicitAutograd": composition.rrelu})
+    operator("rrelu_(Tensor(a!) self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor(a!)", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.rrelu_})
+    operator("alpha_dropout(Tensor input, float p, bool train) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.alpha_dropout})
+    operator("alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.alpha_dropout_})
+    operator("feature_dropout(Tensor input, float p, bool train) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.feature_dropout})
+    operator("feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.feature_dropout_})
+    operator("feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.feature_alpha_dropout})
+    operator("feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", tags="nondeterministic_seeded", dispatch={"CompositeImplicitAutograd": composition.feature_alpha_dropout_})
+    # fmt: on

@@ -7,185 +7,36 @@ from __future__ import annotations
 
 from ...autograd.recording import out_refuses_grad
 from ...composite import recurrent as composition
-from ...plans.register import autograd, composite, define, planned, structured
+from ...plans.register import operators_of
 from ...structured.meta import recurrent as meta
-from ..autograd import recurrent as autograd_recurrent
+from ..autograd import recurrent as derivatives
 
 
 def register() -> None:
     """Define the recurrent operators and register their kernels."""
-    define(
-        "_thnn_fused_lstm_cell",
-        "_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml: _thnn_fused_lstm_cell",
-    )
-    structured(
-        "_thnn_fused_lstm_cell",
-        meta._thnn_fused_lstm_cell,
-        "thnn_fused_lstm_cell_stub",
-        "functional",
-        "_thnn_fused_lstm_cell.out",
-    )
-    autograd("_thnn_fused_lstm_cell", autograd_recurrent.plan__thnn_fused_lstm_cell)
-    define(
-        "_thnn_fused_lstm_cell.out",
-        "_thnn_fused_lstm_cell.out(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/recurrent.yaml: _thnn_fused_lstm_cell",
-    )
-    structured("_thnn_fused_lstm_cell.out", meta._thnn_fused_lstm_cell, "thnn_fused_lstm_cell_stub", "out")
-    autograd("_thnn_fused_lstm_cell.out", out_refuses_grad)
-    define(
-        "_thnn_fused_lstm_cell_backward_impl",
-        "_thnn_fused_lstm_cell_backward_impl(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml: _thnn_fused_lstm_cell_backward_impl",
-    )
-    planned(
-        "_thnn_fused_lstm_cell_backward_impl",
-        "thnn_fused_lstm_cell_backward_impl_stub",
-        meta._thnn_fused_lstm_cell_backward_impl,
-    )
-    define(
-        "_thnn_fused_lstm_cell_backward",
-        "_thnn_fused_lstm_cell_backward(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml: _thnn_fused_lstm_cell_backward",
-    )
-    composite(
-        "_thnn_fused_lstm_cell_backward",
-        "CompositeImplicitAutograd",
-        composition._thnn_fused_lstm_cell_backward,
-    )
-    define(
-        "_thnn_differentiable_lstm_cell_backward",
-        "_thnn_differentiable_lstm_cell_backward(Tensor? grad_hy, Tensor? grad_cy, Tensor input_gates, Tensor hidden_gates, Tensor? input_bias, Tensor? hidden_bias, Tensor cx, Tensor cy) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml: _thnn_differentiable_lstm_cell_backward",
-    )
-    composite(
-        "_thnn_differentiable_lstm_cell_backward",
-        "CompositeImplicitAutograd",
-        composition._thnn_differentiable_lstm_cell_backward,
-    )
-    define(
-        "_thnn_fused_gru_cell",
-        "_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml: _thnn_fused_gru_cell",
-    )
-    structured(
-        "_thnn_fused_gru_cell",
-        meta._thnn_fused_gru_cell,
-        "thnn_fused_gru_cell_stub",
-        "functional",
-        "_thnn_fused_gru_cell.out",
-    )
-    autograd("_thnn_fused_gru_cell", autograd_recurrent.plan__thnn_fused_gru_cell)
-    define(
-        "_thnn_fused_gru_cell.out",
-        "_thnn_fused_gru_cell.out(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/recurrent.yaml: _thnn_fused_gru_cell",
-    )
-    structured("_thnn_fused_gru_cell.out", meta._thnn_fused_gru_cell, "thnn_fused_gru_cell_stub", "out")
-    autograd("_thnn_fused_gru_cell.out", out_refuses_grad)
-    define(
-        "_thnn_fused_gru_cell_backward",
-        "_thnn_fused_gru_cell_backward(Tensor grad_hy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml: _thnn_fused_gru_cell_backward",
-    )
-    planned(
-        "_thnn_fused_gru_cell_backward",
-        "thnn_fused_gru_cell_backward_stub",
-        meta._thnn_fused_gru_cell_backward,
-    )
-    define(
-        "_thnn_differentiable_gru_cell_backward",
-        "_thnn_differentiable_gru_cell_backward(Tensor grad_hy, Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias, Tensor? hidden_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml: _thnn_differentiable_gru_cell_backward",
-    )
-    composite(
-        "_thnn_differentiable_gru_cell_backward",
-        "CompositeImplicitAutograd",
-        composition._thnn_differentiable_gru_cell_backward,
-    )
-    define(
-        "_fused_rnn_layer",
-        "_fused_rnn_layer(Tensor input_gates, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor? bias_hh, int mode, bool reverse=False, bool train=True) -> (Tensor output, Tensor hy, Tensor cy, Tensor workspace)",
-        "native_functions/recurrent.yaml: _fused_rnn_layer",
-    )
-    planned("_fused_rnn_layer", "fused_rnn_layer_stub", meta._fused_rnn_layer)
-    autograd("_fused_rnn_layer", autograd_recurrent.plan__fused_rnn_layer)
-    define(
-        "_fused_rnn_layer_backward",
-        "_fused_rnn_layer_backward(Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor output, Tensor workspace, int mode, bool reverse, bool has_bias) -> (Tensor grad_gates, Tensor grad_hx, Tensor grad_cx, Tensor grad_weight_hh, Tensor grad_bias_hh)",
-        "native_functions/recurrent.yaml: _fused_rnn_layer_backward",
-    )
-    planned("_fused_rnn_layer_backward", "fused_rnn_layer_backward_stub", meta._fused_rnn_layer_backward)
-    define(
-        "lstm.input",
-        "lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml: lstm.input",
-    )
-    composite("lstm.input", "CompositeImplicitAutograd", composition.lstm_input)
-    define(
-        "lstm.data",
-        "lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)",
-        "native_functions/recurrent.yaml: lstm.data",
-    )
-    composite("lstm.data", "CompositeImplicitAutograd", composition.lstm_data)
-    define(
-        "gru.input",
-        "gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml: gru.input",
-    )
-    composite("gru.input", "CompositeImplicitAutograd", composition.gru_input)
-    define(
-        "gru.data",
-        "gru.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml: gru.data",
-    )
-    composite("gru.data", "CompositeImplicitAutograd", composition.gru_data)
-    define(
-        "rnn_tanh.input",
-        "rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml: rnn_tanh.input",
-    )
-    composite("rnn_tanh.input", "CompositeImplicitAutograd", composition.rnn_tanh_input)
-    define(
-        "rnn_tanh.data",
-        "rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml: rnn_tanh.data",
-    )
-    composite("rnn_tanh.data", "CompositeImplicitAutograd", composition.rnn_tanh_data)
-    define(
-        "rnn_relu.input",
-        "rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml: rnn_relu.input",
-    )
-    composite("rnn_relu.input", "CompositeImplicitAutograd", composition.rnn_relu_input)
-    define(
-        "rnn_relu.data",
-        "rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml: rnn_relu.data",
-    )
-    composite("rnn_relu.data", "CompositeImplicitAutograd", composition.rnn_relu_data)
-    define(
-        "lstm_cell",
-        "lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)",
-        "native_functions/recurrent.yaml: lstm_cell",
-    )
-    composite("lstm_cell", "CompositeImplicitAutograd", composition.lstm_cell)
-    define(
-        "gru_cell",
-        "gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
-        "native_functions/recurrent.yaml: gru_cell",
-    )
-    composite("gru_cell", "CompositeImplicitAutograd", composition.gru_cell)
-    define(
-        "rnn_tanh_cell",
-        "rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
-        "native_functions/recurrent.yaml: rnn_tanh_cell",
-    )
-    composite("rnn_tanh_cell", "CompositeImplicitAutograd", composition.rnn_tanh_cell)
-    define(
-        "rnn_relu_cell",
-        "rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
-        "native_functions/recurrent.yaml: rnn_relu_cell",
-    )
-    composite("rnn_relu_cell", "CompositeImplicitAutograd", composition.rnn_relu_cell)
+    operator = operators_of("native_functions/recurrent.yaml")
+    # fmt: off
+    operator("_thnn_fused_lstm_cell(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor, Tensor)", structured=(meta._thnn_fused_lstm_cell, "thnn_fused_lstm_cell_stub", "functional", "_thnn_fused_lstm_cell.out"), autograd=derivatives.plan__thnn_fused_lstm_cell)
+    operator("_thnn_fused_lstm_cell.out(Tensor input_gates, Tensor hidden_gates, Tensor cx, Tensor? input_bias=None, Tensor? hidden_bias=None, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))", entry="_thnn_fused_lstm_cell", structured=(meta._thnn_fused_lstm_cell, "thnn_fused_lstm_cell_stub", "out"), autograd=out_refuses_grad)
+    operator("_thnn_fused_lstm_cell_backward_impl(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor)", planner=meta._thnn_fused_lstm_cell_backward_impl, stub="thnn_fused_lstm_cell_backward_impl_stub")
+    operator("_thnn_fused_lstm_cell_backward(Tensor? grad_hy, Tensor? grad_cy, Tensor cx, Tensor cy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition._thnn_fused_lstm_cell_backward})
+    operator("_thnn_differentiable_lstm_cell_backward(Tensor? grad_hy, Tensor? grad_cy, Tensor input_gates, Tensor hidden_gates, Tensor? input_bias, Tensor? hidden_bias, Tensor cx, Tensor cy) -> (Tensor, Tensor, Tensor, Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition._thnn_differentiable_lstm_cell_backward})
+    operator("_thnn_fused_gru_cell(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None) -> (Tensor, Tensor)", structured=(meta._thnn_fused_gru_cell, "thnn_fused_gru_cell_stub", "functional", "_thnn_fused_gru_cell.out"), autograd=derivatives.plan__thnn_fused_gru_cell)
+    operator("_thnn_fused_gru_cell.out(Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias=None, Tensor? hidden_bias=None, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))", entry="_thnn_fused_gru_cell", structured=(meta._thnn_fused_gru_cell, "thnn_fused_gru_cell_stub", "out"), autograd=out_refuses_grad)
+    operator("_thnn_fused_gru_cell_backward(Tensor grad_hy, Tensor workspace, bool has_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)", planner=meta._thnn_fused_gru_cell_backward, stub="thnn_fused_gru_cell_backward_stub")
+    operator("_thnn_differentiable_gru_cell_backward(Tensor grad_hy, Tensor input_gates, Tensor hidden_gates, Tensor hx, Tensor? input_bias, Tensor? hidden_bias) -> (Tensor, Tensor, Tensor, Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition._thnn_differentiable_gru_cell_backward})
+    operator("_fused_rnn_layer(Tensor input_gates, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor? bias_hh, int mode, bool reverse=False, bool train=True) -> (Tensor output, Tensor hy, Tensor cy, Tensor workspace)", planner=meta._fused_rnn_layer, stub="fused_rnn_layer_stub", autograd=derivatives.plan__fused_rnn_layer)
+    operator("_fused_rnn_layer_backward(Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, Tensor hx, Tensor? cx, Tensor weight_hh, Tensor output, Tensor workspace, int mode, bool reverse, bool has_bias) -> (Tensor grad_gates, Tensor grad_hx, Tensor grad_cx, Tensor grad_weight_hh, Tensor grad_bias_hh)", planner=meta._fused_rnn_layer_backward, stub="fused_rnn_layer_backward_stub")
+    operator("lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.lstm_input})
+    operator("lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.lstm_data})
+    operator("gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.gru_input})
+    operator("gru.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.gru_data})
+    operator("rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.rnn_tanh_input})
+    operator("rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.rnn_tanh_data})
+    operator("rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.rnn_relu_input})
+    operator("rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.rnn_relu_data})
+    operator("lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.lstm_cell})
+    operator("gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.gru_cell})
+    operator("rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.rnn_tanh_cell})
+    operator("rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.rnn_relu_cell})
+    # fmt: on

@@ -7,994 +7,135 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable, out_refuses_grad
 from ...composite import reduction as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import reduction as meta
-from ..autograd import reduction as autograd_reduction
+from ..autograd import reduction as derivatives
 
 
 def register() -> None:
     """Define the reduction operators and register their kernels."""
-    define(
-        "sum",
-        "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: sum",
-        ("reduction",),
-    )
-    structured("sum", meta.sum_all, "sum_stub", "functional", "sum.out")
-    autograd("sum", autograd_reduction.plan_sum)
-    define(
-        "sum.out",
-        "sum.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: sum",
-        ("reduction",),
-    )
-    structured("sum.out", meta.sum_all, "sum_stub", "out")
-    autograd("sum.out", out_refuses_grad)
-    define(
-        "sum.dim_IntList",
-        "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: sum.dim_IntList",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("sum.dim_IntList", meta.sum_dim, "sum_stub", "functional", "sum.IntList_out")
-    autograd("sum.dim_IntList", autograd_reduction.plan_sum_dim_IntList)
-    define(
-        "sum.IntList_out",
-        "sum.IntList_out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: sum.dim_IntList",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("sum.IntList_out", meta.sum_dim, "sum_stub", "out")
-    autograd("sum.IntList_out", out_refuses_grad)
-    define(
-        "sum.dim_DimnameList",
-        "sum.dim_DimnameList(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: sum.dim_DimnameList",
-    )
-    composite("sum.dim_DimnameList", "CompositeImplicitAutograd", composition.sum_by_name)
-    define(
-        "sum.DimnameList_out",
-        "sum.DimnameList_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: sum.DimnameList_out",
-    )
-    composite("sum.DimnameList_out", "CompositeImplicitAutograd", composition.sum_by_name_out)
-    define(
-        "mean",
-        "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: mean",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("mean", meta.mean_all, "mean_stub", "functional", "mean.dtype_out")
-    autograd("mean", autograd_reduction.plan_mean)
-    define(
-        "mean.dtype_out",
-        "mean.dtype_out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: mean",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("mean.dtype_out", meta.mean_all, "mean_stub", "out")
-    autograd("mean.dtype_out", out_refuses_grad)
-    define(
-        "mean.dim",
-        "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: mean.dim",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("mean.dim", meta.mean_dim, "mean_stub", "functional", "mean.out")
-    autograd("mean.dim", autograd_reduction.plan_mean_dim)
-    define(
-        "mean.out",
-        "mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: mean.dim",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("mean.out", meta.mean_dim, "mean_stub", "out")
-    autograd("mean.out", out_refuses_grad)
-    define(
-        "mean.names_dim",
-        "mean.names_dim(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: mean.names_dim",
-    )
-    composite("mean.names_dim", "CompositeImplicitAutograd", composition.mean_by_name)
-    define(
-        "mean.names_out",
-        "mean.names_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: mean.names_out",
-    )
-    composite("mean.names_out", "CompositeImplicitAutograd", composition.mean_by_name_out)
-    define(
-        "prod",
-        "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: prod",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("prod", meta.prod_all, "prod_stub", "functional", "prod.out")
-    autograd("prod", autograd_reduction.plan_prod)
-    define(
-        "prod.out",
-        "prod.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: prod",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("prod.out", meta.prod_all, "prod_stub", "out")
-    autograd("prod.out", out_refuses_grad)
-    define(
-        "prod.dim_int",
-        "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: prod.dim_int",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("prod.dim_int", meta.prod_dim, "prod_stub", "functional", "prod.int_out")
-    autograd("prod.dim_int", autograd_reduction.plan_prod_dim_int)
-    define(
-        "prod.int_out",
-        "prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: prod.dim_int",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("prod.int_out", meta.prod_dim, "prod_stub", "out")
-    autograd("prod.int_out", out_refuses_grad)
-    define(
-        "prod.dim_Dimname",
-        "prod.dim_Dimname(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: prod.dim_Dimname",
-    )
-    composite("prod.dim_Dimname", "CompositeImplicitAutograd", composition.prod_by_name)
-    define(
-        "prod.Dimname_out",
-        "prod.Dimname_out(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: prod.Dimname_out",
-    )
-    composite("prod.Dimname_out", "CompositeImplicitAutograd", composition.prod_by_name_out)
-    define(
-        "amax",
-        "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: amax",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("amax", meta.extremum, "amax_stub", "functional", "amax.out")
-    autograd("amax", autograd_reduction.plan_amax)
-    define(
-        "amax.out",
-        "amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: amax",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("amax.out", meta.extremum, "amax_stub", "out")
-    autograd("amax.out", out_refuses_grad)
-    define(
-        "amin",
-        "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: amin",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("amin", meta.extremum, "amin_stub", "functional", "amin.out")
-    autograd("amin", autograd_reduction.plan_amin)
-    define(
-        "amin.out",
-        "amin.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: amin",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("amin.out", meta.extremum, "amin_stub", "out")
-    autograd("amin.out", out_refuses_grad)
-    define(
-        "aminmax",
-        "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-        "native_functions/reduction.yaml: aminmax",
-        ("reduction",),
-    )
-    structured("aminmax", meta.aminmax, "aminmax_stub", "functional", "aminmax.out")
-    autograd("aminmax", autograd_reduction.plan_aminmax)
-    define(
-        "aminmax.out",
-        "aminmax.out(Tensor self, *, int? dim=None, bool keepdim=False, Tensor(a!) min, Tensor(b!) max) -> (Tensor(a!) min, Tensor(b!) max)",
-        "native_functions/reduction.yaml: aminmax",
-        ("reduction",),
-    )
-    structured("aminmax.out", meta.aminmax, "aminmax_stub", "out")
-    autograd("aminmax.out", out_refuses_grad)
-    define(
-        "hash_tensor",
-        "hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor",
-        "native_functions/reduction.yaml: hash_tensor",
-        ("reduction",),
-    )
-    structured("hash_tensor", meta.hash_tensor, "hash_tensor_stub", "functional", "hash_tensor.out")
-    define(
-        "hash_tensor.out",
-        "hash_tensor.out(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: hash_tensor",
-        ("reduction",),
-    )
-    structured("hash_tensor.out", meta.hash_tensor, "hash_tensor_stub", "out")
-    autograd("hash_tensor.out", out_refuses_grad)
-    define(
-        "max.dim",
-        "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml: max.dim",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("max.dim", meta.extremum_with_index, "max_dim_stub", "functional", "max.dim_max")
-    autograd("max.dim", autograd_reduction.plan_max_dim)
-    define(
-        "max.dim_max",
-        "max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml: max.dim_max",
-        ("reduction",),
-    )
-    structured("max.dim_max", meta.extremum_with_index, "max_dim_stub", "out")
-    autograd("max.dim_max", out_refuses_grad)
-    define(
-        "max.names_dim",
-        "max.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml: max.names_dim",
-    )
-    composite("max.names_dim", "CompositeImplicitAutograd", composition.max_by_name)
-    define(
-        "max.names_dim_max",
-        "max.names_dim_max(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml: max.names_dim_max",
-    )
-    composite("max.names_dim_max", "CompositeImplicitAutograd", composition.max_by_name_out)
-    define(
-        "max.other",
-        "max.other(Tensor self, Tensor other) -> Tensor",
-        "native_functions/reduction.yaml: max.other",
-    )
-    composite("max.other", "CompositeImplicitAutograd", composition.max_other)
-    define(
-        "max.out",
-        "max.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: max.out",
-    )
-    composite("max.out", "CompositeImplicitAutograd", composition.max_other_out)
-    define("max", "max(Tensor self) -> Tensor", "native_functions/reduction.yaml: max", ("reduction",))
-    structured("max", meta.extremum_all, "amax_stub", "functional", "max.unary_out")
-    autograd("max", autograd_reduction.plan_max)
-    define(
-        "max.unary_out",
-        "max.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: max",
-        ("reduction",),
-    )
-    structured("max.unary_out", meta.extremum_all, "amax_stub", "out")
-    autograd("max.unary_out", out_refuses_grad)
-    define(
-        "min.dim",
-        "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml: min.dim",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("min.dim", meta.extremum_with_index, "min_dim_stub", "functional", "min.dim_min")
-    autograd("min.dim", autograd_reduction.plan_min_dim)
-    define(
-        "min.dim_min",
-        "min.dim_min(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) min, Tensor(b!) min_indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml: min.dim_min",
-        ("reduction",),
-    )
-    structured("min.dim_min", meta.extremum_with_index, "min_dim_stub", "out")
-    autograd("min.dim_min", out_refuses_grad)
-    define(
-        "min.names_dim",
-        "min.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml: min.names_dim",
-    )
-    composite("min.names_dim", "CompositeImplicitAutograd", composition.min_by_name)
-    define(
-        "min.names_dim_min",
-        "min.names_dim_min(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) min, Tensor(b!) min_indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml: min.names_dim_min",
-    )
-    composite("min.names_dim_min", "CompositeImplicitAutograd", composition.min_by_name_out)
-    define(
-        "min.other",
-        "min.other(Tensor self, Tensor other) -> Tensor",
-        "native_functions/reduction.yaml: min.other",
-    )
-    composite("min.other", "CompositeImplicitAutograd", composition.min_other)
-    define(
-        "min.out",
-        "min.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: min.out",
-    )
-    composite("min.out", "CompositeImplicitAutograd", composition.min_other_out)
-    define("min", "min(Tensor self) -> Tensor", "native_functions/reduction.yaml: min", ("reduction",))
-    structured("min", meta.extremum_all, "amin_stub", "functional", "min.unary_out")
-    autograd("min", autograd_reduction.plan_min)
-    define(
-        "min.unary_out",
-        "min.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: min",
-        ("reduction",),
-    )
-    structured("min.unary_out", meta.extremum_all, "amin_stub", "out")
-    autograd("min.unary_out", out_refuses_grad)
-    define(
-        "argmax",
-        "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: argmax",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("argmax", meta.index_of_extremum, "argmax_stub", "functional", "argmax.out")
-    autograd("argmax", never_differentiable)
-    define(
-        "argmax.out",
-        "argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: argmax",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("argmax.out", meta.index_of_extremum, "argmax_stub", "out")
-    autograd("argmax.out", never_differentiable)
-    define(
-        "argmin",
-        "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: argmin",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("argmin", meta.index_of_extremum, "argmin_stub", "functional", "argmin.out")
-    autograd("argmin", never_differentiable)
-    define(
-        "argmin.out",
-        "argmin.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: argmin",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("argmin.out", meta.index_of_extremum, "argmin_stub", "out")
-    autograd("argmin.out", never_differentiable)
-    define(
-        "any",
-        "any(Tensor self) -> Tensor",
-        "native_functions/reduction.yaml: any",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("any", meta.truth_all, "any_stub", "functional", "any.all_out")
-    autograd("any", never_differentiable)
-    define(
-        "any.all_out",
-        "any.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: any",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("any.all_out", meta.truth_all, "any_stub", "out")
-    autograd("any.all_out", never_differentiable)
-    define(
-        "any.dim",
-        "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: any.dim",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("any.dim", meta.truth_dim, "any_stub", "functional", "any.out")
-    autograd("any.dim", never_differentiable)
-    define(
-        "any.out",
-        "any.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: any.dim",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("any.out", meta.truth_dim, "any_stub", "out")
-    autograd("any.out", never_differentiable)
-    define(
-        "any.dims",
-        "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: any.dims",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("any.dims", meta.truth_dims, "any_stub", "functional", "any.dims_out")
-    autograd("any.dims", never_differentiable)
-    define(
-        "any.dims_out",
-        "any.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: any.dims",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("any.dims_out", meta.truth_dims, "any_stub", "out")
-    autograd("any.dims_out", never_differentiable)
-    define(
-        "any.dimname",
-        "any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: any.dimname",
-    )
-    composite("any.dimname", "CompositeImplicitAutograd", composition.any_by_name)
-    define(
-        "all",
-        "all(Tensor self) -> Tensor",
-        "native_functions/reduction.yaml: all",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("all", meta.truth_all, "all_stub", "functional", "all.all_out")
-    autograd("all", never_differentiable)
-    define(
-        "all.all_out",
-        "all.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: all",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("all.all_out", meta.truth_all, "all_stub", "out")
-    autograd("all.all_out", never_differentiable)
-    define(
-        "all.dim",
-        "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: all.dim",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("all.dim", meta.truth_dim, "all_stub", "functional", "all.out")
-    autograd("all.dim", never_differentiable)
-    define(
-        "all.out",
-        "all.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: all.dim",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("all.out", meta.truth_dim, "all_stub", "out")
-    autograd("all.out", never_differentiable)
-    define(
-        "all.dims",
-        "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: all.dims",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("all.dims", meta.truth_dims, "all_stub", "functional", "all.dims_out")
-    autograd("all.dims", never_differentiable)
-    define(
-        "all.dims_out",
-        "all.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: all.dims",
-        (
-            "core",
-            "nondifferentiable",
-            "reduction",
-        ),
-    )
-    structured("all.dims_out", meta.truth_dims, "all_stub", "out")
-    autograd("all.dims_out", never_differentiable)
-    define(
-        "all.dimname",
-        "all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: all.dimname",
-    )
-    composite("all.dimname", "CompositeImplicitAutograd", composition.all_by_name)
-    define(
-        "count_nonzero.dim_IntList",
-        "count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
-        "native_functions/reduction.yaml: count_nonzero.dim_IntList",
-    )
-    composite("count_nonzero.dim_IntList", "CompositeImplicitAutograd", composition.count_nonzero)
-    define(
-        "count_nonzero",
-        "count_nonzero(Tensor self, int? dim=None) -> Tensor",
-        "native_functions/reduction.yaml: count_nonzero",
-    )
-    composite("count_nonzero", "CompositeImplicitAutograd", composition.count_nonzero)
-    define(
-        "var",
-        "var(Tensor self, bool unbiased=True) -> Tensor",
-        "native_functions/reduction.yaml: var",
-        ("reduction",),
-    )
-    structured("var", meta.var_all, "var_stub", "functional")
-    autograd("var", autograd_reduction.plan_var)
-    define(
-        "var.dim",
-        "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: var.dim",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("var.dim", meta.var_dim, "var_stub", "functional", "var.out")
-    autograd("var.dim", autograd_reduction.plan_var_dim)
-    define(
-        "var.out",
-        "var.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: var.dim",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("var.out", meta.var_dim, "var_stub", "out")
-    autograd("var.out", out_refuses_grad)
-    define(
-        "var.correction",
-        "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: var.correction",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("var.correction", meta.var_correction, "var_stub", "functional", "var.correction_out")
-    autograd("var.correction", autograd_reduction.plan_var_correction)
-    define(
-        "var.correction_out",
-        "var.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: var.correction",
-        (
-            "core",
-            "reduction",
-        ),
-    )
-    structured("var.correction_out", meta.var_correction, "var_stub", "out")
-    autograd("var.correction_out", out_refuses_grad)
-    define(
-        "var.names_dim",
-        "var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: var.names_dim",
-    )
-    composite("var.names_dim", "CompositeImplicitAutograd", composition.var_by_name)
-    define(
-        "var.names_out",
-        "var.names_out(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: var.names_out",
-    )
-    composite("var.names_out", "CompositeImplicitAutograd", composition.var_by_name_out)
-    define(
-        "var.correction_names",
-        "var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: var.correction_names",
-    )
-    composite("var.correction_names", "CompositeImplicitAutograd", composition.var_correction_by_name)
-    define(
-        "var.correction_names_out",
-        "var.correction_names_out(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: var.correction_names_out",
-    )
-    composite("var.correction_names_out", "CompositeImplicitAutograd", composition.var_correction_by_name_out)
-    define(
-        "std",
-        "std(Tensor self, bool unbiased=True) -> Tensor",
-        "native_functions/reduction.yaml: std",
-        ("reduction",),
-    )
-    structured("std", meta.var_all, "std_stub", "functional")
-    autograd("std", autograd_reduction.plan_std)
-    define(
-        "std.dim",
-        "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: std.dim",
-        ("reduction",),
-    )
-    structured("std.dim", meta.var_dim, "std_stub", "functional", "std.out")
-    autograd("std.dim", autograd_reduction.plan_std_dim)
-    define(
-        "std.out",
-        "std.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: std.dim",
-        ("reduction",),
-    )
-    structured("std.out", meta.var_dim, "std_stub", "out")
-    autograd("std.out", out_refuses_grad)
-    define(
-        "std.correction",
-        "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: std.correction",
-        ("reduction",),
-    )
-    structured("std.correction", meta.var_correction, "std_stub", "functional", "std.correction_out")
-    autograd("std.correction", autograd_reduction.plan_std_correction)
-    define(
-        "std.correction_out",
-        "std.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: std.correction",
-        ("reduction",),
-    )
-    structured("std.correction_out", meta.var_correction, "std_stub", "out")
-    autograd("std.correction_out", out_refuses_grad)
-    define(
-        "std.names_dim",
-        "std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: std.names_dim",
-    )
-    composite("std.names_dim", "CompositeImplicitAutograd", composition.std_by_name)
-    define(
-        "std.names_out",
-        "std.names_out(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: std.names_out",
-    )
-    composite("std.names_out", "CompositeImplicitAutograd", composition.std_by_name_out)
-    define(
-        "std.correction_names",
-        "std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: std.correction_names",
-    )
-    composite("std.correction_names", "CompositeImplicitAutograd", composition.std_correction_by_name)
-    define(
-        "std.correction_names_out",
-        "std.correction_names_out(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: std.correction_names_out",
-    )
-    composite("std.correction_names_out", "CompositeImplicitAutograd", composition.std_correction_by_name_out)
-    define(
-        "var_mean",
-        "var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml: var_mean",
-    )
-    composite("var_mean", "CompositeImplicitAutograd", composition.var_mean)
-    define(
-        "var_mean.dim",
-        "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml: var_mean.dim",
-    )
-    composite("var_mean.dim", "CompositeImplicitAutograd", composition.var_mean_dim)
-    define(
-        "var_mean.correction",
-        "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml: var_mean.correction",
-        ("reduction",),
-    )
-    structured("var_mean.correction", meta.var_mean_correction, "var_mean_stub", "functional")
-    autograd("var_mean.correction", autograd_reduction.plan_var_mean_correction)
-    define(
-        "var_mean.names_dim",
-        "var_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml: var_mean.names_dim",
-    )
-    composite("var_mean.names_dim", "CompositeImplicitAutograd", composition.var_mean_by_name)
-    define(
-        "var_mean.correction_names",
-        "var_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml: var_mean.correction_names",
-    )
-    composite(
-        "var_mean.correction_names", "CompositeImplicitAutograd", composition.var_mean_correction_by_name
-    )
-    define(
-        "std_mean",
-        "std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml: std_mean",
-    )
-    composite("std_mean", "CompositeImplicitAutograd", composition.std_mean)
-    define(
-        "std_mean.dim",
-        "std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml: std_mean.dim",
-    )
-    composite("std_mean.dim", "CompositeImplicitAutograd", composition.std_mean_dim)
-    define(
-        "std_mean.correction",
-        "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml: std_mean.correction",
-        ("reduction",),
-    )
-    structured("std_mean.correction", meta.var_mean_correction, "std_mean_stub", "functional")
-    autograd("std_mean.correction", autograd_reduction.plan_std_mean_correction)
-    define(
-        "std_mean.names_dim",
-        "std_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml: std_mean.names_dim",
-    )
-    composite("std_mean.names_dim", "CompositeImplicitAutograd", composition.std_mean_by_name)
-    define(
-        "std_mean.correction_names",
-        "std_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)",
-        "native_functions/reduction.yaml: std_mean.correction_names",
-    )
-    composite(
-        "std_mean.correction_names", "CompositeImplicitAutograd", composition.std_mean_correction_by_name
-    )
-    define(
-        "logsumexp",
-        "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: logsumexp",
-        ("reduction",),
-    )
-    structured("logsumexp", meta.logsumexp, "logsumexp_stub", "functional", "logsumexp.out")
-    autograd("logsumexp", autograd_reduction.plan_logsumexp)
-    define(
-        "logsumexp.out",
-        "logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: logsumexp",
-        ("reduction",),
-    )
-    structured("logsumexp.out", meta.logsumexp, "logsumexp_stub", "out")
-    autograd("logsumexp.out", out_refuses_grad)
-    define(
-        "logsumexp.names",
-        "logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: logsumexp.names",
-    )
-    composite("logsumexp.names", "CompositeImplicitAutograd", composition.logsumexp_by_name)
-    define(
-        "logsumexp.names_out",
-        "logsumexp.names_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: logsumexp.names_out",
-    )
-    composite("logsumexp.names_out", "CompositeImplicitAutograd", composition.logsumexp_by_name_out)
-    define(
-        "_vector_norm",
-        "_vector_norm(Tensor self, str ord, int[] dim, bool keepdim=False) -> Tensor",
-        "native_functions/reduction.yaml: _vector_norm",
-    )
-    structured("_vector_norm", meta._vector_norm, "_vector_norm_stub", "functional")
-    define(
-        "cumsum",
-        "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: cumsum",
-        ("core",),
-    )
-    structured("cumsum", meta.cumsum, "cumsum_stub", "functional", "cumsum.out")
-    autograd("cumsum", autograd_reduction.plan_cumsum)
-    define(
-        "cumsum_",
-        "cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml: cumsum",
-        ("core",),
-    )
-    structured("cumsum_", meta.cumsum, "cumsum_stub", "inplace", "cumsum.out")
-    autograd("cumsum_", autograd_reduction.plan_cumsum_)
-    define(
-        "cumsum.out",
-        "cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: cumsum",
-        ("core",),
-    )
-    structured("cumsum.out", meta.cumsum, "cumsum_stub", "out")
-    autograd("cumsum.out", out_refuses_grad)
-    define(
-        "cumsum.dimname",
-        "cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: cumsum.dimname",
-    )
-    composite("cumsum.dimname", "CompositeImplicitAutograd", composition.cumsum_by_name)
-    define(
-        "cumsum_.dimname",
-        "cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml: cumsum_.dimname",
-    )
-    composite("cumsum_.dimname", "CompositeImplicitAutograd", composition.cumsum__by_name)
-    define(
-        "cumsum.dimname_out",
-        "cumsum.dimname_out(Tensor self, Dimname dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: cumsum.dimname_out",
-    )
-    composite("cumsum.dimname_out", "CompositeImplicitAutograd", composition.cumsum_by_name_out)
-    define(
-        "cumprod",
-        "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: cumprod",
-    )
-    structured("cumprod", meta.cumsum, "cumprod_stub", "functional", "cumprod.out")
-    autograd("cumprod", autograd_reduction.plan_cumprod)
-    define(
-        "cumprod_",
-        "cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml: cumprod",
-    )
-    structured("cumprod_", meta.cumsum, "cumprod_stub", "inplace", "cumprod.out")
-    autograd("cumprod_", autograd_reduction.plan_cumprod_)
-    define(
-        "cumprod.out",
-        "cumprod.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: cumprod",
-    )
-    structured("cumprod.out", meta.cumsum, "cumprod_stub", "out")
-    autograd("cumprod.out", out_refuses_grad)
-    define(
-        "cumprod.dimname",
-        "cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/reduction.yaml: cumprod.dimname",
-    )
-    composite("cumprod.dimname", "CompositeImplicitAutograd", composition.cumprod_by_name)
-    define(
-        "cumprod_.dimname",
-        "cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)",
-        "native_functions/reduction.yaml: cumprod_.dimname",
-    )
-    composite("cumprod_.dimname", "CompositeImplicitAutograd", composition.cumprod__by_name)
-    define(
-        "cumprod.dimname_out",
-        "cumprod.dimname_out(Tensor self, Dimname dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: cumprod.dimname_out",
-    )
-    composite("cumprod.dimname_out", "CompositeImplicitAutograd", composition.cumprod_by_name_out)
-    define(
-        "cumprod_backward",
-        "cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor",
-        "native_functions/reduction.yaml: cumprod_backward",
-    )
-    composite("cumprod_backward", "CompositeImplicitAutograd", composition.cumprod_backward)
-    define(
-        "logcumsumexp",
-        "logcumsumexp(Tensor self, int dim) -> Tensor",
-        "native_functions/reduction.yaml: logcumsumexp",
-    )
-    structured("logcumsumexp", meta.logcumsumexp, "logcumsumexp_stub", "functional", "logcumsumexp.out")
-    autograd("logcumsumexp", autograd_reduction.plan_logcumsumexp)
-    define(
-        "logcumsumexp.out",
-        "logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: logcumsumexp",
-    )
-    structured("logcumsumexp.out", meta.logcumsumexp, "logcumsumexp_stub", "out")
-    autograd("logcumsumexp.out", out_refuses_grad)
-    define(
-        "logcumsumexp.dimname",
-        "logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor",
-        "native_functions/reduction.yaml: logcumsumexp.dimname",
-    )
-    composite("logcumsumexp.dimname", "CompositeImplicitAutograd", composition.logcumsumexp_by_name)
-    define(
-        "logcumsumexp.dimname_out",
-        "logcumsumexp.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/reduction.yaml: logcumsumexp.dimname_out",
-    )
-    composite("logcumsumexp.dimname_out", "CompositeImplicitAutograd", composition.logcumsumexp_by_name_out)
-    define(
-        "cummax",
-        "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml: cummax",
-    )
-    structured("cummax", meta.running_extremum, "cummax_stub", "functional", "cummax.out")
-    autograd("cummax", autograd_reduction.plan_cummax)
-    define(
-        "cummax.out",
-        "cummax.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml: cummax.out",
-    )
-    structured("cummax.out", meta.running_extremum, "cummax_stub", "out")
-    autograd("cummax.out", out_refuses_grad)
-    define(
-        "cummax.dimname",
-        "cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml: cummax.dimname",
-    )
-    composite("cummax.dimname", "CompositeImplicitAutograd", composition.cummax_by_name)
-    define(
-        "cummax.dimname_out",
-        "cummax.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml: cummax.dimname_out",
-    )
-    composite("cummax.dimname_out", "CompositeImplicitAutograd", composition.cummax_by_name_out)
-    define(
-        "cummin",
-        "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml: cummin",
-    )
-    structured("cummin", meta.running_extremum, "cummin_stub", "functional", "cummin.out")
-    autograd("cummin", autograd_reduction.plan_cummin)
-    define(
-        "cummin.out",
-        "cummin.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml: cummin.out",
-    )
-    structured("cummin.out", meta.running_extremum, "cummin_stub", "out")
-    autograd("cummin.out", out_refuses_grad)
-    define(
-        "cummin.dimname",
-        "cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)",
-        "native_functions/reduction.yaml: cummin.dimname",
-    )
-    composite("cummin.dimname", "CompositeImplicitAutograd", composition.cummin_by_name)
-    define(
-        "cummin.dimname_out",
-        "cummin.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/reduction.yaml: cummin.dimname_out",
-    )
-    composite("cummin.dimname_out", "CompositeImplicitAutograd", composition.cummin_by_name_out)
-    define(
-        "cummaxmin_backward",
-        "cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor",
-        "native_functions/reduction.yaml: cummaxmin_backward",
-    )
-    composite("cummaxmin_backward", "CompositeImplicitAutograd", composition.cummaxmin_backward)
-    define(
-        "value_selecting_reduction_backward",
-        "value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor",
-        "native_functions/reduction.yaml: value_selecting_reduction_backward",
-    )
-    composite(
-        "value_selecting_reduction_backward",
-        "CompositeImplicitAutograd",
-        composition.value_selecting_reduction_backward,
-    )
+    operator = operators_of("native_functions/reduction.yaml")
+    # fmt: off
+    operator("sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", tags="reduction", structured=(meta.sum_all, "sum_stub", "functional", "sum.out"), autograd=derivatives.plan_sum)
+    operator("sum.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="sum", tags="reduction", structured=(meta.sum_all, "sum_stub", "out"), autograd=out_refuses_grad)
+    operator("sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", tags="core reduction", structured=(meta.sum_dim, "sum_stub", "functional", "sum.IntList_out"), autograd=derivatives.plan_sum_dim_IntList)
+    operator("sum.IntList_out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="sum.dim_IntList", tags="core reduction", structured=(meta.sum_dim, "sum_stub", "out"), autograd=out_refuses_grad)
+    operator("sum.dim_DimnameList(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sum_by_name})
+    operator("sum.DimnameList_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.sum_by_name_out})
+    operator("mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", tags="core reduction", structured=(meta.mean_all, "mean_stub", "functional", "mean.dtype_out"), autograd=derivatives.plan_mean)
+    operator("mean.dtype_out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="mean", tags="core reduction", structured=(meta.mean_all, "mean_stub", "out"), autograd=out_refuses_grad)
+    operator("mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", tags="core reduction", structured=(meta.mean_dim, "mean_stub", "functional", "mean.out"), autograd=derivatives.plan_mean_dim)
+    operator("mean.out(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="mean.dim", tags="core reduction", structured=(meta.mean_dim, "mean_stub", "out"), autograd=out_refuses_grad)
+    operator("mean.names_dim(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.mean_by_name})
+    operator("mean.names_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.mean_by_name_out})
+    operator("prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", tags="core reduction", structured=(meta.prod_all, "prod_stub", "functional", "prod.out"), autograd=derivatives.plan_prod)
+    operator("prod.out(Tensor self, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="prod", tags="core reduction", structured=(meta.prod_all, "prod_stub", "out"), autograd=out_refuses_grad)
+    operator("prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", tags="core reduction", structured=(meta.prod_dim, "prod_stub", "functional", "prod.int_out"), autograd=derivatives.plan_prod_dim_int)
+    operator("prod.int_out(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="prod.dim_int", tags="core reduction", structured=(meta.prod_dim, "prod_stub", "out"), autograd=out_refuses_grad)
+    operator("prod.dim_Dimname(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.prod_by_name})
+    operator("prod.Dimname_out(Tensor self, Dimname dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.prod_by_name_out})
+    operator("amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", tags="core reduction", structured=(meta.extremum, "amax_stub", "functional", "amax.out"), autograd=derivatives.plan_amax)
+    operator("amax.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="amax", tags="core reduction", structured=(meta.extremum, "amax_stub", "out"), autograd=out_refuses_grad)
+    operator("amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", tags="core reduction", structured=(meta.extremum, "amin_stub", "functional", "amin.out"), autograd=derivatives.plan_amin)
+    operator("amin.out(Tensor self, int[1] dim=[], bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="amin", tags="core reduction", structured=(meta.extremum, "amin_stub", "out"), autograd=out_refuses_grad)
+    operator("aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", tags="reduction", structured=(meta.aminmax, "aminmax_stub", "functional", "aminmax.out"), autograd=derivatives.plan_aminmax)
+    operator("aminmax.out(Tensor self, *, int? dim=None, bool keepdim=False, Tensor(a!) min, Tensor(b!) max) -> (Tensor(a!) min, Tensor(b!) max)", entry="aminmax", tags="reduction", structured=(meta.aminmax, "aminmax_stub", "out"), autograd=out_refuses_grad)
+    operator("hash_tensor(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0) -> Tensor", tags="reduction", structured=(meta.hash_tensor, "hash_tensor_stub", "functional", "hash_tensor.out"))
+    operator("hash_tensor.out(Tensor self, int[1] dim=[], *, bool keepdim=False, int mode=0, Tensor(a!) out) -> Tensor(a!)", entry="hash_tensor", tags="reduction", structured=(meta.hash_tensor, "hash_tensor_stub", "out"), autograd=out_refuses_grad)
+    operator("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", tags="core reduction", structured=(meta.extremum_with_index, "max_dim_stub", "functional", "max.dim_max"), autograd=derivatives.plan_max_dim)
+    operator("max.dim_max(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> (Tensor(a!) values, Tensor(b!) indices)", tags="reduction", structured=(meta.extremum_with_index, "max_dim_stub", "out"), autograd=out_refuses_grad)
+    operator("max.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)", dispatch={"CompositeImplicitAutograd": composition.max_by_name})
+    operator("max.names_dim_max(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) max, Tensor(b!) max_values) -> (Tensor(a!) values, Tensor(b!) indices)", dispatch={"CompositeImplicitAutograd": composition.max_by_name_out})
+    operator("max.other(Tensor self, Tensor other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.max_other})
+    operator("max.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.max_other_out})
+    operator("max(Tensor self) -> Tensor", tags="reduction", structured=(meta.extremum_all, "amax_stub", "functional", "max.unary_out"), autograd=derivatives.plan_max)
+    operator("max.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="max", tags="reduction", structured=(meta.extremum_all, "amax_stub", "out"), autograd=out_refuses_grad)
+    operator("min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", tags="core reduction", structured=(meta.extremum_with_index, "min_dim_stub", "functional", "min.dim_min"), autograd=derivatives.plan_min_dim)
+    operator("min.dim_min(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) min, Tensor(b!) min_indices) -> (Tensor(a!) values, Tensor(b!) indices)", tags="reduction", structured=(meta.extremum_with_index, "min_dim_stub", "out"), autograd=out_refuses_grad)
+    operator("min.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)", dispatch={"CompositeImplicitAutograd": composition.min_by_name})
+    operator("min.names_dim_min(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) min, Tensor(b!) min_indices) -> (Tensor(a!) values, Tensor(b!) indices)", dispatch={"CompositeImplicitAutograd": composition.min_by_name_out})
+    operator("min.other(Tensor self, Tensor other) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.min_other})
+    operator("min.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.min_other_out})
+    operator("min(Tensor self) -> Tensor", tags="reduction", structured=(meta.extremum_all, "amin_stub", "functional", "min.unary_out"), autograd=derivatives.plan_min)
+    operator("min.unary_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="min", tags="reduction", structured=(meta.extremum_all, "amin_stub", "out"), autograd=out_refuses_grad)
+    operator("argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", tags="core nondifferentiable reduction", structured=(meta.index_of_extremum, "argmax_stub", "functional", "argmax.out"), autograd=never_differentiable)
+    operator("argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="argmax", tags="core nondifferentiable reduction", structured=(meta.index_of_extremum, "argmax_stub", "out"), autograd=never_differentiable)
+    operator("argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", tags="core nondifferentiable reduction", structured=(meta.index_of_extremum, "argmin_stub", "functional", "argmin.out"), autograd=never_differentiable)
+    operator("argmin.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="argmin", tags="core nondifferentiable reduction", structured=(meta.index_of_extremum, "argmin_stub", "out"), autograd=never_differentiable)
+    operator("any(Tensor self) -> Tensor", tags="core nondifferentiable reduction", structured=(meta.truth_all, "any_stub", "functional", "any.all_out"), autograd=never_differentiable)
+    operator("any.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="any", tags="core nondifferentiable reduction", structured=(meta.truth_all, "any_stub", "out"), autograd=never_differentiable)
+    operator("any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", tags="core nondifferentiable reduction", structured=(meta.truth_dim, "any_stub", "functional", "any.out"), autograd=never_differentiable)
+    operator("any.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="any.dim", tags="core nondifferentiable reduction", structured=(meta.truth_dim, "any_stub", "out"), autograd=never_differentiable)
+    operator("any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", tags="core nondifferentiable reduction", structured=(meta.truth_dims, "any_stub", "functional", "any.dims_out"), autograd=never_differentiable)
+    operator("any.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="any.dims", tags="core nondifferentiable reduction", structured=(meta.truth_dims, "any_stub", "out"), autograd=never_differentiable)
+    operator("any.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.any_by_name})
+    operator("all(Tensor self) -> Tensor", tags="core nondifferentiable reduction", structured=(meta.truth_all, "all_stub", "functional", "all.all_out"), autograd=never_differentiable)
+    operator("all.all_out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="all", tags="core nondifferentiable reduction", structured=(meta.truth_all, "all_stub", "out"), autograd=never_differentiable)
+    operator("all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", tags="core nondifferentiable reduction", structured=(meta.truth_dim, "all_stub", "functional", "all.out"), autograd=never_differentiable)
+    operator("all.out(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="all.dim", tags="core nondifferentiable reduction", structured=(meta.truth_dim, "all_stub", "out"), autograd=never_differentiable)
+    operator("all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", tags="core nondifferentiable reduction", structured=(meta.truth_dims, "all_stub", "functional", "all.dims_out"), autograd=never_differentiable)
+    operator("all.dims_out(Tensor self, int[]? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="all.dims", tags="core nondifferentiable reduction", structured=(meta.truth_dims, "all_stub", "out"), autograd=never_differentiable)
+    operator("all.dimname(Tensor self, Dimname dim, bool keepdim=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.all_by_name})
+    operator("count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.count_nonzero})
+    operator("count_nonzero(Tensor self, int? dim=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.count_nonzero})
+    operator("var(Tensor self, bool unbiased=True) -> Tensor", tags="reduction", structured=(meta.var_all, "var_stub", "functional"), autograd=derivatives.plan_var)
+    operator("var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor", tags="core reduction", structured=(meta.var_dim, "var_stub", "functional", "var.out"), autograd=derivatives.plan_var_dim)
+    operator("var.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="var.dim", tags="core reduction", structured=(meta.var_dim, "var_stub", "out"), autograd=out_refuses_grad)
+    operator("var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", tags="core reduction", structured=(meta.var_correction, "var_stub", "functional", "var.correction_out"), autograd=derivatives.plan_var_correction)
+    operator("var.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)", entry="var.correction", tags="core reduction", structured=(meta.var_correction, "var_stub", "out"), autograd=out_refuses_grad)
+    operator("var.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.var_by_name})
+    operator("var.names_out(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.var_by_name_out})
+    operator("var.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.var_correction_by_name})
+    operator("var.correction_names_out(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.var_correction_by_name_out})
+    operator("std(Tensor self, bool unbiased=True) -> Tensor", tags="reduction", structured=(meta.var_all, "std_stub", "functional"), autograd=derivatives.plan_std)
+    operator("std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor", tags="reduction", structured=(meta.var_dim, "std_stub", "functional", "std.out"), autograd=derivatives.plan_std_dim)
+    operator("std.out(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="std.dim", tags="reduction", structured=(meta.var_dim, "std_stub", "out"), autograd=out_refuses_grad)
+    operator("std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> Tensor", tags="reduction", structured=(meta.var_correction, "std_stub", "functional", "std.correction_out"), autograd=derivatives.plan_std_correction)
+    operator("std.correction_out(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)", entry="std.correction", tags="reduction", structured=(meta.var_correction, "std_stub", "out"), autograd=out_refuses_grad)
+    operator("std.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.std_by_name})
+    operator("std.names_out(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.std_by_name_out})
+    operator("std.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.std_correction_by_name})
+    operator("std.correction_names_out(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.std_correction_by_name_out})
+    operator("var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.var_mean})
+    operator("var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.var_mean_dim})
+    operator("var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)", tags="reduction", structured=(meta.var_mean_correction, "var_mean_stub", "functional"), autograd=derivatives.plan_var_mean_correction)
+    operator("var_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.var_mean_by_name})
+    operator("var_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.var_mean_correction_by_name})
+    operator("std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.std_mean})
+    operator("std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.std_mean_dim})
+    operator("std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)", tags="reduction", structured=(meta.var_mean_correction, "std_mean_stub", "functional"), autograd=derivatives.plan_std_mean_correction)
+    operator("std_mean.names_dim(Tensor self, Dimname[1] dim, bool unbiased=True, bool keepdim=False) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.std_mean_by_name})
+    operator("std_mean.correction_names(Tensor self, Dimname[1] dim, *, Scalar? correction=None, bool keepdim=False) -> (Tensor, Tensor)", dispatch={"CompositeImplicitAutograd": composition.std_mean_correction_by_name})
+    operator("logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", tags="reduction", structured=(meta.logsumexp, "logsumexp_stub", "functional", "logsumexp.out"), autograd=derivatives.plan_logsumexp)
+    operator("logsumexp.out(Tensor self, int[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", entry="logsumexp", tags="reduction", structured=(meta.logsumexp, "logsumexp_stub", "out"), autograd=out_refuses_grad)
+    operator("logsumexp.names(Tensor self, Dimname[1] dim, bool keepdim=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.logsumexp_by_name})
+    operator("logsumexp.names_out(Tensor self, Dimname[1] dim, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.logsumexp_by_name_out})
+    operator("_vector_norm(Tensor self, str ord, int[] dim, bool keepdim=False) -> Tensor", structured=(meta._vector_norm, "_vector_norm_stub", "functional"))
+    operator("cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", tags="core", structured=(meta.cumsum, "cumsum_stub", "functional", "cumsum.out"), autograd=derivatives.plan_cumsum)
+    operator("cumsum_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)", entry="cumsum", tags="core", structured=(meta.cumsum, "cumsum_stub", "inplace", "cumsum.out"), autograd=derivatives.plan_cumsum_)
+    operator("cumsum.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="cumsum", tags="core", structured=(meta.cumsum, "cumsum_stub", "out"), autograd=out_refuses_grad)
+    operator("cumsum.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cumsum_by_name})
+    operator("cumsum_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.cumsum__by_name})
+    operator("cumsum.dimname_out(Tensor self, Dimname dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.cumsum_by_name_out})
+    operator("cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", structured=(meta.cumsum, "cumprod_stub", "functional", "cumprod.out"), autograd=derivatives.plan_cumprod)
+    operator("cumprod_(Tensor(a!) self, int dim, *, ScalarType? dtype=None) -> Tensor(a!)", entry="cumprod", structured=(meta.cumsum, "cumprod_stub", "inplace", "cumprod.out"), autograd=derivatives.plan_cumprod_)
+    operator("cumprod.out(Tensor self, int dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="cumprod", structured=(meta.cumsum, "cumprod_stub", "out"), autograd=out_refuses_grad)
+    operator("cumprod.dimname(Tensor self, Dimname dim, *, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cumprod_by_name})
+    operator("cumprod_.dimname(Tensor(a!) self, Dimname dim, *, ScalarType? dtype=None) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.cumprod__by_name})
+    operator("cumprod.dimname_out(Tensor self, Dimname dim, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.cumprod_by_name_out})
+    operator("cumprod_backward(Tensor grad, Tensor input, int dim, Tensor output) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cumprod_backward})
+    operator("logcumsumexp(Tensor self, int dim) -> Tensor", structured=(meta.logcumsumexp, "logcumsumexp_stub", "functional", "logcumsumexp.out"), autograd=derivatives.plan_logcumsumexp)
+    operator("logcumsumexp.out(Tensor self, int dim, *, Tensor(a!) out) -> Tensor(a!)", entry="logcumsumexp", structured=(meta.logcumsumexp, "logcumsumexp_stub", "out"), autograd=out_refuses_grad)
+    operator("logcumsumexp.dimname(Tensor self, Dimname dim) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.logcumsumexp_by_name})
+    operator("logcumsumexp.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.logcumsumexp_by_name_out})
+    operator("cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)", structured=(meta.running_extremum, "cummax_stub", "functional", "cummax.out"), autograd=derivatives.plan_cummax)
+    operator("cummax.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", structured=(meta.running_extremum, "cummax_stub", "out"), autograd=out_refuses_grad)
+    operator("cummax.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)", dispatch={"CompositeImplicitAutograd": composition.cummax_by_name})
+    operator("cummax.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", dispatch={"CompositeImplicitAutograd": composition.cummax_by_name_out})
+    operator("cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)", structured=(meta.running_extremum, "cummin_stub", "functional", "cummin.out"), autograd=derivatives.plan_cummin)
+    operator("cummin.out(Tensor self, int dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", structured=(meta.running_extremum, "cummin_stub", "out"), autograd=out_refuses_grad)
+    operator("cummin.dimname(Tensor self, Dimname dim) -> (Tensor values, Tensor indices)", dispatch={"CompositeImplicitAutograd": composition.cummin_by_name})
+    operator("cummin.dimname_out(Tensor self, Dimname dim, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", dispatch={"CompositeImplicitAutograd": composition.cummin_by_name_out})
+    operator("cummaxmin_backward(Tensor grad, Tensor input, Tensor indices, int dim) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cummaxmin_backward})
+    operator("value_selecting_reduction_backward(Tensor grad, int dim, Tensor indices, SymInt[] sizes, bool keepdim) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.value_selecting_reduction_backward})
+    # fmt: on

@@ -7,28 +7,15 @@ from __future__ import annotations
 
 from ...autograd.recording import out_refuses_grad
 from ...composite import scaled_mm as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import scaled_mm as meta
 
 
 def register() -> None:
     """Define the scaled_mm operators and register their kernels."""
-    define(
-        "_scaled_mm",
-        "_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor",
-        "native_functions/scaled_mm.yaml: _scaled_mm",
-    )
-    structured("_scaled_mm", meta.scaled_mm, "_scaled_mm_stub", "functional", "_scaled_mm.out")
-    define(
-        "_scaled_mm.out",
-        "_scaled_mm.out(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/scaled_mm.yaml: _scaled_mm",
-    )
-    structured("_scaled_mm.out", meta.scaled_mm, "_scaled_mm_stub", "out")
-    autograd("_scaled_mm.out", out_refuses_grad)
-    define(
-        "_scaled_mm_v2",
-        "_scaled_mm_v2(Tensor self, Tensor mat2, Tensor[] scale_a, int[] recipe_a, int[] swizzle_a, Tensor[] scale_b, int[] recipe_b, int[] swizzle_b, Tensor? bias, ScalarType? out_dtype, int[] contraction_dim=[], bool use_fast_accum=False) -> Tensor",
-        "native_functions/scaled_mm.yaml: _scaled_mm_v2",
-    )
-    composite("_scaled_mm_v2", "CompositeImplicitAutograd", composition._scaled_mm_v2)
+    operator = operators_of("native_functions/scaled_mm.yaml")
+    # fmt: off
+    operator("_scaled_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False) -> Tensor", structured=(meta.scaled_mm, "_scaled_mm_stub", "functional", "_scaled_mm.out"))
+    operator("_scaled_mm.out(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, Tensor? scale_result=None, ScalarType? out_dtype=None, bool use_fast_accum=False, *, Tensor(a!) out) -> Tensor(a!)", entry="_scaled_mm", structured=(meta.scaled_mm, "_scaled_mm_stub", "out"), autograd=out_refuses_grad)
+    operator("_scaled_mm_v2(Tensor self, Tensor mat2, Tensor[] scale_a, int[] recipe_a, int[] swizzle_a, Tensor[] scale_b, int[] recipe_b, int[] swizzle_b, Tensor? bias, ScalarType? out_dtype, int[] contraction_dim=[], bool use_fast_accum=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._scaled_mm_v2})
+    # fmt: on

@@ -8,238 +8,41 @@ from __future__ import annotations
 from ...autograd.recording import never_differentiable, out_refuses_grad
 from ...composite import searching as composition
 from ...composite.forms import out_form
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import searching as meta
-from ..autograd import searching as autograd_searching
+from ..autograd import searching as derivatives
 
 
 def register() -> None:
     """Define the searching operators and register their kernels."""
-    define(
-        "searchsorted.Tensor",
-        "searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
-        "native_functions/searching.yaml: searchsorted.Tensor",
-        ("nondifferentiable",),
-    )
-    structured(
-        "searchsorted.Tensor", meta.searchsorted, "searchsorted_stub", "functional", "searchsorted.Tensor_out"
-    )
-    autograd("searchsorted.Tensor", never_differentiable)
-    define(
-        "searchsorted.Tensor_out",
-        "searchsorted.Tensor_out(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml: searchsorted.Tensor",
-        ("nondifferentiable",),
-    )
-    structured("searchsorted.Tensor_out", meta.searchsorted, "searchsorted_stub", "out")
-    autograd("searchsorted.Tensor_out", never_differentiable)
-    define(
-        "searchsorted.Scalar",
-        "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
-        "native_functions/searching.yaml: searchsorted.Scalar",
-    )
-    composite("searchsorted.Scalar", "CompositeImplicitAutograd", composition.searchsorted_scalar)
-    define(
-        "searchsorted.Scalar_out",
-        "searchsorted.Scalar_out(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml: searchsorted.Scalar",
-    )
-    composite(
-        "searchsorted.Scalar_out",
-        "CompositeImplicitAutograd",
-        out_form("searchsorted", composition.searchsorted_scalar, exact=True),
-    )
-    define(
-        "bucketize.Tensor",
-        "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-        "native_functions/searching.yaml: bucketize.Tensor",
-    )
-    composite("bucketize.Tensor", "CompositeImplicitAutograd", composition.bucketize)
-    define(
-        "bucketize.Tensor_out",
-        "bucketize.Tensor_out(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml: bucketize.Tensor",
-    )
-    composite(
-        "bucketize.Tensor_out",
-        "CompositeImplicitAutograd",
-        out_form("bucketize", composition.bucketize, exact=True),
-    )
-    define(
-        "bucketize.Scalar",
-        "bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-        "native_functions/searching.yaml: bucketize.Scalar",
-    )
-    composite("bucketize.Scalar", "CompositeImplicitAutograd", composition.bucketize_scalar)
-    define(
-        "bucketize.Scalar_out",
-        "bucketize.Scalar_out(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml: bucketize.Scalar",
-    )
-    composite(
-        "bucketize.Scalar_out",
-        "CompositeImplicitAutograd",
-        out_form("bucketize", composition.bucketize_scalar, exact=True),
-    )
-    define(
-        "isin.Tensor_Tensor",
-        "isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
-        "native_functions/searching.yaml: isin.Tensor_Tensor",
-    )
-    composite("isin.Tensor_Tensor", "CompositeImplicitAutograd", composition.isin)
-    define(
-        "isin.Tensor_Tensor_out",
-        "isin.Tensor_Tensor_out(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml: isin.Tensor_Tensor",
-    )
-    composite(
-        "isin.Tensor_Tensor_out", "CompositeImplicitAutograd", out_form("isin", composition.isin, exact=True)
-    )
-    define(
-        "isin.Tensor_Scalar",
-        "isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor",
-        "native_functions/searching.yaml: isin.Tensor_Scalar",
-    )
-    composite("isin.Tensor_Scalar", "CompositeImplicitAutograd", composition.isin_scalar)
-    define(
-        "isin.Tensor_Scalar_out",
-        "isin.Tensor_Scalar_out(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml: isin.Tensor_Scalar",
-    )
-    composite(
-        "isin.Tensor_Scalar_out",
-        "CompositeImplicitAutograd",
-        out_form("isin", composition.isin_scalar, exact=True),
-    )
-    define(
-        "isin.Scalar_Tensor",
-        "isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor",
-        "native_functions/searching.yaml: isin.Scalar_Tensor",
-    )
-    composite("isin.Scalar_Tensor", "CompositeImplicitAutograd", composition.isin_of_scalar)
-    define(
-        "isin.Scalar_Tensor_out",
-        "isin.Scalar_Tensor_out(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/searching.yaml: isin.Scalar_Tensor",
-    )
-    composite(
-        "isin.Scalar_Tensor_out",
-        "CompositeImplicitAutograd",
-        out_form("isin", composition.isin_of_scalar, exact=True),
-    )
-    define(
-        "_unique",
-        "_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)",
-        "native_functions/searching.yaml: _unique",
-        ("dynamic_output_shape",),
-    )
-    composite("_unique", "CompositeExplicitAutograd", composition._unique)
-    autograd("_unique", autograd_searching.plan__unique)
-    define(
-        "_unique.out",
-        "_unique.out(Tensor self, bool sorted=True, bool return_inverse=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))",
-        "native_functions/searching.yaml: _unique",
-        ("dynamic_output_shape",),
-    )
-    composite("_unique.out", "CompositeExplicitAutograd", out_form("_unique", composition._unique, 2))
-    autograd("_unique.out", out_refuses_grad)
-    define(
-        "_unique2",
-        "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
-        "native_functions/searching.yaml: _unique2",
-        ("dynamic_output_shape",),
-    )
-    composite("_unique2", "CompositeExplicitAutograd", composition._unique2)
-    autograd("_unique2", autograd_searching.plan__unique2)
-    define(
-        "_unique2.out",
-        "_unique2.out(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/searching.yaml: _unique2",
-        ("dynamic_output_shape",),
-    )
-    composite("_unique2.out", "CompositeExplicitAutograd", out_form("_unique2", composition._unique2, 3))
-    autograd("_unique2.out", out_refuses_grad)
-    define(
-        "unique_dim",
-        "unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
-        "native_functions/searching.yaml: unique_dim",
-        ("dynamic_output_shape",),
-    )
-    composite("unique_dim", "CompositeExplicitAutograd", composition.unique_dim)
-    autograd("unique_dim", autograd_searching.plan_unique_dim)
-    define(
-        "unique_dim.out",
-        "unique_dim.out(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/searching.yaml: unique_dim",
-        ("dynamic_output_shape",),
-    )
-    composite(
-        "unique_dim.out", "CompositeExplicitAutograd", out_form("unique_dim", composition.unique_dim, 3)
-    )
-    autograd("unique_dim.out", out_refuses_grad)
-    define(
-        "unique_consecutive",
-        "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)",
-        "native_functions/searching.yaml: unique_consecutive",
-        ("dynamic_output_shape",),
-    )
-    composite("unique_consecutive", "CompositeExplicitAutograd", composition.unique_consecutive)
-    autograd("unique_consecutive", autograd_searching.plan_unique_consecutive)
-    define(
-        "unique_consecutive.out",
-        "unique_consecutive.out(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/searching.yaml: unique_consecutive",
-        ("dynamic_output_shape",),
-    )
-    composite(
-        "unique_consecutive.out",
-        "CompositeExplicitAutograd",
-        out_form("unique_consecutive", composition.unique_consecutive, 3),
-    )
-    autograd("unique_consecutive.out", out_refuses_grad)
-    define(
-        "unique_dim_consecutive",
-        "unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
-        "native_functions/searching.yaml: unique_dim_consecutive",
-        ("dynamic_output_shape",),
-    )
-    composite("unique_dim_consecutive", "CompositeExplicitAutograd", composition.unique_dim_consecutive)
-    autograd("unique_dim_consecutive", autograd_searching.plan_unique_dim_consecutive)
-    define(
-        "unique_dim_consecutive.out",
-        "unique_dim_consecutive.out(Tensor self, int dim, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
-        "native_functions/searching.yaml: unique_dim_consecutive",
-        ("dynamic_output_shape",),
-    )
-    composite(
-        "unique_dim_consecutive.out",
-        "CompositeExplicitAutograd",
-        out_form("unique_dim_consecutive", composition.unique_dim_consecutive, 3),
-    )
-    autograd("unique_dim_consecutive.out", out_refuses_grad)
-    define(
-        "mode",
-        "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/searching.yaml: mode",
-    )
-    composite("mode", "CompositeExplicitAutograd", composition.mode)
-    autograd("mode", autograd_searching.plan_mode)
-    define(
-        "mode.values",
-        "mode.values(Tensor self, int dim=-1, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/searching.yaml: mode",
-    )
-    composite("mode.values", "CompositeExplicitAutograd", out_form("mode", composition.mode, 2, exact=True))
-    autograd("mode.values", out_refuses_grad)
-    define(
-        "mode.dimname",
-        "mode.dimname(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/searching.yaml: mode.dimname",
-    )
-    composite("mode.dimname", "CompositeImplicitAutograd", composition.mode_by_name)
-    define(
-        "mode.dimname_out",
-        "mode.dimname_out(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/searching.yaml: mode.dimname_out",
-    )
-    composite("mode.dimname_out", "CompositeImplicitAutograd", composition.mode_by_name_out)
+    operator = operators_of("native_functions/searching.yaml")
+    # fmt: off
+    operator("searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", tags="nondifferentiable", structured=(meta.searchsorted, "searchsorted_stub", "functional", "searchsorted.Tensor_out"), autograd=never_differentiable)
+    operator("searchsorted.Tensor_out(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None, Tensor(a!) out) -> Tensor(a!)", entry="searchsorted.Tensor", tags="nondifferentiable", structured=(meta.searchsorted, "searchsorted_stub", "out"), autograd=never_differentiable)
+    operator("searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.searchsorted_scalar})
+    operator("searchsorted.Scalar_out(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, bool right=False, str? side=None, Tensor? sorter=None, Tensor(a!) out) -> Tensor(a!)", entry="searchsorted.Scalar", dispatch={"CompositeImplicitAutograd": out_form("searchsorted", composition.searchsorted_scalar, exact=True)})
+    operator("bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.bucketize})
+    operator("bucketize.Tensor_out(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False, Tensor(a!) out) -> Tensor(a!)", entry="bucketize.Tensor", dispatch={"CompositeImplicitAutograd": out_form("bucketize", composition.bucketize, exact=True)})
+    operator("bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.bucketize_scalar})
+    operator("bucketize.Scalar_out(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False, Tensor(a!) out) -> Tensor(a!)", entry="bucketize.Scalar", dispatch={"CompositeImplicitAutograd": out_form("bucketize", composition.bucketize_scalar, exact=True)})
+    operator("isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.isin})
+    operator("isin.Tensor_Tensor_out(Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)", entry="isin.Tensor_Tensor", dispatch={"CompositeImplicitAutograd": out_form("isin", composition.isin, exact=True)})
+    operator("isin.Tensor_Scalar(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.isin_scalar})
+    operator("isin.Tensor_Scalar_out(Tensor elements, Scalar test_element, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)", entry="isin.Tensor_Scalar", dispatch={"CompositeImplicitAutograd": out_form("isin", composition.isin_scalar, exact=True)})
+    operator("isin.Scalar_Tensor(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.isin_of_scalar})
+    operator("isin.Scalar_Tensor_out(Scalar element, Tensor test_elements, *, bool assume_unique=False, bool invert=False, Tensor(a!) out) -> Tensor(a!)", entry="isin.Scalar_Tensor", dispatch={"CompositeImplicitAutograd": out_form("isin", composition.isin_of_scalar, exact=True)})
+    operator("_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)", tags="dynamic_output_shape", dispatch={"CompositeExplicitAutograd": composition._unique}, autograd=derivatives.plan__unique)
+    operator("_unique.out(Tensor self, bool sorted=True, bool return_inverse=False, *, Tensor(a!) out0, Tensor(b!) out1) -> (Tensor(a!), Tensor(b!))", entry="_unique", tags="dynamic_output_shape", dispatch={"CompositeExplicitAutograd": out_form("_unique", composition._unique, 2)}, autograd=out_refuses_grad)
+    operator("_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", tags="dynamic_output_shape", dispatch={"CompositeExplicitAutograd": composition._unique2}, autograd=derivatives.plan__unique2)
+    operator("_unique2.out(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))", entry="_unique2", tags="dynamic_output_shape", dispatch={"CompositeExplicitAutograd": out_form("_unique2", composition._unique2, 3)}, autograd=out_refuses_grad)
+    operator("unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", tags="dynamic_output_shape", dispatch={"CompositeExplicitAutograd": composition.unique_dim}, autograd=derivatives.plan_unique_dim)
+    operator("unique_dim.out(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))", entry="unique_dim", tags="dynamic_output_shape", dispatch={"CompositeExplicitAutograd": out_form("unique_dim", composition.unique_dim, 3)}, autograd=out_refuses_grad)
+    operator("unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)", tags="dynamic_output_shape", dispatch={"CompositeExplicitAutograd": composition.unique_consecutive}, autograd=derivatives.plan_unique_consecutive)
+    operator("unique_consecutive.out(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))", entry="unique_consecutive", tags="dynamic_output_shape", dispatch={"CompositeExplicitAutograd": out_form("unique_consecutive", composition.unique_consecutive, 3)}, autograd=out_refuses_grad)
+    operator("unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)", tags="dynamic_output_shape", dispatch={"CompositeExplicitAutograd": composition.unique_dim_consecutive}, autograd=derivatives.plan_unique_dim_consecutive)
+    operator("unique_dim_consecutive.out(Tensor self, int dim, bool return_inverse=False, bool return_counts=False, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))", entry="unique_dim_consecutive", tags="dynamic_output_shape", dispatch={"CompositeExplicitAutograd": out_form("unique_dim_consecutive", composition.unique_dim_consecutive, 3)}, autograd=out_refuses_grad)
+    operator("mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", dispatch={"CompositeExplicitAutograd": composition.mode}, autograd=derivatives.plan_mode)
+    operator("mode.values(Tensor self, int dim=-1, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", entry="mode", dispatch={"CompositeExplicitAutograd": out_form("mode", composition.mode, 2, exact=True)}, autograd=out_refuses_grad)
+    operator("mode.dimname(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)", dispatch={"CompositeImplicitAutograd": composition.mode_by_name})
+    operator("mode.dimname_out(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", dispatch={"CompositeImplicitAutograd": composition.mode_by_name_out})
+    # fmt: on

@@ -7,192 +7,45 @@ from __future__ import annotations
 
 from ...composite import shapes as composition
 from ...composite.forms import out_form
-from ...plans.register import composite, define
+from ...plans.register import operators_of
 
 
 def register() -> None:
     """Define the shapes operators and register their kernels."""
-    define(
-        "hsplit.int",
-        "hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
-        "native_functions/shapes.yaml: hsplit.int",
-    )
-    composite("hsplit.int", "CompositeImplicitAutograd", composition.hsplit_sections)
-    define(
-        "hsplit.array",
-        "hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
-        "native_functions/shapes.yaml: hsplit.array",
-    )
-    composite("hsplit.array", "CompositeImplicitAutograd", composition.hsplit_indices)
-    define(
-        "vsplit.int",
-        "vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
-        "native_functions/shapes.yaml: vsplit.int",
-    )
-    composite("vsplit.int", "CompositeImplicitAutograd", composition.vsplit_sections)
-    define(
-        "vsplit.array",
-        "vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
-        "native_functions/shapes.yaml: vsplit.array",
-    )
-    composite("vsplit.array", "CompositeImplicitAutograd", composition.vsplit_indices)
-    define(
-        "dsplit.int",
-        "dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
-        "native_functions/shapes.yaml: dsplit.int",
-    )
-    composite("dsplit.int", "CompositeImplicitAutograd", composition.dsplit_sections)
-    define(
-        "dsplit.array",
-        "dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
-        "native_functions/shapes.yaml: dsplit.array",
-    )
-    composite("dsplit.array", "CompositeImplicitAutograd", composition.dsplit_indices)
-    define(
-        "unsafe_chunk",
-        "unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
-        "native_functions/shapes.yaml: unsafe_chunk",
-    )
-    composite("unsafe_chunk", "CompositeImplicitAutograd", composition.unsafe_chunk)
-    define(
-        "unsafe_split.Tensor",
-        "unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
-        "native_functions/shapes.yaml: unsafe_split.Tensor",
-    )
-    composite("unsafe_split.Tensor", "CompositeImplicitAutograd", composition.unsafe_split)
-    define(
-        "unsafe_split_with_sizes",
-        "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
-        "native_functions/shapes.yaml: unsafe_split_with_sizes",
-    )
-    composite("unsafe_split_with_sizes", "CompositeImplicitAutograd", composition.unsafe_split_with_sizes)
-    define("atleast_1d", "atleast_1d(Tensor self) -> Tensor", "native_functions/shapes.yaml: atleast_1d")
-    composite("atleast_1d", "CompositeImplicitAutograd", composition.atleast_1d)
-    define(
-        "atleast_1d.Sequence",
-        "atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]",
-        "native_functions/shapes.yaml: atleast_1d.Sequence",
-    )
-    composite("atleast_1d.Sequence", "CompositeImplicitAutograd", composition.atleast_1d_sequence)
-    define("atleast_2d", "atleast_2d(Tensor self) -> Tensor", "native_functions/shapes.yaml: atleast_2d")
-    composite("atleast_2d", "CompositeImplicitAutograd", composition.atleast_2d)
-    define(
-        "atleast_2d.Sequence",
-        "atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]",
-        "native_functions/shapes.yaml: atleast_2d.Sequence",
-    )
-    composite("atleast_2d.Sequence", "CompositeImplicitAutograd", composition.atleast_2d_sequence)
-    define("atleast_3d", "atleast_3d(Tensor self) -> Tensor", "native_functions/shapes.yaml: atleast_3d")
-    composite("atleast_3d", "CompositeImplicitAutograd", composition.atleast_3d)
-    define(
-        "atleast_3d.Sequence",
-        "atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]",
-        "native_functions/shapes.yaml: atleast_3d.Sequence",
-    )
-    composite("atleast_3d.Sequence", "CompositeImplicitAutograd", composition.atleast_3d_sequence)
-    define(
-        "broadcast_tensors",
-        "broadcast_tensors(Tensor[] tensors) -> Tensor[]",
-        "native_functions/shapes.yaml: broadcast_tensors",
-    )
-    composite("broadcast_tensors", "CompositeImplicitAutograd", composition.broadcast_tensors)
-    define(
-        "meshgrid.indexing",
-        "meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]",
-        "native_functions/shapes.yaml: meshgrid.indexing",
-    )
-    composite("meshgrid.indexing", "CompositeImplicitAutograd", composition.meshgrid)
-    define(
-        "linalg_diagonal",
-        "linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)",
-        "native_functions/shapes.yaml: linalg_diagonal",
-    )
-    composite("linalg_diagonal", "CompositeImplicitAutograd", composition.linalg_diagonal)
-    define("diag", "diag(Tensor self, int diagonal=0) -> Tensor", "native_functions/shapes.yaml: diag")
-    composite("diag", "CompositeImplicitAutograd", composition.diag)
-    define(
-        "diag.out",
-        "diag.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/shapes.yaml: diag",
-    )
-    composite("diag.out", "CompositeImplicitAutograd", out_form("diag", composition.diag, exact=True))
-    define(
-        "diagflat", "diagflat(Tensor self, int offset=0) -> Tensor", "native_functions/shapes.yaml: diagflat"
-    )
-    composite("diagflat", "CompositeImplicitAutograd", composition.diagflat)
-    define(
-        "diag_embed",
-        "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
-        "native_functions/shapes.yaml: diag_embed",
-    )
-    composite("diag_embed", "CompositeImplicitAutograd", composition.diag_embed)
-    define(
-        "diag_embed.out",
-        "diag_embed.out(Tensor self, int offset=0, int dim1=-2, int dim2=-1, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/shapes.yaml: diag_embed",
-    )
-    composite("diag_embed.out", "CompositeImplicitAutograd", out_form("diag_embed", composition.diag_embed))
-    define("block_diag", "block_diag(Tensor[] tensors) -> Tensor", "native_functions/shapes.yaml: block_diag")
-    composite("block_diag", "CompositeImplicitAutograd", composition.block_diag)
-    define(
-        "block_diag.out",
-        "block_diag.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/shapes.yaml: block_diag",
-    )
-    composite("block_diag.out", "CompositeImplicitAutograd", out_form("block_diag", composition.block_diag))
-    define(
-        "cartesian_prod",
-        "cartesian_prod(Tensor[] tensors) -> Tensor",
-        "native_functions/shapes.yaml: cartesian_prod",
-    )
-    composite("cartesian_prod", "CompositeImplicitAutograd", composition.cartesian_prod)
-    define(
-        "combinations",
-        "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
-        "native_functions/shapes.yaml: combinations",
-    )
-    composite("combinations", "CompositeImplicitAutograd", composition.combinations)
-    define(
-        "narrow_copy",
-        "narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
-        "native_functions/shapes.yaml: narrow_copy",
-    )
-    composite("narrow_copy", "CompositeImplicitAutograd", composition.narrow_copy)
-    define(
-        "narrow_copy.out",
-        "narrow_copy.out(Tensor self, int dim, SymInt start, SymInt length, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/shapes.yaml: narrow_copy",
-    )
-    composite(
-        "narrow_copy.out", "CompositeImplicitAutograd", out_form("narrow_copy", composition.narrow_copy)
-    )
-    define(
-        "sum_to_size",
-        "sum_to_size(Tensor self, SymInt[] size) -> Tensor",
-        "native_functions/shapes.yaml: sum_to_size",
-    )
-    composite("sum_to_size", "CompositeImplicitAutograd", composition.sum_to_size)
-    define(
-        "pixel_shuffle",
-        "pixel_shuffle(Tensor self, int upscale_factor) -> Tensor",
-        "native_functions/shapes.yaml: pixel_shuffle",
-    )
-    composite("pixel_shuffle", "CompositeImplicitAutograd", composition.pixel_shuffle)
-    define(
-        "pixel_unshuffle",
-        "pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor",
-        "native_functions/shapes.yaml: pixel_unshuffle",
-    )
-    composite("pixel_unshuffle", "CompositeImplicitAutograd", composition.pixel_unshuffle)
-    define(
-        "channel_shuffle",
-        "channel_shuffle(Tensor self, SymInt groups) -> Tensor",
-        "native_functions/shapes.yaml: channel_shuffle",
-    )
-    composite("channel_shuffle", "CompositeImplicitAutograd", composition.channel_shuffle)
-    define(
-        "native_channel_shuffle",
-        "native_channel_shuffle(Tensor self, SymInt groups) -> Tensor",
-        "native_functions/shapes.yaml: native_channel_shuffle",
-    )
-    composite("native_channel_shuffle", "CompositeImplicitAutograd", composition.channel_shuffle)
+    operator = operators_of("native_functions/shapes.yaml")
+    # fmt: off
+    operator("hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.hsplit_sections})
+    operator("hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.hsplit_indices})
+    operator("vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.vsplit_sections})
+    operator("vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.vsplit_indices})
+    operator("dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.dsplit_sections})
+    operator("dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.dsplit_indices})
+    operator("unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.unsafe_chunk})
+    operator("unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.unsafe_split})
+    operator("unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.unsafe_split_with_sizes})
+    operator("atleast_1d(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.atleast_1d})
+    operator("atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.atleast_1d_sequence})
+    operator("atleast_2d(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.atleast_2d})
+    operator("atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.atleast_2d_sequence})
+    operator("atleast_3d(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.atleast_3d})
+    operator("atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.atleast_3d_sequence})
+    operator("broadcast_tensors(Tensor[] tensors) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.broadcast_tensors})
+    operator("meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]", dispatch={"CompositeImplicitAutograd": composition.meshgrid})
+    operator("linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.linalg_diagonal})
+    operator("diag(Tensor self, int diagonal=0) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.diag})
+    operator("diag.out(Tensor self, int diagonal=0, *, Tensor(a!) out) -> Tensor(a!)", entry="diag", dispatch={"CompositeImplicitAutograd": out_form("diag", composition.diag, exact=True)})
+    operator("diagflat(Tensor self, int offset=0) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.diagflat})
+    operator("diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.diag_embed})
+    operator("diag_embed.out(Tensor self, int offset=0, int dim1=-2, int dim2=-1, *, Tensor(a!) out) -> Tensor(a!)", entry="diag_embed", dispatch={"CompositeImplicitAutograd": out_form("diag_embed", composition.diag_embed)})
+    operator("block_diag(Tensor[] tensors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.block_diag})
+    operator("block_diag.out(Tensor[] tensors, *, Tensor(a!) out) -> Tensor(a!)", entry="block_diag", dispatch={"CompositeImplicitAutograd": out_form("block_diag", composition.block_diag)})
+    operator("cartesian_prod(Tensor[] tensors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.cartesian_prod})
+    operator("combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.combinations})
+    operator("narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.narrow_copy})
+    operator("narrow_copy.out(Tensor self, int dim, SymInt start, SymInt length, *, Tensor(a!) out) -> Tensor(a!)", entry="narrow_copy", dispatch={"CompositeImplicitAutograd": out_form("narrow_copy", composition.narrow_copy)})
+    operator("sum_to_size(Tensor self, SymInt[] size) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sum_to_size})
+    operator("pixel_shuffle(Tensor self, int upscale_factor) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.pixel_shuffle})
+    operator("pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.pixel_unshuffle})
+    operator("channel_shuffle(Tensor self, SymInt groups) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.channel_shuffle})
+    operator("native_channel_shuffle(Tensor self, SymInt groups) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.channel_shuffle})
+    # fmt: on

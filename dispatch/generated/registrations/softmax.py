@@ -7,118 +7,27 @@ from __future__ import annotations
 
 from ...autograd.recording import out_refuses_grad
 from ...composite import softmax as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import softmax as meta
-from ..autograd import softmax as autograd_softmax
+from ..autograd import softmax as derivatives
 
 
 def register() -> None:
     """Define the softmax operators and register their kernels."""
-    define(
-        "softmax.int",
-        "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-        "native_functions/softmax.yaml: softmax.int",
-    )
-    composite("softmax.int", "CompositeImplicitAutograd", composition.softmax)
-    define(
-        "softmax.int_out",
-        "softmax.int_out(Tensor self, int dim, ScalarType? dtype=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/softmax.yaml: softmax.int_out",
-    )
-    composite("softmax.int_out", "CompositeImplicitAutograd", composition.softmax_out)
-    define(
-        "softmax.Dimname",
-        "softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor",
-        "native_functions/softmax.yaml: softmax.Dimname",
-    )
-    composite("softmax.Dimname", "CompositeImplicitAutograd", composition.softmax_by_name)
-    define(
-        "_softmax",
-        "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
-        "native_functions/softmax.yaml: _softmax",
-        ("core",),
-    )
-    structured("_softmax", meta.softmax, "softmax_stub", "functional", "_softmax.out")
-    autograd("_softmax", autograd_softmax.plan__softmax)
-    define(
-        "_softmax.out",
-        "_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/softmax.yaml: _softmax",
-        ("core",),
-    )
-    structured("_softmax.out", meta.softmax, "softmax_stub", "out")
-    autograd("_softmax.out", out_refuses_grad)
-    define(
-        "_softmax_backward_data",
-        "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
-        "native_functions/softmax.yaml: _softmax_backward_data",
-    )
-    structured(
-        "_softmax_backward_data",
-        meta.softmax_backward,
-        "softmax_backward_stub",
-        "functional",
-        "_softmax_backward_data.out",
-    )
-    autograd("_softmax_backward_data", autograd_softmax.plan__softmax_backward_data)
-    define(
-        "_softmax_backward_data.out",
-        "_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/softmax.yaml: _softmax_backward_data.out",
-    )
-    structured("_softmax_backward_data.out", meta.softmax_backward, "softmax_backward_stub", "out")
-    autograd("_softmax_backward_data.out", out_refuses_grad)
-    define(
-        "log_softmax.int",
-        "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-        "native_functions/softmax.yaml: log_softmax.int",
-    )
-    composite("log_softmax.int", "CompositeImplicitAutograd", composition.log_softmax)
-    define(
-        "log_softmax.int_out",
-        "log_softmax.int_out(Tensor self, int dim, ScalarType? dtype=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/softmax.yaml: log_softmax.int_out",
-    )
-    composite("log_softmax.int_out", "CompositeImplicitAutograd", composition.log_softmax_out)
-    define(
-        "log_softmax.Dimname",
-        "log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor",
-        "native_functions/softmax.yaml: log_softmax.Dimname",
-    )
-    composite("log_softmax.Dimname", "CompositeImplicitAutograd", composition.log_softmax_by_name)
-    define(
-        "_log_softmax",
-        "_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
-        "native_functions/softmax.yaml: _log_softmax",
-        ("core",),
-    )
-    structured("_log_softmax", meta.softmax, "log_softmax_stub", "functional", "_log_softmax.out")
-    autograd("_log_softmax", autograd_softmax.plan__log_softmax)
-    define(
-        "_log_softmax.out",
-        "_log_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/softmax.yaml: _log_softmax",
-        ("core",),
-    )
-    structured("_log_softmax.out", meta.softmax, "log_softmax_stub", "out")
-    autograd("_log_softmax.out", out_refuses_grad)
-    define(
-        "_log_softmax_backward_data",
-        "_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor",
-        "native_functions/softmax.yaml: _log_softmax_backward_data",
-    )
-    structured(
-        "_log_softmax_backward_data",
-        meta.softmax_backward,
-        "log_softmax_backward_stub",
-        "functional",
-        "_log_softmax_backward_data.out",
-    )
-    autograd("_log_softmax_backward_data", autograd_softmax.plan__log_softmax_backward_data)
-    define(
-        "_log_softmax_backward_data.out",
-        "_log_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/softmax.yaml: _log_softmax_backward_data",
-    )
-    structured("_log_softmax_backward_data.out", meta.softmax_backward, "log_softmax_backward_stub", "out")
-    autograd("_log_softmax_backward_data.out", out_refuses_grad)
+    operator = operators_of("native_functions/softmax.yaml")
+    # fmt: off
+    operator("softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.softmax})
+    operator("softmax.int_out(Tensor self, int dim, ScalarType? dtype=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.softmax_out})
+    operator("softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.softmax_by_name})
+    operator("_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", tags="core", structured=(meta.softmax, "softmax_stub", "functional", "_softmax.out"), autograd=derivatives.plan__softmax)
+    operator("_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)", entry="_softmax", tags="core", structured=(meta.softmax, "softmax_stub", "out"), autograd=out_refuses_grad)
+    operator("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor", structured=(meta.softmax_backward, "softmax_backward_stub", "functional", "_softmax_backward_data.out"), autograd=derivatives.plan__softmax_backward_data)
+    operator("_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.softmax_backward, "softmax_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.log_softmax})
+    operator("log_softmax.int_out(Tensor self, int dim, ScalarType? dtype=None, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.log_softmax_out})
+    operator("log_softmax.Dimname(Tensor self, Dimname dim, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.log_softmax_by_name})
+    operator("_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", tags="core", structured=(meta.softmax, "log_softmax_stub", "functional", "_log_softmax.out"), autograd=derivatives.plan__log_softmax)
+    operator("_log_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)", entry="_log_softmax", tags="core", structured=(meta.softmax, "log_softmax_stub", "out"), autograd=out_refuses_grad)
+    operator("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype) -> Tensor", structured=(meta.softmax_backward, "log_softmax_backward_stub", "functional", "_log_softmax_backward_data.out"), autograd=derivatives.plan__log_softmax_backward_data)
+    operator("_log_softmax_backward_data.out(Tensor grad_output, Tensor output, int dim, ScalarType input_dtype, *, Tensor(a!) out) -> Tensor(a!)", entry="_log_softmax_backward_data", structured=(meta.softmax_backward, "log_softmax_backward_stub", "out"), autograd=out_refuses_grad)
+    # fmt: on

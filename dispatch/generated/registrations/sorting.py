@@ -7,210 +7,45 @@ from __future__ import annotations
 
 from ...autograd.recording import out_refuses_grad
 from ...composite import sorting as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import sorting as meta
-from ..autograd import sorting as autograd_sorting
+from ..autograd import sorting as derivatives
 
 
 def register() -> None:
     """Define the sorting operators and register their kernels."""
-    define(
-        "sort",
-        "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml: sort",
-        ("core",),
-    )
-    structured("sort", meta.sort, "sort_stub", "functional", "sort.values")
-    autograd("sort", autograd_sorting.plan_sort)
-    define(
-        "sort.values",
-        "sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml: sort",
-        ("core",),
-    )
-    structured("sort.values", meta.sort, "sort_stub", "out")
-    autograd("sort.values", out_refuses_grad)
-    define(
-        "sort.stable",
-        "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml: sort.stable",
-    )
-    structured("sort.stable", meta.sort_stable, "sort_stub", "functional", "sort.values_stable")
-    autograd("sort.stable", autograd_sorting.plan_sort_stable)
-    define(
-        "sort.values_stable",
-        "sort.values_stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml: sort.stable",
-    )
-    structured("sort.values_stable", meta.sort_stable, "sort_stub", "out")
-    autograd("sort.values_stable", out_refuses_grad)
-    define(
-        "sort.dimname",
-        "sort.dimname(Tensor self, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml: sort.dimname",
-    )
-    composite("sort.dimname", "CompositeImplicitAutograd", composition.sort_by_name)
-    define(
-        "sort.dimname_values",
-        "sort.dimname_values(Tensor self, Dimname dim, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml: sort.dimname_values",
-    )
-    composite("sort.dimname_values", "CompositeImplicitAutograd", composition.sort_by_name)
-    define(
-        "sort.dimname_stable",
-        "sort.dimname_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml: sort.dimname_stable",
-    )
-    composite("sort.dimname_stable", "CompositeImplicitAutograd", composition.sort_by_name)
-    define(
-        "sort.dimname_values_stable",
-        "sort.dimname_values_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml: sort.dimname_values_stable",
-    )
-    composite("sort.dimname_values_stable", "CompositeImplicitAutograd", composition.sort_by_name)
-    define(
-        "argsort",
-        "argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor",
-        "native_functions/sorting.yaml: argsort",
-    )
-    composite("argsort", "CompositeImplicitAutograd", composition.argsort)
-    define(
-        "argsort.stable",
-        "argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
-        "native_functions/sorting.yaml: argsort.stable",
-    )
-    composite("argsort.stable", "CompositeImplicitAutograd", composition.argsort_stable)
-    define(
-        "argsort.stable_out",
-        "argsort.stable_out(Tensor self, *, bool stable, int dim=-1, bool descending=False, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sorting.yaml: argsort.stable_out",
-    )
-    composite("argsort.stable_out", "CompositeImplicitAutograd", composition.argsort_out)
-    define(
-        "argsort.dimname",
-        "argsort.dimname(Tensor self, Dimname dim, bool descending=False) -> Tensor",
-        "native_functions/sorting.yaml: argsort.dimname",
-    )
-    composite("argsort.dimname", "CompositeImplicitAutograd", composition.argsort_by_name)
-    define("msort", "msort(Tensor self) -> Tensor", "native_functions/sorting.yaml: msort")
-    composite("msort", "CompositeImplicitAutograd", composition.msort)
-    define(
-        "msort.out",
-        "msort.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sorting.yaml: msort.out",
-    )
-    composite("msort.out", "CompositeImplicitAutograd", composition.msort_out)
-    define(
-        "topk",
-        "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml: topk",
-        ("core",),
-    )
-    structured("topk", meta.topk, "topk_stub", "functional", "topk.values")
-    autograd("topk", autograd_sorting.plan_topk)
-    define(
-        "topk.values",
-        "topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml: topk",
-        ("core",),
-    )
-    structured("topk.values", meta.topk, "topk_stub", "out")
-    autograd("topk.values", out_refuses_grad)
-    define(
-        "kthvalue",
-        "kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml: kthvalue",
-    )
-    structured("kthvalue", meta.kthvalue, "kthvalue_stub", "functional", "kthvalue.values")
-    autograd("kthvalue", autograd_sorting.plan_kthvalue)
-    define(
-        "kthvalue.values",
-        "kthvalue.values(Tensor self, SymInt k, int dim=-1, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml: kthvalue",
-    )
-    structured("kthvalue.values", meta.kthvalue, "kthvalue_stub", "out")
-    autograd("kthvalue.values", out_refuses_grad)
-    define(
-        "kthvalue.dimname",
-        "kthvalue.dimname(Tensor self, SymInt k, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml: kthvalue.dimname",
-    )
-    composite("kthvalue.dimname", "CompositeImplicitAutograd", composition.kthvalue_by_name)
-    define(
-        "kthvalue.dimname_out",
-        "kthvalue.dimname_out(Tensor self, SymInt k, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml: kthvalue.dimname_out",
-    )
-    composite("kthvalue.dimname_out", "CompositeImplicitAutograd", composition.kthvalue_by_name_out)
-    define("median", "median(Tensor self) -> Tensor", "native_functions/sorting.yaml: median")
-    structured("median", meta.median_all, "median_stub", "functional", "median.out")
-    autograd("median", autograd_sorting.plan_median)
-    define(
-        "median.out",
-        "median.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sorting.yaml: median",
-    )
-    structured("median.out", meta.median_all, "median_stub", "out")
-    autograd("median.out", out_refuses_grad)
-    define(
-        "median.dim",
-        "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml: median.dim",
-    )
-    structured("median.dim", meta.median, "median_stub", "functional", "median.dim_values")
-    autograd("median.dim", autograd_sorting.plan_median_dim)
-    define(
-        "median.dim_values",
-        "median.dim_values(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml: median.dim",
-    )
-    structured("median.dim_values", meta.median, "median_stub", "out")
-    autograd("median.dim_values", out_refuses_grad)
-    define(
-        "median.names_dim",
-        "median.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml: median.names_dim",
-    )
-    composite("median.names_dim", "CompositeImplicitAutograd", composition.median_by_name)
-    define(
-        "median.names_dim_values",
-        "median.names_dim_values(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml: median.names_dim_values",
-    )
-    composite("median.names_dim_values", "CompositeImplicitAutograd", composition.median_by_name_out)
-    define("nanmedian", "nanmedian(Tensor self) -> Tensor", "native_functions/sorting.yaml: nanmedian")
-    structured("nanmedian", meta.nanmedian_all, "median_stub", "functional", "nanmedian.out")
-    autograd("nanmedian", autograd_sorting.plan_nanmedian)
-    define(
-        "nanmedian.out",
-        "nanmedian.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sorting.yaml: nanmedian",
-    )
-    structured("nanmedian.out", meta.nanmedian_all, "median_stub", "out")
-    autograd("nanmedian.out", out_refuses_grad)
-    define(
-        "nanmedian.dim",
-        "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml: nanmedian.dim",
-    )
-    structured("nanmedian.dim", meta.nanmedian, "median_stub", "functional", "nanmedian.dim_values")
-    autograd("nanmedian.dim", autograd_sorting.plan_nanmedian_dim)
-    define(
-        "nanmedian.dim_values",
-        "nanmedian.dim_values(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml: nanmedian.dim",
-    )
-    structured("nanmedian.dim_values", meta.nanmedian, "median_stub", "out")
-    autograd("nanmedian.dim_values", out_refuses_grad)
-    define(
-        "nanmedian.names_dim",
-        "nanmedian.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-        "native_functions/sorting.yaml: nanmedian.names_dim",
-    )
-    composite("nanmedian.names_dim", "CompositeImplicitAutograd", composition.nanmedian_by_name)
-    define(
-        "nanmedian.names_dim_values",
-        "nanmedian.names_dim_values(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)",
-        "native_functions/sorting.yaml: nanmedian.names_dim_values",
-    )
-    composite("nanmedian.names_dim_values", "CompositeImplicitAutograd", composition.nanmedian_by_name_out)
+    operator = operators_of("native_functions/sorting.yaml")
+    # fmt: off
+    operator("sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", tags="core", structured=(meta.sort, "sort_stub", "functional", "sort.values"), autograd=derivatives.plan_sort)
+    operator("sort.values(Tensor self, int dim=-1, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", entry="sort", tags="core", structured=(meta.sort, "sort_stub", "out"), autograd=out_refuses_grad)
+    operator("sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", structured=(meta.sort_stable, "sort_stub", "functional", "sort.values_stable"), autograd=derivatives.plan_sort_stable)
+    operator("sort.values_stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", entry="sort.stable", structured=(meta.sort_stable, "sort_stub", "out"), autograd=out_refuses_grad)
+    operator("sort.dimname(Tensor self, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)", dispatch={"CompositeImplicitAutograd": composition.sort_by_name})
+    operator("sort.dimname_values(Tensor self, Dimname dim, bool descending=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", dispatch={"CompositeImplicitAutograd": composition.sort_by_name})
+    operator("sort.dimname_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False) -> (Tensor values, Tensor indices)", dispatch={"CompositeImplicitAutograd": composition.sort_by_name})
+    operator("sort.dimname_values_stable(Tensor self, *, bool? stable, Dimname dim, bool descending=False, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", dispatch={"CompositeImplicitAutograd": composition.sort_by_name})
+    operator("argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.argsort})
+    operator("argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.argsort_stable})
+    operator("argsort.stable_out(Tensor self, *, bool stable, int dim=-1, bool descending=False, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.argsort_out})
+    operator("argsort.dimname(Tensor self, Dimname dim, bool descending=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.argsort_by_name})
+    operator("msort(Tensor self) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.msort})
+    operator("msort.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.msort_out})
+    operator("topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)", tags="core", structured=(meta.topk, "topk_stub", "functional", "topk.values"), autograd=derivatives.plan_topk)
+    operator("topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", entry="topk", tags="core", structured=(meta.topk, "topk_stub", "out"), autograd=out_refuses_grad)
+    operator("kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", structured=(meta.kthvalue, "kthvalue_stub", "functional", "kthvalue.values"), autograd=derivatives.plan_kthvalue)
+    operator("kthvalue.values(Tensor self, SymInt k, int dim=-1, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", entry="kthvalue", structured=(meta.kthvalue, "kthvalue_stub", "out"), autograd=out_refuses_grad)
+    operator("kthvalue.dimname(Tensor self, SymInt k, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)", dispatch={"CompositeImplicitAutograd": composition.kthvalue_by_name})
+    operator("kthvalue.dimname_out(Tensor self, SymInt k, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", dispatch={"CompositeImplicitAutograd": composition.kthvalue_by_name_out})
+    operator("median(Tensor self) -> Tensor", structured=(meta.median_all, "median_stub", "functional", "median.out"), autograd=derivatives.plan_median)
+    operator("median.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="median", structured=(meta.median_all, "median_stub", "out"), autograd=out_refuses_grad)
+    operator("median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", structured=(meta.median, "median_stub", "functional", "median.dim_values"), autograd=derivatives.plan_median_dim)
+    operator("median.dim_values(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", entry="median.dim", structured=(meta.median, "median_stub", "out"), autograd=out_refuses_grad)
+    operator("median.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)", dispatch={"CompositeImplicitAutograd": composition.median_by_name})
+    operator("median.names_dim_values(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", dispatch={"CompositeImplicitAutograd": composition.median_by_name_out})
+    operator("nanmedian(Tensor self) -> Tensor", structured=(meta.nanmedian_all, "median_stub", "functional", "nanmedian.out"), autograd=derivatives.plan_nanmedian)
+    operator("nanmedian.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)", entry="nanmedian", structured=(meta.nanmedian_all, "median_stub", "out"), autograd=out_refuses_grad)
+    operator("nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", structured=(meta.nanmedian, "median_stub", "functional", "nanmedian.dim_values"), autograd=derivatives.plan_nanmedian_dim)
+    operator("nanmedian.dim_values(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", entry="nanmedian.dim", structured=(meta.nanmedian, "median_stub", "out"), autograd=out_refuses_grad)
+    operator("nanmedian.names_dim(Tensor self, Dimname dim, bool keepdim=False) -> (Tensor values, Tensor indices)", dispatch={"CompositeImplicitAutograd": composition.nanmedian_by_name})
+    operator("nanmedian.names_dim_values(Tensor self, Dimname dim, bool keepdim=False, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!) values, Tensor(b!) indices)", dispatch={"CompositeImplicitAutograd": composition.nanmedian_by_name_out})
+    # fmt: on

@@ -7,318 +7,51 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable
 from ...composite import sparse_compressed as composition
-from ...plans.register import autograd, composite, define
-from ..autograd import sparse_compressed as autograd_sparse_compressed
+from ...plans.register import operators_of
+from ..autograd import sparse_compressed as derivatives
 
 
 def register() -> None:
     """Define the sparse_compressed operators and register their kernels."""
-    define(
-        "sparse_compressed_tensor.comp_plain_value_size",
-        "sparse_compressed_tensor.comp_plain_value_size(Tensor compressed_indices, Tensor plain_indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: sparse_compressed_tensor.comp_plain_value_size",
-    )
-    composite(
-        "sparse_compressed_tensor.comp_plain_value_size",
-        "CompositeImplicitAutograd",
-        composition.sparse_compressed_tensor_sized,
-    )
-    define(
-        "sparse_compressed_tensor.comp_plain_value",
-        "sparse_compressed_tensor.comp_plain_value(Tensor compressed_indices, Tensor plain_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: sparse_compressed_tensor.comp_plain_value",
-    )
-    composite(
-        "sparse_compressed_tensor.comp_plain_value",
-        "CompositeImplicitAutograd",
-        composition.sparse_compressed_tensor,
-    )
-    define(
-        "sparse_csr_tensor.crow_col_value_size",
-        "sparse_csr_tensor.crow_col_value_size(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: sparse_csr_tensor.crow_col_value_size",
-    )
-    composite(
-        "sparse_csr_tensor.crow_col_value_size",
-        "CompositeImplicitAutograd",
-        composition.sparse_csr_tensor_sized,
-    )
-    define(
-        "sparse_csr_tensor.crow_col_value",
-        "sparse_csr_tensor.crow_col_value(Tensor crow_indices, Tensor col_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: sparse_csr_tensor.crow_col_value",
-    )
-    composite("sparse_csr_tensor.crow_col_value", "CompositeImplicitAutograd", composition.sparse_csr_tensor)
-    define(
-        "sparse_csc_tensor.ccol_row_value_size",
-        "sparse_csc_tensor.ccol_row_value_size(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: sparse_csc_tensor.ccol_row_value_size",
-    )
-    composite(
-        "sparse_csc_tensor.ccol_row_value_size",
-        "CompositeImplicitAutograd",
-        composition.sparse_csc_tensor_sized,
-    )
-    define(
-        "sparse_csc_tensor.ccol_row_value",
-        "sparse_csc_tensor.ccol_row_value(Tensor ccol_indices, Tensor row_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: sparse_csc_tensor.ccol_row_value",
-    )
-    composite("sparse_csc_tensor.ccol_row_value", "CompositeImplicitAutograd", composition.sparse_csc_tensor)
-    define(
-        "sparse_bsr_tensor.crow_col_value_size",
-        "sparse_bsr_tensor.crow_col_value_size(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: sparse_bsr_tensor.crow_col_value_size",
-    )
-    composite(
-        "sparse_bsr_tensor.crow_col_value_size",
-        "CompositeImplicitAutograd",
-        composition.sparse_bsr_tensor_sized,
-    )
-    define(
-        "sparse_bsr_tensor.crow_col_value",
-        "sparse_bsr_tensor.crow_col_value(Tensor crow_indices, Tensor col_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: sparse_bsr_tensor.crow_col_value",
-    )
-    composite("sparse_bsr_tensor.crow_col_value", "CompositeImplicitAutograd", composition.sparse_bsr_tensor)
-    define(
-        "sparse_bsc_tensor.ccol_row_value_size",
-        "sparse_bsc_tensor.ccol_row_value_size(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: sparse_bsc_tensor.ccol_row_value_size",
-    )
-    composite(
-        "sparse_bsc_tensor.ccol_row_value_size",
-        "CompositeImplicitAutograd",
-        composition.sparse_bsc_tensor_sized,
-    )
-    define(
-        "sparse_bsc_tensor.ccol_row_value",
-        "sparse_bsc_tensor.ccol_row_value(Tensor ccol_indices, Tensor row_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: sparse_bsc_tensor.ccol_row_value",
-    )
-    composite("sparse_bsc_tensor.ccol_row_value", "CompositeImplicitAutograd", composition.sparse_bsc_tensor)
-    define(
-        "_sparse_compressed_tensor_unsafe",
-        "_sparse_compressed_tensor_unsafe(Tensor compressed_indices, Tensor plain_indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _sparse_compressed_tensor_unsafe",
-    )
-    composite(
-        "_sparse_compressed_tensor_unsafe",
-        "CompositeExplicitAutograd",
-        composition._sparse_compressed_tensor_unsafe,
-    )
-    autograd(
-        "_sparse_compressed_tensor_unsafe", autograd_sparse_compressed.plan__sparse_compressed_tensor_unsafe
-    )
-    define(
-        "_sparse_csr_tensor_unsafe",
-        "_sparse_csr_tensor_unsafe(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _sparse_csr_tensor_unsafe",
-    )
-    composite("_sparse_csr_tensor_unsafe", "CompositeImplicitAutograd", composition._sparse_csr_tensor_unsafe)
-    define(
-        "_validate_sparse_csr_tensor_args",
-        "_validate_sparse_csr_tensor_args(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()",
-        "native_functions/sparse_compressed.yaml: _validate_sparse_csr_tensor_args",
-    )
-    composite(
-        "_validate_sparse_csr_tensor_args",
-        "CompositeImplicitAutograd",
-        composition._validate_sparse_csr_tensor_args,
-    )
-    define(
-        "_sparse_csc_tensor_unsafe",
-        "_sparse_csc_tensor_unsafe(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _sparse_csc_tensor_unsafe",
-    )
-    composite("_sparse_csc_tensor_unsafe", "CompositeImplicitAutograd", composition._sparse_csc_tensor_unsafe)
-    define(
-        "_validate_sparse_csc_tensor_args",
-        "_validate_sparse_csc_tensor_args(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()",
-        "native_functions/sparse_compressed.yaml: _validate_sparse_csc_tensor_args",
-    )
-    composite(
-        "_validate_sparse_csc_tensor_args",
-        "CompositeImplicitAutograd",
-        composition._validate_sparse_csc_tensor_args,
-    )
-    define(
-        "_sparse_bsr_tensor_unsafe",
-        "_sparse_bsr_tensor_unsafe(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _sparse_bsr_tensor_unsafe",
-    )
-    composite("_sparse_bsr_tensor_unsafe", "CompositeImplicitAutograd", composition._sparse_bsr_tensor_unsafe)
-    define(
-        "_validate_sparse_bsr_tensor_args",
-        "_validate_sparse_bsr_tensor_args(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()",
-        "native_functions/sparse_compressed.yaml: _validate_sparse_bsr_tensor_args",
-    )
-    composite(
-        "_validate_sparse_bsr_tensor_args",
-        "CompositeImplicitAutograd",
-        composition._validate_sparse_bsr_tensor_args,
-    )
-    define(
-        "_sparse_bsc_tensor_unsafe",
-        "_sparse_bsc_tensor_unsafe(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _sparse_bsc_tensor_unsafe",
-    )
-    composite("_sparse_bsc_tensor_unsafe", "CompositeImplicitAutograd", composition._sparse_bsc_tensor_unsafe)
-    define(
-        "_validate_sparse_bsc_tensor_args",
-        "_validate_sparse_bsc_tensor_args(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()",
-        "native_functions/sparse_compressed.yaml: _validate_sparse_bsc_tensor_args",
-    )
-    composite(
-        "_validate_sparse_bsc_tensor_args",
-        "CompositeImplicitAutograd",
-        composition._validate_sparse_bsc_tensor_args,
-    )
-    define(
-        "_validate_sparse_compressed_tensor_args",
-        "_validate_sparse_compressed_tensor_args(Tensor compressed_indices, Tensor plain_indices, Tensor values, int[] size, Layout layout, bool? check_pinning=None) -> ()",
-        "native_functions/sparse_compressed.yaml: _validate_sparse_compressed_tensor_args",
-    )
-    composite(
-        "_validate_sparse_compressed_tensor_args",
-        "CompositeImplicitAutograd",
-        composition._validate_sparse_compressed_tensor_args,
-    )
-    define(
-        "_sparse_compressed_tensor_with_dims",
-        "_sparse_compressed_tensor_with_dims(int nnz, int dense_dim, int[] size, int[] blocksize, ScalarType index_dtype, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _sparse_compressed_tensor_with_dims",
-    )
-    composite(
-        "_sparse_compressed_tensor_with_dims",
-        "CompositeExplicitAutograd",
-        composition._sparse_compressed_tensor_with_dims,
-    )
-    define(
-        "crow_indices",
-        "crow_indices(Tensor(a) self) -> Tensor(a)",
-        "native_functions/sparse_compressed.yaml: crow_indices",
-        ("nondifferentiable",),
-    )
-    composite("crow_indices", "CompositeExplicitAutograd", composition.crow_indices)
-    autograd("crow_indices", never_differentiable)
-    define(
-        "col_indices",
-        "col_indices(Tensor(a) self) -> Tensor(a)",
-        "native_functions/sparse_compressed.yaml: col_indices",
-        ("nondifferentiable",),
-    )
-    composite("col_indices", "CompositeExplicitAutograd", composition.col_indices)
-    autograd("col_indices", never_differentiable)
-    define(
-        "ccol_indices",
-        "ccol_indices(Tensor(a) self) -> Tensor(a)",
-        "native_functions/sparse_compressed.yaml: ccol_indices",
-        ("nondifferentiable",),
-    )
-    composite("ccol_indices", "CompositeExplicitAutograd", composition.ccol_indices)
-    autograd("ccol_indices", never_differentiable)
-    define(
-        "row_indices",
-        "row_indices(Tensor(a) self) -> Tensor(a)",
-        "native_functions/sparse_compressed.yaml: row_indices",
-        ("nondifferentiable",),
-    )
-    composite("row_indices", "CompositeExplicitAutograd", composition.row_indices)
-    autograd("row_indices", never_differentiable)
-    define(
-        "to_sparse_csr",
-        "to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: to_sparse_csr",
-    )
-    composite("to_sparse_csr", "CompositeImplicitAutograd", composition.to_sparse_csr)
-    define(
-        "_to_sparse_csr",
-        "_to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _to_sparse_csr",
-    )
-    composite("_to_sparse_csr", "CompositeExplicitAutograd", composition._to_sparse_csr)
-    autograd("_to_sparse_csr", autograd_sparse_compressed.plan__to_sparse_csr)
-    define(
-        "to_sparse_csc",
-        "to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: to_sparse_csc",
-    )
-    composite("to_sparse_csc", "CompositeImplicitAutograd", composition.to_sparse_csc)
-    define(
-        "_to_sparse_csc",
-        "_to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _to_sparse_csc",
-    )
-    composite("_to_sparse_csc", "CompositeExplicitAutograd", composition._to_sparse_csc)
-    autograd("_to_sparse_csc", autograd_sparse_compressed.plan__to_sparse_csc)
-    define(
-        "to_sparse_bsr",
-        "to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: to_sparse_bsr",
-    )
-    composite("to_sparse_bsr", "CompositeImplicitAutograd", composition.to_sparse_bsr)
-    define(
-        "_to_sparse_bsr",
-        "_to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _to_sparse_bsr",
-    )
-    composite("_to_sparse_bsr", "CompositeExplicitAutograd", composition._to_sparse_bsr)
-    autograd("_to_sparse_bsr", autograd_sparse_compressed.plan__to_sparse_bsr)
-    define(
-        "to_sparse_bsc",
-        "to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: to_sparse_bsc",
-    )
-    composite("to_sparse_bsc", "CompositeImplicitAutograd", composition.to_sparse_bsc)
-    define(
-        "_to_sparse_bsc",
-        "_to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _to_sparse_bsc",
-    )
-    composite("_to_sparse_bsc", "CompositeExplicitAutograd", composition._to_sparse_bsc)
-    autograd("_to_sparse_bsc", autograd_sparse_compressed.plan__to_sparse_bsc)
-    define(
-        "_convert_indices_from_csr_to_coo",
-        "_convert_indices_from_csr_to_coo(Tensor crow_indices, Tensor col_indices, *, bool out_int32=False, bool transpose=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _convert_indices_from_csr_to_coo",
-        ("nondifferentiable",),
-    )
-    composite(
-        "_convert_indices_from_csr_to_coo",
-        "CompositeExplicitAutograd",
-        composition._convert_indices_from_csr_to_coo,
-    )
-    autograd("_convert_indices_from_csr_to_coo", never_differentiable)
-    define(
-        "_convert_indices_from_coo_to_csr",
-        "_convert_indices_from_coo_to_csr(Tensor self, int size, *, bool out_int32=False) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _convert_indices_from_coo_to_csr",
-        ("nondifferentiable",),
-    )
-    composite(
-        "_convert_indices_from_coo_to_csr",
-        "CompositeExplicitAutograd",
-        composition._convert_indices_from_coo_to_csr,
-    )
-    autograd("_convert_indices_from_coo_to_csr", never_differentiable)
-    define(
-        "_sparse_csr_sum.dim_dtype",
-        "_sparse_csr_sum.dim_dtype(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _sparse_csr_sum.dim_dtype",
-    )
-    define(
-        "_sparse_csr_sum.dim_dtype_out",
-        "_sparse_csr_sum.dim_dtype_out(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sparse_compressed.yaml: _sparse_csr_sum.dim_dtype",
-    )
-    define(
-        "_sparse_csr_prod.dim_dtype",
-        "_sparse_csr_prod.dim_dtype(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/sparse_compressed.yaml: _sparse_csr_prod.dim_dtype",
-    )
-    define(
-        "_sparse_csr_prod.dim_dtype_out",
-        "_sparse_csr_prod.dim_dtype_out(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sparse_compressed.yaml: _sparse_csr_prod.dim_dtype",
-    )
+    operator = operators_of("native_functions/sparse_compressed.yaml")
+    # fmt: off
+    operator("sparse_compressed_tensor.comp_plain_value_size(Tensor compressed_indices, Tensor plain_indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sparse_compressed_tensor_sized})
+    operator("sparse_compressed_tensor.comp_plain_value(Tensor compressed_indices, Tensor plain_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sparse_compressed_tensor})
+    operator("sparse_csr_tensor.crow_col_value_size(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sparse_csr_tensor_sized})
+    operator("sparse_csr_tensor.crow_col_value(Tensor crow_indices, Tensor col_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sparse_csr_tensor})
+    operator("sparse_csc_tensor.ccol_row_value_size(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sparse_csc_tensor_sized})
+    operator("sparse_csc_tensor.ccol_row_value(Tensor ccol_indices, Tensor row_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sparse_csc_tensor})
+    operator("sparse_bsr_tensor.crow_col_value_size(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sparse_bsr_tensor_sized})
+    operator("sparse_bsr_tensor.crow_col_value(Tensor crow_indices, Tensor col_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sparse_bsr_tensor})
+    operator("sparse_bsc_tensor.ccol_row_value_size(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sparse_bsc_tensor_sized})
+    operator("sparse_bsc_tensor.ccol_row_value(Tensor ccol_indices, Tensor row_indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sparse_bsc_tensor})
+    operator("_sparse_compressed_tensor_unsafe(Tensor compressed_indices, Tensor plain_indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._sparse_compressed_tensor_unsafe}, autograd=derivatives.plan__sparse_compressed_tensor_unsafe)
+    operator("_sparse_csr_tensor_unsafe(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._sparse_csr_tensor_unsafe})
+    operator("_validate_sparse_csr_tensor_args(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()", dispatch={"CompositeImplicitAutograd": composition._validate_sparse_csr_tensor_args})
+    operator("_sparse_csc_tensor_unsafe(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._sparse_csc_tensor_unsafe})
+    operator("_validate_sparse_csc_tensor_args(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()", dispatch={"CompositeImplicitAutograd": composition._validate_sparse_csc_tensor_args})
+    operator("_sparse_bsr_tensor_unsafe(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._sparse_bsr_tensor_unsafe})
+    operator("_validate_sparse_bsr_tensor_args(Tensor crow_indices, Tensor col_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()", dispatch={"CompositeImplicitAutograd": composition._validate_sparse_bsr_tensor_args})
+    operator("_sparse_bsc_tensor_unsafe(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._sparse_bsc_tensor_unsafe})
+    operator("_validate_sparse_bsc_tensor_args(Tensor ccol_indices, Tensor row_indices, Tensor values, int[] size, bool? check_pinning=None) -> ()", dispatch={"CompositeImplicitAutograd": composition._validate_sparse_bsc_tensor_args})
+    operator("_validate_sparse_compressed_tensor_args(Tensor compressed_indices, Tensor plain_indices, Tensor values, int[] size, Layout layout, bool? check_pinning=None) -> ()", dispatch={"CompositeImplicitAutograd": composition._validate_sparse_compressed_tensor_args})
+    operator("_sparse_compressed_tensor_with_dims(int nnz, int dense_dim, int[] size, int[] blocksize, ScalarType index_dtype, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=False) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._sparse_compressed_tensor_with_dims})
+    operator("crow_indices(Tensor(a) self) -> Tensor(a)", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition.crow_indices}, autograd=never_differentiable)
+    operator("col_indices(Tensor(a) self) -> Tensor(a)", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition.col_indices}, autograd=never_differentiable)
+    operator("ccol_indices(Tensor(a) self) -> Tensor(a)", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition.ccol_indices}, autograd=never_differentiable)
+    operator("row_indices(Tensor(a) self) -> Tensor(a)", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition.row_indices}, autograd=never_differentiable)
+    operator("to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.to_sparse_csr})
+    operator("_to_sparse_csr(Tensor self, int? dense_dim=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._to_sparse_csr}, autograd=derivatives.plan__to_sparse_csr)
+    operator("to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.to_sparse_csc})
+    operator("_to_sparse_csc(Tensor self, int? dense_dim=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._to_sparse_csc}, autograd=derivatives.plan__to_sparse_csc)
+    operator("to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.to_sparse_bsr})
+    operator("_to_sparse_bsr(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._to_sparse_bsr}, autograd=derivatives.plan__to_sparse_bsr)
+    operator("to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.to_sparse_bsc})
+    operator("_to_sparse_bsc(Tensor self, int[2] blocksize, int? dense_dim=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._to_sparse_bsc}, autograd=derivatives.plan__to_sparse_bsc)
+    operator("_convert_indices_from_csr_to_coo(Tensor crow_indices, Tensor col_indices, *, bool out_int32=False, bool transpose=False) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition._convert_indices_from_csr_to_coo}, autograd=never_differentiable)
+    operator("_convert_indices_from_coo_to_csr(Tensor self, int size, *, bool out_int32=False) -> Tensor", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition._convert_indices_from_coo_to_csr}, autograd=never_differentiable)
+    operator("_sparse_csr_sum.dim_dtype(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+    operator("_sparse_csr_sum.dim_dtype_out(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="_sparse_csr_sum.dim_dtype")
+    operator("_sparse_csr_prod.dim_dtype(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor")
+    operator("_sparse_csr_prod.dim_dtype_out(Tensor self, int[1] dim, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", entry="_sparse_csr_prod.dim_dtype")
+    # fmt: on

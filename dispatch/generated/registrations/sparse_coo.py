@@ -7,201 +7,41 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable
 from ...composite import sparse_coo as composition
-from ...plans.register import autograd, composite, define
-from ..autograd import sparse_coo as autograd_sparse_coo
+from ...plans.register import operators_of
+from ..autograd import sparse_coo as derivatives
 
 
 def register() -> None:
     """Define the sparse_coo operators and register their kernels."""
-    define(
-        "sparse_coo_tensor.size",
-        "sparse_coo_tensor.size(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/sparse_coo.yaml: sparse_coo_tensor.size",
-    )
-    composite("sparse_coo_tensor.size", "CompositeExplicitAutograd", composition.sparse_coo_tensor_size)
-    define(
-        "sparse_coo_tensor.indices",
-        "sparse_coo_tensor.indices(Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor",
-        "native_functions/sparse_coo.yaml: sparse_coo_tensor.indices",
-    )
-    composite("sparse_coo_tensor.indices", "CompositeImplicitAutograd", composition.sparse_coo_tensor_indices)
-    define(
-        "sparse_coo_tensor.indices_size",
-        "sparse_coo_tensor.indices_size(Tensor indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor",
-        "native_functions/sparse_coo.yaml: sparse_coo_tensor.indices_size",
-    )
-    composite(
-        "sparse_coo_tensor.indices_size",
-        "CompositeImplicitAutograd",
-        composition.sparse_coo_tensor_indices_size,
-    )
-    define(
-        "_sparse_coo_tensor_unsafe",
-        "_sparse_coo_tensor_unsafe(Tensor indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor",
-        "native_functions/sparse_coo.yaml: _sparse_coo_tensor_unsafe",
-    )
-    composite("_sparse_coo_tensor_unsafe", "CompositeImplicitAutograd", composition._sparse_coo_tensor_unsafe)
-    define(
-        "_validate_sparse_coo_tensor_args",
-        "_validate_sparse_coo_tensor_args(Tensor indices, Tensor values, SymInt[] size, bool? is_coalesced=None, bool? check_pinning=None) -> ()",
-        "native_functions/sparse_coo.yaml: _validate_sparse_coo_tensor_args",
-    )
-    composite(
-        "_validate_sparse_coo_tensor_args",
-        "CompositeImplicitAutograd",
-        composition._validate_sparse_coo_tensor_args,
-    )
-    define(
-        "_sparse_coo_tensor_with_dims",
-        "_sparse_coo_tensor_with_dims(int sparse_dim, int dense_dim, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-        "native_functions/sparse_coo.yaml: _sparse_coo_tensor_with_dims",
-    )
-    composite(
-        "_sparse_coo_tensor_with_dims", "CompositeExplicitAutograd", composition._sparse_coo_tensor_with_dims
-    )
-    define(
-        "_sparse_coo_tensor_with_dims_and_tensors",
-        "_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, SymInt[] size, Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor",
-        "native_functions/sparse_coo.yaml: _sparse_coo_tensor_with_dims_and_tensors",
-    )
-    composite(
-        "_sparse_coo_tensor_with_dims_and_tensors",
-        "CompositeExplicitAutograd",
-        composition._sparse_coo_tensor_with_dims_and_tensors,
-    )
-    autograd(
-        "_sparse_coo_tensor_with_dims_and_tensors",
-        autograd_sparse_coo.plan__sparse_coo_tensor_with_dims_and_tensors,
-    )
-    define(
-        "_indices",
-        "_indices(Tensor(a) self) -> Tensor(a)",
-        "native_functions/sparse_coo.yaml: _indices",
-        ("nondifferentiable",),
-    )
-    autograd("_indices", never_differentiable)
-    define(
-        "_values",
-        "_values(Tensor(a) self) -> Tensor(a)",
-        "native_functions/sparse_coo.yaml: _values",
-        ("nondifferentiable",),
-    )
-    autograd("_values", never_differentiable)
-    define(
-        "indices",
-        "indices(Tensor(a) self) -> Tensor(a)",
-        "native_functions/sparse_coo.yaml: indices",
-        ("nondifferentiable",),
-    )
-    composite("indices", "CompositeExplicitAutograd", composition.indices)
-    autograd("indices", never_differentiable)
-    define("values", "values(Tensor(a) self) -> Tensor(a)", "native_functions/sparse_coo.yaml: values")
-    composite("values", "CompositeExplicitAutograd", composition.values)
-    autograd("values", autograd_sparse_coo.plan_values)
-    define("coalesce", "coalesce(Tensor(a) self) -> Tensor(a)", "native_functions/sparse_coo.yaml: coalesce")
-    composite("coalesce", "CompositeImplicitAutograd", composition.coalesce)
-    define("_coalesce", "_coalesce(Tensor self) -> Tensor", "native_functions/sparse_coo.yaml: _coalesce")
-    autograd("_coalesce", autograd_sparse_coo.plan__coalesce)
-    define(
-        "_coalesced_",
-        "_coalesced_(Tensor(a!) self, bool coalesced) -> Tensor(a!)",
-        "native_functions/sparse_coo.yaml: _coalesced_",
-        ("nondifferentiable",),
-    )
-    autograd("_coalesced_", never_differentiable)
-    define(
-        "to_dense",
-        "to_dense(Tensor self, ScalarType? dtype=None, *, bool? masked_grad=None) -> Tensor",
-        "native_functions/sparse_coo.yaml: to_dense",
-    )
-    composite("to_dense", "CompositeImplicitAutograd", composition.to_dense)
-    define(
-        "_to_dense",
-        "_to_dense(Tensor self, ScalarType? dtype=None, bool? masked_grad=None) -> Tensor",
-        "native_functions/sparse_coo.yaml: _to_dense",
-    )
-    autograd("_to_dense", autograd_sparse_coo.plan__to_dense)
-    define(
-        "to_dense_backward",
-        "to_dense_backward(Tensor grad, Tensor input, bool? masked_grad=None) -> Tensor",
-        "native_functions/sparse_coo.yaml: to_dense_backward",
-    )
-    composite("to_dense_backward", "CompositeImplicitAutograd", composition.to_dense_backward)
-    define(
-        "to_sparse",
-        "to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor",
-        "native_functions/sparse_coo.yaml: to_sparse",
-    )
-    composite("to_sparse", "CompositeImplicitAutograd", composition.to_sparse)
-    define(
-        "to_sparse.sparse_dim",
-        "to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor",
-        "native_functions/sparse_coo.yaml: to_sparse.sparse_dim",
-    )
-    composite("to_sparse.sparse_dim", "CompositeImplicitAutograd", composition.to_sparse_sparse_dim)
-    define(
-        "_to_sparse.sparse_dim",
-        "_to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor",
-        "native_functions/sparse_coo.yaml: _to_sparse.sparse_dim",
-    )
-    composite("_to_sparse.sparse_dim", "CompositeExplicitAutograd", composition._to_sparse_sparse_dim)
-    autograd("_to_sparse.sparse_dim", autograd_sparse_coo.plan__to_sparse_sparse_dim)
-    define(
-        "_to_sparse",
-        "_to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor",
-        "native_functions/sparse_coo.yaml: _to_sparse",
-    )
-    composite("_to_sparse", "CompositeExplicitAutograd", composition._to_sparse)
-    autograd("_to_sparse", autograd_sparse_coo.plan__to_sparse)
-    define(
-        "sparse_mask",
-        "sparse_mask(Tensor self, Tensor mask) -> Tensor",
-        "native_functions/sparse_coo.yaml: sparse_mask",
-    )
-    autograd("sparse_mask", autograd_sparse_coo.plan_sparse_mask)
-    define(
-        "sparse_resize_",
-        "sparse_resize_(Tensor(a!) self, SymInt[] size, int sparse_dim, int dense_dim) -> Tensor(a!)",
-        "native_functions/sparse_coo.yaml: sparse_resize_",
-        ("nondifferentiable",),
-    )
-    autograd("sparse_resize_", never_differentiable)
-    define(
-        "sparse_resize_and_clear_",
-        "sparse_resize_and_clear_(Tensor(a!) self, SymInt[] size, int sparse_dim, int dense_dim) -> Tensor(a!)",
-        "native_functions/sparse_coo.yaml: sparse_resize_and_clear_",
-        ("nondifferentiable",),
-    )
-    autograd("sparse_resize_and_clear_", never_differentiable)
-    define(
-        "copy_sparse_to_sparse_",
-        "copy_sparse_to_sparse_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
-        "native_functions/sparse_coo.yaml: copy_sparse_to_sparse_",
-        ("nondifferentiable",),
-    )
-    autograd("copy_sparse_to_sparse_", never_differentiable)
-    define(
-        "resize_as_sparse_",
-        "resize_as_sparse_(Tensor(a!) self, Tensor the_template) -> Tensor(a!)",
-        "native_functions/sparse_coo.yaml: resize_as_sparse_",
-        ("nondifferentiable",),
-    )
-    autograd("resize_as_sparse_", never_differentiable)
-    define(
-        "_spdiags",
-        "_spdiags(Tensor diagonals, Tensor offsets, SymInt[] shape, Layout? layout=None) -> Tensor",
-        "native_functions/sparse_coo.yaml: _spdiags",
-    )
-    composite("_spdiags", "CompositeExplicitAutograd", composition._spdiags)
-    define(
-        "embedding_sparse_backward",
-        "embedding_sparse_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor",
-        "native_functions/sparse_coo.yaml: embedding_sparse_backward",
-    )
-    composite("embedding_sparse_backward", "CompositeImplicitAutograd", composition.embedding_sparse_backward)
-    define(
-        "_gather_sparse_backward",
-        "_gather_sparse_backward(Tensor grad, SymInt[] input_sizes, int dim, Tensor index) -> Tensor",
-        "native_functions/sparse_coo.yaml: _gather_sparse_backward",
-    )
-    composite("_gather_sparse_backward", "CompositeImplicitAutograd", composition._gather_sparse_backward)
+    operator = operators_of("native_functions/sparse_coo.yaml")
+    # fmt: off
+    operator("sparse_coo_tensor.size(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.sparse_coo_tensor_size})
+    operator("sparse_coo_tensor.indices(Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sparse_coo_tensor_indices})
+    operator("sparse_coo_tensor.indices_size(Tensor indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.sparse_coo_tensor_indices_size})
+    operator("_sparse_coo_tensor_unsafe(Tensor indices, Tensor values, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._sparse_coo_tensor_unsafe})
+    operator("_validate_sparse_coo_tensor_args(Tensor indices, Tensor values, SymInt[] size, bool? is_coalesced=None, bool? check_pinning=None) -> ()", dispatch={"CompositeImplicitAutograd": composition._validate_sparse_coo_tensor_args})
+    operator("_sparse_coo_tensor_with_dims(int sparse_dim, int dense_dim, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._sparse_coo_tensor_with_dims})
+    operator("_sparse_coo_tensor_with_dims_and_tensors(int sparse_dim, int dense_dim, SymInt[] size, Tensor indices, Tensor values, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool? is_coalesced=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._sparse_coo_tensor_with_dims_and_tensors}, autograd=derivatives.plan__sparse_coo_tensor_with_dims_and_tensors)
+    operator("_indices(Tensor(a) self) -> Tensor(a)", tags="nondifferentiable", autograd=never_differentiable)
+    operator("_values(Tensor(a) self) -> Tensor(a)", tags="nondifferentiable", autograd=never_differentiable)
+    operator("indices(Tensor(a) self) -> Tensor(a)", tags="nondifferentiable", dispatch={"CompositeExplicitAutograd": composition.indices}, autograd=never_differentiable)
+    operator("values(Tensor(a) self) -> Tensor(a)", dispatch={"CompositeExplicitAutograd": composition.values}, autograd=derivatives.plan_values)
+    operator("coalesce(Tensor(a) self) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.coalesce})
+    operator("_coalesce(Tensor self) -> Tensor", autograd=derivatives.plan__coalesce)
+    operator("_coalesced_(Tensor(a!) self, bool coalesced) -> Tensor(a!)", tags="nondifferentiable", autograd=never_differentiable)
+    operator("to_dense(Tensor self, ScalarType? dtype=None, *, bool? masked_grad=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.to_dense})
+    operator("_to_dense(Tensor self, ScalarType? dtype=None, bool? masked_grad=None) -> Tensor", autograd=derivatives.plan__to_dense)
+    operator("to_dense_backward(Tensor grad, Tensor input, bool? masked_grad=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.to_dense_backward})
+    operator("to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.to_sparse})
+    operator("to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.to_sparse_sparse_dim})
+    operator("_to_sparse.sparse_dim(Tensor self, int sparse_dim) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._to_sparse_sparse_dim}, autograd=derivatives.plan__to_sparse_sparse_dim)
+    operator("_to_sparse(Tensor self, *, Layout? layout=None, int[2]? blocksize=None, int? dense_dim=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._to_sparse}, autograd=derivatives.plan__to_sparse)
+    operator("sparse_mask(Tensor self, Tensor mask) -> Tensor", autograd=derivatives.plan_sparse_mask)
+    operator("sparse_resize_(Tensor(a!) self, SymInt[] size, int sparse_dim, int dense_dim) -> Tensor(a!)", tags="nondifferentiable", autograd=never_differentiable)
+    operator("sparse_resize_and_clear_(Tensor(a!) self, SymInt[] size, int sparse_dim, int dense_dim) -> Tensor(a!)", tags="nondifferentiable", autograd=never_differentiable)
+    operator("copy_sparse_to_sparse_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)", tags="nondifferentiable", autograd=never_differentiable)
+    operator("resize_as_sparse_(Tensor(a!) self, Tensor the_template) -> Tensor(a!)", tags="nondifferentiable", autograd=never_differentiable)
+    operator("_spdiags(Tensor diagonals, Tensor offsets, SymInt[] shape, Layout? layout=None) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._spdiags})
+    operator("embedding_sparse_backward(Tensor grad, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.embedding_sparse_backward})
+    operator("_gather_sparse_backward(Tensor grad, SymInt[] input_sizes, int dim, Tensor index) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._gather_sparse_backward})
+    # fmt: on

@@ -8,104 +8,30 @@ from __future__ import annotations
 from ...autograd.recording import out_refuses_grad
 from ...composite import sparse_products as composition
 from ...composite.forms import out_form
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import sparse_products as meta
-from ..autograd import sparse_products as autograd_sparse_products
+from ..autograd import sparse_products as derivatives
 
 
 def register() -> None:
     """Define the sparse_products operators and register their kernels."""
-    define(
-        "_csr_mm",
-        "_csr_mm(Tensor crow_indices, Tensor col_indices, Tensor values, Tensor dense) -> Tensor",
-        "native_functions/sparse_products.yaml: _csr_mm",
-    )
-    structured("_csr_mm", meta._csr_mm, "_csr_mm_stub", "functional")
-    define(
-        "_bsr_mm",
-        "_bsr_mm(Tensor crow_indices, Tensor col_indices, Tensor values, Tensor dense) -> Tensor",
-        "native_functions/sparse_products.yaml: _bsr_mm",
-    )
-    structured("_bsr_mm", meta._bsr_mm, "_bsr_mm_stub", "functional")
-    define(
-        "_sampled_mm",
-        "_sampled_mm(Tensor rows, Tensor columns, Tensor left, Tensor right) -> Tensor",
-        "native_functions/sparse_products.yaml: _sampled_mm",
-    )
-    structured("_sampled_mm", meta._sampled_mm, "_sampled_mm_stub", "functional")
-    define(
-        "sparse_sampled_addmm",
-        "sparse_sampled_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/sparse_products.yaml: sparse_sampled_addmm",
-    )
-    autograd("sparse_sampled_addmm", autograd_sparse_products.plan_sparse_sampled_addmm)
-    define(
-        "sparse_sampled_addmm.out",
-        "sparse_sampled_addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sparse_products.yaml: sparse_sampled_addmm",
-    )
-    define(
-        "_sparse_mm",
-        "_sparse_mm(Tensor sparse, Tensor dense) -> Tensor",
-        "native_functions/sparse_products.yaml: _sparse_mm",
-    )
-    composite("_sparse_mm", "CompositeImplicitAutograd", composition._sparse_mm)
-    define(
-        "_sparse_mm.reduce",
-        "_sparse_mm.reduce(Tensor sparse, Tensor dense, str reduce) -> Tensor",
-        "native_functions/sparse_products.yaml: _sparse_mm.reduce",
-    )
-    composite("_sparse_mm.reduce", "CompositeImplicitAutograd", composition._sparse_mm_reduce)
-    define(
-        "_sparse_mm_reduce_impl",
-        "_sparse_mm_reduce_impl(Tensor self, Tensor other, str reduce) -> (Tensor, Tensor)",
-        "native_functions/sparse_products.yaml: _sparse_mm_reduce_impl",
-    )
-    autograd("_sparse_mm_reduce_impl", autograd_sparse_products.plan__sparse_mm_reduce_impl)
-    define(
-        "_sparse_mm_reduce_impl_backward",
-        "_sparse_mm_reduce_impl_backward(Tensor self, Tensor grad_out, Tensor weight, str reduce, Tensor arg_out, bool[2] output_mask) -> (Tensor, Tensor)",
-        "native_functions/sparse_products.yaml: _sparse_mm_reduce_impl_backward",
-    )
-    define(
-        "_sparse_addmm",
-        "_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/sparse_products.yaml: _sparse_addmm",
-    )
-    composite("_sparse_addmm", "CompositeExplicitAutograd", composition._sparse_addmm)
-    autograd("_sparse_addmm", autograd_sparse_products.plan__sparse_addmm)
-    define(
-        "_sparse_addmm.out",
-        "_sparse_addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sparse_products.yaml: _sparse_addmm",
-    )
-    composite(
-        "_sparse_addmm.out", "CompositeExplicitAutograd", out_form("_sparse_addmm", composition._sparse_addmm)
-    )
-    autograd("_sparse_addmm.out", out_refuses_grad)
-    define(
-        "_sparse_sparse_matmul",
-        "_sparse_sparse_matmul(Tensor self, Tensor other) -> Tensor",
-        "native_functions/sparse_products.yaml: _sparse_sparse_matmul",
-    )
-    autograd("_sparse_sparse_matmul", autograd_sparse_products.plan__sparse_sparse_matmul)
-    define(
-        "hspmm", "hspmm(Tensor mat1, Tensor mat2) -> Tensor", "native_functions/sparse_products.yaml: hspmm"
-    )
-    define(
-        "hspmm.out",
-        "hspmm.out(Tensor mat1, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sparse_products.yaml: hspmm",
-    )
-    define("smm", "smm(Tensor self, Tensor mat2) -> Tensor", "native_functions/sparse_products.yaml: smm")
-    composite("smm", "CompositeImplicitAutograd", composition.smm)
-    define(
-        "sspaddmm",
-        "sspaddmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-        "native_functions/sparse_products.yaml: sspaddmm",
-    )
-    define(
-        "sspaddmm.out",
-        "sspaddmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/sparse_products.yaml: sspaddmm",
-    )
+    operator = operators_of("native_functions/sparse_products.yaml")
+    # fmt: off
+    operator("_csr_mm(Tensor crow_indices, Tensor col_indices, Tensor values, Tensor dense) -> Tensor", structured=(meta._csr_mm, "_csr_mm_stub", "functional"))
+    operator("_bsr_mm(Tensor crow_indices, Tensor col_indices, Tensor values, Tensor dense) -> Tensor", structured=(meta._bsr_mm, "_bsr_mm_stub", "functional"))
+    operator("_sampled_mm(Tensor rows, Tensor columns, Tensor left, Tensor right) -> Tensor", structured=(meta._sampled_mm, "_sampled_mm_stub", "functional"))
+    operator("sparse_sampled_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", autograd=derivatives.plan_sparse_sampled_addmm)
+    operator("sparse_sampled_addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", entry="sparse_sampled_addmm")
+    operator("_sparse_mm(Tensor sparse, Tensor dense) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._sparse_mm})
+    operator("_sparse_mm.reduce(Tensor sparse, Tensor dense, str reduce) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._sparse_mm_reduce})
+    operator("_sparse_mm_reduce_impl(Tensor self, Tensor other, str reduce) -> (Tensor, Tensor)", autograd=derivatives.plan__sparse_mm_reduce_impl)
+    operator("_sparse_mm_reduce_impl_backward(Tensor self, Tensor grad_out, Tensor weight, str reduce, Tensor arg_out, bool[2] output_mask) -> (Tensor, Tensor)")
+    operator("_sparse_addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._sparse_addmm}, autograd=derivatives.plan__sparse_addmm)
+    operator("_sparse_addmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", entry="_sparse_addmm", dispatch={"CompositeExplicitAutograd": out_form("_sparse_addmm", composition._sparse_addmm)}, autograd=out_refuses_grad)
+    operator("_sparse_sparse_matmul(Tensor self, Tensor other) -> Tensor", autograd=derivatives.plan__sparse_sparse_matmul)
+    operator("hspmm(Tensor mat1, Tensor mat2) -> Tensor")
+    operator("hspmm.out(Tensor mat1, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)", entry="hspmm")
+    operator("smm(Tensor self, Tensor mat2) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.smm})
+    operator("sspaddmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor")
+    operator("sspaddmm.out(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", entry="sspaddmm")
+    # fmt: on

@@ -7,119 +7,27 @@ from __future__ import annotations
 
 from ...composite import statistics as composition
 from ...composite.forms import out_form
-from ...plans.register import composite, define
+from ...plans.register import operators_of
 
 
 def register() -> None:
     """Define the statistics operators and register their kernels."""
-    define(
-        "nansum",
-        "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/statistics.yaml: nansum",
-    )
-    composite("nansum", "CompositeImplicitAutograd", composition.nansum)
-    define(
-        "nansum.out",
-        "nansum.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml: nansum.out",
-        ("reduction",),
-    )
-    composite("nansum.out", "CompositeImplicitAutograd", composition.nansum_out)
-    define(
-        "nanmean",
-        "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-        "native_functions/statistics.yaml: nanmean",
-    )
-    composite("nanmean", "CompositeImplicitAutograd", composition.nanmean)
-    define(
-        "nanmean.out",
-        "nanmean.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml: nanmean.out",
-    )
-    composite("nanmean.out", "CompositeImplicitAutograd", composition.nanmean_out)
-    define(
-        "quantile",
-        "quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml: quantile",
-    )
-    composite("quantile", "CompositeImplicitAutograd", composition.quantile)
-    define(
-        "quantile.out",
-        "quantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml: quantile",
-    )
-    composite(
-        "quantile.out", "CompositeImplicitAutograd", out_form("quantile", composition.quantile, exact=True)
-    )
-    define(
-        "quantile.scalar",
-        "quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml: quantile.scalar",
-    )
-    composite("quantile.scalar", "CompositeImplicitAutograd", composition.quantile)
-    define(
-        "quantile.scalar_out",
-        "quantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml: quantile.scalar",
-    )
-    composite(
-        "quantile.scalar_out",
-        "CompositeImplicitAutograd",
-        out_form("quantile", composition.quantile, exact=True),
-    )
-    define(
-        "nanquantile",
-        "nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml: nanquantile",
-    )
-    composite("nanquantile", "CompositeImplicitAutograd", composition.nanquantile)
-    define(
-        "nanquantile.out",
-        "nanquantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml: nanquantile",
-    )
-    composite(
-        "nanquantile.out",
-        "CompositeImplicitAutograd",
-        out_form("nanquantile", composition.nanquantile, exact=True),
-    )
-    define(
-        "nanquantile.scalar",
-        "nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor",
-        "native_functions/statistics.yaml: nanquantile.scalar",
-    )
-    composite("nanquantile.scalar", "CompositeImplicitAutograd", composition.nanquantile)
-    define(
-        "nanquantile.scalar_out",
-        "nanquantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml: nanquantile.scalar",
-    )
-    composite(
-        "nanquantile.scalar_out",
-        "CompositeImplicitAutograd",
-        out_form("nanquantile", composition.nanquantile, exact=True),
-    )
-    define(
-        "histc",
-        "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
-        "native_functions/statistics.yaml: histc",
-    )
-    composite("histc", "CompositeImplicitAutograd", composition.histc)
-    define(
-        "histc.out",
-        "histc.out(Tensor self, int bins=100, Scalar min=0, Scalar max=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml: histc",
-    )
-    composite("histc.out", "CompositeImplicitAutograd", out_form("histc", composition.histc, exact=True))
-    define(
-        "bincount",
-        "bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
-        "native_functions/statistics.yaml: bincount",
-    )
-    composite("bincount", "CompositeExplicitAutograd", composition.bincount)
-    define(
-        "bincount.out",
-        "bincount.out(Tensor self, Tensor? weights=None, SymInt minlength=0, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/statistics.yaml: bincount.out",
-    )
-    composite("bincount.out", "CompositeImplicitAutograd", composition.bincount_out)
+    operator = operators_of("native_functions/statistics.yaml")
+    # fmt: off
+    operator("nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.nansum})
+    operator("nansum.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", tags="reduction", dispatch={"CompositeImplicitAutograd": composition.nansum_out})
+    operator("nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.nanmean})
+    operator("nanmean.out(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.nanmean_out})
+    operator("quantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", dispatch={"CompositeImplicitAutograd": composition.quantile})
+    operator("quantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)", entry="quantile", dispatch={"CompositeImplicitAutograd": out_form("quantile", composition.quantile, exact=True)})
+    operator("quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", dispatch={"CompositeImplicitAutograd": composition.quantile})
+    operator("quantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)", entry="quantile.scalar", dispatch={"CompositeImplicitAutograd": out_form("quantile", composition.quantile, exact=True)})
+    operator("nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", dispatch={"CompositeImplicitAutograd": composition.nanquantile})
+    operator("nanquantile.out(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)", entry="nanquantile", dispatch={"CompositeImplicitAutograd": out_form("nanquantile", composition.nanquantile, exact=True)})
+    operator("nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear') -> Tensor", dispatch={"CompositeImplicitAutograd": composition.nanquantile})
+    operator("nanquantile.scalar_out(Tensor self, float q, int? dim=None, bool keepdim=False, *, str interpolation='linear', Tensor(a!) out) -> Tensor(a!)", entry="nanquantile.scalar", dispatch={"CompositeImplicitAutograd": out_form("nanquantile", composition.nanquantile, exact=True)})
+    operator("histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.histc})
+    operator("histc.out(Tensor self, int bins=100, Scalar min=0, Scalar max=0, *, Tensor(a!) out) -> Tensor(a!)", entry="histc", dispatch={"CompositeImplicitAutograd": out_form("histc", composition.histc, exact=True)})
+    operator("bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor", dispatch={"CompositeExplicitAutograd": composition.bincount})
+    operator("bincount.out(Tensor self, Tensor? weights=None, SymInt minlength=0, *, Tensor(a!) out) -> Tensor(a!)", dispatch={"CompositeImplicitAutograd": composition.bincount_out})
+    # fmt: on

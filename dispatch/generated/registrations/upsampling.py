@@ -7,616 +7,73 @@ from __future__ import annotations
 
 from ...autograd.recording import out_refuses_grad
 from ...composite import upsampling as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import upsampling as meta
-from ..autograd import upsampling as autograd_upsampling
+from ..autograd import upsampling as derivatives
 
 
 def register() -> None:
     """Define the upsampling operators and register their kernels."""
-    define(
-        "upsample_nearest1d.vec",
-        "upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_nearest1d.vec",
-    )
-    composite("upsample_nearest1d.vec", "CompositeImplicitAutograd", composition.upsample_nearest1d)
-    define(
-        "upsample_nearest1d",
-        "upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_nearest1d",
-    )
-    structured(
-        "upsample_nearest1d", meta.upsample, "upsample_nearest1d_stub", "functional", "upsample_nearest1d.out"
-    )
-    autograd("upsample_nearest1d", autograd_upsampling.plan_upsample_nearest1d)
-    define(
-        "upsample_nearest1d.out",
-        "upsample_nearest1d.out(Tensor self, SymInt[1] output_size, float? scales=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_nearest1d",
-    )
-    structured("upsample_nearest1d.out", meta.upsample, "upsample_nearest1d_stub", "out")
-    autograd("upsample_nearest1d.out", out_refuses_grad)
-    define(
-        "upsample_nearest1d_backward",
-        "upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_nearest1d_backward",
-    )
-    structured(
-        "upsample_nearest1d_backward",
-        meta.upsample_backward,
-        "upsample_nearest1d_backward_stub",
-        "functional",
-        "upsample_nearest1d_backward.grad_input",
-    )
-    autograd("upsample_nearest1d_backward", autograd_upsampling.plan_upsample_nearest1d_backward)
-    define(
-        "upsample_nearest1d_backward.grad_input",
-        "upsample_nearest1d_backward.grad_input(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_nearest1d_backward.grad_input",
-    )
-    structured(
-        "upsample_nearest1d_backward.grad_input",
-        meta.upsample_backward,
-        "upsample_nearest1d_backward_stub",
-        "out",
-    )
-    autograd("upsample_nearest1d_backward.grad_input", out_refuses_grad)
-    define(
-        "upsample_nearest2d.vec",
-        "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_nearest2d.vec",
-        ("core",),
-    )
-    composite("upsample_nearest2d.vec", "CompositeImplicitAutograd", composition.upsample_nearest2d)
-    define(
-        "upsample_nearest2d",
-        "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_nearest2d",
-    )
-    structured(
-        "upsample_nearest2d", meta.upsample, "upsample_nearest2d_stub", "functional", "upsample_nearest2d.out"
-    )
-    autograd("upsample_nearest2d", autograd_upsampling.plan_upsample_nearest2d)
-    define(
-        "upsample_nearest2d.out",
-        "upsample_nearest2d.out(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_nearest2d",
-    )
-    structured("upsample_nearest2d.out", meta.upsample, "upsample_nearest2d_stub", "out")
-    autograd("upsample_nearest2d.out", out_refuses_grad)
-    define(
-        "upsample_nearest2d_backward",
-        "upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_nearest2d_backward",
-    )
-    structured(
-        "upsample_nearest2d_backward",
-        meta.upsample_backward,
-        "upsample_nearest2d_backward_stub",
-        "functional",
-        "upsample_nearest2d_backward.grad_input",
-    )
-    autograd("upsample_nearest2d_backward", autograd_upsampling.plan_upsample_nearest2d_backward)
-    define(
-        "upsample_nearest2d_backward.grad_input",
-        "upsample_nearest2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_nearest2d_backward.grad_input",
-    )
-    structured(
-        "upsample_nearest2d_backward.grad_input",
-        meta.upsample_backward,
-        "upsample_nearest2d_backward_stub",
-        "out",
-    )
-    autograd("upsample_nearest2d_backward.grad_input", out_refuses_grad)
-    define(
-        "upsample_nearest3d.vec",
-        "upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_nearest3d.vec",
-    )
-    composite("upsample_nearest3d.vec", "CompositeImplicitAutograd", composition.upsample_nearest3d)
-    define(
-        "upsample_nearest3d",
-        "upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_nearest3d",
-    )
-    structured(
-        "upsample_nearest3d", meta.upsample, "upsample_nearest3d_stub", "functional", "upsample_nearest3d.out"
-    )
-    autograd("upsample_nearest3d", autograd_upsampling.plan_upsample_nearest3d)
-    define(
-        "upsample_nearest3d.out",
-        "upsample_nearest3d.out(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_nearest3d",
-    )
-    structured("upsample_nearest3d.out", meta.upsample, "upsample_nearest3d_stub", "out")
-    autograd("upsample_nearest3d.out", out_refuses_grad)
-    define(
-        "upsample_nearest3d_backward",
-        "upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_nearest3d_backward",
-    )
-    structured(
-        "upsample_nearest3d_backward",
-        meta.upsample_backward,
-        "upsample_nearest3d_backward_stub",
-        "functional",
-        "upsample_nearest3d_backward.grad_input",
-    )
-    autograd("upsample_nearest3d_backward", autograd_upsampling.plan_upsample_nearest3d_backward)
-    define(
-        "upsample_nearest3d_backward.grad_input",
-        "upsample_nearest3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_nearest3d_backward.grad_input",
-    )
-    structured(
-        "upsample_nearest3d_backward.grad_input",
-        meta.upsample_backward,
-        "upsample_nearest3d_backward_stub",
-        "out",
-    )
-    autograd("upsample_nearest3d_backward.grad_input", out_refuses_grad)
-    define(
-        "_upsample_nearest_exact1d.vec",
-        "_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact1d.vec",
-    )
-    composite(
-        "_upsample_nearest_exact1d.vec", "CompositeImplicitAutograd", composition._upsample_nearest_exact1d
-    )
-    define(
-        "_upsample_nearest_exact1d",
-        "_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact1d",
-    )
-    structured(
-        "_upsample_nearest_exact1d",
-        meta.upsample,
-        "_upsample_nearest_exact1d_stub",
-        "functional",
-        "_upsample_nearest_exact1d.out",
-    )
-    autograd("_upsample_nearest_exact1d", autograd_upsampling.plan__upsample_nearest_exact1d)
-    define(
-        "_upsample_nearest_exact1d.out",
-        "_upsample_nearest_exact1d.out(Tensor self, SymInt[1] output_size, float? scales=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact1d",
-    )
-    structured("_upsample_nearest_exact1d.out", meta.upsample, "_upsample_nearest_exact1d_stub", "out")
-    autograd("_upsample_nearest_exact1d.out", out_refuses_grad)
-    define(
-        "_upsample_nearest_exact1d_backward",
-        "_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact1d_backward",
-    )
-    structured(
-        "_upsample_nearest_exact1d_backward",
-        meta.upsample_backward,
-        "_upsample_nearest_exact1d_backward_stub",
-        "functional",
-        "_upsample_nearest_exact1d_backward.grad_input",
-    )
-    autograd(
-        "_upsample_nearest_exact1d_backward", autograd_upsampling.plan__upsample_nearest_exact1d_backward
-    )
-    define(
-        "_upsample_nearest_exact1d_backward.grad_input",
-        "_upsample_nearest_exact1d_backward.grad_input(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact1d_backward.grad_input",
-    )
-    structured(
-        "_upsample_nearest_exact1d_backward.grad_input",
-        meta.upsample_backward,
-        "_upsample_nearest_exact1d_backward_stub",
-        "out",
-    )
-    autograd("_upsample_nearest_exact1d_backward.grad_input", out_refuses_grad)
-    define(
-        "_upsample_nearest_exact2d.vec",
-        "_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact2d.vec",
-    )
-    composite(
-        "_upsample_nearest_exact2d.vec", "CompositeImplicitAutograd", composition._upsample_nearest_exact2d
-    )
-    define(
-        "_upsample_nearest_exact2d",
-        "_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact2d",
-    )
-    structured(
-        "_upsample_nearest_exact2d",
-        meta.upsample,
-        "_upsample_nearest_exact2d_stub",
-        "functional",
-        "_upsample_nearest_exact2d.out",
-    )
-    autograd("_upsample_nearest_exact2d", autograd_upsampling.plan__upsample_nearest_exact2d)
-    define(
-        "_upsample_nearest_exact2d.out",
-        "_upsample_nearest_exact2d.out(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact2d",
-    )
-    structured("_upsample_nearest_exact2d.out", meta.upsample, "_upsample_nearest_exact2d_stub", "out")
-    autograd("_upsample_nearest_exact2d.out", out_refuses_grad)
-    define(
-        "_upsample_nearest_exact2d_backward",
-        "_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact2d_backward",
-    )
-    structured(
-        "_upsample_nearest_exact2d_backward",
-        meta.upsample_backward,
-        "_upsample_nearest_exact2d_backward_stub",
-        "functional",
-        "_upsample_nearest_exact2d_backward.grad_input",
-    )
-    autograd(
-        "_upsample_nearest_exact2d_backward", autograd_upsampling.plan__upsample_nearest_exact2d_backward
-    )
-    define(
-        "_upsample_nearest_exact2d_backward.grad_input",
-        "_upsample_nearest_exact2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact2d_backward.grad_input",
-    )
-    structured(
-        "_upsample_nearest_exact2d_backward.grad_input",
-        meta.upsample_backward,
-        "_upsample_nearest_exact2d_backward_stub",
-        "out",
-    )
-    autograd("_upsample_nearest_exact2d_backward.grad_input", out_refuses_grad)
-    define(
-        "_upsample_nearest_exact3d.vec",
-        "_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact3d.vec",
-    )
-    composite(
-        "_upsample_nearest_exact3d.vec", "CompositeImplicitAutograd", composition._upsample_nearest_exact3d
-    )
-    define(
-        "_upsample_nearest_exact3d",
-        "_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact3d",
-    )
-    structured(
-        "_upsample_nearest_exact3d",
-        meta.upsample,
-        "_upsample_nearest_exact3d_stub",
-        "functional",
-        "_upsample_nearest_exact3d.out",
-    )
-    autograd("_upsample_nearest_exact3d", autograd_upsampling.plan__upsample_nearest_exact3d)
-    define(
-        "_upsample_nearest_exact3d.out",
-        "_upsample_nearest_exact3d.out(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact3d",
-    )
-    structured("_upsample_nearest_exact3d.out", meta.upsample, "_upsample_nearest_exact3d_stub", "out")
-    autograd("_upsample_nearest_exact3d.out", out_refuses_grad)
-    define(
-        "_upsample_nearest_exact3d_backward",
-        "_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact3d_backward",
-    )
-    structured(
-        "_upsample_nearest_exact3d_backward",
-        meta.upsample_backward,
-        "_upsample_nearest_exact3d_backward_stub",
-        "functional",
-        "_upsample_nearest_exact3d_backward.grad_input",
-    )
-    autograd(
-        "_upsample_nearest_exact3d_backward", autograd_upsampling.plan__upsample_nearest_exact3d_backward
-    )
-    define(
-        "_upsample_nearest_exact3d_backward.grad_input",
-        "_upsample_nearest_exact3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: _upsample_nearest_exact3d_backward.grad_input",
-    )
-    structured(
-        "_upsample_nearest_exact3d_backward.grad_input",
-        meta.upsample_backward,
-        "_upsample_nearest_exact3d_backward_stub",
-        "out",
-    )
-    autograd("_upsample_nearest_exact3d_backward.grad_input", out_refuses_grad)
-    define(
-        "upsample_linear1d.vec",
-        "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_linear1d.vec",
-    )
-    composite("upsample_linear1d.vec", "CompositeImplicitAutograd", composition.upsample_linear1d)
-    define(
-        "upsample_linear1d",
-        "upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_linear1d",
-    )
-    structured(
-        "upsample_linear1d", meta.upsample, "upsample_linear1d_stub", "functional", "upsample_linear1d.out"
-    )
-    autograd("upsample_linear1d", autograd_upsampling.plan_upsample_linear1d)
-    define(
-        "upsample_linear1d.out",
-        "upsample_linear1d.out(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_linear1d",
-    )
-    structured("upsample_linear1d.out", meta.upsample, "upsample_linear1d_stub", "out")
-    autograd("upsample_linear1d.out", out_refuses_grad)
-    define(
-        "upsample_linear1d_backward",
-        "upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_linear1d_backward",
-    )
-    structured(
-        "upsample_linear1d_backward",
-        meta.upsample_backward,
-        "upsample_linear1d_backward_stub",
-        "functional",
-        "upsample_linear1d_backward.grad_input",
-    )
-    autograd("upsample_linear1d_backward", autograd_upsampling.plan_upsample_linear1d_backward)
-    define(
-        "upsample_linear1d_backward.grad_input",
-        "upsample_linear1d_backward.grad_input(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_linear1d_backward.grad_input",
-    )
-    structured(
-        "upsample_linear1d_backward.grad_input",
-        meta.upsample_backward,
-        "upsample_linear1d_backward_stub",
-        "out",
-    )
-    autograd("upsample_linear1d_backward.grad_input", out_refuses_grad)
-    define(
-        "upsample_bilinear2d.vec",
-        "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_bilinear2d.vec",
-        ("core",),
-    )
-    composite("upsample_bilinear2d.vec", "CompositeImplicitAutograd", composition.upsample_bilinear2d)
-    define(
-        "upsample_bilinear2d",
-        "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_bilinear2d",
-    )
-    structured(
-        "upsample_bilinear2d",
-        meta.upsample,
-        "upsample_bilinear2d_stub",
-        "functional",
-        "upsample_bilinear2d.out",
-    )
-    autograd("upsample_bilinear2d", autograd_upsampling.plan_upsample_bilinear2d)
-    define(
-        "upsample_bilinear2d.out",
-        "upsample_bilinear2d.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_bilinear2d",
-    )
-    structured("upsample_bilinear2d.out", meta.upsample, "upsample_bilinear2d_stub", "out")
-    autograd("upsample_bilinear2d.out", out_refuses_grad)
-    define(
-        "upsample_bilinear2d_backward",
-        "upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_bilinear2d_backward",
-    )
-    structured(
-        "upsample_bilinear2d_backward",
-        meta.upsample_backward,
-        "upsample_bilinear2d_backward_stub",
-        "functional",
-        "upsample_bilinear2d_backward.grad_input",
-    )
-    autograd("upsample_bilinear2d_backward", autograd_upsampling.plan_upsample_bilinear2d_backward)
-    define(
-        "upsample_bilinear2d_backward.grad_input",
-        "upsample_bilinear2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_bilinear2d_backward.grad_input",
-    )
-    structured(
-        "upsample_bilinear2d_backward.grad_input",
-        meta.upsample_backward,
-        "upsample_bilinear2d_backward_stub",
-        "out",
-    )
-    autograd("upsample_bilinear2d_backward.grad_input", out_refuses_grad)
-    define(
-        "upsample_bicubic2d.vec",
-        "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_bicubic2d.vec",
-    )
-    composite("upsample_bicubic2d.vec", "CompositeImplicitAutograd", composition.upsample_bicubic2d)
-    define(
-        "upsample_bicubic2d",
-        "upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_bicubic2d",
-    )
-    structured(
-        "upsample_bicubic2d", meta.upsample, "upsample_bicubic2d_stub", "functional", "upsample_bicubic2d.out"
-    )
-    autograd("upsample_bicubic2d", autograd_upsampling.plan_upsample_bicubic2d)
-    define(
-        "upsample_bicubic2d.out",
-        "upsample_bicubic2d.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_bicubic2d",
-    )
-    structured("upsample_bicubic2d.out", meta.upsample, "upsample_bicubic2d_stub", "out")
-    autograd("upsample_bicubic2d.out", out_refuses_grad)
-    define(
-        "upsample_bicubic2d_backward",
-        "upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_bicubic2d_backward",
-    )
-    structured(
-        "upsample_bicubic2d_backward",
-        meta.upsample_backward,
-        "upsample_bicubic2d_backward_stub",
-        "functional",
-        "upsample_bicubic2d_backward.grad_input",
-    )
-    autograd("upsample_bicubic2d_backward", autograd_upsampling.plan_upsample_bicubic2d_backward)
-    define(
-        "upsample_bicubic2d_backward.grad_input",
-        "upsample_bicubic2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_bicubic2d_backward.grad_input",
-    )
-    structured(
-        "upsample_bicubic2d_backward.grad_input",
-        meta.upsample_backward,
-        "upsample_bicubic2d_backward_stub",
-        "out",
-    )
-    autograd("upsample_bicubic2d_backward.grad_input", out_refuses_grad)
-    define(
-        "upsample_trilinear3d.vec",
-        "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_trilinear3d.vec",
-    )
-    composite("upsample_trilinear3d.vec", "CompositeImplicitAutograd", composition.upsample_trilinear3d)
-    define(
-        "upsample_trilinear3d",
-        "upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_trilinear3d",
-    )
-    structured(
-        "upsample_trilinear3d",
-        meta.upsample,
-        "upsample_trilinear3d_stub",
-        "functional",
-        "upsample_trilinear3d.out",
-    )
-    autograd("upsample_trilinear3d", autograd_upsampling.plan_upsample_trilinear3d)
-    define(
-        "upsample_trilinear3d.out",
-        "upsample_trilinear3d.out(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_trilinear3d",
-    )
-    structured("upsample_trilinear3d.out", meta.upsample, "upsample_trilinear3d_stub", "out")
-    autograd("upsample_trilinear3d.out", out_refuses_grad)
-    define(
-        "upsample_trilinear3d_backward",
-        "upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: upsample_trilinear3d_backward",
-    )
-    structured(
-        "upsample_trilinear3d_backward",
-        meta.upsample_backward,
-        "upsample_trilinear3d_backward_stub",
-        "functional",
-        "upsample_trilinear3d_backward.grad_input",
-    )
-    autograd("upsample_trilinear3d_backward", autograd_upsampling.plan_upsample_trilinear3d_backward)
-    define(
-        "upsample_trilinear3d_backward.grad_input",
-        "upsample_trilinear3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: upsample_trilinear3d_backward.grad_input",
-    )
-    structured(
-        "upsample_trilinear3d_backward.grad_input",
-        meta.upsample_backward,
-        "upsample_trilinear3d_backward_stub",
-        "out",
-    )
-    autograd("upsample_trilinear3d_backward.grad_input", out_refuses_grad)
-    define(
-        "_upsample_bilinear2d_aa.vec",
-        "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_bilinear2d_aa.vec",
-    )
-    composite("_upsample_bilinear2d_aa.vec", "CompositeImplicitAutograd", composition._upsample_bilinear2d_aa)
-    define(
-        "_upsample_bilinear2d_aa",
-        "_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_bilinear2d_aa",
-    )
-    structured(
-        "_upsample_bilinear2d_aa",
-        meta.upsample,
-        "_upsample_bilinear2d_aa_stub",
-        "functional",
-        "_upsample_bilinear2d_aa.out",
-    )
-    autograd("_upsample_bilinear2d_aa", autograd_upsampling.plan__upsample_bilinear2d_aa)
-    define(
-        "_upsample_bilinear2d_aa.out",
-        "_upsample_bilinear2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: _upsample_bilinear2d_aa",
-    )
-    structured("_upsample_bilinear2d_aa.out", meta.upsample, "_upsample_bilinear2d_aa_stub", "out")
-    autograd("_upsample_bilinear2d_aa.out", out_refuses_grad)
-    define(
-        "_upsample_bilinear2d_aa_backward",
-        "_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_bilinear2d_aa_backward",
-    )
-    structured(
-        "_upsample_bilinear2d_aa_backward",
-        meta.upsample_backward,
-        "_upsample_bilinear2d_aa_backward_stub",
-        "functional",
-        "_upsample_bilinear2d_aa_backward.grad_input",
-    )
-    autograd("_upsample_bilinear2d_aa_backward", autograd_upsampling.plan__upsample_bilinear2d_aa_backward)
-    define(
-        "_upsample_bilinear2d_aa_backward.grad_input",
-        "_upsample_bilinear2d_aa_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: _upsample_bilinear2d_aa_backward.grad_input",
-    )
-    structured(
-        "_upsample_bilinear2d_aa_backward.grad_input",
-        meta.upsample_backward,
-        "_upsample_bilinear2d_aa_backward_stub",
-        "out",
-    )
-    autograd("_upsample_bilinear2d_aa_backward.grad_input", out_refuses_grad)
-    define(
-        "_upsample_bicubic2d_aa.vec",
-        "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_bicubic2d_aa.vec",
-    )
-    composite("_upsample_bicubic2d_aa.vec", "CompositeImplicitAutograd", composition._upsample_bicubic2d_aa)
-    define(
-        "_upsample_bicubic2d_aa",
-        "_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_bicubic2d_aa",
-    )
-    structured(
-        "_upsample_bicubic2d_aa",
-        meta.upsample,
-        "_upsample_bicubic2d_aa_stub",
-        "functional",
-        "_upsample_bicubic2d_aa.out",
-    )
-    autograd("_upsample_bicubic2d_aa", autograd_upsampling.plan__upsample_bicubic2d_aa)
-    define(
-        "_upsample_bicubic2d_aa.out",
-        "_upsample_bicubic2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: _upsample_bicubic2d_aa",
-    )
-    structured("_upsample_bicubic2d_aa.out", meta.upsample, "_upsample_bicubic2d_aa_stub", "out")
-    autograd("_upsample_bicubic2d_aa.out", out_refuses_grad)
-    define(
-        "_upsample_bicubic2d_aa_backward",
-        "_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-        "native_functions/upsampling.yaml: _upsample_bicubic2d_aa_backward",
-    )
-    structured(
-        "_upsample_bicubic2d_aa_backward",
-        meta.upsample_backward,
-        "_upsample_bicubic2d_aa_backward_stub",
-        "functional",
-        "_upsample_bicubic2d_aa_backward.grad_input",
-    )
-    autograd("_upsample_bicubic2d_aa_backward", autograd_upsampling.plan__upsample_bicubic2d_aa_backward)
-    define(
-        "_upsample_bicubic2d_aa_backward.grad_input",
-        "_upsample_bicubic2d_aa_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)",
-        "native_functions/upsampling.yaml: _upsample_bicubic2d_aa_backward.grad_input",
-    )
-    structured(
-        "_upsample_bicubic2d_aa_backward.grad_input",
-        meta.upsample_backward,
-        "_upsample_bicubic2d_aa_backward_stub",
-        "out",
-    )
-    autograd("_upsample_bicubic2d_aa_backward.grad_input", out_refuses_grad)
+    operator = operators_of("native_functions/upsampling.yaml")
+    # fmt: off
+    operator("upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.upsample_nearest1d})
+    operator("upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor", structured=(meta.upsample, "upsample_nearest1d_stub", "functional", "upsample_nearest1d.out"), autograd=derivatives.plan_upsample_nearest1d)
+    operator("upsample_nearest1d.out(Tensor self, SymInt[1] output_size, float? scales=None, *, Tensor(a!) out) -> Tensor(a!)", entry="upsample_nearest1d", structured=(meta.upsample, "upsample_nearest1d_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor", structured=(meta.upsample_backward, "upsample_nearest1d_backward_stub", "functional", "upsample_nearest1d_backward.grad_input"), autograd=derivatives.plan_upsample_nearest1d_backward)
+    operator("upsample_nearest1d_backward.grad_input(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.upsample_backward, "upsample_nearest1d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", tags="core", dispatch={"CompositeImplicitAutograd": composition.upsample_nearest2d})
+    operator("upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample, "upsample_nearest2d_stub", "functional", "upsample_nearest2d.out"), autograd=derivatives.plan_upsample_nearest2d)
+    operator("upsample_nearest2d.out(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)", entry="upsample_nearest2d", structured=(meta.upsample, "upsample_nearest2d_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample_backward, "upsample_nearest2d_backward_stub", "functional", "upsample_nearest2d_backward.grad_input"), autograd=derivatives.plan_upsample_nearest2d_backward)
+    operator("upsample_nearest2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.upsample_backward, "upsample_nearest2d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.upsample_nearest3d})
+    operator("upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample, "upsample_nearest3d_stub", "functional", "upsample_nearest3d.out"), autograd=derivatives.plan_upsample_nearest3d)
+    operator("upsample_nearest3d.out(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)", entry="upsample_nearest3d", structured=(meta.upsample, "upsample_nearest3d_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample_backward, "upsample_nearest3d_backward_stub", "functional", "upsample_nearest3d_backward.grad_input"), autograd=derivatives.plan_upsample_nearest3d_backward)
+    operator("upsample_nearest3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.upsample_backward, "upsample_nearest3d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._upsample_nearest_exact1d})
+    operator("_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor", structured=(meta.upsample, "_upsample_nearest_exact1d_stub", "functional", "_upsample_nearest_exact1d.out"), autograd=derivatives.plan__upsample_nearest_exact1d)
+    operator("_upsample_nearest_exact1d.out(Tensor self, SymInt[1] output_size, float? scales=None, *, Tensor(a!) out) -> Tensor(a!)", entry="_upsample_nearest_exact1d", structured=(meta.upsample, "_upsample_nearest_exact1d_stub", "out"), autograd=out_refuses_grad)
+    operator("_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None) -> Tensor", structured=(meta.upsample_backward, "_upsample_nearest_exact1d_backward_stub", "functional", "_upsample_nearest_exact1d_backward.grad_input"), autograd=derivatives.plan__upsample_nearest_exact1d_backward)
+    operator("_upsample_nearest_exact1d_backward.grad_input(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, float? scales=None, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.upsample_backward, "_upsample_nearest_exact1d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._upsample_nearest_exact2d})
+    operator("_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample, "_upsample_nearest_exact2d_stub", "functional", "_upsample_nearest_exact2d.out"), autograd=derivatives.plan__upsample_nearest_exact2d)
+    operator("_upsample_nearest_exact2d.out(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)", entry="_upsample_nearest_exact2d", structured=(meta.upsample, "_upsample_nearest_exact2d_stub", "out"), autograd=out_refuses_grad)
+    operator("_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample_backward, "_upsample_nearest_exact2d_backward_stub", "functional", "_upsample_nearest_exact2d_backward.grad_input"), autograd=derivatives.plan__upsample_nearest_exact2d_backward)
+    operator("_upsample_nearest_exact2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.upsample_backward, "_upsample_nearest_exact2d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._upsample_nearest_exact3d})
+    operator("_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample, "_upsample_nearest_exact3d_stub", "functional", "_upsample_nearest_exact3d.out"), autograd=derivatives.plan__upsample_nearest_exact3d)
+    operator("_upsample_nearest_exact3d.out(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)", entry="_upsample_nearest_exact3d", structured=(meta.upsample, "_upsample_nearest_exact3d_stub", "out"), autograd=out_refuses_grad)
+    operator("_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample_backward, "_upsample_nearest_exact3d_backward_stub", "functional", "_upsample_nearest_exact3d_backward.grad_input"), autograd=derivatives.plan__upsample_nearest_exact3d_backward)
+    operator("_upsample_nearest_exact3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.upsample_backward, "_upsample_nearest_exact3d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.upsample_linear1d})
+    operator("upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor", structured=(meta.upsample, "upsample_linear1d_stub", "functional", "upsample_linear1d.out"), autograd=derivatives.plan_upsample_linear1d)
+    operator("upsample_linear1d.out(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None, *, Tensor(a!) out) -> Tensor(a!)", entry="upsample_linear1d", structured=(meta.upsample, "upsample_linear1d_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor", structured=(meta.upsample_backward, "upsample_linear1d_backward_stub", "functional", "upsample_linear1d_backward.grad_input"), autograd=derivatives.plan_upsample_linear1d_backward)
+    operator("upsample_linear1d_backward.grad_input(Tensor grad_output, SymInt[1] output_size, SymInt[3] input_size, bool align_corners, float? scales=None, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.upsample_backward, "upsample_linear1d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", tags="core", dispatch={"CompositeImplicitAutograd": composition.upsample_bilinear2d})
+    operator("upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample, "upsample_bilinear2d_stub", "functional", "upsample_bilinear2d.out"), autograd=derivatives.plan_upsample_bilinear2d)
+    operator("upsample_bilinear2d.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)", entry="upsample_bilinear2d", structured=(meta.upsample, "upsample_bilinear2d_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample_backward, "upsample_bilinear2d_backward_stub", "functional", "upsample_bilinear2d_backward.grad_input"), autograd=derivatives.plan_upsample_bilinear2d_backward)
+    operator("upsample_bilinear2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.upsample_backward, "upsample_bilinear2d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.upsample_bicubic2d})
+    operator("upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample, "upsample_bicubic2d_stub", "functional", "upsample_bicubic2d.out"), autograd=derivatives.plan_upsample_bicubic2d)
+    operator("upsample_bicubic2d.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)", entry="upsample_bicubic2d", structured=(meta.upsample, "upsample_bicubic2d_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample_backward, "upsample_bicubic2d_backward_stub", "functional", "upsample_bicubic2d_backward.grad_input"), autograd=derivatives.plan_upsample_bicubic2d_backward)
+    operator("upsample_bicubic2d_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.upsample_backward, "upsample_bicubic2d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition.upsample_trilinear3d})
+    operator("upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample, "upsample_trilinear3d_stub", "functional", "upsample_trilinear3d.out"), autograd=derivatives.plan_upsample_trilinear3d)
+    operator("upsample_trilinear3d.out(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)", entry="upsample_trilinear3d", structured=(meta.upsample, "upsample_trilinear3d_stub", "out"), autograd=out_refuses_grad)
+    operator("upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample_backward, "upsample_trilinear3d_backward_stub", "functional", "upsample_trilinear3d_backward.grad_input"), autograd=derivatives.plan_upsample_trilinear3d_backward)
+    operator("upsample_trilinear3d_backward.grad_input(Tensor grad_output, SymInt[3] output_size, SymInt[5] input_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.upsample_backward, "upsample_trilinear3d_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._upsample_bilinear2d_aa})
+    operator("_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample, "_upsample_bilinear2d_aa_stub", "functional", "_upsample_bilinear2d_aa.out"), autograd=derivatives.plan__upsample_bilinear2d_aa)
+    operator("_upsample_bilinear2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)", entry="_upsample_bilinear2d_aa", structured=(meta.upsample, "_upsample_bilinear2d_aa_stub", "out"), autograd=out_refuses_grad)
+    operator("_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample_backward, "_upsample_bilinear2d_aa_backward_stub", "functional", "_upsample_bilinear2d_aa_backward.grad_input"), autograd=derivatives.plan__upsample_bilinear2d_aa_backward)
+    operator("_upsample_bilinear2d_aa_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.upsample_backward, "_upsample_bilinear2d_aa_backward_stub", "out"), autograd=out_refuses_grad)
+    operator("_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", dispatch={"CompositeImplicitAutograd": composition._upsample_bicubic2d_aa})
+    operator("_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample, "_upsample_bicubic2d_aa_stub", "functional", "_upsample_bicubic2d_aa.out"), autograd=derivatives.plan__upsample_bicubic2d_aa)
+    operator("_upsample_bicubic2d_aa.out(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) out) -> Tensor(a!)", entry="_upsample_bicubic2d_aa", structured=(meta.upsample, "_upsample_bicubic2d_aa_stub", "out"), autograd=out_refuses_grad)
+    operator("_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor", structured=(meta.upsample_backward, "_upsample_bicubic2d_aa_backward_stub", "functional", "_upsample_bicubic2d_aa_backward.grad_input"), autograd=derivatives.plan__upsample_bicubic2d_aa_backward)
+    operator("_upsample_bicubic2d_aa_backward.grad_input(Tensor grad_output, SymInt[2] output_size, SymInt[4] input_size, bool align_corners, float? scales_h=None, float? scales_w=None, *, Tensor(a!) grad_input) -> Tensor(a!)", structured=(meta.upsample_backward, "_upsample_bicubic2d_aa_backward_stub", "out"), autograd=out_refuses_grad)
+    # fmt: on

@@ -7,488 +7,88 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable
 from ...composite import views as composition
-from ...plans.register import autograd, composite, define, planner, view
+from ...plans.register import operators_of
 from ...structured.meta import views as meta
-from ..autograd import views as autograd_views
+from ..autograd import views as derivatives
 
 
 def register() -> None:
     """Define the views operators and register their kernels."""
-    define(
-        "view",
-        "view(Tensor(a) self, SymInt[] size) -> Tensor(a)",
-        "native_functions/views.yaml: view",
-        ("core",),
-    )
-    view("view", meta.view)
-    autograd("view", autograd_views.plan_view)
-    define(
-        "_unsafe_view",
-        "_unsafe_view(Tensor self, SymInt[] size) -> Tensor",
-        "native_functions/views.yaml: _unsafe_view",
-    )
-    planner("_unsafe_view", "CompositeExplicitAutograd", meta._unsafe_view)
-    autograd("_unsafe_view", autograd_views.plan__unsafe_view)
-    define(
-        "as_strided",
-        "as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
-        "native_functions/views.yaml: as_strided",
-        ("core",),
-    )
-    composite("as_strided", "CompositeImplicitAutograd", composition.as_strided)
-    define(
-        "_strided_from",
-        "_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)",
-        "native_functions/views.yaml: _strided_from",
-    )
-    view("_strided_from", meta._strided_from)
-    autograd("_strided_from", autograd_views.plan__strided_from)
-    define(
-        "expand",
-        "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
-        "native_functions/views.yaml: expand",
-        ("core",),
-    )
-    view("expand", meta.expand)
-    autograd("expand", autograd_views.plan_expand)
-    define(
-        "permute",
-        "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
-        "native_functions/views.yaml: permute",
-        ("core",),
-    )
-    view("permute", meta.permute)
-    autograd("permute", autograd_views.plan_permute)
-    define(
-        "transpose.int",
-        "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
-        "native_functions/views.yaml: transpose.int",
-    )
-    view("transpose.int", meta.transpose)
-    autograd("transpose.int", autograd_views.plan_transpose_int)
-    define(
-        "transpose.Dimname",
-        "transpose.Dimname(Tensor(a) self, Dimname dim0, Dimname dim1) -> Tensor(a)",
-        "native_functions/views.yaml: transpose.Dimname",
-    )
-    composite("transpose.Dimname", "CompositeImplicitAutograd", composition.transpose_by_name)
-    define("t", "t(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml: t")
-    view("t", meta.t)
-    autograd("t", autograd_views.plan_t)
-    define(
-        "select.int",
-        "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
-        "native_functions/views.yaml: select.int",
-        ("core",),
-    )
-    view("select.int", meta.select)
-    autograd("select.int", autograd_views.plan_select_int)
-    define(
-        "select.Dimname",
-        "select.Dimname(Tensor(a) self, Dimname dim, int index) -> Tensor(a)",
-        "native_functions/views.yaml: select.Dimname",
-    )
-    composite("select.Dimname", "CompositeImplicitAutograd", composition.select_by_name)
-    define(
-        "slice.Tensor",
-        "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)",
-        "native_functions/views.yaml: slice.Tensor",
-        ("core",),
-    )
-    view("slice.Tensor", meta.slice_)
-    autograd("slice.Tensor", autograd_views.plan_slice_Tensor)
-    define(
-        "_slice_first",
-        "_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)",
-        "native_functions/views.yaml: _slice_first",
-    )
-    view("_slice_first", meta.slice_first)
-    autograd("_slice_first", autograd_views.plan__slice_first)
-    define("squeeze", "squeeze(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml: squeeze")
-    view("squeeze", meta.squeeze_all)
-    autograd("squeeze", autograd_views.plan_squeeze)
-    define(
-        "squeeze.dim",
-        "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
-        "native_functions/views.yaml: squeeze.dim",
-    )
-    view("squeeze.dim", meta.squeeze_dim)
-    autograd("squeeze.dim", autograd_views.plan_squeeze_dim)
-    define(
-        "squeeze.dims",
-        "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
-        "native_functions/views.yaml: squeeze.dims",
-        ("core",),
-    )
-    view("squeeze.dims", meta.squeeze_dim)
-    autograd("squeeze.dims", autograd_views.plan_squeeze_dims)
-    define(
-        "squeeze.dimname",
-        "squeeze.dimname(Tensor(a) self, Dimname dim) -> Tensor(a)",
-        "native_functions/views.yaml: squeeze.dimname",
-    )
-    composite("squeeze.dimname", "CompositeImplicitAutograd", composition.squeeze_by_name)
-    define(
-        "unsqueeze",
-        "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
-        "native_functions/views.yaml: unsqueeze",
-        ("core",),
-    )
-    view("unsqueeze", meta.unsqueeze)
-    autograd("unsqueeze", autograd_views.plan_unsqueeze)
-    define("alias", "alias(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml: alias", ("core",))
-    view("alias", meta.alias)
-    autograd("alias", autograd_views.plan_alias)
-    define(
-        "detach",
-        "detach(Tensor(a) self) -> Tensor(a)",
-        "native_functions/views.yaml: detach",
-        (
-            "core",
-            "nondifferentiable",
-        ),
-    )
-    planner("detach", "CompositeExplicitAutograd", meta.detach)
-    autograd("detach", never_differentiable)
-    define(
-        "reshape",
-        "reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)",
-        "native_functions/views.yaml: reshape",
-    )
-    composite("reshape", "CompositeImplicitAutograd", composition.reshape)
-    define(
-        "select_backward",
-        "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
-        "native_functions/views.yaml: select_backward",
-    )
-    planner("select_backward", "CompositeExplicitAutograd", meta.select_backward)
-    autograd("select_backward", autograd_views.plan_select_backward)
-    define(
-        "slice_backward",
-        "slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor",
-        "native_functions/views.yaml: slice_backward",
-    )
-    planner("slice_backward", "CompositeExplicitAutograd", meta.slice_backward)
-    autograd("slice_backward", autograd_views.plan_slice_backward)
-    define(
-        "_as_strided_backward",
-        "_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor",
-        "native_functions/views.yaml: _as_strided_backward",
-    )
-    planner("_as_strided_backward", "CompositeExplicitAutograd", meta.as_strided_backward)
-    autograd("_as_strided_backward", autograd_views.plan__as_strided_backward)
-    define(
-        "view.dtype",
-        "view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)",
-        "native_functions/views.yaml: view.dtype",
-        ("nondifferentiable",),
-    )
-    view("view.dtype", meta.view_dtype)
-    autograd("view.dtype", never_differentiable)
-    define(
-        "_select_first",
-        "_select_first(Tensor(a) self, Scalar index) -> Tensor(a)",
-        "native_functions/views.yaml: _select_first",
-    )
-    planner("_select_first", "CompositeExplicitAutograd", meta.select_first)
-    autograd("_select_first", autograd_views.plan__select_first)
-    define(
-        "_basic_index",
-        "_basic_index(Tensor(a) self, int[] index) -> Tensor(a)",
-        "native_functions/views.yaml: _basic_index",
-    )
-    view("_basic_index", meta.basic_index)
-    autograd("_basic_index", autograd_views.plan__basic_index)
-    define(
-        "_basic_index_backward",
-        "_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor",
-        "native_functions/views.yaml: _basic_index_backward",
-    )
-    planner("_basic_index_backward", "CompositeExplicitAutograd", meta.basic_index_backward)
-    autograd("_basic_index_backward", autograd_views.plan__basic_index_backward)
-    define(
-        "diagonal",
-        "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
-        "native_functions/views.yaml: diagonal",
-        ("core",),
-    )
-    view("diagonal", meta.diagonal)
-    autograd("diagonal", autograd_views.plan_diagonal)
-    define(
-        "diagonal.Dimname",
-        "diagonal.Dimname(Tensor(a) self, *, Dimname outdim, Dimname dim1, Dimname dim2, int offset=0) -> Tensor(a)",
-        "native_functions/views.yaml: diagonal.Dimname",
-    )
-    composite("diagonal.Dimname", "CompositeImplicitAutograd", composition.diagonal_by_name)
-    define(
-        "diagonal_backward",
-        "diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor",
-        "native_functions/views.yaml: diagonal_backward",
-    )
-    planner("diagonal_backward", "CompositeExplicitAutograd", meta.diagonal_backward)
-    autograd("diagonal_backward", autograd_views.plan_diagonal_backward)
-    define(
-        "unfold",
-        "unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
-        "native_functions/views.yaml: unfold",
-    )
-    view("unfold", meta.unfold)
-    autograd("unfold", autograd_views.plan_unfold)
-    define(
-        "view_as_real",
-        "view_as_real(Tensor(a) self) -> Tensor(a)",
-        "native_functions/views.yaml: view_as_real",
-    )
-    view("view_as_real", meta.view_as_real)
-    autograd("view_as_real", autograd_views.plan_view_as_real)
-    define(
-        "view_as_complex",
-        "view_as_complex(Tensor(a) self) -> Tensor(a)",
-        "native_functions/views.yaml: view_as_complex",
-    )
-    view("view_as_complex", meta.view_as_complex)
-    autograd("view_as_complex", autograd_views.plan_view_as_complex)
-    define("real", "real(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml: real")
-    composite("real", "CompositeImplicitAutograd", composition.real)
-    define("imag", "imag(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml: imag")
-    composite("imag", "CompositeImplicitAutograd", composition.imag)
-    define(
-        "narrow.Tensor",
-        "narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)",
-        "native_functions/views.yaml: narrow.Tensor",
-    )
-    composite("narrow.Tensor", "CompositeImplicitAutograd", composition.narrow_tensor)
-    define(
-        "narrow",
-        "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
-        "native_functions/views.yaml: narrow",
-    )
-    composite("narrow", "CompositeImplicitAutograd", composition.narrow)
-    define(
-        "view_as",
-        "view_as(Tensor(a) self, Tensor other) -> Tensor(a)",
-        "native_functions/views.yaml: view_as",
-    )
-    composite("view_as", "CompositeImplicitAutograd", composition.view_as)
-    define(
-        "reshape_as",
-        "reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)",
-        "native_functions/views.yaml: reshape_as",
-    )
-    composite("reshape_as", "CompositeImplicitAutograd", composition.reshape_as)
-    define(
-        "expand_as",
-        "expand_as(Tensor(a) self, Tensor other) -> Tensor(a)",
-        "native_functions/views.yaml: expand_as",
-    )
-    composite("expand_as", "CompositeImplicitAutograd", composition.expand_as)
-    define(
-        "broadcast_to",
-        "broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)",
-        "native_functions/views.yaml: broadcast_to",
-    )
-    composite("broadcast_to", "CompositeImplicitAutograd", composition.broadcast_to)
-    define(
-        "movedim.intlist",
-        "movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
-        "native_functions/views.yaml: movedim.intlist",
-    )
-    composite("movedim.intlist", "CompositeImplicitAutograd", composition.movedim)
-    define(
-        "movedim.int",
-        "movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
-        "native_functions/views.yaml: movedim.int",
-    )
-    composite("movedim.int", "CompositeImplicitAutograd", composition.movedim)
-    define(
-        "moveaxis.intlist",
-        "moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
-        "native_functions/views.yaml: moveaxis.intlist",
-    )
-    composite("moveaxis.intlist", "CompositeImplicitAutograd", composition.movedim)
-    define(
-        "moveaxis.int",
-        "moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
-        "native_functions/views.yaml: moveaxis.int",
-    )
-    composite("moveaxis.int", "CompositeImplicitAutograd", composition.movedim)
-    define(
-        "swapaxes",
-        "swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
-        "native_functions/views.yaml: swapaxes",
-    )
-    composite("swapaxes", "CompositeImplicitAutograd", composition.swapdims)
-    define(
-        "swapdims",
-        "swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
-        "native_functions/views.yaml: swapdims",
-    )
-    composite("swapdims", "CompositeImplicitAutograd", composition.swapdims)
-    define("adjoint", "adjoint(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml: adjoint")
-    composite("adjoint", "CompositeImplicitAutograd", composition.adjoint)
-    define(
-        "flatten.using_ints",
-        "flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
-        "native_functions/views.yaml: flatten.using_ints",
-    )
-    composite("flatten.using_ints", "CompositeImplicitAutograd", composition.flatten)
-    define(
-        "flatten.named_out_dim",
-        "flatten.named_out_dim(Tensor(a) self, int start_dim, int end_dim, Dimname out_dim) -> Tensor(a)",
-        "native_functions/views.yaml: flatten.named_out_dim",
-    )
-    composite("flatten.named_out_dim", "CompositeImplicitAutograd", composition.flatten_to)
-    define(
-        "flatten.using_names",
-        "flatten.using_names(Tensor(a) self, Dimname start_dim, Dimname end_dim, Dimname out_dim) -> Tensor(a)",
-        "native_functions/views.yaml: flatten.using_names",
-    )
-    composite("flatten.using_names", "CompositeImplicitAutograd", composition.flatten_between)
-    define(
-        "flatten.DimnameList",
-        "flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)",
-        "native_functions/views.yaml: flatten.DimnameList",
-    )
-    composite("flatten.DimnameList", "CompositeImplicitAutograd", composition.flatten_names)
-    define(
-        "unflatten.int",
-        "unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)",
-        "native_functions/views.yaml: unflatten.int",
-    )
-    composite("unflatten.int", "CompositeImplicitAutograd", composition.unflatten)
-    define(
-        "unflatten.Dimname",
-        "unflatten.Dimname(Tensor(a) self, Dimname dim, SymInt[] sizes, Dimname[] names) -> Tensor(a)",
-        "native_functions/views.yaml: unflatten.Dimname",
-    )
-    composite("unflatten.Dimname", "CompositeImplicitAutograd", composition.unflatten_to)
-    define(
-        "unflatten._namedshape",
-        "unflatten._namedshape(Tensor(a) self, Dimname dim, Any sizes) -> Tensor(a)",
-        "native_functions/views.yaml: unflatten._namedshape",
-    )
-    composite("unflatten._namedshape", "CompositeImplicitAutograd", composition.unflatten_namedshape)
-    define("ravel", "ravel(Tensor(a) self) -> Tensor(a)", "native_functions/views.yaml: ravel")
-    composite("ravel", "CompositeImplicitAutograd", composition.ravel)
-    define(
-        "split.Tensor",
-        "split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml: split.Tensor",
-    )
-    composite("split.Tensor", "CompositeImplicitAutograd", composition.split)
-    define(
-        "split.sizes",
-        "split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml: split.sizes",
-    )
-    composite("split.sizes", "CompositeImplicitAutograd", composition.split_with_sizes)
-    define(
-        "split_with_sizes",
-        "split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml: split_with_sizes",
-        ("core",),
-    )
-    composite("split_with_sizes", "CompositeImplicitAutograd", composition.split_with_sizes)
-    define(
-        "chunk",
-        "chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml: chunk",
-    )
-    composite("chunk", "CompositeImplicitAutograd", composition.chunk)
-    define(
-        "tensor_split.sections",
-        "tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml: tensor_split.sections",
-    )
-    composite("tensor_split.sections", "CompositeImplicitAutograd", composition.tensor_split_sections)
-    define(
-        "tensor_split.indices",
-        "tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml: tensor_split.indices",
-    )
-    composite("tensor_split.indices", "CompositeImplicitAutograd", composition.tensor_split_indices)
-    define(
-        "tensor_split.tensor_indices_or_sections",
-        "tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml: tensor_split.tensor_indices_or_sections",
-    )
-    composite(
-        "tensor_split.tensor_indices_or_sections",
-        "CompositeImplicitAutograd",
-        composition.tensor_split_tensor,
-    )
-    define(
-        "unbind.int",
-        "unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
-        "native_functions/views.yaml: unbind.int",
-    )
-    composite("unbind.int", "CompositeImplicitAutograd", composition.unbind)
-    define(
-        "unbind.Dimname",
-        "unbind.Dimname(Tensor(a -> *) self, Dimname dim) -> Tensor(a)[]",
-        "native_functions/views.yaml: unbind.Dimname",
-    )
-    composite("unbind.Dimname", "CompositeImplicitAutograd", composition.unbind_by_name)
-    define(
-        "as_strided_",
-        "as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)",
-        "native_functions/views.yaml: as_strided_",
-        ("inplace_view",),
-    )
-    composite("as_strided_", "CompositeImplicitAutograd", composition.as_strided_)
-    define(
-        "squeeze_",
-        "squeeze_(Tensor(a!) self) -> Tensor(a!)",
-        "native_functions/views.yaml: squeeze_",
-        ("inplace_view",),
-    )
-    composite("squeeze_", "CompositeImplicitAutograd", composition.squeeze_)
-    autograd("squeeze_", autograd_views.plan_squeeze_)
-    define(
-        "squeeze_.dim",
-        "squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)",
-        "native_functions/views.yaml: squeeze_.dim",
-        ("inplace_view",),
-    )
-    composite("squeeze_.dim", "CompositeImplicitAutograd", composition.squeeze_)
-    autograd("squeeze_.dim", autograd_views.plan_squeeze__dim)
-    define(
-        "squeeze_.dims",
-        "squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)",
-        "native_functions/views.yaml: squeeze_.dims",
-        ("inplace_view",),
-    )
-    composite("squeeze_.dims", "CompositeImplicitAutograd", composition.squeeze_)
-    autograd("squeeze_.dims", autograd_views.plan_squeeze__dims)
-    define(
-        "swapaxes_",
-        "swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
-        "native_functions/views.yaml: swapaxes_",
-        ("inplace_view",),
-    )
-    composite("swapaxes_", "CompositeImplicitAutograd", composition.swapaxes_)
-    define(
-        "swapdims_",
-        "swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
-        "native_functions/views.yaml: swapdims_",
-        ("inplace_view",),
-    )
-    composite("swapdims_", "CompositeImplicitAutograd", composition.swapdims_)
-    define("t_", "t_(Tensor(a!) self) -> Tensor(a!)", "native_functions/views.yaml: t_", ("inplace_view",))
-    composite("t_", "CompositeImplicitAutograd", composition.t_)
-    autograd("t_", autograd_views.plan_t_)
-    define(
-        "transpose_",
-        "transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
-        "native_functions/views.yaml: transpose_",
-        ("inplace_view",),
-    )
-    composite("transpose_", "CompositeImplicitAutograd", composition.transpose_)
-    define(
-        "unsqueeze_",
-        "unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)",
-        "native_functions/views.yaml: unsqueeze_",
-        ("inplace_view",),
-    )
-    composite("unsqueeze_", "CompositeImplicitAutograd", composition.unsqueeze_)
-    autograd("unsqueeze_", autograd_views.plan_unsqueeze_)
+    operator = operators_of("native_functions/views.yaml")
+    # fmt: off
+    operator("view(Tensor(a) self, SymInt[] size) -> Tensor(a)", tags="core", view=meta.view, autograd=derivatives.plan_view)
+    operator("_unsafe_view(Tensor self, SymInt[] size) -> Tensor", planner=meta._unsafe_view, autograd=derivatives.plan__unsafe_view)
+    operator("as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)", tags="core", dispatch={"CompositeImplicitAutograd": composition.as_strided})
+    operator("_strided_from(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor(a)", view=meta._strided_from, autograd=derivatives.plan__strided_from)
+    operator("expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)", tags="core", view=meta.expand, autograd=derivatives.plan_expand)
+    operator("permute(Tensor(a) self, int[] dims) -> Tensor(a)", tags="core", view=meta.permute, autograd=derivatives.plan_permute)
+    operator("transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", view=meta.transpose, autograd=derivatives.plan_transpose_int)
+    operator("transpose.Dimname(Tensor(a) self, Dimname dim0, Dimname dim1) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.transpose_by_name})
+    operator("t(Tensor(a) self) -> Tensor(a)", view=meta.t, autograd=derivatives.plan_t)
+    operator("select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", tags="core", view=meta.select, autograd=derivatives.plan_select_int)
+    operator("select.Dimname(Tensor(a) self, Dimname dim, int index) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.select_by_name})
+    operator("slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor(a)", tags="core", view=meta.slice_, autograd=derivatives.plan_slice_Tensor)
+    operator("_slice_first(Tensor(a) self, SymInt? start, SymInt? end, SymInt step) -> Tensor(a)", view=meta.slice_first, autograd=derivatives.plan__slice_first)
+    operator("squeeze(Tensor(a) self) -> Tensor(a)", view=meta.squeeze_all, autograd=derivatives.plan_squeeze)
+    operator("squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", view=meta.squeeze_dim, autograd=derivatives.plan_squeeze_dim)
+    operator("squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", tags="core", view=meta.squeeze_dim, autograd=derivatives.plan_squeeze_dims)
+    operator("squeeze.dimname(Tensor(a) self, Dimname dim) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.squeeze_by_name})
+    operator("unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", tags="core", view=meta.unsqueeze, autograd=derivatives.plan_unsqueeze)
+    operator("alias(Tensor(a) self) -> Tensor(a)", tags="core", view=meta.alias, autograd=derivatives.plan_alias)
+    operator("detach(Tensor(a) self) -> Tensor(a)", tags="core nondifferentiable", planner=meta.detach, autograd=never_differentiable)
+    operator("reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.reshape})
+    operator("select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor", planner=meta.select_backward, autograd=derivatives.plan_select_backward)
+    operator("slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt? start, SymInt? end, SymInt step) -> Tensor", planner=meta.slice_backward, autograd=derivatives.plan_slice_backward)
+    operator("_as_strided_backward(Tensor grad_output, SymInt[] input_sizes, SymInt[] input_strides, SymInt[] size, SymInt[] stride, SymInt offset) -> Tensor", planner=meta.as_strided_backward, autograd=derivatives.plan__as_strided_backward)
+    operator("view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)", tags="nondifferentiable", view=meta.view_dtype, autograd=never_differentiable)
+    operator("_select_first(Tensor(a) self, Scalar index) -> Tensor(a)", planner=meta.select_first, autograd=derivatives.plan__select_first)
+    operator("_basic_index(Tensor(a) self, int[] index) -> Tensor(a)", view=meta.basic_index, autograd=derivatives.plan__basic_index)
+    operator("_basic_index_backward(Tensor grad_output, SymInt[] input_sizes, int[] index) -> Tensor", planner=meta.basic_index_backward, autograd=derivatives.plan__basic_index_backward)
+    operator("diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)", tags="core", view=meta.diagonal, autograd=derivatives.plan_diagonal)
+    operator("diagonal.Dimname(Tensor(a) self, *, Dimname outdim, Dimname dim1, Dimname dim2, int offset=0) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.diagonal_by_name})
+    operator("diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, int dim2) -> Tensor", planner=meta.diagonal_backward, autograd=derivatives.plan_diagonal_backward)
+    operator("unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)", view=meta.unfold, autograd=derivatives.plan_unfold)
+    operator("view_as_real(Tensor(a) self) -> Tensor(a)", view=meta.view_as_real, autograd=derivatives.plan_view_as_real)
+    operator("view_as_complex(Tensor(a) self) -> Tensor(a)", view=meta.view_as_complex, autograd=derivatives.plan_view_as_complex)
+    operator("real(Tensor(a) self) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.real})
+    operator("imag(Tensor(a) self) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.imag})
+    operator("narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.narrow_tensor})
+    operator("narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.narrow})
+    operator("view_as(Tensor(a) self, Tensor other) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.view_as})
+    operator("reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.reshape_as})
+    operator("expand_as(Tensor(a) self, Tensor other) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.expand_as})
+    operator("broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.broadcast_to})
+    operator("movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.movedim})
+    operator("movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.movedim})
+    operator("moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.movedim})
+    operator("moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.movedim})
+    operator("swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.swapdims})
+    operator("swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.swapdims})
+    operator("adjoint(Tensor(a) self) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.adjoint})
+    operator("flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.flatten})
+    operator("flatten.named_out_dim(Tensor(a) self, int start_dim, int end_dim, Dimname out_dim) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.flatten_to})
+    operator("flatten.using_names(Tensor(a) self, Dimname start_dim, Dimname end_dim, Dimname out_dim) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.flatten_between})
+    operator("flatten.DimnameList(Tensor(a) self, Dimname[] dims, Dimname out_dim) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.flatten_names})
+    operator("unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.unflatten})
+    operator("unflatten.Dimname(Tensor(a) self, Dimname dim, SymInt[] sizes, Dimname[] names) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.unflatten_to})
+    operator("unflatten._namedshape(Tensor(a) self, Dimname dim, Any sizes) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.unflatten_namedshape})
+    operator("ravel(Tensor(a) self) -> Tensor(a)", dispatch={"CompositeImplicitAutograd": composition.ravel})
+    operator("split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.split})
+    operator("split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.split_with_sizes})
+    operator("split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]", tags="core", dispatch={"CompositeImplicitAutograd": composition.split_with_sizes})
+    operator("chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.chunk})
+    operator("tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.tensor_split_sections})
+    operator("tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.tensor_split_indices})
+    operator("tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.tensor_split_tensor})
+    operator("unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.unbind})
+    operator("unbind.Dimname(Tensor(a -> *) self, Dimname dim) -> Tensor(a)[]", dispatch={"CompositeImplicitAutograd": composition.unbind_by_name})
+    operator("as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.as_strided_})
+    operator("squeeze_(Tensor(a!) self) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.squeeze_}, autograd=derivatives.plan_squeeze_)
+    operator("squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.squeeze_}, autograd=derivatives.plan_squeeze__dim)
+    operator("squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.squeeze_}, autograd=derivatives.plan_squeeze__dims)
+    operator("swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.swapaxes_})
+    operator("swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.swapdims_})
+    operator("t_(Tensor(a!) self) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.t_}, autograd=derivatives.plan_t_)
+    operator("transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.transpose_})
+    operator("unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)", tags="inplace_view", dispatch={"CompositeImplicitAutograd": composition.unsqueeze_}, autograd=derivatives.plan_unsqueeze_)
+    # fmt: on

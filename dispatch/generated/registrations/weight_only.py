@@ -7,74 +7,20 @@ from __future__ import annotations
 
 from ...autograd.recording import never_differentiable
 from ...composite import weight_only as composition
-from ...plans.register import autograd, composite, define, structured
+from ...plans.register import operators_of
 from ...structured.meta import weight_only as meta
 
 
 def register() -> None:
     """Define the weight_only operators and register their kernels."""
-    define(
-        "_weight_int8pack_mm",
-        "_weight_int8pack_mm(Tensor self, Tensor mat2, Tensor scales) -> Tensor",
-        "native_functions/weight_only.yaml: _weight_int8pack_mm",
-    )
-    structured("_weight_int8pack_mm", meta._weight_int8pack_mm, "_weight_int8pack_mm_stub", "functional")
-    define(
-        "_convert_weight_to_int4pack",
-        "_convert_weight_to_int4pack(Tensor self, int innerKTiles) -> Tensor",
-        "native_functions/weight_only.yaml: _convert_weight_to_int4pack",
-    )
-    composite(
-        "_convert_weight_to_int4pack", "CompositeExplicitAutograd", composition._convert_weight_to_int4pack
-    )
-    define(
-        "_weight_int4pack_mm",
-        "_weight_int4pack_mm(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor",
-        "native_functions/weight_only.yaml: _weight_int4pack_mm",
-    )
-    structured("_weight_int4pack_mm", meta._weight_int4pack_mm, "_weight_int4pack_mm_stub", "functional")
-    define(
-        "_convert_weight_to_int4pack_for_cpu",
-        "_convert_weight_to_int4pack_for_cpu(Tensor self, int innerKTiles) -> Tensor",
-        "native_functions/weight_only.yaml: _convert_weight_to_int4pack_for_cpu",
-    )
-    composite(
-        "_convert_weight_to_int4pack_for_cpu",
-        "CompositeExplicitAutograd",
-        composition._convert_weight_to_int4pack_for_cpu,
-    )
-    define(
-        "_weight_int4pack_mm_for_cpu",
-        "_weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor",
-        "native_functions/weight_only.yaml: _weight_int4pack_mm_for_cpu",
-    )
-    structured(
-        "_weight_int4pack_mm_for_cpu",
-        meta._weight_int4pack_mm_for_cpu,
-        "_weight_int4pack_mm_for_cpu_stub",
-        "functional",
-    )
-    define(
-        "_quantize_rows",
-        "_quantize_rows(Tensor self, int low, float divisor) -> (Tensor integers, Tensor scales)",
-        "native_functions/weight_only.yaml: _quantize_rows",
-        ("nondifferentiable",),
-    )
-    structured("_quantize_rows", meta._quantize_rows, "_quantize_rows_stub", "functional")
-    autograd("_quantize_rows", never_differentiable)
-    define(
-        "_scaled_int_mm",
-        "_scaled_int_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, ScalarType out_dtype) -> Tensor",
-        "native_functions/weight_only.yaml: _scaled_int_mm",
-        ("nondifferentiable",),
-    )
-    structured("_scaled_int_mm", meta._scaled_int_mm, "_scaled_int_mm_stub", "functional")
-    autograd("_scaled_int_mm", never_differentiable)
-    define(
-        "_requantized_int_mm",
-        "_requantized_int_mm(Tensor self, Tensor mat2, Tensor offsets, Tensor? bias, Tensor multiplier, int zero_point, int least) -> Tensor",
-        "native_functions/weight_only.yaml: _requantized_int_mm",
-        ("nondifferentiable",),
-    )
-    structured("_requantized_int_mm", meta._requantized_int_mm, "_requantized_int_mm_stub", "functional")
-    autograd("_requantized_int_mm", never_differentiable)
+    operator = operators_of("native_functions/weight_only.yaml")
+    # fmt: off
+    operator("_weight_int8pack_mm(Tensor self, Tensor mat2, Tensor scales) -> Tensor", structured=(meta._weight_int8pack_mm, "_weight_int8pack_mm_stub", "functional"))
+    operator("_convert_weight_to_int4pack(Tensor self, int innerKTiles) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._convert_weight_to_int4pack})
+    operator("_weight_int4pack_mm(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor", structured=(meta._weight_int4pack_mm, "_weight_int4pack_mm_stub", "functional"))
+    operator("_convert_weight_to_int4pack_for_cpu(Tensor self, int innerKTiles) -> Tensor", dispatch={"CompositeExplicitAutograd": composition._convert_weight_to_int4pack_for_cpu})
+    operator("_weight_int4pack_mm_for_cpu(Tensor self, Tensor mat2, int qGroupSize, Tensor qScaleAndZeros) -> Tensor", structured=(meta._weight_int4pack_mm_for_cpu, "_weight_int4pack_mm_for_cpu_stub", "functional"))
+    operator("_quantize_rows(Tensor self, int low, float divisor) -> (Tensor integers, Tensor scales)", tags="nondifferentiable", structured=(meta._quantize_rows, "_quantize_rows_stub", "functional"), autograd=never_differentiable)
+    operator("_scaled_int_mm(Tensor self, Tensor mat2, Tensor scale_a, Tensor scale_b, ScalarType out_dtype) -> Tensor", tags="nondifferentiable", structured=(meta._scaled_int_mm, "_scaled_int_mm_stub", "functional"), autograd=never_differentiable)
+    operator("_requantized_int_mm(Tensor self, Tensor mat2, Tensor offsets, Tensor? bias, Tensor multiplier, int zero_point, int least) -> Tensor", tags="nondifferentiable", structured=(meta._requantized_int_mm, "_requantized_int_mm_stub", "functional"), autograd=never_differentiable)
+    # fmt: on

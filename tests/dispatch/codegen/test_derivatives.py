@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from triten.dispatch.codegen.__main__ import DISPATCH
-from triten.dispatch.codegen.autograd import node_text, wrapper_text
+from triten.dispatch.codegen.autograd import node_text, planner_row
 from triten.dispatch.codegen.derivatives import Derivative, load_derivatives
 from triten.dispatch.codegen.load import Operators, load_functions
 from triten.dispatch.codegen.model import ModelError
@@ -93,8 +93,7 @@ def test_a_formula_of_several_beside_their_own_is_for_all_of_them(
     together = "        if edges[0] is not None and edges[1] is not None:"
     assert text.index(together) < text.index("both(grad, self_, other)") < text.index("        else:")
     assert "            if edges[1] is not None:" in text
-    saving = wrapper_text(derivative, derivative.function)
-    assert "if needs_self_ or" not in saving and "if needs_other or" not in saving
+    assert "saves={'other': 'self', 'self': 'other'}" in planner_row(derivative)
 
 
 def test_inputs_without_gradient(tmp_path: Path, operators: Operators) -> None:
@@ -176,6 +175,30 @@ def test_the_nodes_code(tmp_path: Path, operators: Operators) -> None:
     ):
         assert part in text
     compile(text, "node", "exec")
+
+
+@pytest.mark.parametrize(
+    ("formulas", "row"),
+    [
+        ("self: grad\nother: grad", 'FBackward0, inputs="self other"'),
+        (
+            "self: grad * other + scaled(result, alpha)",
+            'FBackward0, inputs="self", saves={\'other\': \'self\'}, statics="alpha", results="result", '
+            'refused="other"',
+        ),
+        (
+            "self: grad.new_zeros(self.shape)\nother: not_differentiable",
+            'FBackward0, inputs="self", specs="self", has_silent_inputs=True',
+        ),
+    ],
+)
+def test_what_a_planner_records(tmp_path: Path, operators: Operators, formulas: str, row: str) -> None:
+    assert planner_row(one(tmp_path, operators, formulas)) == f"plan_f = recorded({row})"
+
+
+def test_results_without_gradient_are_named_in_the_planner(tmp_path: Path, operators: Operators) -> None:
+    derivative = one(tmp_path, operators, "self: grads[0]\noutput_differentiability: [True, False]", PAIR)
+    assert planner_row(derivative).endswith('inputs="self", differentiable=(True, False))')
 
 
 def test_the_real_file() -> None:

@@ -81,6 +81,17 @@ def test_the_stub_has_every_name(place: str) -> None:
     assert names == {name for name in IN_STUB[place] if not name.startswith("__")}
 
 
+def test_the_stub_has_the_summaries_and_no_more_of_the_docstrings() -> None:
+    shown = {
+        (place, name): text
+        for place, stub in IN_STUB.items()
+        for name, nodes in stub.items()
+        if (text := ast.get_docstring(nodes[0]))
+    }
+    docstrings = {(place, name): inspect.getdoc(function) or "" for place, name, function in EVERY}
+    assert shown == {each: text.partition("\n")[0] for each, text in docstrings.items() if "Example:" in text}
+
+
 @pytest.mark.parametrize(
     ("place", "name", "function"),
     [pytest.param(*each, id=f"{each[0]}.{each[1]}") for each in EVERY if not is_general(each[2])],

@@ -4,6 +4,7 @@ The clock is the test's: time passes where the test says so, and the timer's sig
 """
 
 import json
+import linecache
 import re
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 import triten as tt
 from triten.perf import __main__ as command
 from triten.perf.host_profile import sampling
-from triten.perf.host_profile.layers import KERNEL, LAYERS, ROOT, layer_of
+from triten.perf.host_profile.layers import AUTOGRAD, KERNEL, LAYERS, ROOT, layer_of
 from triten.perf.host_profile.sampling import BACKWARD, NO_OPERATOR, is_available, sampled
 
 pytestmark = pytest.mark.skipif(not is_available(), reason="the system has no interval timer")
@@ -164,6 +165,13 @@ def test_every_file_of_the_package_has_a_layer():
         inside = path.relative_to(ROOT).parts[0]
         expected = inside in ("perf", "tests", "examples")
         assert (layer_of(str(path)) is None) == expected, path
+
+
+def test_recorders_belong_to_autograd() -> None:
+    function = tt.ones(2, requires_grad=True).mul(2.0).grad_fn
+    assert type(function).__name__ == "MulBackward0"
+    names = [name for name in linecache.cache if name.startswith("<triten record aten::mul.Tensor #")]
+    assert names and {layer_of(name) for name in names} == {AUTOGRAD}
 
 
 def test_an_environment_in_the_checkout_is_not_the_package():
