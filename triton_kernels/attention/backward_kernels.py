@@ -3,7 +3,7 @@
 Dao, "FlashAttention-2: faster attention with better parallelism and work partitioning", 2023, section 3.1: weights are
 made again from the scores and the row's logarithm of the sum. Queries have a program of their own, which makes scores
 and their gradients twice, seven products instead of five: sums then have one order, and nothing is added atomically.
-What one pass with five would take is in the documentation ("Attention backward" in `docs/gpu_kernels.md`). The heads
+`docs/gpu_kernels_internals.md` ("Attention backward") compares both by the performance model. The heads
 that share keys are added by the program of those keys, the first one first.
 
 Numerics: scores, their gradients and all sums are float32; weights and gradients of scores are rounded to the operands'

@@ -8,7 +8,7 @@ One pass with five products instead of these two with seven would add what each 
 order that is a block after the other at each tile of queries, float32 sums of 4 h l d bytes in global memory that are
 read and written once for each block of keys, and gradients of scores in shared memory for both groups. FlashAttention-3
 publishes some 550 TFLOP/s of five products without that order; seven products that stay in registers are as fast at 1.4
-times its rate. `docs/gpu_kernels.md` has the model's figures.
+times its rate. `docs/gpu_kernels_internals.md` has the model's figures.
 """
 
 from ...runtime.cuda.triton.lazy_gluon import gl, gluon, hopper
