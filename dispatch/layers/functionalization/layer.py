@@ -33,6 +33,7 @@ from ...tensor import Tensor, blank_tensor
 from ..graph.call_looks import call_look
 from ..python_key import bound_handler, without_modes
 from ..pytree import tree_map
+from .derived_form import is_derived
 from .form import functional_arguments, functional_form, returned, settled
 from .storage import FunctionalData, FunctionalStorage, Step, forward, fresh_root
 
@@ -483,6 +484,10 @@ class Layer:
         if "inplace_view" in op.tags:
             return self._change_memory(op, values)
         functional = functional_form(op)
+        if is_derived(functional) and not any(targets):
+            # Nothing is to be cloned. The writing form stays, since a step without results counts as dead.
+            with self.below():
+                return self._computed(op, self._values(values))
         before = {id(target): target._spec for each in targets for target in each}
         # Where sizes depend on data, the results themselves say what they are.
         metas = {} if "dynamic_output_shape" in functional.tags else self._on_meta(op, values)[1]
