@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from ...runtime.cuda.triton.launch_observer import observing_launches
+from ...runtime.cuda.triton.launch_observer import observing_launches, register_recorder
 from ...runtime.cuda.triton.written_pointers import written_parameters
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.size import SymInt
@@ -106,6 +106,9 @@ def call_launch_operator(
         sizes += _sizes(grid(meta) if callable(grid) else grid)
     row = Row(kernel, launcher, tuple(given), named, tuple(configurations))
     launch_operator()(_place_of(row), sizes, lists.numbers, lists.written, lists.read)
+
+
+register_recorder(call_launch_operator)
 
 
 def launch_or_dispatch(
@@ -223,7 +226,9 @@ class _Arguments:
             names = getattr(value, "_fields", ())
             made_of = value.__class__ if names or isinstance(value, list) else tuple
             return self._record(name, made_of, names, value)
-        if dataclasses.is_dataclass(value) and hasattr(value, "base"):  # Triton's and Gluon's tensor descriptors
+        if dataclasses.is_dataclass(value) and hasattr(
+            value, "base"
+        ):  # Triton's and Gluon's tensor descriptors
             names = tuple(field.name for field in dataclasses.fields(value) if field.init)
             return self._record(name, value.__class__, names, [getattr(value, each) for each in names])
         if value.__class__.__name__ == "TensorWrapper":  # of `triton.reinterpret`
