@@ -1,6 +1,7 @@
 """Settings of PyTorch's code generator (`torch._inductor.config`): any may be set, none has an effect.
 
-A program's own passes over graphs, such as `post_grad_custom_post_pass`, are refused by NotImplementedError. `tt.compile` takes its own options; `tt.compiler.list_options` names them.
+A program's own passes over graphs, such as `post_grad_custom_post_pass`, are refused by NotImplementedError.
+`tt.compile` takes its own options; `tt.compiler.list_options` names them.
 """
 
 import os
