@@ -1,19 +1,21 @@
-"""`FakeTensor`, for programs that ask whether a tensor is one (`torch._subclasses.fake_tensor`)."""
+"""Tensors without elements that say they are on a device (`torch._subclasses.fake_tensor`)."""
 
-from typing import Any, NoReturn
+from ..dispatch.layers.fake_tensor_mode import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 
-from ..dispatch.tensor import Tensor
-
-__all__ = ["FakeTensor", "is_fake"]
-
-
-class FakeTensor(Tensor):
-    """A tensor without values that says it is on a device; none can be made. See the device ``meta``."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError("FakeTensor: there are none; tensors on the device meta have no values either")
+__all__ = [
+    "DataDependentOutputException",
+    "DynamicOutputShapeException",
+    "FakeTensor",
+    "FakeTensorMode",
+    "is_fake",
+]
 
 
 def is_fake(x: object) -> bool:
-    """False: no tensor is a `FakeTensor`."""
+    """Return whether an object is a `FakeTensor`."""
     return isinstance(x, FakeTensor)
