@@ -1,21 +1,24 @@
-"""Operands that a derived functional form may write without a clone.
+"""Tensors that a derived functional form may write without a clone.
 
 Before::
 
     graph(%x : float32[4]):
         %empty_like : float32[4] = aten.empty_like(%x)
-        %fill_functional : float32[4] = ns.fill_functional(%x, %empty_like)
-        return [%fill_functional]
+        %fill_functional : (float32[4]) = ns.fill_functional(%x, %empty_like, bases=(%empty_like), views=(1, 0, 0))
+        %getitem : float32[4] = getitem(%fill_functional, 0)
+        return [%getitem]
 
 After::
 
     graph(%x : float32[4]):
         %empty_like : float32[4] = aten.empty_like(%x)
-        %fill_functional : float32[4] = ns.fill_functional(%x, %empty_like, donated=[0])
-        return [%fill_functional]
+        %fill_functional : (float32[4]) = ns.fill_functional(
+            %x, %empty_like, bases=(%empty_like), views=(1, 0, 0), donated=(0))
+        %getitem : float32[4] = getitem(%fill_functional, 0)
+        return [%getitem]
 
-A functional form that was derived from an operator of a user's clones what that one writes (see
-`dispatch/layers/functionalization/derived_form.py`). No clone is needed where the graph itself made the operand and
+A functional form that was derived from an operator of a user's clones the memory that the operator writes (see
+`dispatch/layers/functionalization/derived_form.py`). No clone is needed where the graph itself made the tensor and
 nothing else reads it.
 """
 

@@ -70,7 +70,7 @@ class FakeTensor(TracedFakeTensor):
 
     fake_mode: FakeTensorMode | None
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Raise RuntimeError."""
         raise RuntimeError(
             "FakeTensor: make fake tensors by FakeTensorMode().from_tensor(x), or in the mode's block"
@@ -89,7 +89,7 @@ class FakeTensor(TracedFakeTensor):
 
     @classmethod
     def _blank(cls) -> Self:
-        made = super()._blank()
+        made: Self = super()._blank()
         modes = [mode for mode in active_modes() if isinstance(mode, FakeTensorMode)]
         made.fake_mode = modes[-1] if modes else None
         return made
@@ -150,7 +150,7 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
             )
         super().__init__()
         self.allow_non_fake_inputs = allow_non_fake_inputs
-        self._fakes: dict[int, tuple[weakref.ref[Any], Tensor]] = {}
+        self._fakes: dict[int, tuple[weakref.ref[Any], FakeTensor]] = {}
         self._roots: dict[int, tuple[weakref.ref[Any], DataPtr]] = {}
         self._recordings: list[AbstractContextManager[None]] = []
 
@@ -170,7 +170,7 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
         made.fake_mode = self
         return made
 
-    def from_tensor(self, tensor: Tensor) -> Tensor:
+    def from_tensor(self, tensor: TensorImpl) -> FakeTensor:
         """Return a fake tensor like a real one: the same for the same tensor, and over shared memory for its views.
 
         Args:
