@@ -22,7 +22,6 @@ from ..core.dispatcher import Dispatcher
 from ..core.op_overload import OpOverload
 from ..core.operator_entry import OperatorEntry
 from ..structured.meta.indexing import DataDependentShapeError
-from ..tensor import Tensor
 from .graph.fake_tensor import META, MetaKernels
 from .graph.fake_tensor import FakeTensor as TracedFakeTensor
 from .python_key import PYTHON_BIT, TensorDispatchMode, active_modes, below_innermost
