@@ -1,5 +1,6 @@
 """Settings of PyTorch's code generator (`torch._inductor.config`): any may be set, none has an effect.
 
+A program's own passes over graphs, such as `post_grad_custom_post_pass`, are refused by NotImplementedError.
 `tt.compile` takes its own options; `tt.compiler.list_options` names them.
 """
 
@@ -7,6 +8,8 @@ import os
 import sys
 from typing import Any
 
+from ..compiler.options import refuse_pass as _refuse_pass
+from ..utils._config_module import ConfigModule as _ConfigModule
 from ..utils._config_module import install_config_module as _install_config_module
 
 allow_buffer_reuse = True
@@ -14,6 +17,7 @@ compile_threads = os.cpu_count() or 1
 coordinate_descent_check_all_directions = False
 coordinate_descent_tuning = False
 cpp_wrapper = False
+custom_partitioner_fn: Any = None
 debug = False
 emulate_precision_casts = False
 epilogue_fusion = True
@@ -31,7 +35,9 @@ max_autotune_gemm_search_space = "DEFAULT"
 max_autotune_pointwise = False
 post_grad_custom_post_pass: Any = None
 post_grad_custom_pre_pass: Any = None
+post_grad_fusion_options: dict[str, Any] = {}
 pre_grad_custom_pass: Any = None
+pre_grad_fusion_options: dict[str, Any] = {}
 shape_padding = True
 
 
@@ -60,4 +66,12 @@ class trace:
     graph_diagram = False
 
 
-_install_config_module(sys.modules[__name__])
+class _Config(_ConfigModule):
+    """Module of the settings."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        _refuse_pass(name, value)
+        super().__setattr__(name, value)
+
+
+_install_config_module(sys.modules[__name__], _Config)

@@ -1,1 +1,13 @@
-"""Subclasses of tensors by the names that PyTorch's compiler gives them (`torch._subclasses`): no tensor is one."""
+"""Fake tensors by the names of PyTorch's compiler (`torch._subclasses`)."""
+
+from .fake_tensor import (
+    DynamicOutputShapeException as DynamicOutputShapeException,
+)
+from .fake_tensor import (
+    FakeTensor as FakeTensor,
+)
+from .fake_tensor import (
+    FakeTensorMode as FakeTensorMode,
+)
+
+__all__ = ["DynamicOutputShapeException", "FakeTensor", "FakeTensorMode"]

@@ -1,27 +1,38 @@
-"""`FakeTensor`, for programs that ask whether a tensor is one (`torch._subclasses.fake_tensor`)."""
+"""Tensors without elements that say they are on a device (`torch._subclasses.fake_tensor`)."""
 
-from typing import Any, NoReturn
+from typing import Any
 
-from ..dispatch.tensor import Tensor
+from ..dispatch.layers.fake_tensor_mode import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from ..dispatch.layers.python_key import active_modes
+from ..dispatch.layers.pytree import tree_leaves
 
-__all__ = ["FakeTensor", "active_fake_mode", "detect_fake_mode", "is_fake"]
-
-
-class FakeTensor(Tensor):
-    """A tensor without values that says it is on a device; none can be made. See the device ``meta``."""
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        raise RuntimeError("FakeTensor: there are none; tensors on the device meta have no values either")
+__all__ = [
+    "DataDependentOutputException",
+    "DynamicOutputShapeException",
+    "FakeTensor",
+    "FakeTensorMode",
+    "active_fake_mode",
+    "detect_fake_mode",
+    "is_fake",
+]
 
 
 def is_fake(x: object) -> bool:
-    """False: no tensor is a `FakeTensor`."""
+    """Return whether an object is a `FakeTensor`."""
     return isinstance(x, FakeTensor)
 
 
-def active_fake_mode() -> None:
-    """Return None: no mode makes fake tensors (`torch._guards.active_fake_mode`)."""
+def active_fake_mode() -> FakeTensorMode | None:
+    """Return the innermost `FakeTensorMode` of this thread, or None (`torch._guards.active_fake_mode`)."""
+    return next((mode for mode in reversed(active_modes()) if isinstance(mode, FakeTensorMode)), None)
 
 
-def detect_fake_mode(inputs: Any = None) -> None:
-    """Return None: no tensor is a `FakeTensor` (`torch._guards.detect_fake_mode`)."""
+def detect_fake_mode(inputs: Any = None) -> FakeTensorMode | None:
+    """Return the mode of fake tensors among `inputs`, else the active one (`torch._guards.detect_fake_mode`)."""
+    found = [leaf.fake_mode for leaf in tree_leaves(inputs) if isinstance(leaf, FakeTensor) and leaf.fake_mode]
+    return found[0] if found else active_fake_mode()

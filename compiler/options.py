@@ -33,12 +33,39 @@ class Options:
 
 PLAIN_OPTIONS = Options()
 
+PASSES = frozenset(
+    {
+        "_post_fusion_custom_pass",
+        "_pre_fusion_custom_pass",
+        "custom_partitioner_fn",
+        "joint_custom_post_pass",
+        "joint_custom_pre_pass",
+        "post_grad_custom_post_pass",
+        "post_grad_custom_pre_pass",
+        "post_grad_fusion_options",
+        "pre_grad_custom_pass",
+        "pre_grad_fusion_options",
+    }
+)
+"""Settings of PyTorch's code generator that are a program's own passes over its graphs."""
+
+
+def refuse_pass(name: str, value: Any) -> None:
+    """Raise NotImplementedError where a setting is a pass over PyTorch's graphs, which no graph here is."""
+    if name in PASSES and value is not None and value != {}:
+        raise NotImplementedError(
+            f"torch._inductor.config.{name} = {value!r}: triten's compiler has graphs of its own and runs no passes of "
+            "a program over them; leave the setting None, or rewrite the graph of torch.fx.symbolic_trace or make_fx "
+            "and compile the result"
+        )
+
 
 def options_of(mode: str | None, options: Mapping[str, Any] | None, dynamic: bool | None = None) -> Options:
     """The options of a mode, or those given by PyTorch's names, of which others have no effect.
 
     Raises:
         RuntimeError: both are given, or the mode is unknown.
+        NotImplementedError: an option is a pass over PyTorch's graphs.
 
     Example:
         >>> from triten.compiler.options import options_of
@@ -52,4 +79,6 @@ def options_of(mode: str | None, options: Mapping[str, Any] | None, dynamic: boo
     if mode is not None and mode not in MODES:
         raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
     chosen = dict.fromkeys(MODES[mode or "default"], True) if options is None else dict(options)
+    for name, value in chosen.items():
+        refuse_pass(name, value)
     return Options(bool(chosen.get("triton.cudagraphs")), dynamic, bool(chosen.get("max_autotune")))

@@ -73,6 +73,29 @@ def test_settings_are_kept_and_the_limit_of_graphs_is_one() -> None:
     assert list_mode_options("max-autotune") == {"max_autotune": True, "triton.cudagraphs": True}
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "post_grad_custom_post_pass",
+        "pre_grad_custom_pass",
+        "joint_custom_pre_pass",
+        "_pre_fusion_custom_pass",
+    ],
+)
+def test_passes_of_a_program_are_refused(name: str) -> None:
+    def rewrite(graph: object) -> None:
+        raise AssertionError("no pass runs")
+
+    setattr(config, name, None)
+    with pytest.raises(NotImplementedError, match=name):
+        setattr(config, name, rewrite)
+    with pytest.raises(NotImplementedError, match=name), config.patch({"debug": True, name: rewrite}):
+        pass
+    assert getattr(config, name) is None and config.debug is False
+    with pytest.raises(NotImplementedError, match=name):
+        tt.compile(lambda x: x, options={name: rewrite})
+
+
 def test_a_text_warns_once() -> None:
     with pytest.warns(UserWarning, match="a text of this test"):
         warn_once("a text of this test")

@@ -32,14 +32,15 @@ class ConfigModule(ModuleType):
         wanted = {**given, **more}
         absent = object()
         before = {name: getattr(*self._place(name), absent) for name in wanted}
-        for name, value in wanted.items():
-            setattr(*self._place(name), value)
         try:
+            for name, value in wanted.items():
+                setattr(*self._place(name), value)
             yield
         finally:
             for name, value in before.items():
                 if value is absent:
-                    delattr(*self._place(name))
+                    if hasattr(*self._place(name)):
+                        delattr(*self._place(name))
                 else:
                     setattr(*self._place(name), value)
 

@@ -14,12 +14,10 @@ import numpy as np
 
 from ...dispatch.autograd.creation import Creation
 from ...dispatch.core.op_overload import OpOverload
-from ...dispatch.custom_ops.triton_launch import call_launch_operator
 from ...dispatch.layers.graph.graph import Graph, Node, map_nodes
 from ...dispatch.layers.graph.make_graph import make_graph
 from ...dispatch.layers.pytree import TreeSpec
 from ...dispatch.tensor import Tensor
-from ...runtime.cuda.triton.launch_observer import observing_launches
 from ...runtime.fork_lock import forkable
 from ...runtime.grad_mode import set_grad_enabled
 from ...runtime.storage import root_of
@@ -179,7 +177,6 @@ def _recorded(
             with (
                 refusing_draws(),
                 stand_ins,
-                observing_launches(call_launch_operator),
                 frames.observed(stand_ins, watch),
             ):
                 if watch is not None:

@@ -13,6 +13,7 @@ from ..generated import functions as ops
 from ..plans.host_kernel import host_kernel
 from ..scalars import real
 from ..structured.meta.dims import reduced_dims, wrap_dim
+from ..structured.meta.indexing import DataDependentShapeError
 from .forms import out_form
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ def bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
     if spec.sizes == (0,):
         return ops.zeros((minlength,), dtype=int64, device=spec.device)
     if spec.is_meta:
-        raise NotImplementedError("bincount: the result's shape depends on data; Meta has none")
+        raise DataDependentShapeError("bincount: the result's shape depends on data; Meta has none")
     if spec.ndim != 1 or int(ops.amin(self)) < 0:
         raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
     if weights is None:

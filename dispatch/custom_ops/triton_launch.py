@@ -7,7 +7,10 @@ form ``triton_kernel_wrapper_mutation_functional`` clones what the kernel writes
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import itertools
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
@@ -36,11 +39,19 @@ class _Leaf(NamedTuple):
     place: int
 
 
-class _Descriptor(NamedTuple):
-    """A `TensorDescriptor`, by its class and its fields as they come from the operator's arguments."""
+class _Record(NamedTuple):
+    """A tuple, list, `TensorDescriptor` or `TensorWrapper` by its class and its fields, which hold a `_Leaf` each."""
 
-    made_of: Callable[..., Any]
+    made_of: type[Any]
+    names: tuple[str, ...]
     fields: tuple[Any, ...]
+
+    def restored(self, lists: Mapping[str, Sequence[Any]]) -> Any:
+        """Return the object with the operator's arguments in it."""
+        fields = [_restored(value, lists) for value in self.fields]
+        if self.names:
+            return self.made_of(**dict(zip(self.names, fields, strict=True)))
+        return self.made_of(fields)
 
 
 class Row(NamedTuple):
@@ -61,7 +72,8 @@ class Row(NamedTuple):
 
 
 _rows: list[Row] = []
-_places: dict[Row, int] = {}
+_places: dict[Any, int] = {}
+_lock = threading.Lock()
 
 
 def launch_kernel(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -92,6 +104,8 @@ def call_launch_operator(
     for configuration, meta in _metas(kernel, bound):
         configurations.append(tuple(configuration.items()))
         sizes += _sizes(grid(meta) if callable(grid) else grid)
+    if is_running_fake() and not lists.written and not lists.read:
+        return  # without tensors, nothing would say that this is a fake launch
     row = Row(kernel, launcher, tuple(given), named, tuple(configurations))
     launch_operator()(_place_of(row), sizes, lists.numbers, lists.written, lists.read)
 
@@ -127,7 +141,8 @@ def without_launches(function: Callable[..., Any]) -> Callable[..., Any]:
 def launch_operator() -> OpOverload:
     """Return the operator, which the first call defines."""
     dispatcher = Dispatcher.singleton()
-    dispatcher.register_def(SCHEMA, __name__)
+    # A kernel may also print, or write through pointers that it loads: no launch is dropped or merged with another.
+    dispatcher.register_def(SCHEMA, __name__, frozenset({"maybe_aliasing_or_mutating"}))
     dispatcher.register_impl(NAME, "CompositeExplicitAutograd", KernelFunction(_run, source=__name__))
     dispatcher.register_impl(NAME, "Meta", KernelFunction(lambda *_: None, source=__name__))
     # As in PyTorch, a launch records no history: its tensors get gradients from the function around it, or none.
@@ -136,16 +151,25 @@ def launch_operator() -> OpOverload:
 
 
 def _place_of(row: Row) -> int:
-    """Return the place of a row in the table, where equal rows are one."""
-    try:
-        known = _places.get(row)
+    """Return the place of a row in the table, where rows of the same objects are one."""
+    key = _key(tuple(row))
+    with _lock:
+        known = _places.get(key)
         if known is None:
-            known = _places[row] = len(_rows)
+            known = _places[key] = len(_rows)
             _rows.append(row)
         return known
-    except TypeError:  # an argument that cannot be hashed
-        _rows.append(row)
-        return len(_rows) - 1
+
+
+def _key(value: Any) -> Any:
+    """Return what identifies a value of a row: True is not 1.0, and 0.0 is not -0.0."""
+    if isinstance(value, tuple | list):
+        return (value.__class__, *map(_key, value))
+    if value is None or isinstance(value, bool | int | str | float | complex):
+        return value.__class__, repr(value)
+    if value.__class__.__name__ == "constexpr":
+        return value.__class__, _key(value.value)
+    return id(value)  # the row keeps the object
 
 
 def _run(
@@ -179,11 +203,7 @@ def _run(
 def _restored(value: Any, lists: Mapping[str, Sequence[Any]]) -> Any:
     if isinstance(value, _Leaf):
         return lists[value.kind][value.place]
-    if isinstance(value, _Descriptor):
-        return value.made_of(*_restored(value.fields, lists))
-    if value.__class__ is tuple:
-        return tuple([_restored(each, lists) for each in value])
-    return value
+    return value.restored(lists) if isinstance(value, _Record) else value
 
 
 class _Arguments:
@@ -202,18 +222,21 @@ class _Arguments:
             return self._leaf(kind, getattr(self, kind), value)
         if value.__class__ is int or isinstance(value, SymInt):
             return self._leaf("numbers", self.numbers, value)
-        if type(value).__name__ == "TensorDescriptor":
-            fields = (value.base, tuple(value.shape), tuple(value.strides))
-            kept = (list(value.block_shape), value.padding)
-            made_of = type(value)
-
-            def descriptor(base: Any, shape: Any, strides: Any) -> Any:
-                return made_of(base, list(shape), list(strides), *kept)
-
-            return _Descriptor(descriptor, tuple([self.replaced(name, each) for each in fields]))
-        if value.__class__ is tuple:
-            return tuple([self.replaced(name, each) for each in value])
+        if isinstance(value, tuple | list):
+            names = getattr(value, "_fields", ())
+            made_of = value.__class__ if names or isinstance(value, list) else tuple
+            return self._record(name, made_of, names, value)
+        if dataclasses.is_dataclass(value) and hasattr(
+            value, "base"
+        ):  # Triton's and Gluon's tensor descriptors
+            names = tuple(field.name for field in dataclasses.fields(value) if field.init)
+            return self._record(name, value.__class__, names, [getattr(value, each) for each in names])
+        if value.__class__.__name__ == "TensorWrapper":  # of `triton.reinterpret`
+            return self._record(name, value.__class__, ("base", "dtype"), (value.base, value.dtype))
         return value
+
+    def _record(self, name: str, made_of: Any, names: tuple[str, ...], fields: Sequence[Any]) -> _Record:
+        return _Record(made_of, names, tuple([self.replaced(name, each) for each in fields]))
 
     def _leaf(self, kind: str, among: list[Any], value: Any) -> _Leaf:
         among.append(value)
@@ -221,12 +244,25 @@ class _Arguments:
 
 
 def _parameters(kernel: Any) -> tuple[Sequence[str], frozenset[str]]:
-    """Return the names of a kernel's parameters, and of those that it or its autotuner writes."""
+    """Return the names of a kernel's parameters, and of those that it or its autotuner writes.
+
+    A hook of an autotuner may write to every argument, and so may a class of launches that Triton does not have.
+    """
     written: set[str] = set()
+    is_known = True
     while not _is_function(kernel):
-        written |= {*getattr(kernel, "reset_to_zero", ()), *getattr(kernel, "restore_value", ())}
+        if hasattr(kernel, "configs"):
+            written |= {*kernel.reset_to_zero, *kernel.restore_value}
+            is_known &= not (
+                kernel.user_defined_pre_hook
+                or kernel.user_defined_post_hook
+                or any(config.pre_hook is not None for config in kernel.configs)
+            )
+        else:
+            is_known &= isinstance(getattr(kernel, "values", None), Mapping)
         kernel = kernel.fn
-    return kernel.arg_names, written_parameters(kernel) | written
+    names = kernel.arg_names
+    return names, written_parameters(kernel) | written if is_known else frozenset(names)
 
 
 def _is_function(kernel: Any) -> bool:
@@ -242,7 +278,8 @@ def _name(kernel: Any) -> str:
 def _metas(kernel: Any, given: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield what each configuration sets, with all that a grid may ask for under it."""
     if _is_function(kernel):
-        yield {}, given
+        parameters = inspect.signature(inspect.unwrap(kernel.fn)).parameters.values()
+        yield {}, {**{p.name: p.default for p in parameters if p.default is not p.empty}, **given}
     elif hasattr(kernel, "configs"):
         for config in kernel.configs:
             own = config.all_kwargs()
@@ -251,7 +288,8 @@ def _metas(kernel: Any, given: dict[str, Any]) -> Iterator[tuple[dict[str, Any],
                     raise RuntimeError(f"kernel '{_name(kernel)}' is autotuned twice, which no graph holds")
                 yield own, meta
     else:
-        for name, heuristic in kernel.values.items():
+        values = getattr(kernel, "values", None)
+        for name, heuristic in values.items() if isinstance(values, Mapping) else ():
             given = {**given, name: heuristic(given)}
         yield from _metas(kernel.fn, given)
 

@@ -2,6 +2,7 @@
 
 import io
 import pickle
+from typing import Any, NamedTuple
 
 import pytest
 import triton
@@ -14,6 +15,7 @@ from triten.func import functionalize, make_graph
 from triten.library import opcheck, wrap_triton
 from triten.runtime.cuda.triton.written_pointers import written_parameters
 from triten.utils._python_dispatch import TensorDispatchMode
+from triten.utils._pytree import tree_leaves
 
 
 @triton.jit
@@ -47,6 +49,50 @@ def descriptor_kernel(x, out, BLOCK: tl.constexpr):
 def strided_kernel(x, stride, n, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     tl.store(x + i * stride, tl.load(x + i * stride, mask=i < n, other=0) + 1, mask=i < n)
+
+
+class Pointers(NamedTuple):
+    x: Any
+    out: Any
+
+
+@triton.jit
+def store(pointer, value, mask):
+    tl.store(pointer, value, mask=mask)
+
+
+@triton.jit
+def named_kernel(pointers, n, STORE: tl.constexpr, SCALE=1.0, BLOCK: tl.constexpr = 16):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    STORE(pointers.out + i, tl.load(pointers.x + i, mask=i < n, other=0) * SCALE, i < n)
+
+
+@triton.jit
+def running_kernel(x, out, n):
+    for i in range(n - 1):
+        tl.store(out + i + 1, tl.load(x + i) + 1)
+
+
+def fill_y(arguments):
+    arguments["y"].fill_(9)
+
+
+@triton.autotune([triton.Config({"BLOCK": 16}, pre_hook=fill_y)], key=["n"])
+@triton.jit
+def hooked_kernel(x, y, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n, other=0) + tl.load(y + i, mask=i < n, other=0), mask=i < n)
+
+
+@triton.jit
+def printing_kernel(n):
+    tl.device_print("printed", n)
+
+
+@triton.jit
+def indirect_kernel(table):
+    pointer = tl.load(table).to(tl.pointer_type(tl.float32))
+    tl.store(pointer, tl.load(pointer) + 1)
 
 
 def add(x, y):
@@ -114,8 +160,67 @@ def descriptors(x, y):
     return out + y
 
 
+def of_a_named_tuple(x, y):
+    out, other = tt.empty_like(x), tt.empty_like(x)
+    for scale, each in ((0.0, out), (-0.0, other)):
+        grid = lambda meta: [triton.cdiv(meta["n"], meta["BLOCK"])]  # noqa: E731
+        named_kernel[grid](Pointers(x, each), n=x.numel(), STORE=store, SCALE=scale)
+    return 1 / out, 1 / other
+
+
+def of_reinterpreted_tensors(x, y):
+    out = tt.empty_like(x)
+    words = [triton.reinterpret(each.view(tt.int32), tl.float32) for each in (x, out)]
+    add_kernel[(triton.cdiv(x.numel(), 16),)](words[0], y, words[1], x.numel(), BLOCK=16)
+    return out
+
+
+def of_equal_operands(x, y):
+    read, written = tt.zeros_like(x), tt.zeros_like(x)
+    running_kernel[(1,)](read, written, x.numel())
+    copy = x.clone()
+    running_kernel[(1,)](x, copy, x.numel())
+    return read, written, copy
+
+
+def of_overlapping_views(x, y):
+    z = x * 2
+    a, b = z[1:], z[:-1]
+    for read, written in ((a, b), (b, a), (z, z), (z.view(tt.int32), b)):
+        running_kernel[(1,)](read, written, x.numel() // 2)
+    return z, a + 1, b + 1
+
+
+def of_overlapping_arguments(x, y):
+    n = x.numel()
+    running_kernel[(1,)](x[n // 4 :], x[n // 2 :], n // 2)
+    return x * 2
+
+
+def beyond_a_view(x, y):
+    n = x.numel()
+    z = tt.zeros(2, n, device=x.device)
+    add_kernel[(triton.cdiv(2 * n, 16),)](z[0], z[0], z[0], 2 * n, BLOCK=16)
+    strided_kernel[(1,)](z.t()[1:], 1, n, BLOCK=128)
+    return z
+
+
+def by_a_hook(x, y):
+    out = tt.empty_like(x)
+    hooked_kernel[(triton.cdiv(x.numel(), 16),)](x, y, out, x.numel())
+    return out + y
+
+
+def of_no_programs(x, y):
+    out = tt.ones_like(x)
+    add_kernel[(0,)](x, y, out, x.numel(), BLOCK=16)
+    return out
+
+
 PROGRAMS = [
-    add, add_wrapped, tuned, tuned_wrapped, heuristic, twice_into_one_tensor, into_an_argument, into_a_view, descriptors
+    add, add_wrapped, tuned, tuned_wrapped, heuristic, twice_into_one_tensor, into_an_argument, into_a_view,
+    descriptors, of_a_named_tuple, of_reinterpreted_tensors, of_equal_operands, of_overlapping_views,
+    of_overlapping_arguments, beyond_a_view, by_a_hook, of_no_programs,
 ]  # fmt: skip
 
 
@@ -128,9 +233,56 @@ def test_a_launch_is_captured_in_one_graph(program):
     compiled = tt.compile(program, fullgraph=True)
     for n in (40, 40, 48, 77, 16):
         expected_arguments, given = arguments(n), arguments(n)
-        expected = program(*expected_arguments)
-        assert tt.equal(compiled(*given), expected)
+        expected = tree_leaves(program(*expected_arguments))
+        assert all(tt.equal(a, b) for a, b in zip(tree_leaves(compiled(*given)), expected, strict=True))
         assert all(tt.equal(a, b) for a, b in zip(given, expected_arguments, strict=True))
+
+
+@pytest.mark.parametrize("tracing_mode", ["real", "fake"])
+@pytest.mark.parametrize("transform", [functionalize, lambda f: f], ids=["functional", "plain"])
+@pytest.mark.parametrize("program", [add, of_equal_operands, beyond_a_view], ids=lambda f: f.__name__)
+def test_make_graph_records_launches(program, transform, tracing_mode):
+    x, y = arguments(40)
+    graph = make_graph(transform(program), tracing_mode)(x, y)
+    expected = tree_leaves(program(x * 2, y))
+    assert all(tt.equal(a, b) for a, b in zip(tree_leaves(graph(x * 2, y)), expected, strict=True))
+
+
+@pytest.mark.parametrize("remove", ["mutations", "mutations_and_views"])
+@pytest.mark.parametrize("program", [add, of_overlapping_views, beyond_a_view], ids=lambda f: f.__name__)
+def test_functionalize_takes_launches(program, remove):
+    x, y = arguments(40)
+    expected = tree_leaves(program(x, y))
+    found = tree_leaves(functionalize(program, remove=remove)(x, y))
+    assert all(tt.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_launches_with_other_effects_are_neither_dropped_nor_merged(capfd):
+    places = tt.zeros(4, device="cuda")
+    table = tt.tensor([places.data_ptr()], dtype=tt.int64, device="cuda")
+
+    def program(x):
+        for _ in range(2):
+            printing_kernel[(1,)](x.numel())
+            indirect_kernel[(1,)](table + 0)
+        return x + 1
+
+    x = tt.ones(40, device="cuda")
+    assert tt.equal(tt.compile(program, fullgraph=True)(x), x + 1)
+    assert places.tolist() == [2, 0, 0, 0]
+    assert capfd.readouterr().out.count("printed") == 2
+
+
+def test_a_fake_kernel_makes_no_launch_without_tensors(capfd):
+    @tt.library.triton_op("captured_launches::printed", mutates_args=())
+    def printed(x: tt.Tensor) -> tt.Tensor:
+        printing_kernel[(1,)](3)
+        wrap_triton(printing_kernel)[(1,)](3)
+        return x + 1
+
+    printed(tt.ones(3, device="meta"))
+    tt.cuda.synchronize()
+    assert not capfd.readouterr().out
 
 
 def test_a_captured_launch_writes_without_clones(launches):
@@ -242,6 +394,23 @@ def test_a_custom_operator_that_writes_is_captured():
         x, y, other = tt.arange(8.0, device=device), tt.ones(8, device=device), tt.ones(8, device=device)
         assert tt.equal(compiled(x, y), program(x, other))
         assert tt.equal(y, other)
+
+
+def test_a_custom_operator_may_be_given_nothing_to_write():
+    @tt.library.custom_op("captured_launches::count", mutates_args=("several", "optional"))
+    def count(several: list[tt.Tensor], optional: tt.Tensor | None) -> None:
+        for i, each in enumerate([*several, *(() if optional is None else (optional,))]):
+            each.add_(i + 1)
+
+    def program(x):
+        z = x.clone()
+        count([], None)
+        count([z, z, z[1:]], z[::3])
+        count([], z)
+        return z
+
+    x = tt.arange(8.0)
+    assert tt.equal(tt.compile(program, fullgraph=True)(x), program(x))
 
 
 def test_a_launch_that_cannot_be_captured_breaks_the_graph():

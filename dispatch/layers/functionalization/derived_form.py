@@ -1,19 +1,26 @@
 """Functional forms derived for operators of users that write (torch/_higher_order_ops/auto_functionalize.py).
 
-``ns::fill(Tensor x, Tensor(a!) out) -> ()`` has no operator that returns what it writes. Its derived form
-``ns::fill_functional(Tensor x, Tensor out, *, int[] donated=[]) -> Tensor`` clones `out`, calls `fill` and returns the
-clone. A compiler pass donates operands that nothing reads afterwards: these are written without a clone.
+``ns::fill(Tensor x, Tensor(a!) out) -> ()`` has no operator that returns what it writes. Its derived form is
+``ns::fill_functional(Tensor x, Tensor out, *, Tensor[] bases, SymInt[] views, int[] donated=[]) -> Tensor[]``:
+
+- `bases` are the tensors whose memory is written, each once. The form clones them, calls `fill` on the clones, and
+  returns them after the operator's own results.
+- `views` are three numbers for each operand in that memory: its place among the operator's tensors, that of its base,
+  and its distance from the base in bytes. A graph compares values, so that equal operands of a graph can be one tensor
+  or several of the program; `views` says which operands share memory.
+- `donated` are the places of bases that nothing reads afterwards. A compiler pass finds them; they are not cloned.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....runtime.storage import address_of, root_of
+from ....runtime.dispatch_key import BY_NAME
+from ....runtime.scalar_type import uint8
 from ....runtime.tensor_impl import TensorImpl
-from ...core.bound_arguments import tensors_in
+from ....runtime.tensor_spec import TensorSpec
 from ...core.dispatcher import Dispatcher
 from ...core.kernel_function import KernelFunction
 from ...core.operator_entry import OperatorEntry
@@ -23,10 +30,11 @@ from ...schema.function_schema import Argument, OperatorName, Return
 from ...schema.types import BaseType, ListType
 
 SUFFIX = "_functional"
-DONATED = "donated"
-"""The argument of a derived form: the places, among the tensors that are written, of those that need no clone."""
+BASES, VIEWS, DONATED = "bases", "views", "donated"
 
 _SOURCE = "derived from "
+_INHERITED = frozenset({"maybe_aliasing_or_mutating"})
+"""Tags of operators with effects beyond their schemas, which their derived forms have as well."""
 
 _derived: dict[str, tuple[FunctionSchema, list[RegistrationHandle]]] = {}
 """The schema that each derived form was made from, and its registrations, by the writing operator's name."""
@@ -57,22 +65,32 @@ def derived_form(op: OperatorEntry) -> str | None:
         arguments = tuple(
             Argument(a.name, a.type, a.default, a.kwarg_only, None, a.default_text) for a in schema.arguments
         )
-        donated = Argument(DONATED, ListType(BaseType("int")), (), True)
+        tensors = ListType(BaseType("Tensor"))
+        added = (
+            Argument(BASES, tensors, kwarg_only=True),
+            Argument(VIEWS, ListType(BaseType("SymInt")), kwarg_only=True),
+            Argument(DONATED, ListType(BaseType("int")), (), True),
+        )
         own = [Return(r.type) for r in schema.returns if r.alias_info is None]
-        written = [Return(a.type) for a in schema.arguments if a.is_write]
-        functional = FunctionSchema(name, (*arguments, donated), (*own, *written))
+        functional = FunctionSchema(name, (*arguments, *added), (*own, Return(tensors)))
 
-        def kernel(*args: Any) -> Any:
-            return _call_on_clones(op, args[:-1], args[-1] or ())
+        def kernel_of(call: Callable[..., Any]) -> KernelFunction:
+            def kernel(*args: Any) -> Any:
+                bases, views, donated = args[-len(added) :]
+                return _call_on_clones(op, call, args[: -len(added)], bases, views, donated or ())
+
+            return KernelFunction(kernel, source=_SOURCE + op.name)
+
+        def call_meta(*args: Any) -> Any:
+            # By its key, since a call without tensors would find another kernel.
+            return op.call_with_keys(BY_NAME["Meta"].bits, args)
 
         _derived[op.name] = (
             schema,
             [
-                dispatcher.register_def(functional, f"{_SOURCE}{op.name}"),
-                *(
-                    dispatcher.register_impl(str(name), key, KernelFunction(kernel, source=_SOURCE + op.name))
-                    for key in ("CompositeExplicitAutograd", "Meta")
-                ),
+                dispatcher.register_def(functional, f"{_SOURCE}{op.name}", op.tags & _INHERITED),
+                dispatcher.register_impl(str(name), "CompositeExplicitAutograd", kernel_of(op.call)),
+                dispatcher.register_impl(str(name), "Meta", kernel_of(call_meta)),
             ],
         )
     return str(name)
@@ -96,71 +114,69 @@ def is_derived(op: OperatorEntry) -> bool:
     return bool(arguments) and arguments[-1].name == DONATED and op.source.startswith(_SOURCE)
 
 
-def _call_on_clones(op: OperatorEntry, args: Sequence[Any], donated: Sequence[int]) -> Any:
-    """Call a writing operator on clones of what it writes. Returns its own results, then the clones."""
-    schema = op.schema
-    places = [i for i, a in enumerate(schema.arguments) if a.is_write]
-    written = tensors_in([args[i] for i in places])
-    clones = _cloned([t for i, t in enumerate(written) if i not in donated], tensors_in(args))
+def _call_on_clones(
+    op: OperatorEntry,
+    call: Callable[..., Any],
+    args: Sequence[Any],
+    bases: Sequence[Any],
+    views: Sequence[int],
+    donated: Sequence[int],
+) -> Any:
+    """Call a writing operator on clones of bases. Returns its own results, then the list of clones."""
+    clones = [base if i in donated else _clone_of(base) for i, base in enumerate(bases)]
+    places = {views[i]: (clones[views[i + 1]], views[i + 2]) for i in range(0, len(views), 3)}
+    counter = itertools.count()
 
-    def stand_in(value: Any) -> Any:
-        if isinstance(value, TensorImpl):
-            return clones.get(id(value), value)
-        return type(value)([stand_in(v) for v in value]) if isinstance(value, list | tuple) else value
+    def stand_in(tensor: Any) -> Any:
+        place = places.get(next(counter))
+        return tensor if place is None else _view_of(*place, tensor)
 
-    given = [stand_in(value) for value in args]
-    result = op.call(*given)
+    result = call(*map_tensors(args, stand_in))
     results = result if isinstance(result, list | tuple) else (result,)
-    own = [v for v, r in zip(results, schema.returns, strict=False) if r.alias_info is None]
-    roots = Counter(
-        id(root_of(clone._data)) for clone in {id(t): clones.get(id(t), t) for t in written}.values()
-    )
+    own = [v for v, r in zip(results, op.schema.returns, strict=False) if r.alias_info is None]
+    return (*own, clones) if own else clones
 
-    def apart(value: Any) -> Any:
+
+def map_tensors(args: Sequence[Any], function: Callable[[Any], Any]) -> list[Any]:
+    """Return bound arguments with a function's results for their tensors, in the order of `tensors_in`."""
+
+    def mapped(value: Any) -> Any:
         if isinstance(value, list | tuple):
-            return type(value)([apart(v) for v in value])
-        shares = isinstance(value, TensorImpl) and roots[id(root_of(value._data))] > 1
-        return value.clone() if shares else value
+            return type(value)([mapped(v) for v in value])
+        return function(value) if isinstance(value, TensorImpl) else value
 
-    returned = (*own, *(apart(given[i]) for i in places))
-    return returned[0] if len(returned) == 1 else returned
+    return [mapped(value) for value in args]
 
 
-def _cloned(written: Sequence[Any], operands: Sequence[Any]) -> dict[int, Any]:
-    """Return clones of written tensors and of operands that overlap them, by the ids of what they stand for.
-
-    Strides are kept, since a kernel may have been given them as numbers. Overlapping operands are views of one clone,
-    so that they see each other's writes.
-    """
-    clones: dict[int, Any] = {}
-    for tensor in written:
-        if id(tensor) in clones or not tensor._spec.numel:
-            continue
-        root, spec = root_of(tensor._data), tensor._spec
-        (first, last), group = _extent(tensor), {id(tensor): tensor}
-        beside = {id(t): t for t in operands if root_of(t._data) is root and t._spec.numel}
-        while joined := [
-            t
-            for t in beside.values()
-            if id(t) not in group and _extent(t)[0] < last and first < _extent(t)[1]
-        ]:
-            group |= {id(t): t for t in joined}
-            first = min(first, *(_extent(t)[0] for t in joined))
-            last = max(last, *(_extent(t)[1] for t in joined))
-        start = (first - address_of(tensor._data)) // spec.itemsize
-        whole = tensor._strided_from(((last - first) // spec.itemsize,), (1,), start).clone()
-        for key, each in group.items():
-            own = each._spec
-            view = whole if own.dtype is spec.dtype else whole.view(own.dtype)
-            clones[key] = view._strided_from(
-                own.sizes, own.strides, (address_of(each._data) - first) // own.itemsize
-            )
-    return clones
+def _clone_of(base: Any) -> Any:
+    """Return a clone under the same strides, since a kernel may have been given them as numbers."""
+    spec = base._spec
+    if spec.is_dense() or not spec.numel:
+        return base.clone()
+    return _flat(base).clone()._strided_from(spec.sizes, spec.strides, 0)
 
 
-def _extent(tensor: Any) -> tuple[int, int]:
-    """Return the addresses of a tensor's first byte and of the byte behind its last one."""
-    spec = tensor._spec
-    first = address_of(tensor._data)
-    reach = sum((n - 1) * s for n, s in zip(spec.sizes, spec.strides, strict=True)) + 1
-    return first, first + reach * spec.itemsize
+def _view_of(base: Any, distance: int, like: Any) -> Any:
+    """Return the tensor that lies in a base's memory, some bytes behind its first element, as another one does."""
+    spec = like._spec
+    if (spec.sizes, spec.strides, spec.dtype, distance) == (
+        base._spec.sizes,
+        base._spec.strides,
+        base._spec.dtype,
+        0,
+    ):
+        return base
+    if spec.dtype is base._spec.dtype:
+        return base._strided_from(spec.sizes, spec.strides, distance // spec.itemsize)
+    flat = _flat(base).view(uint8)._strided_from((_extent(spec) * spec.itemsize,), (1,), distance)
+    return flat.view(spec.dtype)._strided_from(spec.sizes, spec.strides, 0)
+
+
+def _flat(tensor: Any) -> Any:
+    """Return the memory between a tensor's first and last element as a vector."""
+    return tensor._strided_from((_extent(tensor._spec),), (1,), 0)
+
+
+def _extent(spec: TensorSpec) -> int:
+    """Return the number of elements from the first one to behind the last one."""
+    return sum((n - 1) * s for n, s in zip(spec.sizes, spec.strides, strict=True)) + 1 if spec.numel else 0

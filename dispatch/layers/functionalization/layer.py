@@ -7,6 +7,7 @@ is remembered and taken again when the value it is a view of is another.
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -33,6 +34,7 @@ from ...tensor import Tensor, blank_tensor
 from ..graph.call_looks import call_look
 from ..python_key import bound_handler, without_modes
 from ..pytree import tree_map
+from .derived_form import is_derived, map_tensors
 from .form import functional_arguments, functional_form, returned, settled
 from .storage import FunctionalData, FunctionalStorage, Step, forward, fresh_root
 
@@ -483,6 +485,8 @@ class Layer:
         if "inplace_view" in op.tags:
             return self._change_memory(op, values)
         functional = functional_form(op)
+        if is_derived(functional):
+            return self._write_memory(op, functional, values, [t for each in targets for t in each])
         before = {id(target): target._spec for each in targets for target in each}
         # Where sizes depend on data, the results themselves say what they are.
         metas = {} if "dynamic_output_shape" in functional.tags else self._on_meta(op, values)[1]
@@ -508,6 +512,36 @@ class Layer:
             wrapped = tuple(self._wrapped(each, each) for each in plain)
             return wrapped[0] if len(wrapped) == 1 else wrapped
         return returned(schema, values, outs)
+
+    def _write_memory(
+        self, op: OperatorEntry, functional: OperatorEntry, values: Sequence[Any], targets: Sequence[Any]
+    ) -> Any:
+        """A user's operator that writes: its derived form gives all the memory of what it writes anew."""
+        storages = list({id(t._data.storage): t._data.storage for t in targets}.values())
+        views: list[int] = []
+        counter = itertools.count()
+
+        def value(tensor: Any) -> Any:
+            place = next(counter)
+            if not self.owns(tensor) and self._storage_of(tensor) is None:
+                return tensor
+            data: FunctionalData = self.handle_of(tensor)._data
+            if data.storage not in storages:
+                return data.value(self.call, self.copies)
+            views.extend((place, storages.index(data.storage), data.address - data.storage.address))
+            return data.value(self.call, self.copies) if data.steps else data.storage.lay_out(self.call)
+
+        with self.below():
+            given = map_tensors(values, value)
+            bases = [storage.lay_out(self.call) for storage in storages]
+            results = self._computed(functional, [*given, bases, tuple(views), ()])
+            own, made = (results[:-1], results[-1]) if len(functional.schema.returns) > 1 else ((), results)
+            for storage, new in zip(storages, made, strict=True):
+                storage.replace(new, self.call, self.copies)
+        if own:
+            wrapped = tuple(self._wrapped(each, each) for each in own)
+            return wrapped[0] if len(wrapped) == 1 else wrapped
+        return returned(op.schema, values, ())
 
     def _target(self, op: OperatorEntry, tensor: Any) -> Any:
         if not self.owns(tensor) or (

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ....runtime.allocator import storage_size
 from ....runtime.data_ptr import DataPtr
+from ....runtime.storage import address_of
 from ....runtime.tensor_spec import TensorSpec
 
 if TYPE_CHECKING:
@@ -77,6 +78,19 @@ class FunctionalStorage:
         """Whether anything was written since the storage was made."""
         return self.generation > 0
 
+    @property
+    def address(self) -> int:
+        """Where the first element of the whole lies."""
+        return self.root.address if self.origin is None else address_of(self.origin._data)
+
+    def replace(self, value: Any, call: Call, copies: bool) -> None:
+        """Count a write that gives the whole another value."""
+        self.value = value
+        self.generation += 1
+        if self.spec.is_dense():
+            # What is computed from the value takes after its strides.
+            self.laid_out(call, copies)
+
     def laid_out(self, call: Call, copies: bool) -> Tensor:
         """The value; under the strides that the tensor would have, unless views of it are copies anyway."""
         if not copies:
@@ -129,12 +143,7 @@ class FunctionalData(DataPtr):
     def write(self, new: Tensor, call: Call, copies: bool) -> None:
         """Replace the value, and with it the storage's. `new` has the sizes and dtype of this handle."""
         storage = self.storage
-        whole = self._whole_of(new, call, copies)
-        storage.value = whole
-        storage.generation += 1
-        if storage.spec.is_dense():
-            # What is computed from the value takes after its strides.
-            storage.laid_out(call, copies)
+        storage.replace(self._whole_of(new, call, copies), call, copies)
         if self.steps:
             self.generation = -1
             last = self.steps[-1].result

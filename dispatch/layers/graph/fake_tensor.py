@@ -123,12 +123,11 @@ class Answer(NamedTuple):
         made_of: Any = getattr(type(found), "_make", type(found)) if several else None
         return Answer(tuple(rows), made_of)
 
-    def again(self, tracer: FakeTracer, operands: Sequence[Any]) -> Any:
+    def again(self, mode: MetaKernels, operands: Sequence[Any]) -> Any:
         """The same results of other operands."""
         made: list[Any] = []
         for spec, operand, offset, is_view in self.results:
-            tensor: Tensor = FakeTensor._blank()
-            tracer.made.append(weakref.ref(tensor))
+            tensor = mode.blank()
             tensor._spec, tensor._autograd, tensor._view_base = spec, None, None
             if operand is None:
                 tensor._data, tensor._version_cell = DataPtr(0, offset, META), None
@@ -142,13 +141,110 @@ class Answer(NamedTuple):
         return made[0] if self.gather is None else self.gather(made)
 
 
-class FakeTracer(Tracer):
+class MetaKernels:
+    """What answers operators on fake tensors by their Meta kernels."""
+
+    def __init__(self) -> None:
+        self._answers: dict[Any, Answer] = {}
+
+    def blank(self) -> Tensor:
+        """Return a fake tensor whose attributes are to be set."""
+        return FakeTensor._blank()
+
+    def computed(self, func: OpOverload, values: Sequence[Any]) -> Any:
+        """Return the Meta kernel's answer, on the device on which the operator would have computed."""
+        look = call_look(func._entry, values)
+        answer = None if look is None else self._answers.get(look)
+        if answer is not None:
+            return answer.again(self, tensors_in(values))
+        tensors = tensors_in(values)
+        metas = {id(t): _meta_of(t) for t in tensors}
+        device = self._device_of(func, values, tensors)
+        entry = func._entry
+        entry.find_runtime_arguments()
+        replaced: list[Any] = []
+        for position, value in enumerate(values):
+            if isinstance(value, TensorImpl):
+                replaced.append(metas[id(value)])
+            elif value.__class__ is tuple or value.__class__ is list:
+                replaced.append(tuple([metas.get(id(v), v) for v in value]))
+            elif isinstance(value, Generator):
+                replaced.append(None)
+            else:
+                replaced.append(META if position in entry.device_positions else value)
+        with without_modes(), ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
+            result = entry.call_with_keys(META_KEYS, replaced)
+        for tensor in tensors:
+            if isinstance(tensor, FakeTensor):
+                meta = metas[id(tensor)]
+                if meta._data is not tensor._data:
+                    tensor._data = meta._data
+                if (meta._spec.sizes, meta._spec.strides) != (tensor._spec.sizes, tensor._spec.strides):
+                    tensor._spec = tensor._spec.replace(sizes=meta._spec.sizes, strides=meta._spec.strides)
+        origins = {id(metas[id(t)]): t for t in tensors}
+        faked = self._faked(result, origins, device)
+        answer = None if look is None else Answer.of(faked, tensors)
+        if answer is not None:
+            self._answers[look] = answer
+        return faked
+
+    def _faked(self, result: Any, origins: dict[int, Any], device: Device) -> Any:
+        if isinstance(result, TensorImpl):
+            origin = origins.get(id(result))
+            if origin is not None:
+                return origin
+            made = self.blank()
+            made._data = result._data
+            made._spec = result._spec.replace(device=device, keys=PYTHON_BIT, requires_grad=False)
+            made._version_cell, made._autograd = result._version_cell, None
+            base = origins.get(id(result._view_base))
+            made._view_base = base if base is None or base._view_base is None else base._view_base
+            return made
+        if isinstance(result, list | tuple):
+            made_of: Any = getattr(type(result), "_make", type(result))
+            return made_of([self._faked(v, origins, device) for v in result])
+        return result
+
+    def _device_of(self, func: OpOverload, values: Sequence[Any], tensors: Iterable[Any]) -> Device:
+        """Where the operator would put its results. Raises RuntimeError for tensors on several devices."""
+        entry = func._entry
+        entry.find_runtime_arguments()
+        for position in entry.device_positions:
+            if values[position] is not None:
+                return resolve_device(Device(values[position]))
+        found: Device | None = None
+        for tensor in tensors:
+            spec = tensor._spec
+            if found is None or (found is CPU and spec.device is not CPU):
+                found = spec.device
+        for tensor in tensors:
+            spec = tensor._spec
+            if (
+                spec.device is not found
+                and not (spec.device is CPU and spec.ndim == 0)
+                and func._opname not in _ACROSS_DEVICES
+            ):
+                raise RuntimeError(
+                    f"{func.name()}: Expected all tensors to be on the same device, but found at least two devices, "
+                    f"{found} and {spec.device}!"
+                )
+        if func._opname in _ACROSS_DEVICES:
+            found = values[0]._spec.device
+        return get_default_device() if found is None else found
+
+
+class FakeTracer(MetaKernels, Tracer):
     """A tracer that runs Meta kernels."""
 
     def __init__(self) -> None:
-        super().__init__()
+        MetaKernels.__init__(self)
+        Tracer.__init__(self)
         self._grads: list[tuple[Any, Any]] = []
-        self._answers: dict[Any, Answer] = {}
+
+    def blank(self) -> Tensor:
+        made = super().blank()
+        self.made.append(weakref.ref(made))
+        return made
 
     def enter_input(self, tensor: Any, name: str) -> Tensor:
         made = self._fake_of(tensor)
@@ -196,97 +292,16 @@ class FakeTracer(Tracer):
 
     def compute(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """The Meta kernel's answer, on the device on which the operator would have computed."""
-        return self._computed(func, func.bind(args, kwargs))
+        return self.computed(func, func.bind(args, kwargs))
 
     def handle_bound(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
         """`__tensor_dispatch__` of bound arguments."""
         func = OpOverload(op)
         args, kwargs = split_arguments(op, values)
         with below_innermost():
-            result = self._recorded(func, args, kwargs, lambda: self._computed(func, values))
+            result = self._recorded(func, args, kwargs, lambda: self.computed(func, values))
         named = result_type_of(op.schema)
         return result if named is None else named(result)
-
-    def _computed(self, func: OpOverload, values: Sequence[Any]) -> Any:
-        look = call_look(func._entry, values)
-        answer = None if look is None else self._answers.get(look)
-        if answer is not None:
-            return answer.again(self, tensors_in(values))
-        tensors = tensors_in(values)
-        metas = {id(t): _meta_of(t) for t in tensors}
-        device = self._device_of(func, values, tensors)
-        entry = func._entry
-        entry.find_runtime_arguments()
-        replaced: list[Any] = []
-        for position, value in enumerate(values):
-            if isinstance(value, TensorImpl):
-                replaced.append(metas[id(value)])
-            elif value.__class__ is tuple or value.__class__ is list:
-                replaced.append(tuple([metas.get(id(v), v) for v in value]))
-            elif isinstance(value, Generator):
-                replaced.append(None)
-            else:
-                replaced.append(META if position in entry.device_positions else value)
-        with without_modes(), ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
-            result = entry.call_with_keys(META_KEYS, replaced)
-        for tensor in tensors:
-            if isinstance(tensor, FakeTensor):
-                meta = metas[id(tensor)]
-                if meta._data is not tensor._data:
-                    tensor._data = meta._data
-                if (meta._spec.sizes, meta._spec.strides) != (tensor._spec.sizes, tensor._spec.strides):
-                    tensor._spec = tensor._spec.replace(sizes=meta._spec.sizes, strides=meta._spec.strides)
-        origins = {id(metas[id(t)]): t for t in tensors}
-        faked = self._faked(result, origins, device)
-        answer = None if look is None else Answer.of(faked, tensors)
-        if answer is not None:
-            self._answers[look] = answer
-        return faked
-
-    def _faked(self, result: Any, origins: dict[int, Any], device: Device) -> Any:
-        if isinstance(result, TensorImpl):
-            origin = origins.get(id(result))
-            if origin is not None:
-                return origin
-            made: Tensor = FakeTensor._blank()
-            self.made.append(weakref.ref(made))
-            made._data = result._data
-            made._spec = result._spec.replace(device=device, keys=PYTHON_BIT, requires_grad=False)
-            made._version_cell, made._autograd = result._version_cell, None
-            base = origins.get(id(result._view_base))
-            made._view_base = base if base is None or base._view_base is None else base._view_base
-            return made
-        if isinstance(result, list | tuple):
-            made_of: Any = getattr(type(result), "_make", type(result))
-            return made_of([self._faked(v, origins, device) for v in result])
-        return result
-
-    def _device_of(self, func: OpOverload, values: Sequence[Any], tensors: Iterable[Any]) -> Device:
-        """Where the operator would put its results. Raises RuntimeError for tensors on several devices."""
-        entry = func._entry
-        entry.find_runtime_arguments()
-        for position in entry.device_positions:
-            if values[position] is not None:
-                return resolve_device(Device(values[position]))
-        found: Device | None = None
-        for tensor in tensors:
-            spec = tensor._spec
-            if found is None or (found is CPU and spec.device is not CPU):
-                found = spec.device
-        for tensor in tensors:
-            spec = tensor._spec
-            if (
-                spec.device is not found
-                and not (spec.device is CPU and spec.ndim == 0)
-                and func._opname not in _ACROSS_DEVICES
-            ):
-                raise RuntimeError(
-                    f"{func.name()}: Expected all tensors to be on the same device, but found at least two devices, "
-                    f"{found} and {spec.device}!"
-                )
-        if func._opname in _ACROSS_DEVICES:
-            found = values[0]._spec.device
-        return get_default_device() if found is None else found
 
 
 _ACROSS_DEVICES = frozenset({"copy_", "copy", "index", "index_put", "index_put_"})

@@ -17,6 +17,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ....runtime.cuda.triton.launch_observer import recording_launches
 from ....runtime.dispatch_key import AUTOGRAD_BITS, Functionality, functionality_bit
 from ....runtime.generator import Generator
 from ....runtime.local_dispatch_key_set import ExcludeDispatchKeyGuard, IncludeDispatchKeyGuard
@@ -133,7 +134,7 @@ def _record(
         inputs.append(InputLeaf(name, described(leaf._spec), None))
     call_args, call_kwargs = tree_unflatten(given, in_spec)
     try:
-        with tracer:
+        with tracer, recording_launches():
             result = f(*call_args, **call_kwargs)
         results, out_spec = tree_flatten(result)
         outputs = tuple([tracer.argument(r) if isinstance(r, TensorImpl) else r for r in results])

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ...iterator.type_promotion import PromotedOperand
 
 __all__ = [
+    "DataDependentShapeError",
     "can_cast",
     "cat",
     "check_masks",
@@ -67,6 +68,10 @@ __all__ = [
     "take",
     "triangle",
 ]
+
+
+class DataDependentShapeError(NotImplementedError):
+    """Raised by a Meta kernel whose result's sizes depend on elements."""
 
 
 def preserved(spec: TensorSpec) -> tuple[int, ...]:
@@ -238,7 +243,7 @@ def index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     _check_indirect(self, indices)
     device = self.device
     if self.is_meta and any(spec is not None and is_mask(spec) for spec in indices):
-        raise NotImplementedError(
+        raise DataDependentShapeError(
             "index: the shape of a result picked by a mask depends on data; Meta has none"
         )
     same_device = all(spec is None or spec.device is device for spec in indices)
@@ -293,7 +298,7 @@ def nonzero(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """The planner of ``nonzero(self)``: the places of elements that are not zero, a row for each."""
     spec: TensorSpec = args[0]._spec.detached
     if spec.is_meta:
-        raise NotImplementedError("nonzero: the result's shape depends on data; Meta has none")
+        raise DataDependentShapeError("nonzero: the result's shape depends on data; Meta has none")
     require_places("nonzero", spec)
     device, rank = spec.device, spec.ndim
     call = StructuredCall("nonzero", {"self": spec}, ("self",), (), None, device, {})

@@ -9,11 +9,15 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 Observer = Callable[[Any, Any, Sequence[Any], Mapping[str, Any]], None]
 """Called with kernel, grid, arguments and keyword arguments of each launch."""
+
+
+_recorders: list[Observer] = []
+"""The observer that makes a launch an operator; it lies in a layer above this one, which adds it."""
 
 
 class _Thread(threading.local):
@@ -33,6 +37,16 @@ def observing_launches(observer: Observer | None) -> Iterator[None]:
         yield
     finally:
         _thread.observer = before
+
+
+def register_recorder(recorder: Observer) -> None:
+    """Have `recording_launches` hand launches to `recorder`."""
+    _recorders[:] = [recorder]
+
+
+def recording_launches() -> AbstractContextManager[None]:
+    """Record this thread's launches as operators within the block."""
+    return observing_launches(_recorders[0] if _recorders else None)
 
 
 def _install() -> None:

@@ -13,48 +13,28 @@ import functools
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-_STORES = frozenset({"store", "scatter", "descriptor_store"})
-"""Functions of `triton.language` and methods of descriptors that write through their first operand, beside atomics."""
+_WRITES = ("store", "scatter", "atomic")
+"""Parts of the names of all functions of `triton.language`, and of all methods, that write to memory."""
 
 _OPAQUE = frozenset({"inline_asm_elementwise", "extern_elementwise", "map_elementwise"})
 """Functions of `triton.language` that may do anything with what they get."""
 
+_DESCRIPTIONS = frozenset({"dtype", "shape", "type"})
+"""Attributes of tensors and pointers that hold no pointer."""
+
 _INTERPRETER = __name__.replace(".triton.written_pointers", ".interpreter")
 
-_METHODS = frozenset(
-    {
-        "abs",
-        "append",
-        "argmax",
-        "argmin",
-        "associative_scan",
-        "broadcast_to",
-        "cast",
-        "cumprod",
-        "cumsum",
-        "exp",
-    }
-    | {
-        "expand_dims",
-        "flip",
-        "gather",
-        "item",
-        "load",
-        "log",
-        "max",
-        "min",
-        "permute",
-        "ravel",
-        "reduce",
-        "reduce_or",
-    }
-    | {"reshape", "sigmoid", "sort", "split", "sqrt", "sum", "to", "trans", "view", "xor_sum"}
-)
-"""Methods of tensors, descriptors and lists that write to no pointer."""
+
+class _Found(NamedTuple):
+    """Parameters of a function that it may write through, and those from which its result may be a pointer."""
+
+    written: frozenset[str]
+    returned: frozenset[str]
 
 
 def written_parameters(kernel: Any) -> frozenset[str]:
@@ -62,101 +42,136 @@ def written_parameters(kernel: Any) -> frozenset[str]:
 
     All of them, if its source cannot be read.
     """
-    # Whoever traces this thread, as a capture does, traces the program, and not how its source is found.
+    # A capture traces this thread. It traces the program, and not how the source is found.
     tracer = sys.gettrace()
     sys.settrace(None)
     try:
-        return _written(kernel, ())
+        return _found(kernel, {}).written
     finally:
         sys.settrace(tracer)
 
 
-@functools.lru_cache(maxsize=1024)
-def _written(kernel: Any, callers: tuple[Any, ...]) -> frozenset[str]:
+def _found(kernel: Any, known: dict[int, _Found]) -> _Found:
+    """Return the analysis of a function. A function that calls itself counts as writing through all parameters."""
     names = frozenset(kernel.arg_names)
-    if kernel in callers:
-        return names
+    if id(kernel) not in known:
+        known[id(kernel)] = _Found(names, names)
+        function = inspect.unwrap(kernel.fn)
+        # `src` is the source that Triton compiles; interpreted functions have none.
+        tree = _tree(function, getattr(kernel, "src", None))
+        if tree is not None:
+            known[id(kernel)] = _Analysis(function, names, tree, known).found
+    return known[id(kernel)]
+
+
+@functools.lru_cache(maxsize=1024)
+def _tree(function: Callable[..., Any], source: str | None) -> ast.FunctionDef | None:
+    """Return a function's syntax tree, None if its source cannot be read."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(kernel.fn)))
+        tree = ast.parse(textwrap.dedent(source or inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
-        return names
-    (function,) = tree.body
-    if not isinstance(function, ast.FunctionDef):
-        return names
-    return _Analysis(kernel, names, function, (*callers, kernel)).written
+        return None
+    definition = tree.body[0] if len(tree.body) == 1 else None
+    if not isinstance(definition, ast.FunctionDef):
+        return None
+    definition.decorator_list = []
+    return definition
 
 
 class _Analysis:
-    """The pointers that each variable of a kernel may come from, and those that are written through."""
+    """The pointers that each variable of a function may come from, and those that are written through."""
 
     def __init__(
-        self, kernel: Any, names: frozenset[str], function: ast.FunctionDef, callers: tuple[Any, ...]
+        self,
+        function: Callable[..., Any],
+        names: frozenset[str],
+        tree: ast.FunctionDef,
+        known: dict[int, _Found],
     ) -> None:
-        closure = inspect.getclosurevars(kernel.fn)
-        self._scope = {**vars(builtins), **closure.globals, **closure.nonlocals}
-        self._callers = callers
+        self._names = names
+        self._known = known
+        self._scope = _scope(function)
         self._sources: dict[str, frozenset[str]] = {name: frozenset({name}) for name in names}
-        # A pointer that was itself loaded comes from whatever it was loaded through.
+        # A pointer that was itself loaded comes from the pointer that it was loaded through.
         self._loads_pointers = any(
             isinstance(node, ast.Attribute | ast.Name) and _last_name(node) in ("pointer_type", "PtrTy")
-            for node in ast.walk(function)
+            for node in ast.walk(tree)
         )
         before = None
         while before != self._sources:
             before = dict(self._sources)
-            for target, value in _assignments(function):
+            for target, value in _assignments(tree):
                 self._sources[target] = self._sources.get(target, frozenset()) | self._of(value)
-        self.written = frozenset().union(
-            *(self._by_call(node) for node in ast.walk(function) if isinstance(node, ast.Call))
+        nodes = list(ast.walk(tree))
+        self.found = _Found(
+            _union(self._by_call(node) for node in nodes if isinstance(node, ast.Call)),
+            _union(self._of(node.value) for node in nodes if isinstance(node, ast.Return) and node.value),
         )
 
     def _of(self, node: ast.AST) -> frozenset[str]:
         """Return the parameters from which the value of an expression may be a pointer."""
         if isinstance(node, ast.Name):
             return self._sources.get(node.id, frozenset())
-        if isinstance(node, ast.Call) and _last_name(node.func) == "load" and not self._loads_pointers:
+        if isinstance(node, ast.Attribute) and node.attr in _DESCRIPTIONS:
             return frozenset()
-        return frozenset().union(*(self._of(child) for child in ast.iter_child_nodes(node)))
+        if isinstance(node, ast.Call):
+            callee = self._value(node.func)
+            if _is_jit_function(callee) and not self._is_language(node.func, callee):
+                return self._of_arguments(node, callee, _found(callee, self._known).returned)
+            if _last_name(node.func) == "load" and not self._loads_pointers:
+                is_method = isinstance(node.func, ast.Attribute) and self._is_local(node.func)
+                if is_method or self._is_language(node.func, callee):
+                    return frozenset()
+        return _union(self._of(child) for child in ast.iter_child_nodes(node))
 
     def _by_call(self, node: ast.Call) -> frozenset[str]:
         """Return the parameters that a call may write through."""
-        name = _last_name(node.func)
         callee = self._value(node.func)
-        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
-        if callee is None and isinstance(node.func, ast.Attribute):
-            # A method of a variable: a tensor's, a descriptor's, or a list's.
-            if name in _METHODS:
+        arguments = _union(self._of(each) for each in _arguments(node))
+        if self._is_language(node.func, callee):
+            names = {_last_name(node.func), getattr(callee, "__name__", "")}
+            if names & _OPAQUE:
+                return arguments
+            if not any(part in name for part in _WRITES for name in names):
                 return frozenset()
-            return self._of(node.func.value).union(*(self._of(each) for each in arguments))
-        if callable(getattr(callee, "fn", None)) and hasattr(callee, "arg_names"):
-            if self._is_language(node.func, callee):
-                return frozenset()
-            written = _written(callee, self._callers)
-            given = [
-                *zip(callee.arg_names, node.args, strict=False),
-                *((k.arg, k.value) for k in node.keywords),
-            ]
-            if any(isinstance(each, ast.Starred) for each in node.args) or None in [key for key, _ in given]:
-                written = frozenset(callee.arg_names)
-            return frozenset().union(
-                *(self._of(value) for key, value in given if key in written or key is None)
-            )
-        if self._is_language(node.func, callee) and name not in _OPAQUE:
-            if name not in _STORES and not name.startswith("atomic_"):
-                return frozenset()
-            return frozenset().union(*(self._of(each) for each in arguments[:1] or ()), *self._pointer(node))
-        if isinstance(callee, type) or getattr(builtins, name, None) is callee:
+            return self._of(node.args[0]) if node.args else arguments
+        if _is_jit_function(callee):
+            return self._of_arguments(node, callee, _found(callee, self._known).written)
+        if isinstance(callee, type):
+            # An object of an aggregate keeps pointers, and its methods may write through them.
+            is_plain = callee.__module__ == "builtins" or issubclass(callee, tuple)
+            return frozenset() if is_plain else self._names
+        if callee is not None and getattr(builtins, getattr(callee, "__name__", ""), None) is callee:
             return frozenset()
-        return frozenset().union(*(self._of(each) for each in arguments))
+        if isinstance(node.func, ast.Attribute) and self._is_local(node.func):
+            if node.func.attr in _methods():
+                return arguments
+            return arguments | self._of(node.func.value)
+        return arguments
 
-    def _pointer(self, node: ast.Call) -> Iterator[frozenset[str]]:
-        return (self._of(k.value) for k in node.keywords if k.arg in ("pointer", "desc"))
+    def _of_arguments(self, node: ast.Call, callee: Any, parameters: frozenset[str]) -> frozenset[str]:
+        """Return the parameters from which the arguments that some parameters of a callee get may be pointers."""
+        if any(isinstance(each, ast.Starred) for each in node.args) or any(
+            k.arg is None for k in node.keywords
+        ):
+            return _union(self._of(each) for each in _arguments(node)) if parameters else frozenset()
+        given = [
+            *zip(callee.arg_names, node.args, strict=False),
+            *((k.arg, k.value) for k in node.keywords),
+        ]
+        return _union(self._of(value) for name, value in given if name in parameters)
 
     def _is_language(self, node: ast.AST, callee: Any) -> bool:
-        """Return whether a function is one of `triton.language`, for which the interpreter may have put its own."""
+        """Return whether a function is one of `triton.language`, which the interpreter may have replaced."""
         holder = self._value(node.value) if isinstance(node, ast.Attribute) else None
         module = getattr(callee, "__module__", None) or ""
-        return getattr(holder, "__name__", module).startswith(("triton.language", _INTERPRETER))
+        return str(getattr(holder, "__name__", module)).startswith(("triton.language", _INTERPRETER))
+
+    def _is_local(self, node: ast.AST) -> bool:
+        """Return whether an attribute is one of a local variable or of a value that is computed."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return not isinstance(node, ast.Name) or node.id in self._sources
 
     def _value(self, node: ast.AST) -> Any:
         """Return the object that a name or a dotted name in the kernel's scope stands for, None for other values."""
@@ -166,6 +181,33 @@ class _Analysis:
             holder = self._value(node.value)
             return getattr(holder, node.attr, None) if isinstance(holder, ModuleType) else None
         return None
+
+
+def _scope(function: Any) -> Mapping[str, Any]:
+    """Return the objects that a function's free names stand for."""
+    cells = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            cells[name] = cell.cell_contents
+        except ValueError:  # a variable that is not bound yet
+            cells[name] = None
+    return ChainMap(cells, function.__globals__, vars(builtins))
+
+
+@functools.cache
+def _methods() -> frozenset[str]:
+    """Return the methods of tensors and descriptors that write to no memory."""
+    language = sys.modules["triton.language"]
+    names = {*dir(language.tensor), *dir(language.tensor_descriptor)}
+    return frozenset(name for name in names if not any(part in name for part in _WRITES))
+
+
+def _is_jit_function(callee: Any) -> bool:
+    return callable(getattr(callee, "fn", None)) and hasattr(callee, "arg_names")
+
+
+def _arguments(node: ast.Call) -> list[ast.expr]:
+    return [*node.args, *(keyword.value for keyword in node.keywords)]
 
 
 def _assignments(function: ast.FunctionDef) -> Iterator[tuple[str, ast.AST]]:
@@ -178,10 +220,16 @@ def _assignments(function: ast.FunctionDef) -> Iterator[tuple[str, ast.AST]]:
             targets, value = [node.target], node.value
         elif isinstance(node, ast.For | ast.comprehension):
             targets, value = [node.target], node.iter
+        elif isinstance(node, ast.withitem) and node.optional_vars is not None:
+            targets, value = [node.optional_vars], node.context_expr
         for target in targets:
             for each in ast.walk(target):
                 if isinstance(each, ast.Name):
                     yield each.id, value
+
+
+def _union(sets: Iterator[frozenset[str]]) -> frozenset[str]:
+    return frozenset().union(*sets)
 
 
 def _last_name(node: ast.AST) -> str:

@@ -1,0 +1,242 @@
+"""`FakeTensorMode`: a context in which operators give tensors without elements (torch/_subclasses/fake_tensor.py).
+
+A fake tensor has shape, strides, dtype and device, and costs no memory. Operators on fake tensors run their Meta
+kernels, which `make_graph` with ``tracing_mode="fake"`` runs too; launches of Triton kernels do nothing.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NoReturn, Self
+
+from ...runtime.cuda.triton.launch_observer import recording_launches
+from ...runtime.data_ptr import DataPtr
+from ...runtime.storage import address_of, root_of
+from ...runtime.tensor_impl import TensorImpl
+from ...runtime.tensor_spec import TensorSpec
+from ..autograd.node import leaf_meta
+from ..core.bound_arguments import tensors_in
+from ..core.dispatcher import Dispatcher
+from ..core.op_overload import OpOverload
+from ..core.operator_entry import OperatorEntry
+from ..structured.meta.indexing import DataDependentShapeError
+from .graph.fake_tensor import META, MetaKernels
+from .graph.fake_tensor import FakeTensor as TracedFakeTensor
+from .python_key import PYTHON_BIT, TensorDispatchMode, active_modes, below_innermost
+
+_NEW_DATA = frozenset({"aten::_to_copy", "aten::lift_fresh", "aten::lift_fresh_copy"})
+"""Operators that take the data of a new tensor, which no mode has seen: `tt.tensor` calls them."""
+
+
+class DataDependentOutputException(RuntimeError):
+    """Raised where a program reads an element of a fake tensor.
+
+    Attributes:
+        func: The operator that would have read the element.
+    """
+
+    def __init__(self, func: OpOverload) -> None:
+        super().__init__(
+            f"{func}: a fake tensor has no elements to read; keep the value a tensor, or leave FakeTensorMode"
+        )
+        self.func = func
+
+
+class DynamicOutputShapeException(RuntimeError):
+    """Raised by an operator whose result's size depends on elements of a fake tensor.
+
+    Attributes:
+        func: The operator.
+    """
+
+    def __init__(self, func: OpOverload) -> None:
+        super().__init__(
+            f"{func}: the size of its result depends on elements, which a fake tensor does not have"
+        )
+        self.func = func
+
+
+class FakeTensor(TracedFakeTensor):
+    """A tensor without elements that says it is on a device. `FakeTensorMode` makes fake tensors.
+
+    Attributes:
+        fake_mode: The mode that made the tensor, and that answers its operators outside of the mode's block.
+    """
+
+    __slots__ = ("fake_mode",)
+
+    fake_mode: FakeTensorMode | None
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Raise RuntimeError."""
+        raise RuntimeError(
+            "FakeTensor: make fake tensors by FakeTensorMode().from_tensor(x), or in the mode's block"
+        )
+
+    @classmethod
+    def __tensor_dispatch__(cls, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        operands = tensors_in([*args, *(kwargs or {}).values()])
+        modes = [t.fake_mode for t in operands if isinstance(t, FakeTensor) and t.fake_mode is not None]
+        if not modes:
+            raise RuntimeError(
+                f"{func}: the FakeTensorMode of a fake tensor is not known; call it in the mode's block"
+            )
+        with modes[0]:
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def _blank(cls) -> Self:
+        made: Self = super()._blank()
+        modes = [mode for mode in active_modes() if isinstance(mode, FakeTensorMode)]
+        made.fake_mode = modes[-1] if modes else None
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise RuntimeError("pickle: a fake tensor has no elements to save")
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+    def host_array(self) -> NoReturn:
+        entry = Dispatcher.singleton().find_schema_or_throw("aten::_local_scalar_dense")
+        raise DataDependentOutputException(OpOverload(entry))
+
+    def numpy(self, *, force: bool = False) -> NoReturn:
+        raise RuntimeError("numpy(): a fake tensor has no elements; make the array outside of FakeTensorMode")
+
+    def data_ptr(self) -> NoReturn:
+        raise RuntimeError(
+            "Cannot access data pointer of Tensor that doesn't have storage: it is a FakeTensor"
+        )
+
+    def __repr__(self) -> str:
+        spec = self._spec
+        grad = ", requires_grad=True" if spec.requires_grad else ""
+        return f"FakeTensor(..., device='{spec.device}', size={tuple(spec.sizes)}, dtype={spec.dtype}{grad})"
+
+
+class FakeTensorMode(MetaKernels, TensorDispatchMode):
+    """A context in which operators and factories give fake tensors (`torch._subclasses.FakeTensorMode`).
+
+    Sizes are numbers. Launches of Triton kernels on fake tensors do nothing.
+
+    Args:
+        allow_non_fake_inputs: If True, operators take real tensors beside fake ones, of which they read no element.
+            Default: False.
+        shape_env: Not supported: sizes are never symbols. Default: None.
+
+    Raises:
+        NotImplementedError: `shape_env` is given.
+
+    Example:
+        >>> import triten as tt
+        >>> from triten._subclasses.fake_tensor import FakeTensorMode
+        >>> with FakeTensorMode() as mode:
+        ...     layer = tt.nn.Linear(10_000, 100_000)
+        ...     y = layer(mode.from_tensor(tt.ones(3, 10_000)))
+        >>> y.shape, y.device
+        (triten.Size([3, 100000]), device(type='cpu'))
+    """
+
+    sees_parts = True
+
+    def __init__(self, *, allow_non_fake_inputs: bool = False, shape_env: Any = None) -> None:
+        if shape_env is not None:
+            raise NotImplementedError(
+                "FakeTensorMode: shape_env has no effect here, where sizes are numbers; pass None"
+            )
+        super().__init__()
+        self.allow_non_fake_inputs = allow_non_fake_inputs
+        self._fakes: dict[int, tuple[weakref.ref[Any], FakeTensor]] = {}
+        self._roots: dict[int, tuple[weakref.ref[Any], DataPtr]] = {}
+        self._recordings: list[AbstractContextManager[None]] = []
+
+    def __enter__(self) -> FakeTensorMode:
+        super().__enter__()
+        recording = recording_launches()
+        recording.__enter__()
+        self._recordings.append(recording)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._recordings.pop().__exit__(*error)
+
+    def blank(self) -> FakeTensor:
+        made = FakeTensor._blank()
+        made.fake_mode = self
+        return made
+
+    def from_tensor(self, tensor: TensorImpl) -> FakeTensor:
+        """Return a fake tensor like a real one: the same for the same tensor, and over shared memory for its views.
+
+        Args:
+            tensor: A tensor. A fake tensor of this mode is returned as it is.
+
+        Raises:
+            AssertionError: The tensor is a fake one of another mode.
+        """
+        if isinstance(tensor, FakeTensor):
+            self._check_mode(tensor)
+            return tensor
+        known = self._fakes.get(id(tensor))
+        if known is not None and known[0]() is tensor:
+            return known[1]
+        spec, root = tensor._spec, root_of(tensor._data)
+        base = self._roots.get(id(root))
+        if base is None or base[0]() is not root:
+            base = self._roots[id(root)] = weakref.ref(root), DataPtr(0, root.nbytes, META)
+        made = self.blank()
+        made._spec = spec.replace(keys=PYTHON_BIT)
+        made._data = base[1].offset_by(address_of(tensor._data) - address_of(root))
+        made._version_cell = None if spec.is_inference else [0]
+        made._autograd = leaf_meta() if spec.requires_grad else None
+        made._view_base = None
+        self._fakes[id(tensor)] = weakref.ref(tensor), made
+        return made
+
+    def __tensor_dispatch__(
+        self, func: OpOverload, types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        return self._answered(func, func.bind(args, kwargs or {}))
+
+    def handle_bound(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
+        """Handle an operator with all its arguments."""
+        with below_innermost():
+            return self._answered(OpOverload(op), values)
+
+    def _answered(self, func: OpOverload, values: Sequence[Any]) -> Any:
+        if func.name() not in _NEW_DATA:
+            for tensor in tensors_in(values):
+                self._check(func, tensor)
+        if "dynamic_output_shape" in func._entry.tags:
+            raise DynamicOutputShapeException(func)
+        if "data_dependent_output" in func._entry.tags:
+            raise DataDependentOutputException(func)
+        try:
+            return self.computed(func, values)
+        except DataDependentShapeError:
+            raise DynamicOutputShapeException(func) from None
+
+    def _check(self, func: OpOverload, tensor: TensorImpl) -> None:
+        if isinstance(tensor, FakeTensor):
+            self._check_mode(tensor)
+        elif not self.allow_non_fake_inputs:
+            raise AssertionError(
+                f"{func}: Please convert all Tensors to FakeTensors first or instantiate FakeTensorMode with "
+                f"'allow_non_fake_inputs'. Found {_described(tensor._spec)}"
+            )
+
+    def _check_mode(self, tensor: FakeTensor) -> None:
+        if tensor.fake_mode is None:
+            tensor.fake_mode = self
+        if tensor.fake_mode is not self:
+            raise AssertionError(
+                "Mixing fake modes NYI: a fake tensor of another FakeTensorMode reached this one"
+            )
+
+
+def _described(spec: TensorSpec) -> str:
+    return f"a tensor of {spec.dtype}{list(spec.sizes)} on {spec.device}"
