@@ -1,8 +1,8 @@
 """Stores in which the threads of a block disagree by rounding, since a reduction gave each of them another result.
 
-A butterfly of ``shfl.sync`` and additions gives every lane of a warp the same sum. Where the compiler contracts the
-first addition with the multiplication before it (``enable_fp_fusion``), a lane rounds its own product less often than
-the one that it was sent: the lanes' sums differ. All of them store, and so do the warps that hold copies of a small
+A butterfly of ``shfl.sync`` and additions gives every lane of a warp the same sum. The compiler may contract the first
+addition with the multiplication before it (``enable_fp_fusion``). Then a lane rounds its own product less often than
+the one that it was sent, and the lanes' sums differ. All of them store, and so do the warps that hold copies of a small
 tile. It is undefined whose value stays (NVIDIA, CUDA C++ Programming Guide, "SIMT Architecture"). Triton compiles
 reductions so; this is no race of the program. `error_bounds` says by how much the values may differ.
 
@@ -184,5 +184,6 @@ def _agree(values: Array, stayed: Array, threads: Array, bound: Bound | None) ->
         undefined: Array = np.isinf(allowed) if not kind else allowed > 0
         return undefined
     numbers = values.view(FLOATS[kind]).astype(np.float64)
-    near: Array = np.abs(numbers - numbers[stayed]) <= allowed
-    return near | np.isinf(allowed) | (np.isnan(numbers) & np.isnan(numbers[stayed]))
+    near = np.abs(numbers - numbers[stayed]) <= allowed
+    agree: Array = near | np.isinf(allowed) | (np.isnan(numbers) & np.isnan(numbers[stayed]))
+    return agree

@@ -1,18 +1,18 @@
 """Running error bounds of what the lanes of a warp compute from exchanges.
 
-Each register that depends on a ``shfl.sync`` has, for each thread, a bound on its distance from what exact arithmetic
-gives in all lanes of the reduction (Wilkinson's running error analysis; Higham, "Accuracy and Stability of Numerical
-Algorithms", section 3.3). Two lanes that hold one result differ by the sum of their bounds at most. With the unit
-roundoff u of a type:
+Each register that depends on a ``shfl.sync`` has an error bound for each thread. It bounds the distance from the result
+of exact arithmetic, which all lanes of the reduction share. Two lanes that hold one result differ by the sum of their
+bounds at most. This is Wilkinson's running error analysis (Higham, "Accuracy and Stability of Numerical Algorithms",
+section 3.3). The unit roundoff of a type is u.
 
-- a rounded result r adds u |r|, or 4 u |r| if the instruction is an approximation (PTX ISA: 2 units in the last place);
-- an ``fma`` of a, b and c adds u (|a b| + |c| + |r|), since another lane may have rounded a b, or sent c rounded: an
-  exchange adds less than 3 units in the last place of its largest addend;
-- errors of operands are carried on to first order and, for functions of one argument, by their values at both ends.
+- A rounded result r adds u |r|. An approximation adds 4 u |r| (PTX ISA: 2 units in the last place).
+- An ``fma`` of a, b and c adds u (|a b| + |c| + |r|): another lane may have rounded a b, or sent c rounded. An exchange
+  adds less than 3 units in the last place of its largest addend.
+- Errors of operands are carried on to first order. Functions of one argument are evaluated at both ends of its interval.
 
 A bound of a predicate or of an integer is zero or infinite. A comparison is uncertain if its operands are as near as
-their errors, equal, or NaN; what is selected by it has the distance of both choices as its error. An instruction that
-has no rule passes on zero, and makes any other bound infinite.
+their errors, equal, or NaN. A value that an uncertain predicate selects has the distance of both choices as its error.
+An instruction without a rule passes on zero, and makes any other bound infinite.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class ErrorBounds(dict[int, Any]):
         overflows = ~(np.maximum(size / 4, np.abs(result)) <= _LARGEST[kind])
         bound = np.where(overflows | np.isnan(bound), np.inf, bound)
         finite = np.logical_and.reduce(np.broadcast_arrays(*(np.isfinite(each) for each in numbers)))
-        # What is not finite in one lane is not finite in the others.
+        # An operand that is infinite or NaN makes the result so in all lanes.
         return np.where(finite, bound, self.largest(places))
 
     def converted(self, kind: str, places: Sequence[int], value: Any) -> Any:

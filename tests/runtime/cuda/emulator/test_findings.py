@@ -321,7 +321,7 @@ SUMS = {"f32": (F32, F32_STAGE, "%r5", "b32"), "f64": (F64, F64_STAGE, "%d5", "b
 
 
 def contracted_sum(kind: str, partners: tuple[int, ...], lanes: int, after: str = "") -> str:
-    """A butterfly over a warp, its first addition contracted with a multiplication; every thread stores its sum."""
+    """Return a butterfly whose first addition is contracted with a multiplication; every thread stores its sum."""
     head, stage, result, bits = SUMS[kind]
     stages = "".join(stage.format(each) for each in partners[1:])
     return head.format(lanes=lanes, first=partners[0]) + stages + after + f"st.shared.{bits} [%r9], {result};"
@@ -362,7 +362,7 @@ def test_sums_that_differ_by_the_rounding_of_a_contraction(
 def test_the_bound_of_a_contraction_is_a_few_units_in_the_last_place(
     machine: Any, scale: str, differs: bool
 ) -> None:
-    """A lane that adds 2**-24 of the sum is within its error; one that adds 2**-19 is not."""
+    """Accept a lane that adds 2**-24 of the sum, and refuse one that adds 2**-19."""
     after = f"""
         setp.eq.b32 %p1, %r0, 3; mul.f32 %r6, %r5, {scale}; selp.b32 %r6, %r6, 0f00000000, %p1; add.f32 %r5, %r5, %r6;
     """
