@@ -8,7 +8,8 @@ section 3.3). The unit roundoff of a type is u.
 - A rounded result r adds u |r|. An approximation adds 4 u |r| (PTX ISA: 2 units in the last place).
 - An ``fma`` of a, b and c adds u (|a b| + |c| + |r|): another lane may have rounded a b, or sent c rounded. An exchange
   adds less than 3 units in the last place of its largest addend.
-- Errors of operands are carried on to first order. Functions of one argument are evaluated at both ends of its interval.
+- Errors of operands are carried on to first order. Functions of one argument are evaluated at both ends
+  of its interval.
 
 A bound of a predicate or of an integer is zero or infinite. A comparison is uncertain if its operands are as near as
 their errors, equal, or NaN. A value that an uncertain predicate selects has the distance of both choices as its error.
