@@ -13,7 +13,7 @@ if sys.platform != "linux":  # where a wheel exists, a missing Triton is a failu
 
 PROGRAM = """
 import json
-import os
+import sys
 from pathlib import Path
 
 import triton
@@ -92,7 +92,7 @@ def empty(*shape, dtype=tt.bfloat16):
 
 tools = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 found = {}
-for target in [each for each in KNOWN.values() if each.name in ("sm_80", "sm_90", "sm_100")]:
+for target in [each for each in KNOWN.values() if each.name == sys.argv[1]]:
     driver = cuda._driver = RecordingDriver(target)
     tt.compiler.reset()
     calls = {
@@ -127,62 +127,53 @@ for target in [each for each in KNOWN.values() if each.name in ("sm_80", "sm_90"
             target.capability, chosen_options(request["options"]),
         )
         instructions = count_instructions(disassemble(binary.cubin, tools)[0])
-        key = f"{function.__name__} {target.name}"
         widest = max(instructions.widths.get("STG", {0: 0}))
-        found[key] = [cuda.kernel_name(request["kernel"]), instructions.spills, widest]
+        found[function.__name__] = [cuda.kernel_name(request["kernel"]), instructions.spills, widest]
 print(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict:
-    folder = tmp_path_factory.mktemp("compiled")
+BLOCK = "convolution_native_batch_norm_legit_no_training_add_relu"
+DENSE = "native_batch_norm_legit_no_training_3_more_relu"
+DEPTHWISE = "convolution_native_batch_norm_legit_no_training_clamp_add"
+BOTH = {
+    "layer": ("addmm_gelu_add", 128),
+    "long": ("addmm_gelu_add", 64),  # four elements a lane
+    "pixels": ("convolution_gelu_mul_add", 128),
+    "laid_out": ("to_copy_3_more_convolution", 128),
+    "drawn": ("addmm_relu_native_dropout_add", 128),
+    "drawn_of_floats": ("addmm_relu_native_dropout_add", 128),
+    "dense": (DENSE, 128),
+    "dense_planes": (DENSE, 128),
+    "depthwise": (DEPTHWISE, 128),
+    # A plane's rows are no whole vectors for the compiler; neighbouring lanes have neighbouring pixels.
+    "depthwise_planes": (DEPTHWISE, 16),
+}
+KERNELS = {
+    "sm_80": BOTH | {"quantized": ("addmm_relu", 128)},  # there int8 would be added up in another order
+    "sm_90": BOTH
+    | {
+        "block": (BLOCK, 128),
+        "quantized": ("to_copy_mul_addmm_relu", 128),
+        "large": ("addmm_silu_add", 32),  # two elements a lane lie side by side
+    },
+    "sm_100": {"large": ("addmm_silu_add", 128)},
+}
+"""By target and function: its kernel, and the bits of its widest stores."""
+
+
+@pytest.mark.parametrize("target", KERNELS)
+def test_nothing_spills(tmp_path: Path, target: str) -> None:
+    """Compile a target's kernels in one process: a fixture would compile in every worker of pytest-xdist."""
     clean = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
-    program = Path(folder) / "program.py"
+    program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, "-P", str(program)],
+        [sys.executable, "-P", str(program), target],
         capture_output=True,
         text=True,
-        env={**clean, "TRITEN_CACHE_DIR": str(folder), "TRITEN_TUNING_STORE": "0"},
+        env={**clean, "TRITEN_CACHE_DIR": str(tmp_path), "TRITEN_TUNING_STORE": "0"},
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-DENSE = "native_batch_norm_legit_no_training_3_more_relu"
-
-
-@pytest.mark.parametrize(
-    "name, kernel, widest",
-    [
-        ("layer sm_80", "addmm_gelu_add", 128),
-        ("layer sm_90", "addmm_gelu_add", 128),
-        ("block sm_90", "convolution_native_batch_norm_legit_no_training_add_relu", 128),
-        ("quantized sm_80", "addmm_relu", 128),  # there int8 would be added up in another order
-        ("quantized sm_90", "to_copy_mul_addmm_relu", 128),
-        ("large sm_90", "addmm_silu_add", 32),  # two elements a lane lie side by side
-        ("large sm_100", "addmm_silu_add", 128),
-        ("long sm_80", "addmm_gelu_add", 64),  # four elements a lane
-        ("long sm_90", "addmm_gelu_add", 64),
-        ("pixels sm_80", "convolution_gelu_mul_add", 128),
-        ("pixels sm_90", "convolution_gelu_mul_add", 128),
-        ("laid_out sm_80", "to_copy_3_more_convolution", 128),
-        ("laid_out sm_90", "to_copy_3_more_convolution", 128),
-        ("drawn sm_80", "addmm_relu_native_dropout_add", 128),
-        ("drawn sm_90", "addmm_relu_native_dropout_add", 128),
-        ("drawn_of_floats sm_80", "addmm_relu_native_dropout_add", 128),
-        ("drawn_of_floats sm_90", "addmm_relu_native_dropout_add", 128),
-        ("dense sm_80", DENSE, 128),
-        ("dense sm_90", DENSE, 128),
-        ("dense_planes sm_80", DENSE, 128),
-        ("dense_planes sm_90", DENSE, 128),
-        ("depthwise sm_80", "convolution_native_batch_norm_legit_no_training_clamp_add", 128),
-        ("depthwise sm_90", "convolution_native_batch_norm_legit_no_training_clamp_add", 128),
-        # A plane's rows are no whole vectors for the compiler; neighbouring lanes have neighbouring pixels.
-        ("depthwise_planes sm_80", "convolution_native_batch_norm_legit_no_training_clamp_add", 16),
-        ("depthwise_planes sm_90", "convolution_native_batch_norm_legit_no_training_clamp_add", 16),
-    ],
-)
-def test_nothing_spills(found: dict, name: str, kernel: str, widest: int) -> None:
-    assert found[name] == [kernel, 0, widest]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {name: [kernel, 0, widest] for name, (kernel, widest) in KERNELS[target].items()}

@@ -25,7 +25,7 @@ def emulated(check: Callable[..., Any], pytestconfig: pytest.Config) -> Callable
 
 
 def test_every_operator_with_kernels_and_every_kernel(emulated: Callable[..., Any]) -> None:
-    run = emulated("--first-pass")
+    run = emulated("--first-pass", "--workers", "2")
     assert run.status == 0, run.output
     section = run.section
     assert section["complete"] is True and section["device"] == "PTX emulator"

@@ -1,82 +1,153 @@
-"""Stores in which the lanes of one warp disagree, since a reduction gave each of them another result.
+"""Stores in which the threads of a block disagree by rounding, since a reduction gave each of them another result.
 
-A butterfly of ``shfl.sync`` and additions gives every lane of a warp the same sum. Where the compiler contracts the
-first addition with the multiplication before it (``enable_fp_fusion``), a lane rounds its own product less often than
-the one that it was sent: the lanes' sums differ. All of them store, and it is undefined whose value stays (NVIDIA,
-CUDA C++ Programming Guide, "SIMT Architecture"). Triton compiles reductions so; this is no race of the program.
+A butterfly of ``shfl.sync`` and additions gives every lane of a warp the same sum. The compiler may contract the first
+addition with the multiplication before it (``enable_fp_fusion``). Then a lane rounds its own product less often than
+the one that it was sent, and the lanes' sums differ. All of them store, and so do the warps that hold copies of a small
+tile. It is undefined whose value stays (NVIDIA, CUDA C++ Programming Guide, "SIMT Architecture"). Triton compiles
+reductions so; this is no race of the program. `error_bounds` says by how much the values may differ.
 
 A reduction that selects, such as `tl.argmax`, keeps the value that was sent where a comparison is false. Both lanes of
-an exchange keep the other's value if one is NaN.
+an exchange keep the other's value if the compared keys are equal, or if one is NaN.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from .arithmetic import bf2
 from .fault import RACE, Fault
-from .ptx import Function, Pair, Register
+from .ptx import Function, Not, Operand, Pair, Register, Vector
 
 Array = np.ndarray[Any, Any]
+Bound = tuple[Any, str]
+"""Error bounds of a register, one for each thread, and its floating-point type ("" for bits or integers)."""
 
-WARP_SIZE = 32
+FLOATS: dict[str, Any] = {"f16": np.float16, "bf16": bf2, "f32": np.float32, "f64": np.float64}
+_COPIES = ("mov", "cvt")
+OPAQUE = ("ld", "ldmatrix", "st", "atom", "red", "call", "bar", "barrier", "bra", "mbarrier")
+"""Instructions that pass on no bound: memory has one value, whoever stored it."""
+
+
+def registers_of(*operands: Operand) -> Iterator[str]:
+    """Yield the names of the registers among operands, those of vectors and pairs too."""
+    for operand in operands:
+        if isinstance(operand, Register):
+            yield operand.name
+        elif isinstance(operand, Not):
+            yield from registers_of(operand.operand)
+        elif isinstance(operand, Vector):
+            yield from registers_of(*operand.items)
+        elif isinstance(operand, Pair):
+            yield from registers_of(*(each for each in operand if each is not None))
 
 
 def contracts_exchanges(function: Function) -> bool:
-    """Return whether an ``fma`` or a ``selp`` of the function takes what another lane has sent."""
+    """Return whether an ``fma`` takes what another lane has sent, or a ``selp`` chooses by comparing with it."""
     sent: set[str] = set()
+    compared: set[str] = set()
     for each in function.instructions:
-        first, *others = each.operands or (None,)
-        if not isinstance(first, Register):
-            if each.opcode == "shfl" and isinstance(first, Pair) and isinstance(first.first, Register):
-                sent.add(first.first.name)
+        if not each.operands:
             continue
-        takes = any(isinstance(other, Register) and other.name in sent for other in others)
-        if each.opcode in ("fma", "selp") and takes:
+        targets, sources = set(registers_of(each.operands[0])), set(registers_of(*each.operands[1:]))
+        if each.opcode == "fma" and sources & sent:
             return True
-        if each.opcode == "shfl" or (each.opcode in ("mov", "cvt") and takes):
-            sent.add(first.name)
+        if each.opcode == "selp" and sources & sent and sources & compared:
+            return True
+        if each.opcode == "shfl" or (each.opcode in _COPIES and sources & sent):
+            sent |= targets
+        elif (each.opcode == "setp" and sources & sent) or (
+            each.modifiers[-1:] == ("pred",) and sources & compared
+        ):
+            compared |= targets
     return False
+
+
+def exchanged_registers(function: Function) -> dict[str, str]:
+    """Return the registers that depend on an exchange, with their floating-point types ("" for bits or integers).
+
+    Empty unless `contracts_exchanges`: otherwise the lanes of an exchange agree to the bit.
+    """
+    found: dict[str, str] = {}
+    if not contracts_exchanges(function):
+        return found
+    for each in function.instructions:
+        if each.opcode == "shfl":
+            found |= dict.fromkeys(registers_of(*each.operands[:2]), "")
+    changed = True
+    while changed:
+        changed = False
+        for each in function.instructions:
+            if each.opcode in OPAQUE or not each.operands:
+                continue
+            sources = [name for name in registers_of(*each.operands[1:]) if name in found]
+            if not sources:
+                continue
+            kind = result_type(each.opcode, each.modifiers) or max(found[name] for name in sources)
+            for name in registers_of(each.operands[0]):
+                if found.get(name) is None or (kind and not found[name]):
+                    found[name], changed = kind, True
+    return found
+
+
+def result_type(opcode: str, modifiers: Sequence[str]) -> str:
+    """Return the floating-point type of an instruction's result, "" if its name does not say one."""
+    if opcode in ("setp", "set", "and", "or", "xor", "not"):
+        return ""
+    name = modifiers[-2] if opcode == "cvt" else modifiers[-1] if modifiers else ""
+    return name if name in FLOATS else ""
 
 
 class StoreCheck:
     """Finds stores of different values to one place by one instruction.
 
+    The first time that error bounds excuse one is a RuntimeWarning.
+
     Args:
         kernel: the name, for the warning.
-        contracts: whether lanes of a warp may disagree (`contracts_exchanges`). The first time that they do is a
-            RuntimeWarning.
     """
 
-    def __init__(self, kernel: str, contracts: bool) -> None:
-        self.kernel, self.contracts = kernel, contracts
+    def __init__(self, kernel: str) -> None:
+        self.kernel = kernel
         self.warned = False
 
     def check(
-        self, differs: Array, places: Array, threads: Array, nbytes: int, base: Array | None = None
+        self,
+        differs: Array,
+        values: Array,
+        places: Array,
+        threads: Array,
+        blocks: Array,
+        nbytes: int,
+        bounds: Sequence[Bound | None] = (),
+        base: Array | None = None,
     ) -> None:
-        """Raise Fault unless what lies at each place is what was stored.
+        """Raise Fault unless what lies at each place is what was stored, or differs from it by rounding alone.
 
         Args:
             differs: for each store, or each element of its row, whether something else lies there now.
+            values: what was stored, in the shape of `differs`.
             places: the address of each store.
             threads: the thread of each store.
+            blocks: the block of each store.
             nbytes: the bytes of one store.
+            bounds: for each element of a row, the error bounds of all threads (`error_bounds`).
             base: for shared memory, where the memory of each store's block begins.
         """
-        if differs.ndim > 1:
-            differs = np.any(differs, axis=1)
-        if self.contracts:
-            at = np.isin(places, places[differs])
-            warps = np.unique(np.stack([places[at].view(np.int64), threads[at] // WARP_SIZE]), axis=1)[0]
-            differs = np.logical_and(
-                differs, np.isin(places.view(np.int64), warps[1:][warps[1:] == warps[:-1]])
-            )
-            if not differs.any():
-                return self._warn()
-        i = int(np.flatnonzero(differs)[0])
+        if differs.ndim == 1:
+            differs, values = differs[:, None], values[:, None]
+        stayed = _last_at(places)
+        wrong = np.zeros(len(differs), np.bool_)
+        for i in range(differs.shape[1]):
+            bound = bounds[i] if bounds else None
+            wrong |= differs[:, i] & ~_agree(values[:, i], stayed, threads, bound)
+        wrong |= differs.any(axis=1) & (blocks != blocks[stayed])
+        if not wrong.any():
+            return self._warn()
+        i = int(np.flatnonzero(wrong)[0])
         where = f"{int(places[i]):#x}" if base is None else f"{int(places[i] - base[i]):#x} of shared memory"
         raise Fault(
             f"{RACE}: two threads store different values of {nbytes} bytes at {where}", int(threads[i])
@@ -86,9 +157,33 @@ class StoreCheck:
         if not self.warned:
             self.warned = True
             warnings.warn(
-                f"kernel '{self.kernel}': the lanes of a warp store different results of a reduction, and it is "
-                "undefined which stays: a multiplication was contracted into it (launch with "
-                "enable_fp_fusion=False), or it selects, as argmax does, and met NaN",
+                f"kernel '{self.kernel}': the threads of a block store results of a reduction that differ by rounding, "
+                "and it is undefined which stays: a multiplication was contracted into it (launch with "
+                "enable_fp_fusion=False), or it selects, as argmax does, among equal keys or NaN",
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+def _last_at(places: Array) -> Array:
+    """Return, for each store, the index of the last one to the same place: its value stays."""
+    _, last, which = np.unique(places[::-1], return_index=True, return_inverse=True)
+    found: Array = places.size - 1 - last[which[::-1]]
+    return found
+
+
+def _agree(values: Array, stayed: Array, threads: Array, bound: Bound | None) -> Array:
+    """Return which values are as far as their error bounds from the value that stayed, or both NaN."""
+    if bound is None:
+        return np.zeros(values.size, np.bool_)
+    errors, kind = bound
+    errors = errors[threads] if np.ndim(errors) else np.full(threads.size, errors)
+    allowed = errors + errors[stayed]
+    if not kind or np.dtype(FLOATS[kind]).itemsize != values.dtype.itemsize:
+        # Bits that are no number have no distance: only a selection that was undefined excuses them.
+        undefined: Array = np.isinf(allowed) if not kind else allowed > 0
+        return undefined
+    numbers = values.view(FLOATS[kind]).astype(np.float64)
+    near = np.abs(numbers - numbers[stayed]) <= allowed
+    agree: Array = near | np.isinf(allowed) | (np.isnan(numbers) & np.isnan(numbers[stayed]))
+    return agree

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import ctypes
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..simulated.memory import DeviceMemory, HostMemory, LiveBlocks
-from .contraction import StoreCheck
+from .contraction import Bound, StoreCheck
 from .fault import ILLEGAL, ILLEGAL_ADDRESS, MISALIGNED, MISALIGNED_ADDRESS, RACE, UNINITIALISED, Fault
 from .shared_memory import WARPS, SharedMemory
 
@@ -296,7 +297,15 @@ class GlobalAccess:
                     f"{UNINITIALISED}: load of {nbytes} bytes at {int(some[i]):#x}", int(threads[chosen][i])
                 )
 
-    def store(self, addresses: Array, values: Array, nbytes: int, threads: Array, blocks: Array) -> None:
+    def store(
+        self,
+        addresses: Array,
+        values: Array,
+        nbytes: int,
+        threads: Array,
+        blocks: Array,
+        bounds: Sequence[Bound | None] = (),
+    ) -> None:
         """Write a row of `values` to each address."""
         self.check(addresses, nbytes, "store", threads)
         count = 1 if values.ndim == 1 else values.shape[1]
@@ -306,7 +315,7 @@ class GlobalAccess:
         view[rows] = values
         other = np.take(view, rows, axis=0) != values
         if other.any():
-            self.stores.check(other, addresses, threads, nbytes)
+            self.stores.check(other, values, addresses, threads, blocks, nbytes, bounds)
         self.lowest = min(self.lowest, int(addresses.min()))
         self.highest = max(self.highest, int(addresses.max()) + nbytes)
         for segment, chosen in self.memory.by_segment(addresses, nbytes):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from . import warp
 from .arithmetic import u4, u8
 from .asynchronous import AsynchronousUnits, needs_units
-from .contraction import StoreCheck, contracts_exchanges
+from .contraction import Bound, StoreCheck
 from .fault import ASSERT, DIVERGENT, ILLEGAL, ILLEGAL_ADDRESS, EmulationError, Fault
 from .global_memory import EmulatedMemory, GlobalAccess
 from .instructions.writer import LOCAL, SHARED
@@ -60,7 +61,7 @@ class Program:
         self._translations: dict[str, Translation] = {}
         self.kernel = self.translation(name)
         self.has_units = any(needs_units(function) for function in module.functions.values())
-        self.stores = StoreCheck(name, any(contracts_exchanges(each) for each in module.functions.values()))
+        self.stores = StoreCheck(name)
         self.piece = self._least("global")
         self.shared_piece = self._least("shared")
 
@@ -364,26 +365,38 @@ class Blocks(Schedule):
             return self.load_shared(address - u8(window), size, count, mask)
         return self.load_local(_frame_of(frame, window), address - u8(window), size, count, mask)
 
-    def store_global(self, address: Any, size: int, values: tuple[Any, ...], mask: Mask) -> None:
+    def store_global(
+        self,
+        address: Any,
+        size: int,
+        values: tuple[Any, ...],
+        mask: Mask,
+        bounds: Sequence[Bound | None] = (),
+    ) -> None:
         """``st.global``."""
         chosen = self.some(mask)
         if chosen.size:
             addresses = self.full(address)
             if mask is not None:
                 addresses = addresses[chosen]
-            self.access.store(
-                addresses, self._rows(values, mask, chosen), size * len(values), chosen, self.blocks[chosen]
-            )
+            rows, nbytes = self._rows(values, mask, chosen), size * len(values)
+            self.access.store(addresses, rows, nbytes, chosen, self.blocks[chosen], bounds)
 
     def store_generic(
-        self, frame: Frame, address: Any, size: int, values: tuple[Any, ...], mask: Mask
+        self,
+        frame: Frame,
+        address: Any,
+        size: int,
+        values: tuple[Any, ...],
+        mask: Mask,
+        bounds: Sequence[Bound | None] = (),
     ) -> None:
         """``st`` without a state space."""
         window = self._window(address, mask)
         if not window:
-            self.store_global(address, size, values, mask)
+            self.store_global(address, size, values, mask, bounds)
         elif window >= SHARED:
-            self.store_shared(address - u8(window), size, values, mask)
+            self.store_shared(address - u8(window), size, values, mask, bounds)
         else:
             self.store_local(_frame_of(frame, window), address - u8(window), size, values, mask)
 
@@ -413,13 +426,19 @@ class Blocks(Schedule):
         rows = self.shared.load(self.full(address)[chosen], size, count, chosen)
         return self._gathered(rows, count, mask, chosen)
 
-    def store_shared(self, address: Any, size: int, values: tuple[Any, ...], mask: Mask) -> None:
+    def store_shared(
+        self,
+        address: Any,
+        size: int,
+        values: tuple[Any, ...],
+        mask: Mask,
+        bounds: Sequence[Bound | None] = (),
+    ) -> None:
         """``st.shared``."""
         chosen = self.some(mask)
         if chosen.size:
-            self.shared.store(
-                self.full(address)[chosen], self._rows(values, mask, chosen), chosen, size * len(values)
-            )
+            rows, nbytes = self._rows(values, mask, chosen), size * len(values)
+            self.shared.store(self.full(address)[chosen], rows, chosen, nbytes, bounds)
 
     def _local(self, frame: Frame, address: Any, nbytes: int, chosen: Array) -> tuple[Array, Array]:
         have = frame.translation.function.local

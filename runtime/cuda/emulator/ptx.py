@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 WIDTHS = {"pred": 1, "8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
@@ -187,6 +187,7 @@ _SKIPPED = re.compile(r"\.(?:pragma|param|branchtargets|callprototype)\b[^;]*;|\
 _USED = re.compile(r'\.pragma\s+"used_bytes_mask\s+(\w+)"\s*;')
 _TARGETS = re.compile(r"([$\w]+):\s*\.branchtargets\b([^;]*);")
 _LABEL = re.compile(r"([$\w]+):(?!:)")
+_DELIMITER = re.compile(r"[{}()\[\],]")
 _GUARD = re.compile(r"@(!?)([%\w]+)\s+")
 _OPCODE = re.compile(r"[a-z][\w.:]*")
 _INTEGER = re.compile(r"-?(?:0[xX][0-9a-fA-F]+|\d+)U?$")
@@ -306,6 +307,8 @@ class _Body:
         self.numbered = 0
         self.targets: dict[str, list[str]] = {}
         """The labels of each table of branches."""
+        self.operands: dict[str, Operand] = {}
+        """Operands outside of scopes that were read, by their texts."""
         self.used: int | None = None
         """Which bytes of the next load are used, a bit for each, where the compiler loads more than it needs."""
 
@@ -434,6 +437,14 @@ class _Body:
         add(Instruction("trap", (), None, (), line, source))
 
     def _operand(self, text: str) -> Operand:
+        if self.scopes:
+            return self._read_operand(text)
+        found = self.operands.get(text)
+        if found is None:
+            found = self.operands[text] = self._read_operand(text)
+        return found
+
+    def _read_operand(self, text: str) -> Operand:
         first = text[0]
         if first in "{(":
             return Vector(tuple(self._operand(part) for part in _parts(text[1:-1])))
@@ -473,17 +484,18 @@ class _Body:
         return Address(self._operand(found[1].strip()), int(found[2] or "0", 0), tail)
 
 
-def _parts(text: str) -> Iterator[str]:
-    """The operands between commas that stand in no brackets."""
-    depth, begin = 0, 0
-    for i, character in enumerate(text):
+@lru_cache(maxsize=1 << 14)
+def _parts(text: str) -> tuple[str, ...]:
+    """Return the operands between commas that stand in no brackets."""
+    parts, depth, begin = [], 0, 0
+    for found in _DELIMITER.finditer(text):
+        character = found[0]
         if character in "{[(":
             depth += 1
         elif character in "}])":
             depth -= 1
-        elif character == "," and not depth:
-            yield text[begin:i].strip()
-            begin = i + 1
+        elif not depth:
+            parts.append(text[begin : found.start()].strip())
+            begin = found.end()
     last = text[begin:].strip()
-    if last:
-        yield last
+    return (*parts, last) if last else tuple(parts)

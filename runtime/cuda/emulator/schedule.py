@@ -21,6 +21,7 @@ from .arithmetic import u4, u8
 from .asynchronous import AsynchronousUnits
 from .barriers import joined
 from .basic_blocks import BasicBlock
+from .error_bounds import ErrorBounds
 from .fault import DIVERGENT, Fault
 from .ordered_memory import OrderedSharedMemory
 from .ptx import Instruction
@@ -52,7 +53,7 @@ class Frame:
     `outer` is the frame of the caller. `depth` is part of generic addresses of the frame's memory.
     """
 
-    __slots__ = ("carry", "depth", "local", "outer", "parameters", "translation")
+    __slots__ = ("bounds", "carry", "depth", "local", "outer", "parameters", "translation")
 
     def __init__(self, translation: Translation, outer: Frame | None = None) -> None:
         self.translation = translation
@@ -61,6 +62,7 @@ class Frame:
         self.carry: Any = np.bool_(False)
         self.parameters: dict[tuple[str, int], Any] = {}
         self.local: Array | None = None
+        self.bounds = ErrorBounds()
 
 
 @dataclasses.dataclass(eq=False)

@@ -8,11 +8,12 @@ until then the piece belongs to nobody.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .contraction import StoreCheck
+from .contraction import Bound, StoreCheck
 from .fault import ILLEGAL, ILLEGAL_ADDRESS, MISALIGNED, MISALIGNED_ADDRESS, RACE, UNINITIALISED, Fault
 
 Array = np.ndarray[Any, Any]
@@ -177,13 +178,16 @@ class SharedMemory:
         view: Array = self.data[:whole].view(_UNSIGNED[size])
         return view if count == 1 else view.reshape(-1, count)
 
-    def store(self, addresses: Array, values: Array, threads: Array, nbytes: int) -> None:
-        """Write a row of `values` to each address."""
+    def store(
+        self,
+        addresses: Array,
+        values: Array,
+        threads: Array,
+        nbytes: int,
+        bounds: Sequence[Bound | None] = (),
+    ) -> None:
+        """Write a row of `values` to each address. Raises Fault where two threads write something different to one."""
         places = self.places(addresses, nbytes, "store", threads)
-        self.write(places, values, threads, nbytes)
-
-    def write(self, places: Array, values: Array, threads: Array, nbytes: int) -> None:
-        """Write a row to each place. Raises Fault where two warps write something different to one."""
         count = 1 if values.ndim == 1 else values.shape[1]
         view, rows = self._view(values.dtype.itemsize, count), places // nbytes
         same = np.take(view, rows, axis=0) == values
@@ -191,7 +195,8 @@ class SharedMemory:
         view[rows] = values
         other = np.take(view, rows, axis=0) != values
         if other.any():
-            self.stores.check(other, places, threads, nbytes, self.base[threads])
+            blocks, base = self.block[threads], self.base[threads]
+            self.stores.check(other, values, places, threads, blocks, nbytes, bounds, base)
 
     def put_atomically(self, places: Array, values: Array) -> None:
         """Change what lies there; atomic operations of several warps are no race among themselves."""

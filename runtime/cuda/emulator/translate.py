@@ -15,7 +15,8 @@ import numpy as np
 
 from . import arithmetic
 from .basic_blocks import BasicBlock, blocks_of
-from .instructions import Writer
+from .contraction import exchanged_registers
+from .instructions import Writer, write_bounds
 from .instructions.writer import SHORT
 from .ptx import Function, Instruction, Module
 from .warp_group import merged
@@ -55,6 +56,8 @@ class Translation:
         self.parameters = {p.name: p.offset for p in function.parameters}
         self.flies = any(each.opcode == "wgmma" for each in function.instructions)
         """Whether registers may be in flight (`warp_group.InFlight`)."""
+        self.exchanged = exchanged_registers(function)
+        """The registers that have error bounds, with their types (`error_bounds`)."""
         self.blocks = blocks_of(function)
         self.sources: dict[str, list[Instruction | None]] = {}
         """The instruction of each line of the generated text, by the text's file name."""
@@ -72,6 +75,8 @@ class Translation:
         name = f"<{self.function.name} block {block.index}{'' if whole else ' masked'}>"
         writer = Writer(self, whole)
         for instruction in block.instructions:
+            if self.exchanged:
+                write_bounds(writer, instruction)
             writer.write(instruction)
         if block.end.kind == "wait" and not block.end.registers:
             assert block.end.instruction is not None

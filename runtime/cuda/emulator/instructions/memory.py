@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import arithmetic
 from ..ptx import Address, Immediate, Instruction, Operand, Symbol
+from .error_bounds import bounds_of
 from .writer import EMITTERS, SHORT, Writer, dtype_of, emits, items_of
 
 _SPACES = ("global", "shared", "local", "param", "const")
@@ -76,7 +77,8 @@ def _store(writer: Writer, each: Instruction) -> None:
         writer.line(f"s.order_memory('release', {writer.masked})")
     address_text = ("F, " if space in ("local", "generic") else "") + writer.address(each.operands[0])
     size = np.dtype(kind).itemsize
-    writer.line(f"s.store_{space}({address_text}, {size}, ({', '.join(values)},), {writer.masked})")
+    bounds = "" if space == "local" else bounds_of(writer, items_of(each.operands[1]))
+    writer.line(f"s.store_{space}({address_text}, {size}, ({', '.join(values)},), {writer.masked}{bounds})")
 
 
 @emits("atom", "red")

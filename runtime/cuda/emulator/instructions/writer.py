@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import arithmetic
 from ..basic_blocks import BRANCHES, UntranslatableError
+from ..contraction import FLOATS
 from ..ptx import Address, Immediate, Instruction, Not, Operand, Register, Special, Symbol, Vector
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ LOCAL, SHARED = 1 << 57, 1 << 58
 """Where generic addresses of local and of shared memory begin. Bits 32 and up of a local one have its frame's depth."""
 PARAMETERS = 1 << 56
 """Where generic addresses of a kernel's parameters begin."""
-_FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "bf16": arithmetic.bf2}
 
 
 def dtype_of(name: str) -> Any:
@@ -34,8 +34,8 @@ def dtype_of(name: str) -> Any:
         >>> dtype_of("s32"), dtype_of("b16")
         (<class 'numpy.int32'>, <class 'numpy.uint16'>)
     """
-    if name in _FLOATS:
-        return _FLOATS[name]
+    if name in FLOATS:
+        return FLOATS[name]
     kind, bits = name[:1], name[1:]
     if name == "pred":
         return np.bool_
@@ -69,8 +69,8 @@ class Writer:
         self.instruction: Instruction | None = None
         self.mask: str | None = None if whole else "M"
 
-    def write(self, instruction: Instruction) -> None:
-        """Write one instruction."""
+    def begin(self, instruction: Instruction) -> None:
+        """Begin an instruction: the mask of its threads is known in the statements that follow."""
         self.instruction = instruction
         self.mask = None if self.whole else "M"
         if instruction.guard is not None:
@@ -78,6 +78,10 @@ class Writer:
             read = f"R[{self.translation.places[register.name]}]"
             self.line(f"m = s.guarded(M, {'~' if negated else ''}{read})")
             self.mask = "m"
+
+    def write(self, instruction: Instruction) -> None:
+        """Write one instruction."""
+        self.begin(instruction)
         emit = EMITTERS.get(instruction.opcode)
         if emit is None:
             raise self.unknown()

@@ -21,10 +21,6 @@ TARGETS = ("80", "90", "100")
 AWAITED = "every product was waited for before the loop's last tile was stored"
 HARMLESS: dict[str, dict[tuple[str, str], str]] = {
     "80": {
-        (
-            "var",
-            "wrong partner 0",
-        ): "lanes may disagree where a multiplication is contracted into the reduction, by however much",
         ("strided add", "missing mask of a load 1"): "what is read besides is the tensor's own, and dropped",
         (
             "sum of rows",

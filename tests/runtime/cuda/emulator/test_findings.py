@@ -298,36 +298,148 @@ def test_a_flag_that_a_later_block_sets(machine: Any, load: str) -> None:
         refused(machine, "in no order", body, flag, data, grid=(2, 1, 1))
 
 
-BUTTERFLY = """
-    mov.u32 %r0, %tid.x; rem.u32 %r1, %r0, 32; cvt.rn.f32.u32 %r1, %r1; mov.b32 %r2, 0f3DCCCCCD; mul.f32 %r2, %r1, %r2;
-    mul.f32 %r3, %r1, %r2; shfl.sync.bfly.b32 %r4, %r3, 1, 31, -1; {0}
-    mov.b32 %r9, global_smem; st.shared.b32 [%r9], %r5;
+ALL_LANES = (16, 8, 4, 2, 1)
+WRONG_PARTNER = (8, 8, 4, 2, 1)
+F32 = """
+    mov.u32 %r0, %tid.x; rem.u32 %r1, %r0, {lanes}; add.s32 %r1, %r1, 1; cvt.rn.f32.u32 %r1, %r1;
+    sqrt.rn.f32 %r1, %r1; mul.f32 %r2, %r1, 0f3DCCCCCD; mul.f32 %r3, %r1, %r2; mov.b32 %r9, global_smem;
+    shfl.sync.bfly.b32 %r4, %r3, {first}, 31, -1; fma.rn.f32 %r5, %r1, %r2, %r4;
 """
+F32_STAGE = "shfl.sync.bfly.b32 %r4, %r5, {0}, 31, -1; add.f32 %r5, %r5, %r4;"
+F64 = """
+    mov.u32 %r0, %tid.x; rem.u32 %r1, %r0, {lanes}; add.s32 %r1, %r1, 1; cvt.rn.f64.u32 %d1, %r1;
+    mov.b32 %r9, global_smem; sqrt.rn.f64 %d1, %d1; mul.f64 %d2, %d1, 0d3FF4CCCCCCCCCCCD; mul.f64 %d3, %d1, %d2;
+    mov.b64 {{%r2, %r3}}, %d3;
+    shfl.sync.bfly.b32 %r4, %r2, {first}, 31, -1; shfl.sync.bfly.b32 %r5, %r3, {first}, 31, -1;
+    mov.b64 %d4, {{%r4, %r5}}; fma.rn.f64 %d5, %d1, %d2, %d4;
+"""
+F64_STAGE = """
+    mov.b64 {{%r2, %r3}}, %d5; shfl.sync.bfly.b32 %r4, %r2, {0}, 31, -1; shfl.sync.bfly.b32 %r5, %r3, {0}, 31, -1;
+    mov.b64 %d4, {{%r4, %r5}}; add.f64 %d5, %d5, %d4;
+"""
+SUMS = {"f32": (F32, F32_STAGE, "%r5", "b32"), "f64": (F64, F64_STAGE, "%d5", "b64")}
 
 
-def test_lanes_whose_sums_were_contracted(machine: Any) -> None:
-    """It is undefined whose value stays, in compiled reductions: a warning. Other differences are faults."""
-    contracted = BUTTERFLY.format("fma.rn.f32 %r5, %r1, %r2, %r4;")
+def contracted_sum(kind: str, partners: tuple[int, ...], lanes: int, after: str = "") -> str:
+    """Return a butterfly whose first addition is contracted with a multiplication; every thread stores its sum."""
+    head, stage, result, bits = SUMS[kind]
+    stages = "".join(stage.format(each) for each in partners[1:])
+    return head.format(lanes=lanes, first=partners[0]) + stages + after + f"st.shared.{bits} [%r9], {result};"
+
+
+EPILOGUES = {
+    "f32": {
+        "none": "",
+        "root": "rsqrt.approx.f32 %r5, %r5;",
+        "small after a difference": "sub.f32 %r5, %r5, 0f42533333; ex2.approx.ftz.f32 %r5, %r5;",
+    },
+    "f64": {"none": "", "quotient": "rcp.rn.f64 %d5, %d5; div.rn.f64 %d5, %d5, 0d4008000000000000;"},
+}
+
+
+@pytest.mark.parametrize("threads", [32, 64])
+@pytest.mark.parametrize(
+    ("kind", "epilogue"), [(kind, name) for kind in EPILOGUES for name in EPILOGUES[kind]]
+)
+def test_sums_that_differ_by_the_rounding_of_a_contraction(
+    machine: Any, kind: str, epilogue: str, threads: int
+) -> None:
+    """It is undefined whose value stays, among lanes and among warps with copies of a tile: a warning.
+
+    A sum of other elements is a race, in a warp as among warps.
+    """
+    after, options = EPILOGUES[kind][epilogue], {"threads": threads, "shared": 16}
     with pytest.warns(RuntimeWarning, match=r"kernel 'kernel'.*enable_fp_fusion=False"):
-        machine.run(contracted, shared=16)
-    refused(machine, "race", contracted, threads=64, shared=16)
-    refused(machine, "two threads store", BUTTERFLY.format("add.f32 %r5, %r2, %r4;"), shared=16)
+        machine.run(contracted_sum(kind, ALL_LANES, 32, after), **options)
+    refused(machine, "two threads store", contracted_sum(kind, WRONG_PARTNER, 32, after), **options)
+    if threads == 64:
+        refused(machine, "two threads store", contracted_sum(kind, ALL_LANES, 64, after), **options)
 
 
 @pytest.mark.parametrize(
-    ("sent", "agree"), [("0f3F800000", True), ("0f7FC00000", False)], ids=["equal", "nan"]
+    ("scale", "differs"), [("0f33800000", False), ("0f36000000", True)], ids=["ulp", "more"]
 )
-def test_lanes_that_select_by_a_comparison_with_nan(machine: Any, sent: str, agree: bool) -> None:
-    """Each lane of an exchange keeps its own number if it is larger or first, else the other's."""
-    body = f"""
-        mov.u32 %r0, %tid.x; rem.u32 %r0, %r0, 2; mov.b32 %r1, {sent};
-        shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1; shfl.sync.bfly.b32 %r3, %r0, 1, 31, -1;
-        setp.eq.f32 %p1, %r1, %r2; setp.lt.s32 %p2, %r0, %r3; and.pred %p3, %p1, %p2; selp.b32 %r5, %r0, %r3, %p3;
-        mov.b32 %r9, global_smem; st.shared.b32 [%r9], %r5;
+def test_the_bound_of_a_contraction_is_a_few_units_in_the_last_place(
+    machine: Any, scale: str, differs: bool
+) -> None:
+    """Accept a lane that adds 2**-24 of the sum, and refuse one that adds 2**-19."""
+    after = f"""
+        setp.eq.b32 %p1, %r0, 3; mul.f32 %r6, %r5, {scale}; selp.b32 %r6, %r6, 0f00000000, %p1; add.f32 %r5, %r5, %r6;
     """
+    body = contracted_sum("f32", ALL_LANES, 32, after)
+    if differs:
+        refused(machine, "two threads store", body, shared=16)
+    else:
+        with pytest.warns(RuntimeWarning, match="differ by rounding"):
+            machine.run(body, shared=16)
+
+
+def test_sums_without_a_contraction_agree_to_the_bit(machine: Any) -> None:
+    body = contracted_sum("f32", ALL_LANES, 32).replace(
+        "fma.rn.f32 %r5, %r1, %r2, %r4", "add.f32 %r5, %r3, %r4"
+    )
+    machine.run(body, shared=16)
+    one_more = body.replace("st.shared", "setp.eq.b32 %p1, %r0, 3; @%p1 add.s32 %r5, %r5, 1; st.shared")
+    refused(machine, "two threads store", one_more, shared=16)
+
+
+ARGMAX = """
+    mov.u32 %r0, %tid.x; mov.b32 %r9, global_smem; rem.u32 %r2, %r0, 32; cvt.rn.f32.u32 %r1, %r2; {keys}
+"""
+ARGMAX_STAGE = """
+    shfl.sync.bfly.b32 %r3, %r1, {0}, 31, -1; shfl.sync.bfly.b32 %r4, %r2, {0}, 31, -1; {comparison}
+    selp.b32 %r1, %r1, %r3, %p1; selp.b32 %r2, %r2, %r4, %p1;
+"""
+LARGER = "setp.gt.f32 %p1, %r1, %r3;"
+LARGER_OR_FIRST = """
+    setp.eq.f32 %p2, %r1, %r3; setp.lt.s32 %p3, %r2, %r4; and.pred %p2, %p2, %p3; setp.gt.f32 %p1, %r1, %r3;
+    or.pred %p1, %p1, %p2;
+"""
+KEYS = {
+    "distinct": "",
+    "equal": "mov.b32 %r1, 0f3F800000;",
+    "nan": "mov.b32 %r1, 0f7FC00000;",
+    "one nan": "setp.eq.b32 %p4, %r0, 5; selp.b32 %r1, 0f7FC00000, %r1, %p4;",
+}
+
+
+def argmax(keys: str, comparison: str, partners: tuple[int, ...] = ALL_LANES) -> str:
+    stages = "".join(ARGMAX_STAGE.format(each, comparison=comparison) for each in partners)
+    return ARGMAX.format(keys=KEYS[keys]) + stages + "st.shared.b32 [%r9], %r2;"
+
+
+@pytest.mark.parametrize("threads", [32, 64])
+@pytest.mark.parametrize(
+    ("keys", "comparison", "agree"),
+    [
+        ("distinct", LARGER, True),
+        ("distinct", LARGER_OR_FIRST, True),
+        ("equal", LARGER_OR_FIRST, True),
+        ("equal", LARGER, False),
+        ("nan", LARGER_OR_FIRST, False),
+        ("one nan", LARGER_OR_FIRST, False),
+    ],
+)
+def test_lanes_that_select_among_equal_keys_or_nan(
+    machine: Any, keys: str, comparison: str, agree: bool, threads: int
+) -> None:
+    """Both lanes of an exchange keep the other's index if neither key is larger."""
+    options = {"threads": threads, "shared": 16}
     if agree:
-        machine.run(body, shared=16)
+        machine.run(argmax(keys, comparison), **options)
     else:
         with pytest.warns(RuntimeWarning, match=r"kernel 'kernel'.*argmax"):
-            machine.run(body, shared=16)
-        refused(machine, "race", body, threads=64, shared=16)
+            machine.run(argmax(keys, comparison), **options)
+
+
+def test_lanes_that_select_among_distinct_keys_of_wrong_partners(machine: Any) -> None:
+    refused(machine, "two threads store", argmax("distinct", LARGER, WRONG_PARTNER), shared=16)
+    refused(machine, "two threads store", argmax("distinct", LARGER_OR_FIRST, WRONG_PARTNER), shared=16)
+
+
+def test_stores_of_several_blocks_are_not_excused_by_rounding(machine: Any) -> None:
+    out = machine.put(np.zeros(1, np.float32))
+    body = contracted_sum("f32", ALL_LANES, 32).replace("st.shared.b32 [%r9]", "st.global.b32 [%d0]")
+    with pytest.warns(RuntimeWarning, match="differ by rounding"):
+        machine.run(body, out)
+    refused(machine, "race", body, out, grid=(2, 1, 1))

@@ -15,6 +15,7 @@ SENSES = {
         ("memory of no block", "illegal memory access"),
         ("wait for too few copies 0", "asynchronous copy is done"),
         ("atomic operation without an order 0", "in no order"),
+        ("wrong partner 0", "two threads store different values"),
     ),
     "90": (
         ("missing wait for a bulk copy 0", "before their bulk copy is done"),
