@@ -242,6 +242,15 @@ def test_make_graph_records_launches(program, transform, tracing_mode):
     assert all(tt.equal(a, b) for a, b in zip(tree_leaves(graph(x * 2, y)), expected, strict=True))
 
 
+@pytest.mark.parametrize("remove", ["mutations", "mutations_and_views"])
+@pytest.mark.parametrize("program", [add, of_overlapping_views, beyond_a_view], ids=lambda f: f.__name__)
+def test_functionalize_takes_launches(program, remove):
+    x, y = arguments(40)
+    expected = tree_leaves(program(x, y))
+    found = tree_leaves(functionalize(program, remove=remove)(x, y))
+    assert all(tt.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
 def test_a_launch_that_writes_no_tensor_is_not_dropped(capfd):
     def program(x):
         printing_kernel[(1,)](x.numel())
@@ -362,6 +371,23 @@ def test_a_custom_operator_that_writes_is_captured():
         x, y, other = tt.arange(8.0, device=device), tt.ones(8, device=device), tt.ones(8, device=device)
         assert tt.equal(compiled(x, y), program(x, other))
         assert tt.equal(y, other)
+
+
+def test_a_custom_operator_may_be_given_nothing_to_write():
+    @tt.library.custom_op("captured_launches::count", mutates_args=("several", "optional"))
+    def count(several: list[tt.Tensor], optional: tt.Tensor | None) -> None:
+        for i, each in enumerate([*several, *(() if optional is None else (optional,))]):
+            each.add_(i + 1)
+
+    def program(x):
+        z = x.clone()
+        count([], None)
+        count([z, z, z[1:]], z[::3])
+        count([], z)
+        return z
+
+    x = tt.arange(8.0)
+    assert tt.equal(tt.compile(program, fullgraph=True)(x), program(x))
 
 
 def test_a_launch_that_cannot_be_captured_breaks_the_graph():

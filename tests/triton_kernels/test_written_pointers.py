@@ -173,6 +173,16 @@ def reads(x, y, v):
     tl.device_print("value", value)
 
 
+@triton.autotune([triton.Config({"BLOCK": 16})], key=["n"])
+@triton.jit
+def tuned(x, y, n, BLOCK: tl.constexpr):
+    tl.store(x, tl.load(y))
+
+
+def test_decorators_are_no_part_of_a_kernel():
+    assert written_parameters(tuned.fn) == {"x"}
+
+
 def test_an_object_with_methods_may_write_everything():
     assert "x" in written_parameters(by_an_object)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ....runtime.cuda.triton.launch_observer import recording_launches
 from ....runtime.dispatch_key_set import DispatchKeySet
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.traceback_filter import api_boundary
@@ -83,7 +84,7 @@ def call_functionalized(
     handles = {id(t): layer.enter(t) for t in tensors}
     given, named = tree_unflatten([handles.get(id(v), v) for v in leaves], spec)
     try:
-        with layer.active():
+        with layer.active(), recording_launches():
             result = func(*given, **named)
     except BaseException:
         layer.abandon()

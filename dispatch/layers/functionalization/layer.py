@@ -533,8 +533,8 @@ class Layer:
 
         with self.below():
             given = map_tensors(values, value)
-            if not storages:
-                # Nothing is to be cloned. The writing form stays, since a step without results counts as dead.
+            if not storages and op.schema.operator_name.namespace == "higher_order":
+                # A launch that writes no tensor has another effect, such as a print. Its derived form counts as dead.
                 return self._computed(op, given)
             bases = [storage.lay_out(self.call) for storage in storages]
             results = self._computed(functional, [*given, bases, tuple(views), ()])

@@ -72,7 +72,10 @@ def _tree(function: Callable[..., Any], source: str | None) -> ast.FunctionDef |
     except (OSError, TypeError, SyntaxError):
         return None
     definition = tree.body[0] if len(tree.body) == 1 else None
-    return definition if isinstance(definition, ast.FunctionDef) else None
+    if not isinstance(definition, ast.FunctionDef):
+        return None
+    definition.decorator_list = []
+    return definition
 
 
 class _Analysis:
