@@ -104,6 +104,8 @@ def call_launch_operator(
     for configuration, meta in _metas(kernel, bound):
         configurations.append(tuple(configuration.items()))
         sizes += _sizes(grid(meta) if callable(grid) else grid)
+    if is_running_fake() and not lists.written and not lists.read:
+        return  # without tensors, nothing would say that this is a fake launch
     row = Row(kernel, launcher, tuple(given), named, tuple(configurations))
     launch_operator()(_place_of(row), sizes, lists.numbers, lists.written, lists.read)
 
@@ -142,7 +144,8 @@ def without_launches(function: Callable[..., Any]) -> Callable[..., Any]:
 def launch_operator() -> OpOverload:
     """Return the operator, which the first call defines."""
     dispatcher = Dispatcher.singleton()
-    dispatcher.register_def(SCHEMA, __name__)
+    # A kernel may also print, or write through pointers that it loads: no launch is dropped or merged with another.
+    dispatcher.register_def(SCHEMA, __name__, frozenset({"maybe_aliasing_or_mutating"}))
     dispatcher.register_impl(NAME, "CompositeExplicitAutograd", KernelFunction(_run, source=__name__))
     dispatcher.register_impl(NAME, "Meta", KernelFunction(lambda *_: None, source=__name__))
     # As in PyTorch, a launch records no history: its tensors get gradients from the function around it, or none.

@@ -89,6 +89,12 @@ def printing_kernel(n):
     tl.device_print("printed", n)
 
 
+@triton.jit
+def indirect_kernel(table):
+    pointer = tl.load(table).to(tl.pointer_type(tl.float32))
+    tl.store(pointer, tl.load(pointer) + 1)
+
+
 def add(x, y):
     out = tt.empty_like(x)
     n = x.numel()
@@ -251,15 +257,32 @@ def test_functionalize_takes_launches(program, remove):
     assert all(tt.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-def test_a_launch_that_writes_no_tensor_is_not_dropped(capfd):
+def test_launches_with_other_effects_are_neither_dropped_nor_merged(capfd):
+    places = tt.zeros(4, device="cuda")
+    table = tt.tensor([places.data_ptr()], dtype=tt.int64, device="cuda")
+
     def program(x):
-        printing_kernel[(1,)](x.numel())
+        for _ in range(2):
+            printing_kernel[(1,)](x.numel())
+            indirect_kernel[(1,)](table + 0)
         return x + 1
 
     x = tt.ones(40, device="cuda")
-    assert tt.equal(tt.compile(program)(x), x + 1)
+    assert tt.equal(tt.compile(program, fullgraph=True)(x), x + 1)
+    assert places.tolist() == [2, 0, 0, 0]
+    assert capfd.readouterr().out.count("printed") == 2
+
+
+def test_a_fake_kernel_makes_no_launch_without_tensors(capfd):
+    @tt.library.triton_op("captured_launches::printed", mutates_args=())
+    def printed(x: tt.Tensor) -> tt.Tensor:
+        printing_kernel[(1,)](3)
+        wrap_triton(printing_kernel)[(1,)](3)
+        return x + 1
+
+    printed(tt.ones(3, device="meta"))
     tt.cuda.synchronize()
-    assert capfd.readouterr().out.count("printed") == 1
+    assert not capfd.readouterr().out
 
 
 def test_a_captured_launch_writes_without_clones(launches):

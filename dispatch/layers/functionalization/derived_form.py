@@ -17,6 +17,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ....runtime.dispatch_key import BY_NAME
 from ....runtime.scalar_type import uint8
 from ....runtime.tensor_impl import TensorImpl
 from ....runtime.tensor_spec import TensorSpec
@@ -32,6 +33,8 @@ SUFFIX = "_functional"
 BASES, VIEWS, DONATED = "bases", "views", "donated"
 
 _SOURCE = "derived from "
+_INHERITED = frozenset({"maybe_aliasing_or_mutating"})
+"""Tags of operators with effects beyond their schemas, which their derived forms have as well."""
 
 _derived: dict[str, tuple[FunctionSchema, list[RegistrationHandle]]] = {}
 """The schema that each derived form was made from, and its registrations, by the writing operator's name."""
@@ -71,18 +74,23 @@ def derived_form(op: OperatorEntry) -> str | None:
         own = [Return(r.type) for r in schema.returns if r.alias_info is None]
         functional = FunctionSchema(name, (*arguments, *added), (*own, Return(tensors)))
 
-        def kernel(*args: Any) -> Any:
-            bases, views, donated = args[-len(added) :]
-            return _call_on_clones(op, args[: -len(added)], bases, views, donated or ())
+        def kernel_of(call: Callable[..., Any]) -> KernelFunction:
+            def kernel(*args: Any) -> Any:
+                bases, views, donated = args[-len(added) :]
+                return _call_on_clones(op, call, args[: -len(added)], bases, views, donated or ())
+
+            return KernelFunction(kernel, source=_SOURCE + op.name)
+
+        def call_meta(*args: Any) -> Any:
+            # By its key, since a call without tensors would find another kernel.
+            return op.call_with_keys(BY_NAME["Meta"].bits, args)
 
         _derived[op.name] = (
             schema,
             [
-                dispatcher.register_def(functional, f"{_SOURCE}{op.name}"),
-                *(
-                    dispatcher.register_impl(str(name), key, KernelFunction(kernel, source=_SOURCE + op.name))
-                    for key in ("CompositeExplicitAutograd", "Meta")
-                ),
+                dispatcher.register_def(functional, f"{_SOURCE}{op.name}", op.tags & _INHERITED),
+                dispatcher.register_impl(str(name), "CompositeExplicitAutograd", kernel_of(op.call)),
+                dispatcher.register_impl(str(name), "Meta", kernel_of(call_meta)),
             ],
         )
     return str(name)
@@ -107,7 +115,12 @@ def is_derived(op: OperatorEntry) -> bool:
 
 
 def _call_on_clones(
-    op: OperatorEntry, args: Sequence[Any], bases: Sequence[Any], views: Sequence[int], donated: Sequence[int]
+    op: OperatorEntry,
+    call: Callable[..., Any],
+    args: Sequence[Any],
+    bases: Sequence[Any],
+    views: Sequence[int],
+    donated: Sequence[int],
 ) -> Any:
     """Call a writing operator on clones of bases. Returns its own results, then the list of clones."""
     clones = [base if i in donated else _clone_of(base) for i, base in enumerate(bases)]
@@ -118,7 +131,7 @@ def _call_on_clones(
         place = places.get(next(counter))
         return tensor if place is None else _view_of(*place, tensor)
 
-    result = op.call(*map_tensors(args, stand_in))
+    result = call(*map_tensors(args, stand_in))
     results = result if isinstance(result, list | tuple) else (result,)
     own = [v for v, r in zip(results, op.schema.returns, strict=False) if r.alias_info is None]
     return (*own, clones) if own else clones

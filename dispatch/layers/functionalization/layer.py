@@ -533,9 +533,6 @@ class Layer:
 
         with self.below():
             given = map_tensors(values, value)
-            if not storages and op.schema.operator_name.namespace == "higher_order":
-                # A launch that writes no tensor has another effect, such as a print. Its derived form counts as dead.
-                return self._computed(op, given)
             bases = [storage.lay_out(self.call) for storage in storages]
             results = self._computed(functional, [*given, bases, tuple(views), ()])
             own, made = (results[:-1], results[-1]) if len(functional.schema.returns) > 1 else ((), results)
