@@ -6,7 +6,7 @@ register from `cpu_fallback` and `triton_kernels`, which import this folder and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -75,6 +75,13 @@ def _quantized_operators() -> Callable[[], None]:
     return register
 
 
+def _record_launch(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Make a launch of a user's Triton kernel an operator, imported with the first that is recorded."""
+    from .custom_ops.triton_launch import call_launch_operator
+
+    call_launch_operator(kernel, grid, args, kwargs)
+
+
 def _registration(family: str) -> Callable[[], None]:
     """The function that defines a family's operators and registers their kernels."""
     import importlib
@@ -90,6 +97,7 @@ def load() -> None:
     import os
     from functools import partial
 
+    from ..runtime.cuda.triton.launch_observer import register_recorder
     from ..runtime.dispatch_key import RUNTIME, Functionality
     from .autograd.recording import not_differentiable
     from .core.dispatcher import Dispatcher
@@ -109,6 +117,7 @@ def load() -> None:
     dispatcher = Dispatcher.singleton()
     late_kernels[Functionality.Sparse] = late_kernels[Functionality.SparseCsr] = _sparse_kernel
     late_kernels[Functionality.Quantized] = _quantized_kernel
+    register_recorder(_record_launch)
     with dispatcher.loading():
         for family, names in OPERATORS.items():
             dispatcher.defer(names, partial(_registration, family))

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from ...runtime.cuda.triton.launch_observer import observing_launches, register_recorder
+from ...runtime.cuda.triton.launch_observer import observing_launches
 from ...runtime.cuda.triton.written_pointers import written_parameters
 from ...runtime.local_dispatch_key_set import local
 from ...runtime.size import SymInt
@@ -108,9 +108,6 @@ def call_launch_operator(
         return  # without tensors, nothing would say that this is a fake launch
     row = Row(kernel, launcher, tuple(given), named, tuple(configurations))
     launch_operator()(_place_of(row), sizes, lists.numbers, lists.written, lists.read)
-
-
-register_recorder(call_launch_operator)
 
 
 def launch_or_dispatch(
