@@ -30,6 +30,7 @@ from typing import Any
 from ...dispatch.core.op_overload import OpOverload
 from ...dispatch.layers.functionalization.derived_form import BASES, DONATED, VIEWS, is_derived
 from ...dispatch.layers.graph.graph import Graph, Node, map_nodes
+from ...runtime.tensor_spec import TensorSpec
 from ..partition import is_view
 
 
@@ -42,9 +43,7 @@ def donate_dead_operands(graph: Graph) -> bool:
         read = _read(node)
         bases = node.kwargs[BASES]
         donated = [
-            i
-            for i, base in enumerate(bases)
-            if base not in read and bases.count(base) == 1 and _is_dead_after(base, node)
+            i for i, base in enumerate(bases) if bases.count(base) == 1 and _is_dead_after(base, node, read)
         ]
         if donated:
             node.kwargs = {**node.kwargs, DONATED: tuple(donated)}
@@ -61,16 +60,30 @@ def is_uninitialized(node: Node) -> bool:
 
 def _read(node: Node) -> set[Node]:
     """Return the operands that a derived form reads in memory of their own, which is not that of a base."""
-    operands: list[Node] = []
-    map_nodes(node.args, operands.append)
+    given: list[Node] = []
+    map_nodes(node.args, given.append)
+    operands = [operand for operand in given if isinstance(operand.val, TensorSpec)]  # sizes are steps, too
     in_bases = set(node.kwargs[VIEWS][::3])
     return {operand for place, operand in enumerate(operands) if place not in in_bases}
 
 
-def _is_dead_after(operand: Any, node: Node) -> bool:
-    """Return whether a step made an operand, in memory of its own, for one reader."""
-    if not isinstance(operand, Node) or set(operand.users) != {node}:
+def _is_dead_after(operand: Any, node: Node, read: set[Node]) -> bool:
+    """Return whether a step made a tensor, in memory of its own, that a derived form alone reads, as a base.
+
+    Views may lead from the tensor to the form, which takes their geometry, but not to an operand that the form reads.
+    """
+    if not isinstance(operand, Node):
         return False
+    pending = [operand]
+    while pending:
+        each = pending.pop()
+        if each in read:
+            return False
+        for user in each.users:
+            if user is not node:
+                if not is_view(user):
+                    return False
+                pending.append(user)
     made_by = operand
     while made_by.target is operator.getitem:
         made_by = made_by.args[0]

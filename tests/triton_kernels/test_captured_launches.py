@@ -180,7 +180,9 @@ def of_equal_operands(x, y):
     running_kernel[(1,)](read, written, x.numel())
     copy = x.clone()
     running_kernel[(1,)](x, copy, x.numel())
-    return read, written, copy
+    ones, others = tt.ones_like(x), tt.ones_like(x)
+    running_kernel[(1,)](ones[1:], others, x.numel() - 1)
+    return read, written, copy, others
 
 
 def of_overlapping_views(x, y):
@@ -292,6 +294,21 @@ def test_a_captured_launch_writes_without_clones(launches):
     before = launches.count
     compiled(x, y)
     assert launches.count - before == 2  # the kernel and the multiplication
+
+
+def test_a_captured_launch_writes_a_part_without_clones(launches):
+    def program(x, y):
+        out = tt.empty(2, x.numel(), device=x.device)
+        for row in out:
+            add_kernel[(triton.cdiv(x.numel(), 16),)](x, y, row, x.numel(), BLOCK=16)
+        return out * 2
+
+    compiled = tt.compile(program, fullgraph=True)
+    x, y = arguments(40)
+    assert tt.equal(compiled(x, y), program(x, y))
+    before = launches.count
+    compiled(x, y)
+    assert launches.count - before == 3  # the kernels and the multiplication
 
 
 def test_a_graph_holds_the_launch_as_one_step():
