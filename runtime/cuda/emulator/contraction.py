@@ -88,7 +88,7 @@ def exchanged_registers(function: Function) -> dict[str, str]:
                 continue
             kind = result_type(each.opcode, each.modifiers)
             if not kind and copies_bits(each):
-                kind = max(found.get(name, "") for name in registers_of(*each.operands[1:3]))
+                kind = max((found.get(name, "") for name in registers_of(*each.operands[1:3])), default="")
             for name in registers_of(each.operands[0]):
                 if found.get(name) is None or (kind and not found[name]):
                     found[name], changed = kind, True

@@ -65,7 +65,7 @@ def _bound(writer: Writer, each: Instruction) -> str:
     if opcode == "selp" and each.modifiers[-1] != "pred":
         bits = np.dtype(dtype_of(each.modifiers[-1])).itemsize
         dtype = {2: np.uint16, 4: np.uint32, 8: np.uint64}[bits]
-        kind = max(exchanged.get(name, "") for name in registers_of(*sources[:2]))
+        kind = max((exchanged.get(name, "") for name in registers_of(*sources[:2])), default="")
         kind = kind if kind and np.dtype(FLOATS[kind]).itemsize == bits else ""
         read = f"{values(dtype, *sources[:2])}, {writer.read(sources[2], np.bool_)}"
         return f"F.bounds.selected({kind!r}, {of(*sources)}, {read})"

@@ -441,6 +441,15 @@ def test_lanes_that_select_from_wrong_partners(machine: Any, keys: str, comparis
     refused(machine, "two threads store", argmax(keys, comparison, WRONG_PARTNER), shared=16)
 
 
+def test_constants_that_a_comparison_of_keys_selects(machine: Any) -> None:
+    """Two constants have no register, and the comparison of a contracted sum with another lane's is uncertain."""
+    after = """
+        shfl.sync.bfly.b32 %r4, %r5, 16, 31, -1; setp.gt.f32 %p1, %r5, %r4; selp.b32 %r5, 1, 2, %p1;
+    """
+    with pytest.warns(RuntimeWarning, match="selects"):
+        machine.run(contracted_sum("f32", ALL_LANES, 32, after), shared=16)
+
+
 def test_stores_of_several_blocks_are_not_excused_by_rounding(machine: Any) -> None:
     out = machine.put(np.zeros(1, np.float32))
     body = contracted_sum("f32", ALL_LANES, 32).replace("st.shared.b32 [%r9]", "st.global.b32 [%d0]")
