@@ -20,7 +20,7 @@ import numpy as np
 
 from .arithmetic import bf2
 from .fault import RACE, Fault
-from .ptx import Function, Not, Operand, Pair, Register, Vector
+from .ptx import Function, Instruction, Not, Operand, Pair, Register, Vector
 
 Array = np.ndarray[Any, Any]
 Bound = tuple[Any, str]
@@ -86,11 +86,20 @@ def exchanged_registers(function: Function) -> dict[str, str]:
             sources = [name for name in registers_of(*each.operands[1:]) if name in found]
             if not sources:
                 continue
-            kind = result_type(each.opcode, each.modifiers) or max(found[name] for name in sources)
+            kind = result_type(each.opcode, each.modifiers)
+            if not kind and copies_bits(each):
+                kind = max((found.get(name, "") for name in registers_of(*each.operands[1:3])), default="")
             for name in registers_of(each.operands[0]):
                 if found.get(name) is None or (kind and not found[name]):
                     found[name], changed = kind, True
     return found
+
+
+def copies_bits(each: Instruction) -> bool:
+    """Return whether an instruction's result has the bits, and so the type, of one of its first two sources."""
+    if each.opcode == "cvt":
+        return FLOATS.keys().isdisjoint(each.modifiers)
+    return each.opcode in ("mov", "shfl", "selp")
 
 
 def result_type(opcode: str, modifiers: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..contraction import FLOATS, OPAQUE, registers_of, result_type
+from ..contraction import FLOATS, OPAQUE, copies_bits, registers_of, result_type
 from ..error_bounds import ARITHMETIC
 from ..ptx import Instruction, Operand, Register
 from .writer import Writer, dtype_of
@@ -65,7 +65,7 @@ def _bound(writer: Writer, each: Instruction) -> str:
     if opcode == "selp" and each.modifiers[-1] != "pred":
         bits = np.dtype(dtype_of(each.modifiers[-1])).itemsize
         dtype = {2: np.uint16, 4: np.uint32, 8: np.uint64}[bits]
-        kind = max(exchanged.get(name, "") for name in registers_of(*sources))
+        kind = max((exchanged.get(name, "") for name in registers_of(*sources[:2])), default="")
         kind = kind if kind and np.dtype(FLOATS[kind]).itemsize == bits else ""
         read = f"{values(dtype, *sources[:2])}, {writer.read(sources[2], np.bool_)}"
         return f"F.bounds.selected({kind!r}, {of(*sources)}, {read})"
@@ -75,8 +75,6 @@ def _bound(writer: Writer, each: Instruction) -> str:
         return f"F.bounds.compared({comparison!r}, {of(*sources)}, {read})"
     if opcode in ("and", "or") and each.modifiers == ("pred",):
         return f"F.bounds.joined({opcode!r}, {of(*sources)}, {values(np.bool_, *sources)})"
-    floats = any(name in FLOATS for name in each.modifiers)
-    copies = opcode in ("mov", "not") or (opcode == "cvt" and not floats)
-    if copies or (opcode in ("neg", "abs", "min", "max") and kind):
+    if copies_bits(each) or each.name == "not.pred" or (opcode in ("neg", "abs", "min", "max") and kind):
         return f"F.bounds.largest({known})"
     return f"F.bounds.unknown({known})"

@@ -395,6 +395,7 @@ LARGER_OR_FIRST = """
     setp.eq.f32 %p2, %r1, %r3; setp.lt.s32 %p3, %r2, %r4; and.pred %p2, %p2, %p3; setp.gt.f32 %p1, %r1, %r3;
     or.pred %p1, %p1, %p2;
 """
+FIRST_OF_EQUAL = "setp.eq.f32 %p2, %r1, %r3; setp.lt.s32 %p3, %r2, %r4; and.pred %p1, %p2, %p3;"
 KEYS = {
     "distinct": "",
     "equal": "mov.b32 %r1, 0f3F800000;",
@@ -415,6 +416,7 @@ def argmax(keys: str, comparison: str, partners: tuple[int, ...] = ALL_LANES) ->
         ("distinct", LARGER, True),
         ("distinct", LARGER_OR_FIRST, True),
         ("equal", LARGER_OR_FIRST, True),
+        ("equal", FIRST_OF_EQUAL, True),
         ("equal", LARGER, False),
         ("nan", LARGER_OR_FIRST, False),
         ("one nan", LARGER_OR_FIRST, False),
@@ -432,9 +434,20 @@ def test_lanes_that_select_among_equal_keys_or_nan(
             machine.run(argmax(keys, comparison), **options)
 
 
-def test_lanes_that_select_among_distinct_keys_of_wrong_partners(machine: Any) -> None:
-    refused(machine, "two threads store", argmax("distinct", LARGER, WRONG_PARTNER), shared=16)
-    refused(machine, "two threads store", argmax("distinct", LARGER_OR_FIRST, WRONG_PARTNER), shared=16)
+@pytest.mark.parametrize(
+    ("keys", "comparison"), [("distinct", LARGER), ("distinct", LARGER_OR_FIRST), ("equal", FIRST_OF_EQUAL)]
+)
+def test_lanes_that_select_from_wrong_partners(machine: Any, keys: str, comparison: str) -> None:
+    refused(machine, "two threads store", argmax(keys, comparison, WRONG_PARTNER), shared=16)
+
+
+def test_constants_that_a_comparison_of_keys_selects(machine: Any) -> None:
+    """Two constants have no register, and the comparison of a contracted sum with another lane's is uncertain."""
+    after = """
+        shfl.sync.bfly.b32 %r4, %r5, 16, 31, -1; setp.gt.f32 %p1, %r5, %r4; selp.b32 %r5, 1, 2, %p1;
+    """
+    with pytest.warns(RuntimeWarning, match="selects"):
+        machine.run(contracted_sum("f32", ALL_LANES, 32, after), shared=16)
 
 
 def test_stores_of_several_blocks_are_not_excused_by_rounding(machine: Any) -> None:
