@@ -1,5 +1,6 @@
 """Files that are read by their path: what is no regular file is refused at once."""
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -7,12 +8,10 @@ import pytest
 
 import triten as tt
 import triten.hub as hub
-from triten import safetensors
 from triten.distributed.checkpoint.coordination import CheckpointException
 from triten.distributed.elastic.multiprocessing.errors import ErrorHandler, ProcessFailure
 from triten.perf.result_file import read_result
 from triten.runtime.regular_file import open_regular
-from triten.safetensors import safe_open
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs here")
 
@@ -22,10 +21,10 @@ READERS = {
     "exported program": tt.export.load,
     "open_regular": open_regular,
     "open_regular for writing": lambda path: open_regular(path, "r+b"),
-    "safe_open": safe_open,
-    "load_file": safetensors.load_file,
     "result file": lambda path: read_result(Path(path)),
 }
+if importlib.util.find_spec("safetensors"):
+    READERS |= {"safe_open": tt.safetensors.safe_open, "load_file": tt.safetensors.load_file}
 
 
 @pytest.mark.parametrize("read", READERS)
