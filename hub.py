@@ -365,6 +365,10 @@ def _repository(
         with zipfile.ZipFile(file) as archive:
             _safe_extract_zip(archive, unpacked)
         for place_of_files, folders, files in os.walk(unpacked):
+            # Python would make it with the permissions that the umask leaves.
+            if any(each.endswith(".py") for each in files) and "__pycache__" not in folders:
+                os.mkdir(os.path.join(place_of_files, "__pycache__"))
+                folders.append("__pycache__")
             for each in (*folders, *files):
                 path = os.path.join(place_of_files, each)
                 os.chmod(path, os.stat(path).st_mode & FOLDER_MODE)

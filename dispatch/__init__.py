@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .core.kernel_function import KernelFunction, Plan
     from .core.operator_entry import OperatorEntry
 
-from ..runtime.lazy_import import lazy_names
+from ..runtime.lazy_import import lazy_names, when_imported
 
 # Not imported with the package, which code generation needs bare.
 __getattr__, __dir__, __all__ = lazy_names(
@@ -94,10 +94,10 @@ def load() -> None:
 
     Called once by the package's root.
     """
+    import importlib
     import os
     from functools import partial
 
-    from ..runtime.cuda.triton.launch_observer import register_recorder
     from ..runtime.dispatch_key import RUNTIME, Functionality
     from .autograd.recording import not_differentiable
     from .core.dispatcher import Dispatcher
@@ -117,7 +117,8 @@ def load() -> None:
     dispatcher = Dispatcher.singleton()
     late_kernels[Functionality.Sparse] = late_kernels[Functionality.SparseCsr] = _sparse_kernel
     late_kernels[Functionality.Quantized] = _quantized_kernel
-    register_recorder(_record_launch)
+    observer = f"{__package__.rpartition('.')[0]}.runtime.cuda.triton.launch_observer"
+    when_imported(observer, lambda: importlib.import_module(observer).register_recorder(_record_launch))
     with dispatcher.loading():
         for family, names in OPERATORS.items():
             dispatcher.defer(names, partial(_registration, family))

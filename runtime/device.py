@@ -140,7 +140,7 @@ def _parse(text: str, index: int | None) -> device:
         index = int(ordinal)
     name = _renamed.get(name, name)
     if name not in _TYPES:
-        expected = ", ".join(("cpu", "cuda", "meta", *_renamed))
+        expected = ", ".join(("cpu", "cuda", "meta", "privateuseone", *_renamed))
         remedy = ": write 'cuda' for a GPU" if name == "gpu" else ""
         raise RuntimeError(
             f"Expected one of {expected} device type at start of device string: {text}{remedy}"

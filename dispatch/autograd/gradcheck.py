@@ -18,7 +18,7 @@ import numpy as np
 from ...runtime.layout import sparse_coo, strided
 from ...runtime.tensor_impl import TensorImpl
 from ...runtime.traceback_filter import api_boundary
-from .gradients import grad
+from .gradients import grad, mapped
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -376,8 +376,6 @@ class _Check:
 
     def batched_forward(self) -> None:
         """Compare forward mode of two tangents at once with one after the other."""
-        from ..layers.vmap import vmap
-
         for which, source in enumerate(self.sources):
             rng = np.random.default_rng(which)
             pair = [_tensor_like(source, _direction(rng, source)) for _ in range(2)]
@@ -391,7 +389,7 @@ class _Check:
             if not places:
                 continue
             try:
-                found = vmap(several)(_stacked(pair))
+                found = mapped(several, _stacked(pair))
             except RuntimeError as error:
                 raise GradcheckError(
                     f"While computing batched gradients, got: {error}\n\n{BATCHED_FORWARD}"

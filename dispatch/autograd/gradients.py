@@ -364,6 +364,13 @@ def grad(
     return tuple(out)
 
 
+def mapped(function: Callable[..., Any], *args: Any) -> Any:
+    """Return what `tt.vmap` gives of a function over the first dimension of tensors."""
+    from ..layers.vmap import vmap
+
+    return vmap(function)(*args)
+
+
 def _batched_grad(
     outputs: Roots,
     inputs: Roots,
@@ -374,8 +381,6 @@ def _batched_grad(
     materialize_grads: bool,
 ) -> tuple[Any, ...]:
     """`grad` of each gradient along the first dimensions of `grad_outputs`."""
-    from ..layers.vmap import vmap
-
     used: list[int] = []
     sources = _as_tuple(inputs)
 
@@ -388,7 +393,7 @@ def _batched_grad(
 
     given = _as_tuple(grad_outputs)
     results: list[Any] = [None] * len(sources)
-    for position, value in zip(used, vmap(one)(*given), strict=True) if given else ():
+    for position, value in zip(used, mapped(one, *given), strict=True) if given else ():
         results[position] = value
     if materialize_grads:
         batch = given[0].shape[0]

@@ -70,7 +70,8 @@ def operand() -> tt.Tensor:
 
 def values(result: Any) -> Any:
     """Return results as lists."""
-    return [each.tolist() for each in (result if isinstance(result, tuple | list) else (result,))]
+    results = result if isinstance(result, tuple | list) else (result,)
+    return [each.as_subclass(tt.Tensor).tolist() for each in results]
 
 
 @pytest.mark.parametrize("name", CALLS)

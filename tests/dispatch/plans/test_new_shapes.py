@@ -141,10 +141,10 @@ def test_shapes_that_do_not_broadcast_are_refused_after_those_that_do(sizes):
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
-        ((True, 4), TypeError, r"got \(tuple of \(bool, int\)\)"),
-        ((2.0, 2), TypeError, r"got \(tuple of \(float, int\)\)"),
-        (("2", 2), TypeError, r"got \(tuple of \(str, int\)\)"),
-        ((2**70, 1), TypeError, r"got \(tuple of \(int, int\)\)"),
+        ((True, 4), TypeError, "found element of type bool at pos 0"),
+        ((2.0, 2), TypeError, "found element of type float at pos 0"),
+        (("2", 2), TypeError, "found element of type str at pos 0"),
+        ((2**70, 1), TypeError, "element 1180591620717411303424 at pos 0 failed to unpack"),
         ((2**62, 4), RuntimeError, "Storage size calculation overflowed"),
         ((2**40, 2**40), RuntimeError, "Storage size calculation overflowed"),
         ((3, -1), RuntimeError, "negative dimension"),

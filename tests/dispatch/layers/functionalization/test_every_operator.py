@@ -8,6 +8,7 @@ from triten.dispatch.core.dispatcher import Dispatcher
 from triten.dispatch.core.op_overload import OpOverload
 from triten.dispatch.schema import base_type
 from triten.func import functionalize, make_graph
+from triten.tests.ops.test_grad_input import CALLS as BACKWARD_CALLS
 from triten.tests.shared import operands
 
 REMOVE = ("mutations", "mutations_and_views")
@@ -304,6 +305,7 @@ BAGS = (make(F), tt.tensor([0, 2, 2, 1]), tt.tensor([0, 1]))
 SEQUENCE = (tt.zeros(3, 1, 4).log_softmax(2), tt.tensor([[1, 2]]))
 LENGTHS = {"lengths": tt.tensor([1, 2])}
 OUT_SAMPLES = {
+    **{f"{name}.grad_input": sample for name, sample in BACKWARD_CALLS.items()},
     "_ctc_loss.out": (*SEQUENCE, [3], [2]),
     "_ctc_loss_backward.out": (tt.ones(1), *SEQUENCE, [3], [2], tt.ones(1), tt.zeros(1, 3, 5), 0),
     "segment_reduce.out": (make(F), "sum", LENGTHS),
