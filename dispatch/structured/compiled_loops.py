@@ -1,8 +1,8 @@
-"""Compiled loops in the place of host kernels that take several passes of NumPy (the extra ``triten[jit]``).
+"""Compiled loops that replace host kernels which take several passes of NumPy (the extra ``triten[jit]``).
 
-A kernel whose stub is in `LOOPED` or in `ROWS` begins as NumPy's. When it has computed `WORTH` elements, a thread in
-the background makes its loop, from the disk where it is known; from then on the loop, which has the same bits, computes
-the plan's calls. Without llvmlite nothing of the kind happens, and small programs never import it.
+A kernel whose stub is in `LOOPED` or in `ROWS` begins with NumPy's implementation. After `WORTH` elements, a background
+thread makes its loop, or loads it from the disk cache. From then on the loop computes the plan's calls, with the same
+bits. Without llvmlite no loops are made, and small programs never import llvmlite.
 """
 
 from __future__ import annotations
@@ -101,7 +101,10 @@ SINGLE = {f"{name}_stub": 1 << 15 if name in ("exp", "tanh") else LARGE_FROM for
 
 
 class Sharing(IntEnum):
-    """Whether threads share the parts of a loop. To wake one takes 10 us, and it comes some 50 us later."""
+    """Policy for sharing the parts of a loop among threads.
+
+    Waking a thread takes 10 us, and the thread starts some 50 us later.
+    """
 
     ALONE = 0
     AWAKE = 1
@@ -116,14 +119,14 @@ class Sharing(IntEnum):
 
 
 class Makers(NamedTuple):
-    """What makes loops.
+    """Functions that make loops.
 
     Attributes:
-        of_call: of a stub's call, for numbers by name; the last argument names inputs that are the output itself. None
-            where there is none.
-        by_name: of a kernel that asks for one by a name of its own; None without llvmlite.
-        shared_loop: of a loop, the numbers of parts, how threads share them, and which array is what a thread works in
-            and its bytes, a function of the arrays.
+        of_call: Makes the loop of a stub's call, for numbers by name. The last argument names inputs that are the
+            output itself. Returns None if there is no loop.
+        by_name: Makes the loop that a kernel asks for by name; None without llvmlite.
+        shared_loop: Makes a function of the arrays from a loop, its numbers of parts, how threads share them, and its
+            workspace: the array that a thread works in, and its bytes.
     """
 
     of_call: Callable[[str, StructuredCall, dict[str, Any], tuple[str, ...]], Loop | None]
@@ -223,7 +226,7 @@ class NamedLoop:
         self.loop: Loop | None = None
 
     def beside(self, work: int) -> Loop | None:
-        """The loop, if it is made; if not, so much work is NumPy's."""
+        """Return the loop if it is made. Otherwise count this much work, which NumPy does."""
         loop = self.loop
         if loop is None and self.done < self.worth:
             self.done += work
@@ -237,7 +240,8 @@ class NamedLoop:
 
 
 def loop_now(name: str) -> Loop | None:
-    """The loop of a name, made at once: for kernels whose bits are not NumPy's, so that no call is NumPy's first.
+    """Make the loop of a name at once, for kernels whose bits differ from NumPy's: NumPy must not compute their first
+    call.
 
     None where it cannot be compiled, for lack of memory too: the process then has no such loop later on either.
     """
@@ -247,7 +251,7 @@ def loop_now(name: str) -> Loop | None:
 def shared_loop(
     loop: Loop, parts: Sequence[Any], sharing: Sharing, workspace: tuple[int, int] | None
 ) -> Loop:
-    """A function of the arrays of a loop but for its workspace (`Makers`)."""
+    """Return a loop as a function of its arrays other than its workspace (`Makers`)."""
     assert _makers is not None
     return _makers().shared_loop(loop, parts, sharing, workspace)
 
@@ -379,7 +383,7 @@ class _RowLoops(_Loops):
 
 
 def _of_sizes(call: StructuredCall, sizes: tuple[int, ...]) -> StructuredCall:
-    """A call of contiguous tensors for other sizes, the same for all of them."""
+    """Return a call of contiguous tensors with other sizes, the same for all of them."""
 
     def resized(value: Any) -> Any:
         return (
@@ -390,7 +394,7 @@ def _of_sizes(call: StructuredCall, sizes: tuple[int, ...]) -> StructuredCall:
 
     args = {name: resized(value) for name, value in call.args.items()}
     outputs = tuple([resized(spec) for spec in call.outputs])
-    # What is known of operands is their common dtype.
+    # The operands are known only by their common dtype.
     extra = call.extra if call.dtype is None else {**call.extra, "common_dtype": call.dtype}
     return call._replace(args=args, outputs=outputs, iterator=None, extra=extra)
 
@@ -441,7 +445,7 @@ def looped_rows(stub: str, factory: KernelFactory) -> KernelFactory:
 
 
 def _for_any_shape(loops: _Loops, kernel: PlannedKernel, numel: int) -> PlannedKernel:
-    """A kernel that serves other shapes of contiguous tensors, those of many elements each with a loop of its own."""
+    """Return a kernel that serves other shapes of contiguous tensors; each large shape has its own loop."""
     loops.by_size = True
     sized = kernel.sized
 
@@ -458,7 +462,7 @@ def _for_any_shape(loops: _Loops, kernel: PlannedKernel, numel: int) -> PlannedK
 
 
 def _is_plain(call: StructuredCall) -> bool:
-    """Whether all there is lies side by side, in float32 or float64: a loop's reads are those of NumPy."""
+    """Return True if all operands are contiguous and of float32 or float64: a loop then reads what NumPy reads."""
     out = call.outputs[0]
     return out.dtype in (float32, float64) and all(
         spec.dtype is out.dtype and spec.is_contiguous and spec.sizes in (out.sizes, ())
@@ -478,7 +482,7 @@ def _tensors(call: StructuredCall) -> list[TensorSpec]:
 
 
 def key_of(number: Any) -> Any:
-    """A number, told apart from equal ones of other classes and signs."""
+    """Return a key that tells a number apart from equal numbers of other classes and signs."""
     return (number.__class__, number, math.copysign(1.0, number) if number.__class__ is float else 0)
 
 

@@ -33,7 +33,7 @@ _SERVED_ON_CUDA = frozenset(f"{name}_stub" for name in ON_CUDA.split())
 
 
 def serves_complex_half(stub: str, device_type: str) -> bool:
-    """Whether a stub's kernel on a device takes complex32."""
+    """Return True if a stub's kernel on a device takes complex32."""
     return stub in _SERVED or (device_type == "cuda" and stub in _SERVED_ON_CUDA)
 
 
@@ -83,7 +83,7 @@ CPU_KERNELS: dict[str, str] = {
 
 
 def holds_complex_half(values: Iterable[Any]) -> bool:
-    """Whether a tensor among values, or in a list of them, is of complex32."""
+    """Return True if any value, or any member of a list among the values, is a complex32 tensor."""
     for value in values:
         for spec in value if isinstance(value, tuple) else (value,):
             if isinstance(spec, TensorSpec) and spec.dtype is complex32:

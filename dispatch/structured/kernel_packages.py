@@ -40,7 +40,7 @@ class KernelPackage(NamedTuple):
             import_module(f"{self.name}.{registering}")
 
     def modules(self) -> list[str]:
-        """The names of all modules below the package, those among them that register nothing."""
+        """Return the names of all modules below the package, including modules that register nothing."""
         from pkgutil import walk_packages
 
         package = import_module(self.name)

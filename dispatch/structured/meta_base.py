@@ -67,7 +67,7 @@ class MetaBase:
         meta function is to look at."""
 
     def maybe_get_output(self, index: int = 0) -> TensorSpec | None:
-        """The tensor that an in-place or ``out=`` call was given; None for a functional call."""
+        """Return the tensor that an in-place or ``out=`` call was given; None for a functional call."""
         return self.given[index] if index < len(self.given) else None
 
     def set_output_raw_strided(

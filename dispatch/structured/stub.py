@@ -1,6 +1,6 @@
 """Stubs: one name under which each device registers its kernel (ATen/native/DispatchStub.h).
 
-What is registered is a *kernel factory*: called once for a plan with the `StructuredCall`, it looks at
+A device registers a *kernel factory*. A plan calls the factory once with the `StructuredCall`. The factory reads
 dtypes, sizes and strides, and returns the function that computes.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class StructuredCall(NamedTuple):
-    """What a kernel factory knows: everything but the bytes.
+    """Input of a kernel factory: everything about a call except the bytes.
 
     `args` maps schema names to specs (tensors), classes (Python numbers) or values (everything static);
     `runtime` names, in order, the arguments that the kernel is called with after the outputs.
@@ -52,7 +52,7 @@ class StructuredCall(NamedTuple):
     extra: dict[str, Any]
 
     def kernel_name(self) -> str:
-        """The name in PyTorch's refusals, such as ``sigmoid_cpu``."""
+        """Return the name in PyTorch's refusals, such as ``sigmoid_cpu``."""
         return kernel_name(self.name, self.device.type)
 
     @property
@@ -81,11 +81,11 @@ class StructuredCall(NamedTuple):
 
 
 class ElementFunction(NamedTuple):
-    """What a pointwise kernel of CUDA computes for one element, for whoever puts several into one kernel.
+    """Per-element function of a pointwise CUDA kernel, for planners that fuse several into one kernel.
 
     `function` is a `@triton.jit` function of the operands in these Triton `types`; its result is converted to the
-    output's dtype. `operands` are the positions, among the kernel's arguments after the output, of those that it takes;
-    `prepare` makes each of these what a launch is given: an address, or a number in range.
+    output's dtype. `operands` are the positions of its operands among the kernel's arguments after the output.
+    `prepare` turns each operand into a launch argument: an address, or a number in range.
     """
 
     function: Any
@@ -97,14 +97,14 @@ class ElementFunction(NamedTuple):
 class PlannedKernel(NamedTuple):
     """A kernel ready to run on bytes.
 
-    `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new
-    contiguous array, for host results that NumPy may allocate itself. `quiet` has the plan call them with
-    floating-point errors ignored. A kernel that depends on
-    dtypes alone as long as all operands are contiguous serves other shapes too, up to `any_shape` elements;
-    `sized`, where there is one, makes it anew for the output's sizes. `first(*inputs)` returns a new array of the first
-    of several outputs, and is called as if `quiet`, where nobody asks for the others. `number` is `fresh` for one
-    output without dimensions: a new 0-d array, where NumPy's own result would be a scalar. `unshared` is `into` for one
-    output that overlaps no input, where that saves looking. `element` is what a pointwise kernel of CUDA computes.
+    `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new contiguous
+    array, for host results that NumPy may allocate itself. `quiet` has the plan call them with floating-point errors
+    ignored. A kernel that depends on dtypes alone as long as all operands are contiguous serves other shapes too, up to
+    `any_shape` elements; `sized`, where there is one, makes it anew for the output's sizes. `first(*inputs)` returns a
+    new array of the first of several outputs if the caller needs no other output; it is called as if `quiet`. `number`
+    is `fresh` for one output without dimensions: a new 0-d array, where NumPy's own result would be a scalar.
+    `unshared` is `into` for one output that overlaps no input, if that saves a check. `element` is the per-element
+    function of a pointwise CUDA kernel.
     """
 
     into: Callable[..., Any]
@@ -136,7 +136,7 @@ class HostKernel(NamedTuple):
 
     @staticmethod
     def of(kernel: PlannedKernel, *outputs: TensorSpec) -> HostKernel:
-        """The host kernel that a structured operator's is."""
+        """Return the host kernel of a structured operator's kernel."""
         fresh = kernel.fresh if outputs[0].ndim else kernel.number
         if not all(spec.is_contiguous for spec in outputs):
             fresh = None
@@ -149,12 +149,12 @@ HostKernelFactory = Callable[[StructuredCall], HostKernel | None]
 
 
 def by_arguments(factory: Callable[..., HostKernel | None]) -> HostKernelFactory:
-    """The factory of a host kernel from a function of the operator's arguments, as `StructuredCall.args` has them."""
+    """Return the factory of a host kernel from a function of the operator's arguments (`StructuredCall.args`)."""
     return lambda call: factory(*call.args.values())
 
 
 def followed_by(function: Callable[..., Any], constant: Any) -> Callable[[Any], Any]:
-    """A kernel's `fresh` of one input: `function` of it and a constant.
+    """Return a kernel's `fresh` of one input: `function` of the input and a constant.
 
     A plan that looks for what the result is marked with calls `function` itself, without one of Python's between.
     """
@@ -167,7 +167,7 @@ def followed_by(function: Callable[..., Any], constant: Any) -> Callable[[Any], 
 
 
 def with_defaults(factory: KernelFactory) -> KernelFactory:
-    """A factory whose kernel is called with all of an operator's arguments, numbers at their defaults among them.
+    """Return a factory whose kernel is called with all of an operator's arguments, including numbers at their defaults.
 
     A plan leaves such numbers out; a function of several would not know which ones.
     """
@@ -251,7 +251,7 @@ def register_stub(name: str, device_type: str, factory: KernelFactory | HostKern
         tt.library.register_stub("add_stub", "npu", add)
     """
     if device_type in OWN:
-        # Whoever is second hears it now, and not the package's own kernel when that is wanted.
+        # A second registration fails here, not later when the package's own kernel is wanted.
         load_kernels(device_type, name)
     else:
         device_type = check_device_type(device_type)
@@ -296,7 +296,7 @@ def _factory_of(name: str, device_type: str) -> Callable[[StructuredCall], Any] 
 
 
 def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
-    """The factory of a stub on a device. Raises NotImplementedError where there is none; nothing falls back."""
+    """Return the factory of a stub on a device. Raises NotImplementedError if there is none; there is no fallback."""
     prepare = _preparations.get(device_type)
     if prepare is not None:
         prepare()
@@ -324,13 +324,13 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
 
 
 def for_checked(factory: KernelFactory) -> KernelFactory:
-    """A factory of `find_kernel` without its looks at dtypes, for another call of a kind that passed them."""
+    """Return a factory of `find_kernel` without its dtype checks, for another call of a kind that passed them."""
     checked: KernelFactory = getattr(factory, "checked", factory)
     return checked
 
 
 def find_host_kernel(name: str) -> HostKernelFactory:
-    """The factory of a composite's kernel on the host. Raises NotImplementedError for a stub without one."""
+    """Return the factory of a composite's kernel on the host. Raises NotImplementedError for a stub without one."""
     factory = _factory_of(name, "cpu")
     if factory is None:
         raise _missing(name, "cpu", name.removesuffix(HOST_STUB))
@@ -340,7 +340,7 @@ def find_host_kernel(name: str) -> HostKernelFactory:
 
 
 def _missing(name: str, device_type: str, operator: str) -> NotImplementedError:
-    """The error for a stub without a kernel on a device."""
+    """Return the error for a stub without a kernel on a device."""
     for known in _loaders:
         load_kernels(known, name)
     having = ", ".join(sorted(_stubs.get(name, {}))) or "none"
@@ -351,17 +351,17 @@ def _missing(name: str, device_type: str, operator: str) -> NotImplementedError:
 
 
 def has_kernel(name: str, device_type: str) -> bool:
-    """Whether planners may ask for a stub's kernel on a device: always on this package's own."""
+    """Return True if planners may ask for a stub's kernel on a device; always True on this package's devices."""
     return device_type in OWN or device_type in _stubs.get(name, {})
 
 
 def is_registered(name: str, device_type: str) -> bool:
-    """Whether a device has a stub's kernel, this package's own among them."""
+    """Return True if a device has a stub's kernel, including this package's own devices."""
     return _factory_of(name, device_type) is not None
 
 
 def foreign_device_types(name: str) -> list[str]:
-    """The device types of other packages that have a stub's kernel."""
+    """Return the device types of other packages that have a stub's kernel."""
     return [device_type for device_type in _stubs.get(name, ()) if device_type not in OWN]
 
 
@@ -415,7 +415,7 @@ def without_complex_half(name: str, factory: KernelFactory) -> KernelFactory:
 
 
 def computes_complex_half(name: str, call: StructuredCall) -> bool:
-    """Whether a call computes in complex32: in its common dtype, or for want of one in any tensor's."""
+    """Return True if a call computes in complex32: its common dtype, or without one any tensor's dtype."""
     common = call.extra.get("common_dtype") or (call.iterator and call.iterator._common_dtype)
     if common is not None:
         return common is complex32
@@ -450,7 +450,7 @@ def refusing(name: str, factory: KernelFactory) -> KernelFactory:
 
 
 def holds_stored(call: StructuredCall) -> bool:
-    """Whether any tensor of a call is of a dtype that is only stored; new shapes pay for this look each time."""
+    """Return True if any tensor of a call has a storage-only dtype. New shapes pay for this check each time."""
     for value in (*call.outputs, *call.args.values()):
         kind = value.__class__
         if kind is TensorSpec:
@@ -490,7 +490,7 @@ def check_bytes(name: str, call: StructuredCall) -> None:
 
 
 def _computed(call: StructuredCall) -> list[TensorSpec]:
-    """The tensors whose dtypes a kernel computes in: inputs that are brought to another common dtype are not."""
+    """Return the tensors whose dtypes a kernel computes in; inputs that are cast to another common dtype are excluded."""
     common = None if call.iterator is None else call.iterator._common_dtype
     values: list[Any] = list(call.outputs)
     for value in call.args.values():
@@ -553,5 +553,5 @@ def recording(factory: KernelFactory) -> KernelFactory:
 
 
 def stub_names(device_type: str) -> Sequence[str]:
-    """The stubs that have a kernel on a device, sorted."""
+    """Return the sorted stubs that have a kernel on a device."""
     return sorted(name for name, kernels in _stubs.items() if device_type in kernels)

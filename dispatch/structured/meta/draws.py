@@ -1,10 +1,9 @@
-"""Plans that fill tensors with draws, and the contract that every backend's kernels keep.
+"""Plans that fill tensors with random numbers, and the contract that every backend's kernels keep.
 
-A draw takes a block of counters from its generator, ``seed, first = generator.reserve(counters)``, here and
-nowhere else; a kernel is called with ``(outputs..., inputs..., numbers..., seed, first)``. Philox 4x32-10
-under the key (seed low, seed high) turns counter c = (c low, c high, 0, 0) into four 32-bit words. Elements
-are numbered in the C order of their indices, whatever the strides; complex elements are two reals, 2 i and 2
-i + 1.
+Only this module reserves a block of counters of a generator: ``seed, first = generator.reserve(counters)``. A kernel is
+called with ``(outputs..., inputs..., numbers..., seed, first)``. Philox 4x32-10 under the key (seed low, seed high)
+turns counter c = (c low, c high, 0, 0) into four 32-bit words. Elements are numbered in the C order of their indices,
+whatever the strides; complex elements are two reals, 2 i and 2 i + 1.
 
 - A 32-bit draw of element i is word i % 4 of counter first + i // 4.
 - A 64-bit draw is words 2 (i % 2) (low) and 2 (i % 2) + 1 (high) of counter first + i // 2.
@@ -69,7 +68,7 @@ from ..stub import StructuredCall, find_kernel
 
 
 def counters(spec: TensorSpec, wide: bool | None = None) -> int:
-    """How many counters the draws of a tensor take: four 32-bit draws each, or two 64-bit ones."""
+    """Return the number of counters for a tensor's random numbers: four 32-bit or two 64-bit numbers each."""
     real = spec.dtype.to_real()
     count = spec.numel * (2 if spec.dtype.is_complex else 1)
     wide = real is float64 if wide is None else wide
@@ -77,7 +76,7 @@ def counters(spec: TensorSpec, wide: bool | None = None) -> int:
 
 
 def stream_of(generator: Generator | None, device: Device) -> Generator:
-    """The generator of a call. Raises RuntimeError for one of another device."""
+    """Return the generator of a call. Raises RuntimeError for a generator of another device."""
     if generator is None:
         return default_generator(device)
     if generator.device.type != device.type:
@@ -120,7 +119,7 @@ def in_place(
     extra: dict[str, Any] | None = None,
     numbers: int = 2,
 ) -> Plan:
-    """A plan ``(self, numbers..., generator)`` that overwrites `self` with draws."""
+    """Return a plan ``(self, numbers..., generator)`` that overwrites `self` with random numbers."""
     check_writable(name, spec)
     count, device = counters(spec, wide), spec.device
     names = {f"number{i}": float for i in range(numbers)}
@@ -196,7 +195,7 @@ def fresh(
     given: int = 0,
     extra: dict[str, Any] | None = None,
 ) -> Plan:
-    """A plan ``(…, generator)`` that makes a tensor of draws; the first `given` values are unused."""
+    """Return a plan ``(…, generator)`` that makes a random tensor; the first `given` values are unused."""
     allocate = pinned_allocator_of(spec, name) if pin else allocator_of(spec)
     count, device = counters(spec, wide), spec.device
     names = {f"number{i}": float for i in range(len(numbers))}

@@ -28,7 +28,7 @@ def windows_over(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Windows:
-    """The windows over an image."""
+    """Return the windows over an image."""
     out = [
         (n + 2 * p - (d * (k - 1) + 1)) // s + 1
         for n, k, d, p, s in zip(size, kernel_size, dilation, padding, stride, strict=True)

@@ -57,24 +57,24 @@ Specs = tuple[TensorSpec, ...]
 
 
 def specs_of(tensors: Sequence[Any]) -> Specs:
-    """The specs, without requires-grad."""
+    """Return the specs, without requires-grad."""
     return tuple([tensor._spec.detached for tensor in tensors])
 
 
 def data_of(tensors: Sequence[Any]) -> list[Any]:
-    """The bytes."""
+    """Return the bytes of each tensor."""
     return [tensor._data for tensor in tensors]
 
 
 def steps_of(spec: TensorSpec) -> list[int]:
-    """The strides that are ever taken."""
+    """Return the strides of dimensions that have more than one element."""
     if spec.numel == 0:
         return []
     return [stride for size, stride in zip(spec.sizes, spec.strides, strict=True) if size != 1]
 
 
 def goes_together(row: Sequence[TensorSpec], element: TensorSpec | None) -> bool:
-    """Whether a row's tensors lie alike, so that one index serves all of them."""
+    """Return True if a row's tensors have the same layout, so that one index serves all of them."""
     first = row[0]
     if first.dtype not in FLOATS or not first.is_dense():
         return False
@@ -113,7 +113,7 @@ def _check(name: str, operator: str, lists: Sequence[Specs], element: TensorSpec
 
 
 def one_by_one(operator: str, in_place: bool) -> Callable[..., Any]:
-    """The operator for a row, called with its tensors, then the number or None."""
+    """Return the operator for a row, called with its tensors, then the number or None."""
     packet = packets.get(f"{operator}_" if in_place else operator)
 
     def call(tensor: Any, rest: Sequence[Any], last: Any) -> Any:
@@ -212,14 +212,14 @@ def _planner(name: str, in_place: bool) -> Callable[[OperatorEntry, int, Sequenc
 
 
 def plain(spec: TensorSpec) -> TensorSpec:
-    """The spec of a result that lies like a tensor."""
+    """Return the spec of a result with a tensor's layout."""
     if spec.is_contiguous:
         return TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
     return TensorSpec.of(spec.sizes, spec.strides, spec.dtype, spec.device)
 
 
 def wrapped(data: Any, spec: TensorSpec) -> Any:
-    """A new tensor over bytes."""
+    """Return a new tensor over bytes."""
     out = blank_tensor()
     out._data, out._spec = data, spec
     out._version_cell = out._autograd = out._view_base = None
@@ -237,7 +237,7 @@ ORDERS = {1.0: "1", 2.0: "2", math.inf: "inf", -math.inf: "-inf"}
 
 
 def has_norm(spec: TensorSpec) -> bool:
-    """Whether a kernel over many tensors gives a tensor's norm."""
+    """Return True if a kernel over many tensors computes a tensor's norm."""
     return spec.device.type == "cuda" and spec.dtype in FLOATS and spec.is_dense() and spec.numel > 0
 
 

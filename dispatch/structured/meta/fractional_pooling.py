@@ -26,7 +26,7 @@ def check_images(name: str, self: TensorSpec, rank: int) -> None:
 
 
 def check_samples(self: TensorSpec, samples: TensorSpec, rank: int) -> None:
-    """A number for each image, channel and spatial dimension, of the input's dtype; more images than needed may be."""
+    """Check for one sample per image, channel and spatial dimension, of the input's dtype; extra images are allowed."""
     if samples.dtype is not self.dtype:
         raise RuntimeError("Expect _random_samples to have the same dtype as input")
     if samples.ndim != 3:

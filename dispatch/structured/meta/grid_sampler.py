@@ -16,7 +16,7 @@ ZEROS, BORDER, REFLECTION = 0, 1, 2
 
 
 def taps_of(interpolation_mode: int, rank: int) -> int:
-    """How many elements a sample is made of."""
+    """Return the number of elements that a sample is interpolated from."""
     taps = {BILINEAR: 2**rank, NEAREST: 1, BICUBIC: 4**rank}.get(interpolation_mode)
     if taps is None:
         raise RuntimeError(
@@ -122,6 +122,6 @@ def _grid_sampler_grid_backward(
     padding_mode: int,
     align_corners: bool,
 ) -> None:
-    """The gradient of the places."""
+    """Infer the gradient of the grid."""
     check_grid_gradient(grad_output, input, grid, interpolation_mode)
     meta.set_output_contiguous(0, grid.sizes, dtype=grid.dtype)

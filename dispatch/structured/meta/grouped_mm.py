@@ -57,7 +57,7 @@ def _scaled_grouped_mm(
     out_dtype: ScalarType | None,
     use_fast_accum: bool,
 ) -> None:
-    """The same of 8-bit floats, with a scale for each row of `self` and each column of `mat2`."""
+    """Infer a grouped matmul of 8-bit floats, with a scale for each row of `self` and each column of `mat2`."""
     for name, spec in (("mat_a", self), ("mat_b", mat2)):
         if spec.dtype.name != "float8_e4m3fn":
             raise RuntimeError(
@@ -144,7 +144,7 @@ def _check_lines(name: str, spec: TensorSpec) -> None:
 
 
 def _check_scale(which: str, scale: TensorSpec, mat: TensorSpec, dim: int, groups: int) -> None:
-    """A scale for each line along `dim` of each matrix; `groups` of them where lines are cut into groups."""
+    """Check for a scale of each line along `dim` of each matrix; `groups` scales if lines are cut into groups."""
     if scale.dtype.name != "float32":
         raise RuntimeError(
             f"For FP8 scales must be float32, got {which}.dtype={scale.dtype} (_scaled_grouped_mm)"

@@ -1,9 +1,9 @@
-"""Meta functions and planners of indexing, masks and what is not zero (ATen/native/Indexing.cpp).
+"""Meta functions and planners of indexing, masks and `nonzero` (ATen/native/Indexing.cpp).
 
-The rest of the family has modules of its own: `joining`, `index_rows`, `scattering`, `embedding`.
+Related modules are `joining`, `index_rows`, `scattering` and `embedding`.
 
-Index tensors are checked by shape and dtype here; that their values are in bounds is a kernel's check. Where
-the result's shape depends on values (`nonzero`, masks), a planner looks at the data before it allocates.
+This module checks index tensors by shape and dtype; kernels check that their values are in bounds. If the result's
+shape depends on values (`nonzero`, masks), a planner reads the data before it allocates.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ def preserved(spec: TensorSpec) -> tuple[int, ...]:
 
 
 def is_mask(spec: TensorSpec | None) -> bool:
-    """Whether an index tensor picks by truth rather than by number."""
+    """Return True if an index tensor is a mask rather than integer indices."""
     return spec is not None and spec.dtype in (bool_, uint8)
 
 
 def indexed_sizes(
     self: TensorSpec, indices: Sequence[TensorSpec | None]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The sizes of ``self[indices]`` for integer indices, and the strides of `self` along them, 0 if picked.
+    """Return the sizes of ``self[indices]`` for integer indices, and the strides of `self` along them, 0 if indexed.
 
     Result dimensions stand where the indices do if those are adjacent, else in front. Raises IndexError.
     """
@@ -221,7 +221,7 @@ def _numbered(indices: Sequence[Any], device: Device) -> list[Any]:
 
 
 def _is_direct(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> bool:
-    """Whether all indices are numbers on the tensor's own device."""
+    """Return True if all indices are integers on the tensor's own device."""
     return not any(spec is not None and (is_mask(spec) or spec.device is not self.device) for spec in indices)
 
 
@@ -235,7 +235,7 @@ def _check_indirect(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> N
 
 
 def index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of ``index.Tensor(self, indices)``."""
+    """Plan ``index.Tensor(self, indices)``."""
     self: TensorSpec = args[0]._spec.detached
     indices = [_spec_or_none(i) for i in args[1]]
     if _is_direct(self, indices):
@@ -262,7 +262,7 @@ def index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of ``index_put(self, indices, values, accumulate)`` and of its in-place form."""
+    """Plan ``index_put(self, indices, values, accumulate)`` and its in-place form."""
     self: TensorSpec = args[0]._spec.detached
     indices = [_spec_or_none(i) for i in args[1]]
     values: TensorSpec = args[2]._spec
@@ -295,7 +295,7 @@ def index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def nonzero(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of ``nonzero(self)``: the places of elements that are not zero, a row for each."""
+    """Plan ``nonzero(self)``: the indices of nonzero elements, one row for each."""
     spec: TensorSpec = args[0]._spec.detached
     if spec.is_meta:
         raise DataDependentShapeError("nonzero: the result's shape depends on data; Meta has none")
@@ -313,7 +313,7 @@ def nonzero(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def nonzero_static(meta: MetaBase, self: TensorSpec, size: int, fill_value: int) -> None:
-    """The first `size` places of elements that are not zero, a row for each, and `fill_value` after the last."""
+    """Infer the first `size` indices of nonzero elements, one row for each, padded with `fill_value`."""
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
     require_places("nonzero_static", self)
@@ -355,7 +355,7 @@ def flip(meta: MetaBase, self: TensorSpec, dims: Sequence[int]) -> None:
 
 
 def triangle(meta: MetaBase, self: TensorSpec, diagonal: int) -> None:
-    """A triangle of each matrix, zero elsewhere."""
+    """Infer a triangle of each matrix, zero elsewhere."""
     if self.ndim < 2:
         raise RuntimeError(f"{meta.name}: input tensor must have at least 2 dimensions")
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)

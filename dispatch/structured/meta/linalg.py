@@ -27,7 +27,7 @@ def check_same_device(name: str, *specs: TensorSpec | None) -> None:
 
 
 def _cpp(spec: TensorSpec) -> str:
-    """A dtype as PyTorch's BLAS messages have it, such as ``double``."""
+    """Return a dtype's name in PyTorch's BLAS messages, such as ``double``."""
     return spec.dtype.scalar_name.lower()
 
 
@@ -132,7 +132,7 @@ def _int_mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
 
 
 def _check_batches(name: str, batch1: TensorSpec, batch2: TensorSpec) -> tuple[int, int, int]:
-    """The sizes of a batched product."""
+    """Check a batched matmul and return its sizes."""
     if batch1.ndim != 3:
         raise RuntimeError(f"batch1 must be a 3D tensor, got {batch1.ndim}-D in {name}")
     if batch2.ndim != 3:

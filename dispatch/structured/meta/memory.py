@@ -34,7 +34,7 @@ def record_stream(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 f"record_stream(): expected a stream of the tensor's device {spec.device}, got one of {s.device}"
             )
         root = self._data.root
-        # Memory of others, and none at all, is nobody's to reuse here.
+        # Memory of another owner, and empty memory, must not be reused here.
         if root.deleter is not None:
             allocator.record_stream(root, s.cuda_stream)
 

@@ -29,7 +29,7 @@ __all__ = [
 
 
 def _by_parameters(name: str, stub: str, parameters: dict[str, TensorSpec]) -> Plan:
-    """A plan ``(parameters..., generator)``: a number for each element that the parameters broadcast to."""
+    """Return a plan ``(parameters..., generator)``: one random number for each element of the broadcast parameters."""
     specs = list(parameters.values())
     sizes = broadcast_shapes(*(spec.sizes for spec in specs))
     out = TensorSpec.contiguous(sizes, specs[0].dtype, specs[0].device)

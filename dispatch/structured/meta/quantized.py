@@ -17,7 +17,7 @@ Parameter = TensorSpec | NumberKind
 def _quantize_affine(
     meta: MetaBase, self: TensorSpec, scale: Parameter, zero_point: Parameter, dtype: ScalarType
 ) -> None:
-    """The integers, which lie in memory as the numbers do."""
+    """Infer the integers, with the memory layout of the numbers."""
     if self.dtype is not float32:
         raise RuntimeError(f"Quantize only works on Float Tensor, got {self.dtype.scalar_name}")
     if dtype not in INTEGERS:
@@ -37,7 +37,7 @@ def _requantize(
 
 
 def _dequantize_affine(meta: MetaBase, self: TensorSpec, scale: Parameter, zero_point: Parameter) -> None:
-    """The numbers, which lie in memory as the integers do."""
+    """Infer the numbers, with the memory layout of the integers."""
     if self.dtype not in (int8, uint8, int32):
         raise RuntimeError(f"_dequantize_affine: expected self of int8, uint8 or int32, got {self.dtype}")
     _like(meta, self, scale, zero_point, float32)

@@ -1,7 +1,7 @@
 """Meta functions of reductions (ATen/native/ReduceOps.cpp).
 
-Each leaves the wrapped dimensions in ``extra["dims"]`` for the kernel; `var` and its kin leave the correction
-in ``extra["correction"]`` where it is known when planning.
+Each meta function stores the wrapped dimensions in ``extra["dims"]`` for the kernel. `var` and similar functions also
+store the correction in ``extra["correction"]`` if it is known when planning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _set_reduced(
 
 
 def sum_dtype(self: TensorSpec, dtype: ScalarType | None) -> ScalarType:
-    """The dtype of a sum: as asked, else int64 for integral and bool inputs, else the input's."""
+    """Return the dtype of a sum: as asked, else int64 for integral and bool inputs, else the input's."""
     if dtype is not None:
         return dtype
     floating = self.dtype.is_floating_point or self.dtype.is_complex
@@ -44,7 +44,9 @@ def _accumulated_dtype(meta: MetaBase, self: TensorSpec, dtype: ScalarType | Non
 def _reducing_alike(
     self: TensorSpec, dim: Dims, dims: tuple[int, ...], keepdim: bool, dtype: ScalarType
 ) -> Callable[[Sequence[Any]], TensorSpec | None]:
-    """The result of reducing tensors of this one's rank over the same dimensions, from the call's arguments."""
+    """Return a function from a call's arguments to the result of reducing tensors of this rank over the same
+    dimensions.
+    """
     rank, device = self.ndim, self.device
 
     def rule(args: Sequence[Any]) -> TensorSpec | None:
@@ -160,7 +162,7 @@ def aminmax(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim: bool) ->
 
 
 def hash_tensor(meta: MetaBase, self: TensorSpec, dim: Sequence[int], keepdim: bool, mode: int) -> None:
-    """The exclusive or of the bits of all elements, as uint64, over `dim`, over everything if it is empty."""
+    """Infer the XOR of the bits of all elements, as uint64, over `dim`, or over everything if `dim` is empty."""
     dims = reduced_dims(dim, self.ndim)
     if mode != 0:
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
@@ -279,7 +281,7 @@ def logsumexp(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> Non
 
 
 def _vector_norm(meta: MetaBase, self: TensorSpec, ord: str, dim: Sequence[int], keepdim: bool) -> None:
-    """A norm of real elements in their own dtype."""
+    """Infer a norm of real elements in their own dtype."""
     _set_reduced(meta, self, reduced_dims(dim, self.ndim), keepdim, self.dtype)
 
 

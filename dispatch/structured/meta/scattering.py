@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _elementwise(name: str, self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec | None) -> int:
-    """The checks of gather and scatter; the wrapped dimension. A number counts as a vector of one."""
+    """Run the checks of gather and scatter, and return the wrapped dimension. A number counts as a vector of one."""
     d = wrap_dim(dim, self.ndim)
     if index.numel and index.dtype not in (int64, int32):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")

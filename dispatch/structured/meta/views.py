@@ -24,7 +24,7 @@ from .dims import wrap_dim
 
 
 def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
-    """The sizes with a -1 filled in. Raises RuntimeError where they do not hold `numel` elements."""
+    """Return the sizes with a -1 filled in. Raises RuntimeError if they do not hold `numel` elements."""
     if len(sizes) == 1 and sizes[0] == -1:
         return (numel,)
     product, unknown_count = math.prod(sizes), sizes.count(-1)
@@ -108,7 +108,7 @@ def view(self: TensorSpec, size: Sequence[int]) -> Geometry:
 
 
 def _unsafe_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of ``_unsafe_view``: `view` of a tensor that its caller alone has seen, so no view of anything."""
+    """Plan ``_unsafe_view``: `view` of a temporary of the caller, so that the result is not a view to autograd."""
     spec: TensorSpec = args[0]._spec
     geometry = view(spec, args[1])
     result = spec.replace(sizes=geometry.sizes, strides=geometry.strides, requires_grad=False)
@@ -191,14 +191,14 @@ def transpose(self: TensorSpec, dim0: int, dim1: int) -> Geometry:
 
 
 def t(self: TensorSpec) -> Geometry:
-    """The transpose of a matrix; tensors of lower rank as they are."""
+    """Return the transpose of a matrix; tensors of lower rank are unchanged."""
     if self.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D")
     return Geometry(self.sizes[::-1], self.strides[::-1], axes=(1, 0) if self.ndim == 2 else None)
 
 
 def select(self: TensorSpec, dim: int, index: int) -> Geometry:
-    """One index of a dimension, which goes away."""
+    """Return one index of a dimension, without that dimension."""
     if self.ndim == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     d = wrap_dim(dim, self.ndim)
@@ -217,7 +217,7 @@ def select(self: TensorSpec, dim: int, index: int) -> Geometry:
 
 
 def slice_(self: TensorSpec, dim: int, start: int | None, end: int | None, step: int) -> Geometry:
-    """A range of a dimension; bounds are clamped as Python's are."""
+    """Return a range of a dimension; bounds are clamped as Python's are."""
     if self.ndim == 0:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if step <= 0:
@@ -234,7 +234,7 @@ def slice_(self: TensorSpec, dim: int, start: int | None, end: int | None, step:
 
 
 def _clamped(size: int, start: int | None, end: int | None) -> tuple[int, int]:
-    """The bounds of a range within a dimension; an empty one ends where it starts."""
+    """Return the bounds of a range within a dimension; an empty range ends where it starts."""
     first = 0 if start is None else start
     if first < 0:
         first = first + size if first > -size else 0
@@ -282,7 +282,7 @@ def squeeze_dim(self: TensorSpec, dim: int | Sequence[int]) -> Geometry:
 
 
 def unsqueeze(self: TensorSpec, dim: int) -> Geometry:
-    """A new dimension of size 1 before `dim`."""
+    """Return the geometry with a new dimension of size 1 before `dim`."""
     d = wrap_dim(dim, self.ndim + 1)
     stride = self.sizes[d] * self.strides[d] if d < self.ndim else 1
     return Geometry(
@@ -293,12 +293,12 @@ def unsqueeze(self: TensorSpec, dim: int) -> Geometry:
 
 
 def alias(self: TensorSpec) -> Geometry:
-    """The same geometry, another tensor."""
+    """Return the same geometry for another tensor."""
     return Geometry(self.sizes, self.strides)
 
 
 def view_dtype(self: TensorSpec, dtype: ScalarType) -> Geometry:
-    """The same bytes as another dtype; the last dimension shrinks or grows with the element's size."""
+    """Return the same bytes as another dtype; the last dimension shrinks or grows with the element size."""
     old, new = self.itemsize, dtype.itemsize
     if old == new:
         return Geometry(self.sizes, self.strides, dtype=dtype)
@@ -353,7 +353,7 @@ def view_as_complex(self: TensorSpec) -> Geometry:
 
 
 def diagonal(self: TensorSpec, offset: int, dim1: int, dim2: int) -> Geometry:
-    """The diagonal of two dimensions as a last dimension."""
+    """Return the diagonal of two dimensions as a last dimension."""
     a, b = wrap_dim(dim1, self.ndim), wrap_dim(dim2, self.ndim)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
@@ -441,7 +441,7 @@ def basic_index(self: TensorSpec, index: Sequence[int]) -> Geometry:
 
 
 def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of ``x[i]``: the index is given at each call, so that a loop over rows keeps one plan."""
+    """Plan ``x[i]``: the index is given at each call, so that a loop over rows keeps one plan."""
     spec: TensorSpec = args[0]._spec
     if spec.ndim == 0:
         raise IndexError(
@@ -463,7 +463,7 @@ def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return Tensor.from_data(part, result)
 
         return inference_view
-    # Of a vector an element alone would be a number, and no view of it.
+    # An element of a vector would be a NumPy number, not a view of the vector.
     expression = "data[index]" if result.ndim else "data[index, ...]"
     given: dict[str, Any] = {"size": size, "refuse": _refuse_index}
     if not on_host:

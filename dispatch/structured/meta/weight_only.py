@@ -104,7 +104,7 @@ def _requantized_int_mm(
 
 
 def _product_of_integers(name: str, self: TensorSpec, mat2: TensorSpec) -> tuple[int, int]:
-    """The sizes of a product of matrices of int8."""
+    """Check a matmul of int8 and return its sizes."""
     for what, spec in (("self", self), ("mat2", mat2)):
         _check_matrix(name, what, spec)
         _check_dtype(name, what, spec, "int8")
