@@ -109,7 +109,7 @@ def elu_backward(
 
 
 def glu(self: Tensor, dim: int) -> Tensor:
-    """The first half of a dimension times the sigmoid of the second."""
+    """Return the first half of a dimension times the sigmoid of the second."""
     if not self._spec.ndim:
         raise RuntimeError("glu does not support 0-dimensional tensors")
     size = self._spec.sizes[wrap_dim(dim, self._spec.ndim)]

@@ -28,12 +28,12 @@ def _checked(name: str, input: Tensor) -> None:
 
 
 def _dims(input: Tensor) -> list[int]:
-    """All dimensions but the channels'."""
+    """Return all dimensions except the channel dimension."""
     return [0, *range(2, input._spec.ndim)]
 
 
 def _along_channels(value: Tensor, input: Tensor) -> Tensor:
-    """One value for each channel, in a shape that broadcasts to the input's."""
+    """Return one value for each channel, in a shape that broadcasts to the input's."""
     return value.reshape([1, -1, *[1] * (input._spec.ndim - 2)])
 
 
@@ -120,7 +120,7 @@ def batch_norm_gather_stats_with_counts(
 def batch_norm_elemt(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor, eps: float
 ) -> Tensor:
-    """The input normalized by statistics that are given."""
+    """Normalize the input by given statistics."""
     _checked("batch_norm_elemt", input)
     scale = invstd if weight is None else invstd * weight
     out = (_wide(input) - _along_channels(mean, input)) * _along_channels(scale, input)
@@ -139,7 +139,7 @@ def batch_norm_backward_reduce(
     weight_g: bool,
     bias_g: bool,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The sums that backward exchanges, and the gradients of weight and bias."""
+    """Return the sums that backward exchanges, and the gradients of weight and bias."""
     _checked("batch_norm_backward_reduce", input)
     dims = _dims(input)
     grad = _wide(grad_out)
@@ -164,7 +164,7 @@ def batch_norm_backward_elemt(
     sum_dy_xmu: Tensor,
     count: Tensor,
 ) -> Tensor:
-    """The input's gradient from the sums over all batches."""
+    """Compute the input's gradient from the sums over all batches."""
     _checked("batch_norm_backward_elemt", input)
     total = count.sum().to(sum_dy._spec.dtype)
     centred = _wide(input) - _along_channels(mean, input)

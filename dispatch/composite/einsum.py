@@ -24,7 +24,7 @@ class Equation(NamedTuple):
 
 
 def parse_equation(equation: str, ranks: Sequence[int]) -> Equation:
-    """The equation for operands of these ranks. Raises RuntimeError for one that is malformed or does not fit."""
+    """Parse the equation for operands of these ranks. Raises RuntimeError if it is malformed or does not fit."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) < len(ranks):
@@ -154,7 +154,7 @@ def _pairs(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
 
 
 def _with_diagonals(number: int, x: Tensor, labels: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
-    """The operand with each label once: a repeated one is a diagonal."""
+    """Return the operand with each label once: a repeated label is a diagonal."""
     kept = list(labels)
     for label in labels:
         while kept.count(label) > 1:
@@ -190,8 +190,8 @@ def _contract(
     needed: set[Any],
     output: Sequence[Any],
 ) -> tuple[Tensor, tuple[Any, ...]]:
-    """Two operands as one: summed where nobody else has the label, one product of matrices for the rest."""
-    # What comes first in the output is made the rows, so that the product lies as the output does.
+    """Contract two operands: sum labels that occur only here, and use one matmul for the rest."""
+    # Labels that come first in the output become rows, so that the matmul's result has the output's layout.
     own = [[output.index(label) for label in labels if label in output] for labels in (
         [label for label in left[1] if label not in right[1]], [label for label in right[1] if label not in left[1]]
     )]  # fmt: skip

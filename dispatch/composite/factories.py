@@ -146,7 +146,7 @@ def _range_dtype(*numbers: Number) -> ScalarType:
 
 
 def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
-    """How many elements `arange` gives. Raises RuntimeError for a zero step or an infinite range."""
+    """Return the number of elements of `arange`. Raises RuntimeError for a zero step or an infinite range."""
     if any(isinstance(n, complex) for n in (start, end, step)):
         raise RuntimeError(f"arange(): complex bounds are not supported, got {start} -> {end} by {step}")
     if step == 0:
@@ -174,7 +174,7 @@ TEMPLATE_BYTES, TEMPLATES = 1 << 10, 256
 
 
 def _plan_range(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """A short range of whole numbers on the host is a copy of the one that was made first."""
+    """Plan a short integer range on the host as a copy of the first one made."""
     count = len(args) - 4
     composed = op.rebind((arange, arange_start, arange_start_step)[count - 1], args)
     whole = all(n.__class__ is int for n in args[:count])
@@ -253,7 +253,7 @@ def arange_out(end: Number, out: Tensor) -> Tensor:
 
 
 def _closed_length(start: Any, end: Any, step: Any) -> int:
-    """How many elements `range` gives, its end included. Raises RuntimeError as `arange`."""
+    """Return the number of elements of `range`, including its end. Raises RuntimeError as `arange`."""
     _range_length(start, end, step, get_default_dtype())
     steps: int = math.floor((end - start) / step)
     return steps + 1

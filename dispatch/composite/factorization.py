@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 def in_columns(x: Tensor) -> Tensor:
-    """The tensor with column-major matrices, as a library would have written it."""
+    """Return the tensor with column-major matrices, as a library would write them."""
     strides = column_major(x._spec.sizes)
     return x if x._spec.strides == strides else packets["_restride"].call(x, strides)
 
 
 def identity_like(x: Tensor, size: int) -> Tensor:
-    """The identity of an order, with a tensor's dtype and device."""
+    """Return the identity of an order, with a tensor's dtype and device."""
     return ops.eye(size, dtype=x.dtype, device=x.device)
 
 
@@ -131,9 +131,9 @@ def permutation_matrix(pivots: Tensor, rows: int, dtype: ScalarType) -> Tensor:
 
 
 def interchanged(pivots: Tensor, rows: int) -> Tensor:
-    """Where each row comes from when rows were interchanged with `pivots`, counted from 1, one after another.
+    """Return the source of each row after the interchanges of `pivots`, which count from 1, one after another.
 
-    Interchanges are permutations and compose pairwise, so that as many steps as the logarithm of their number do.
+    Interchanges are permutations and compose pairwise, in a logarithmic number of steps.
     """
     *batch, count = pivots._spec.sizes
     places = ops.arange(rows, device=pivots.device)
@@ -235,7 +235,7 @@ def linalg_inv(A: Tensor) -> Tensor:
 
 
 def is_vector_side(A: Tensor, B: Tensor) -> bool:
-    """Whether B is a batch of vectors: one, or one for each matrix of A."""
+    """Return True if B is a batch of vectors: a single vector, or one for each matrix of A."""
     a, b = A._spec, B._spec
     return bool(b.ndim == 1 or (a.ndim - 1 == b.ndim and b.sizes == a.sizes[:-1]))
 
@@ -244,7 +244,7 @@ def is_vector_side(A: Tensor, B: Tensor) -> bool:
 def _linalg_solve_ex(
     A: Tensor, B: Tensor, left: bool, check_errors: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The solution of A X = B or X A = B, with A's factors. Vectors are columns."""
+    """Solve A X = B or X A = B and return the solution with A's factors. Vectors are columns."""
     name = "linalg.solve"
     check_floating(name, A._spec)
     if A.dtype is not B.dtype:
@@ -407,7 +407,7 @@ def linalg_qr(A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
 
 
 def _resized(x: Tensor, dim: int, size: int) -> Tensor:
-    """The first `size` slices of a dimension, with zeros behind those that there are."""
+    """Return the first `size` slices of a dimension, padded with zeros at the end."""
     have = x._spec.sizes[dim]
     if have >= size:
         return x if have == size else ops.narrow(x, dim, 0, size)

@@ -51,7 +51,7 @@ def plan_full_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
 
 
 def _plan_filled(made: TensorSpec, kind: type) -> Plan:
-    """The plan, called with a number of this class, of host memory that is filled with it."""
+    """Return a plan of host memory filled with a number of this class, which is given at each call."""
     allocate = allocator_of(made)
     call = StructuredCall("fill_", {"self": made, "value": kind}, ("value",), (made,), None, CPU, {})
     fill = find_kernel("fill_stub", "cpu", "fill_")(call).into
@@ -72,7 +72,7 @@ def _plan_filled(made: TensorSpec, kind: type) -> Plan:
 
 
 def plan_eye(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """A square identity, of ``(n, dtype, layout, device, pin_memory)``."""
+    """Plan a square identity of ``(n, dtype, layout, device, pin_memory)``."""
     return plan_eye_m(op, key_set, (args[0], *args))
 
 

@@ -58,21 +58,21 @@ def _backward(
             found = int(flat.masked_select(wrong).select(0, 0))
             raise RuntimeError(f"{name}: found an invalid max index {found} in volumes of {volume} elements")
     added = self.new_zeros((*lead, volume)).scatter_add(-1, flat, grad_output.reshape(places))
-    # A tensor of its own, and no view of one that nobody else sees.
+    # A tensor of its own, not a view of a hidden temporary.
     return added.reshape(sizes).detach()
 
 
 def fractional_max_pool2d_backward(
     grad_output: Tensor, self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], indices: Tensor
 ) -> Tensor:
-    """The gradient put where the largest elements were."""
+    """Scatter the gradient to the argmax positions."""
     return _backward(2, grad_output, self, output_size, indices)
 
 
 def fractional_max_pool3d_backward(
     grad_output: Tensor, self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], indices: Tensor
 ) -> Tensor:
-    """The gradient put where the largest elements were."""
+    """Scatter the gradient to the argmax positions."""
     return _backward(3, grad_output, self, output_size, indices)
 
 

@@ -165,7 +165,7 @@ def index_put_impl(
 
 
 def _entries(self: Tensor, dim: int, index: Tensor) -> Tensor:
-    """A mask of the entries of one dimension that an index names, to be broadcast; each counts once."""
+    """Return a broadcastable mask of the indexed entries of one dimension; each counts once."""
     rank = self._spec.ndim
     d = wrap_dim(dim, rank)
     if index._spec.dtype is not int64:
@@ -269,7 +269,7 @@ def _check_masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> None:
 
 
 def _scattered_where(self: Tensor, mask: Tensor, source: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Where a mask holds, as an index of `self`, and as many elements of the source."""
+    """Return the nonzero positions of a mask as an index of `self`, and as many elements of the source."""
     where = nonzero_numpy(mask.expand(self._spec.sizes))
     count = where[0]._spec.numel
     if source._spec.numel < count:
@@ -323,7 +323,7 @@ def nonzero_as_out(self: Tensor, as_tuple: bool, out: Tensor) -> Tensor:
 
 
 def nonzero_numpy(self: Tensor) -> tuple[Tensor, ...]:
-    """The places of elements that are not zero, a vector for each dimension; a number has one."""
+    """Return the indices of nonzero elements, one vector for each dimension; a 0-d tensor has one."""
     whole = self.unsqueeze(0) if self._spec.ndim == 0 else self
     return tuple(ops.nonzero(whole).unbind(1))
 

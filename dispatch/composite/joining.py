@@ -76,12 +76,12 @@ def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def _unfolded(
     fresh: Callable[[Sequence[Any]], Any], sizes: tuple[int, ...]
 ) -> Callable[[Sequence[Any]], Any]:
-    """The kernel that reads NumPy's own concatenation with one dimension more."""
+    """Return the kernel that reshapes NumPy's concatenation into one more dimension."""
     return lambda arrays: fresh(arrays).reshape(sizes)
 
 
 def _pair_of(allocate: Callable[[], Any]) -> Callable[[Sequence[Any]], Any]:
-    """The kernel of two arrays one after the other, in three quarters of the time of a concatenation."""
+    """Return the kernel that joins two arrays, in three quarters of the time of a concatenation."""
 
     def pair(arrays: Sequence[Any]) -> Any:
         made = allocate()
@@ -129,7 +129,7 @@ def _check_cast(dtype: ScalarType, out: Tensor) -> None:
 
 
 def _at_least(rank: int, x: Tensor) -> Tensor:
-    """The tensor with as many dimensions as `torch.atleast_1d`, ``2d``, ``3d`` give it."""
+    """Return the tensor with as many dimensions as `torch.atleast_1d`, ``2d``, ``3d`` give it."""
     have = x._spec.ndim
     if have >= rank:
         return x

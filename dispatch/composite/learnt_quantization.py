@@ -34,7 +34,7 @@ def fake_quantize_per_channel_affine(
 def fake_quantize_per_channel_affine_cachemask(
     self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> tuple[Tensor, Tensor]:
-    """The values, and which elements were not clamped."""
+    """Return the values, and a mask of the elements that were not clamped."""
     axis = check_channels(self, scale, zero_point, axis, quant_min, quant_max)
     # Numbers on another device are not waited for.
     if zero_point.dtype is int32 and zero_point.device.type == "cpu" and zero_point.numel():
@@ -45,7 +45,7 @@ def fake_quantize_per_channel_affine_cachemask(
 def by_channels(
     self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> tuple[Tensor, Tensor]:
-    """The same of what is checked."""
+    """Return the same for checked arguments."""
     shape = [-1 if dim == axis else 1 for dim in range(self.dim())]
     step = scale.to(float32).reshape(shape)
     zero = zero_point.reshape(shape)
@@ -118,7 +118,7 @@ def check_range(name: str, quant_min: int, quant_max: int) -> None:
 
 
 def fake_quantize_per_channel_affine_cachemask_backward(grad: Tensor, mask: Tensor) -> Tensor:
-    """The gradient where the mask is True, else 0."""
+    """Return the gradient where the mask is True, else 0."""
     return fake_quantize_per_tensor_affine_cachemask_backward(grad, mask)
 
 
@@ -202,7 +202,7 @@ def _fake_quantize_learnable_per_channel_affine_backward(
 def learnt(
     grad: Tensor, self: Tensor, scale: Tensor, zero: Tensor, low: int, high: int, factor: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What each element adds to the gradients of itself, of its scale and of its zero point."""
+    """Return each element's contributions to the gradients of itself, of its scale and of its zero point."""
     inverse = scale.reciprocal()
     steps = ops.round(self * inverse) + zero
     below, inside = steps < low, (steps >= low) & (steps <= high)
@@ -249,7 +249,7 @@ def _fused_moving_avg_obs_fq_helper(
     per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The values and the mask of the elements that were not clamped; the state is changed in place."""
+    """Return the values and the mask of elements that were not clamped; update the state in place."""
     name = "fused_moving_avg_obs_fake_quant"
     check_range(name, quant_min, quant_max)
     if not self.numel():
@@ -293,7 +293,7 @@ def _fused_moving_avg_obs_fq_helper(
 def chosen(
     low: Tensor, high: Tensor, quant_min: int, quant_max: int, symmetric: bool
 ) -> tuple[Tensor, Tensor]:
-    """The scale and the zero point, float32 and int32, that put a range of numbers on one of integers; 0 is exact."""
+    """Return the float32 scale and int32 zero point that map a range of numbers onto one of integers; 0 is exact."""
     steps = quant_max - quant_min
     if symmetric:
         far = -(steps // 2 + 1), steps // 2
@@ -323,7 +323,7 @@ def chosen(
 
 
 def rounded(zero_point: Tensor) -> Tensor:
-    """A zero point as an integer, halves to even."""
+    """Round a zero point to an integer, halves to even."""
     return (
         ops.round(zero_point.to(float32)).to(int64)
         if zero_point.is_floating_point()
@@ -332,7 +332,7 @@ def rounded(zero_point: Tensor) -> Tensor:
 
 
 def one(name: str, argument: str, number: Tensor) -> Tensor:
-    """A tensor of one element, as it is."""
+    """Return a tensor of one element unchanged."""
     if number.numel() != 1:
         raise RuntimeError(
             f"{name}: expected `{argument}` to have one element, got sizes {list(number.shape)}"
@@ -355,7 +355,7 @@ def _fused_moving_avg_obs_fq_helper_functional(
     per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
 ) -> tuple[Tensor, ...]:
-    """The same with the new state among the results."""
+    """Return the same with the new state among the results."""
     state = [each.clone() for each in (running_min, running_max, scale, zero_point)]
     how = (averaging_const, quant_min, quant_max, ch_axis, per_row_fake_quant, symmetric_quant)
     output, mask = _call("_fused_moving_avg_obs_fq_helper", self, observer_on, fake_quant_on, *state, *how)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def reduced(loss: Tensor, reduction: int) -> Tensor:
-    """A loss for each element as asked: itself, its mean, its sum."""
+    """Return an elementwise loss as itself, its mean, or its sum."""
     if reduction == NONE:
         return loss
     return loss.mean() if reduction == MEAN else loss.sum()
@@ -103,7 +103,7 @@ _FUSED_BITS = BACKEND_MASK | functionality_bit(Functionality.Dense) | AUTOGRAD_B
 
 
 def _plan_fused(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """One operator on a GPU: for what is seldom asked for, and for errors, None, which leaves it to the composite.
+    """Plan one operator on a GPU. Return None, for the composite, for rare options and errors.
 
     Traces and transforms see the composite's operators. Autocast makes those give float32; so does this one, which
     reads narrow scores as they are.
@@ -146,7 +146,7 @@ def _plan_fused(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | 
 
 
 def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """One operator on a GPU; elsewhere class indices for (N, C) are `_log_softmax` and `nll_loss_forward`."""
+    """Plan one operator on a GPU. Elsewhere, plan class indices for (N, C) as `_log_softmax` and `nll_loss_forward`."""
     self, target, weight, reduction, ignore_index, _ = args
     fused = _plan_fused(op, key_set, args)
     if fused is not None:
@@ -304,7 +304,7 @@ def huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Te
 
 
 def huber_terms(self: Tensor, target: Tensor, delta: float) -> Tensor:
-    """Each element's loss: half the square of the gap, and beyond `delta` what grows on with the slope there."""
+    """Return each element's loss: half the square of the gap, and a line of the same slope beyond `delta`."""
     gap = self - target
     near = ops.clamp(gap, -delta, delta)
     return ops.sub(gap, near, alpha=0.5) * near
@@ -390,7 +390,7 @@ def poisson_nll_loss(
 def soft_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
     """log(1 + exp(-target * self)), in self's dtype whatever the target's.
 
-    Of real numbers softplus, which does not overflow; it has no complex form.
+    Real numbers use softplus, which does not overflow and has no complex form.
     """
     dtype, given = self._spec.dtype, target._spec.dtype
     computed = promote_types(dtype, given)
@@ -436,7 +436,7 @@ def triplet_margin_loss(
 
 
 def binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int) -> Tensor:
-    """-(target log(self) + (1 - target) log(1 - self)), the logarithms held to -100."""
+    """Compute -(target log(self) + (1 - target) log(1 - self)), with logarithms of at least -100."""
     check_dtype("binary_cross_entropy", self._spec.dtype, self._spec.device)
     if target._spec.dtype is not self._spec.dtype:
         raise RuntimeError(
@@ -455,7 +455,7 @@ def binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, re
 
 
 def binary_cross_entropy_terms(self: Tensor, target: Tensor) -> Tensor:
-    """Each element's loss, the logarithms held to -100."""
+    """Return each element's loss, with logarithms of at least -100."""
     positive = ops.clamp_min(ops.log(self), -100)
     negative = ops.clamp_min(ops.log1p(ops.neg(self)), -100)
     return ops.sub(ops.mul(ops.sub(target, 1), negative), ops.mul(target, positive))
@@ -474,7 +474,7 @@ def binary_cross_entropy_with_logits(
 
 
 def _hinge(gap: Tensor) -> Tensor:
-    """What is above 0 of a gap; that of NaN is none, as margin losses have it."""
+    """Return the positive part of a gap. NaN gives 0, as in PyTorch's margin losses."""
     return ops.where(ops.gt(gap, 0), gap, 0)
 
 
@@ -482,7 +482,7 @@ def _hinge(gap: Tensor) -> Tensor:
 def multi_margin_loss(
     self: Tensor, target: Tensor, p: Number, margin: Number, weight: Tensor | None, reduction: int
 ) -> Tensor:
-    """The mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the target's weight."""
+    """Compute the mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the target's weight."""
     if p not in (1, 2):
         raise RuntimeError(f"only p == 1 and p == 2 supported, got {p}")
     rank = self._spec.ndim
@@ -520,7 +520,7 @@ def multi_margin_loss(
     "multilabel_margin_loss", "cumprod", "scatter_add", "gather", "where.ScalarOther", "sum.dim_IntList"
 )
 def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
-    """The hinges of every class against each right one; `target` lists the right ones up to its first -1."""
+    """Compute the hinges of every class against each correct one; `target` lists those up to its first -1."""
     rank = self._spec.ndim
     if not (rank <= 2 and (rank == 0 or self._spec.sizes[-1])):
         raise RuntimeError(

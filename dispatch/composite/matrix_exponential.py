@@ -54,7 +54,7 @@ DEGREE_18 = (
 
 
 def exponential(A: Tensor) -> Tensor:
-    """The exponential of each matrix of a non-empty batch (b, n, n), in the precision of its dtype.
+    """Compute the exponential of each matrix of a non-empty batch (b, n, n), in the precision of its dtype.
 
     The host waits for the norms: a matrix that is small takes few products, beside large ones. A matrix with NaN, or
     infinity, or whose norm overflows, has an exponential of NaN all over.
@@ -114,7 +114,7 @@ def _scaled_and_squared(A: Tensor, norms: Tensor, largest: float) -> Tensor:
 
 
 def _combined(coefficients: Sequence[Sequence[float]], powers: Sequence[Tensor]) -> list[Tensor]:
-    """A sum of powers for each row of coefficients, all by one product."""
+    """Return a sum of powers for each row of coefficients, all by one matmul."""
     first = powers[1]
     rows = tensor(coefficients, dtype=first.dtype, device=first.device)
     made = ops.mm(rows, ops.stack(powers).reshape((len(powers), -1)))

@@ -27,7 +27,7 @@ ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
 def linalg_vector_norm(
     self: Tensor, ord: float, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarType | None
 ) -> Tensor:
-    """`torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for the narrow floats."""
+    """Compute `torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for 16-bit floats."""
     name = "linalg.vector_norm"
     check_floating(name, self._spec)
     if isinstance(ord, complex):
@@ -119,7 +119,7 @@ def linalg_matrix_norm(
 def _norm_of_singular_values(
     self: Tensor, ord: Any, rows: int, columns: int, keepdim: bool, dtype: Any
 ) -> Tensor:
-    """The sum, the largest or the smallest of the singular values of matrices in two dimensions."""
+    """Return the sum, the largest or the smallest of the singular values of matrices in two dimensions."""
     if dtype is not None:
         _check_conversion("linalg.matrix_norm", self.dtype, dtype)
     x = ops.movedim(self if dtype is None else self.to(dtype), [rows, columns], [-2, -1])

@@ -21,7 +21,7 @@ def _copied(value: Any) -> Any:
 
 
 def functional_form(name: str, written: int, keywords: Sequence[str]) -> Written:
-    """The step `name` on copies of its first `written` arguments, which it returns.
+    """Return the step `name` on copies of its first `written` arguments, which it returns.
 
     Args:
         keywords: the names of its keyword-only arguments, which come last.
@@ -38,7 +38,7 @@ def functional_form(name: str, written: int, keywords: Sequence[str]) -> Written
 
 
 def out_form(name: str, functional: Written, written: int) -> Callable[..., None]:
-    """The results of the functional form: the first in `out`, the others in the arguments that they came from."""
+    """Return the ``out=`` form: the first result goes to `out`, the others to the arguments that they came from."""
 
     def form(*args: Any) -> None:
         results = functional(*args[:-1])

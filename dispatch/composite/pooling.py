@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _by_part(name: str, function: Callable[..., Any], alone: bool) -> Planner:
-    """The planner of calls that another operator of the same arguments serves, by its first result if `alone`."""
+    """Return a planner of calls that another operator serves, by its first result if `alone`."""
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         part = plan_of_part(op, key_set, args, name, args)
@@ -47,7 +47,7 @@ def max_pool2d(self: Tensor, *window: Any) -> Tensor:
 
 
 def _row(name: str, values: Sequence[int], fill: int, omissible: bool = False) -> tuple[int, ...]:
-    """A list for one dimension as one for two, the first of which does nothing."""
+    """Extend a list for one dimension to two; the first one has no effect."""
     if omissible and len(values) == 0:
         return ()
     if len(values) != 1:
@@ -154,7 +154,7 @@ def _keeps_channels_last(spec: TensorSpec, rank: int) -> bool:
 
 
 def _adaptive_average_of(rank: int) -> Callable[..., Any]:
-    """The operator over `rank` dimensions, planned as its one part."""
+    """Return the operator over `rank` dimensions, planned as its one part."""
     name = f"_adaptive_avg_pool{rank}d"
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -251,7 +251,7 @@ def _unpooled(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tens
             shape = "x".join(map(str, output_size))
             raise RuntimeError(f"Found an invalid max index: {found} (output volumes are of size {shape}")
     places = zeros.scatter(-1, flat, self.reshape(flat._spec.sizes))
-    # A tensor of its own, and no view of one that nobody else sees.
+    # A tensor of its own, not a view of a hidden temporary.
     return places.reshape((*lead, *output_size)).detach()
 
 

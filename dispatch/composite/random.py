@@ -156,7 +156,7 @@ def randint_out(high: int, size: Sequence[int], out: Tensor) -> Tensor:
 
 
 def _bound_of(high: Any) -> int:
-    """The bound of random integers, which may be a tensor of one element without dimensions."""
+    """Return the bound of random integers, which may be a 0-d tensor."""
     if isinstance(high, TensorImpl) and high._spec.ndim:
         raise RuntimeError(f"randint_like: high must be a scalar tensor, got sizes {list(high._spec.sizes)}")
     return int(high)
@@ -354,7 +354,7 @@ def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def dropped(input: Tensor, p: float, train: bool, feature: bool, alpha: bool) -> Tensor:
-    """An element, or a channel, dropped with probability `p`; `alpha` is by Klambauer et al. (2017)."""
+    """Drop elements, or channels, with probability `p`; `alpha` is by Klambauer et al. (2017)."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not train or input.numel() == 0:
@@ -390,7 +390,7 @@ def feature_alpha_dropout_(self: Tensor, p: float, train: bool) -> Tensor:
 
 
 def written(self: Tensor, made: Tensor) -> Tensor:
-    """A result in the place of `self`, which it may be already."""
+    """Write a result into `self`, unless it is `self` already."""
     return self if made is self else self.copy_(made)
 
 
@@ -406,7 +406,7 @@ def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: G
         return leaky_relu(self, (lower + upper) / 2)
     check_dtype("rrelu", self._spec.dtype, self._spec.device)
     if isinstance(stream_of(generator, self._spec.device), MersenneGenerator):
-        # PyTorch draws for the elements that have a slope alone, in float64.
+        # PyTorch generates numbers only for the elements that have a slope, in float64.
         lower, upper = self.new_tensor([lower, upper]).tolist()
         positive = self > 0
         count = int((~positive).sum())

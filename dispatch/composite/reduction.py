@@ -38,7 +38,7 @@ def min_other_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
 
 @host_kernel("count_nonzero", "ne.Scalar", "sum.dim_IntList")
 def count_nonzero(self: Tensor, dim: Sequence[int] | int | None) -> Tensor:
-    """How many elements are not zero, over `dim` or everything."""
+    """Count the nonzero elements, over `dim` or everything."""
     return ops.sum(ops.ne(self, 0), dim)
 
 
@@ -76,7 +76,7 @@ def value_selecting_reduction_backward(
 
 
 def cummaxmin_backward(grad: Tensor, input: Tensor, indices: Tensor, dim: int) -> Tensor:
-    """The gradient added up where each running extreme stands."""
+    """Sum the gradients at the positions of the running maxima or minima."""
     if input.numel() == 0:
         return input
     return ops.scatter_add(ops.zeros_like(input), dim, indices, grad)
@@ -87,10 +87,12 @@ def _suffix_sums(x: Tensor, dim: int) -> Tensor:
 
 
 def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> Tensor:
-    """The gradient of `cumprod`, linear in time: exact for zeros, of which a line's first one is set apart.
+    """Compute the gradient of `cumprod` in linear time.
 
-    Where it is to be differentiated itself and there are zeros, every product without one factor is formed, in
-    quadratic time and space, as second derivatives at zeros need them.
+    It is exact for zeros, because the first zero of a line is set apart.
+
+    If the gradient is differentiated itself and there are zeros, it forms every product without one factor, in
+    quadratic time and space. Second derivatives at zeros need these products.
     """
     if input.numel() <= 1 or input.dim() == 0:
         return grad

@@ -42,7 +42,7 @@ def searchsorted_scalar(
 
 
 def _as_value(number: Number, sequence: Tensor) -> Tensor:
-    """A number as a tensor of the dtype in which it is compared with a sequence."""
+    """Return a number as a tensor of the dtype in which it is compared with a sequence."""
     return ops.full((), number, dtype=result_type(sequence, number), device=sequence.device)
 
 
@@ -107,13 +107,13 @@ def _check_number(value: Number) -> None:
 
 
 def _shifted(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """All elements along a dimension but the first, and but the last."""
+    """Return all elements along a dimension except the first, and all except the last."""
     n = x._spec.sizes[dim]
     return x.slice(dim, 1, n, 1), x.slice(dim, 0, n - 1, 1)
 
 
 def _begins(different: Tensor, dim: int) -> Tensor:
-    """Where runs begin along a dimension: at its first place, and where a place differs from the one before."""
+    """Return where runs begin along a dimension: at position 0, and at elements that differ from the previous one."""
     sizes = list(different._spec.sizes)
     sizes[dim] = 1
     return ops.cat([ops.ones(sizes, dtype=bool_, device=different.device), different], dim)
@@ -181,7 +181,7 @@ def unique_consecutive(
 
 
 def _entries(self: Tensor, dim: int) -> tuple[int, Any]:
-    """The wrapped dimension, and its entries as rows; None for none of them."""
+    """Return the wrapped dimension, and its entries as rows; None without entries."""
     _check_unique(self)
     spec = self._spec
     d = wrap_dim(dim, spec.ndim, scalar_ok=False)
@@ -227,10 +227,10 @@ def unique_dim(
 
 
 def _ranks_of_rows(rows: Tensor) -> Tensor:
-    """The rank of each row in lexicographic order, the same for equal ones.
+    """Return the rank of each row in lexicographic order; equal rows have the same rank.
 
-    Columns become ranks, and neighbours one column of pairs of them, until one is left: a sort of all columns for
-    each halving of their number, in place of a comparison of rows, which no vector instruction does.
+    Columns become ranks, and each pair of neighboring columns becomes one column, until one is left. This takes one
+    sort of all columns per halving, and replaces row comparisons, which do not vectorize.
     """
     count = rows._spec.sizes[0]
     ranks = _ranks_of_columns(rows)
@@ -287,7 +287,7 @@ def mode(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     best = ops.argmax(place - start, d, keepdim=True) if spec.numel else order.slice(d, 0, 1, 1)
     found, where = values.gather(d, best), order.gather(d, best)
     if not keepdim:
-        # Tensors of their own, and no views of ones that nobody else sees.
+        # Tensors of their own, not views of hidden temporaries.
         found, where = found.squeeze(d).detach(), where.squeeze(d).detach()
     return _mode_results((found, where))
 

@@ -39,7 +39,7 @@ def _plan_several(
     of_each: Sequence[tuple[Any, ...]],
     node: str,
 ) -> Plan | None:
-    """The views that `part` makes of a call's tensor with each of these arguments, as those of one operator."""
+    """Plan the views that `part` makes of a call's tensor with each of these arguments, as views of one operator."""
     if len(of_each) > MOST_PARTS:
         return None
     plans = []
@@ -92,7 +92,7 @@ def plan_chunk(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | N
 
 
 def _size_along(spec: TensorSpec, dim: int) -> int:
-    """The size of a dimension; 0 for a tensor without any."""
+    """Return the size of a dimension; 0 for a tensor without any."""
     return spec.sizes[wrap_dim(dim, spec.ndim)] if spec.ndim else 0
 
 
@@ -105,7 +105,7 @@ def _plan_slices(
 
 
 def plan_unbind(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Every index of a dimension."""
+    """Plan a view of every index of a dimension."""
     self, dim = args
     size = _size_along(self._spec, dim)
     if not 0 < size <= MOST_PARTS:

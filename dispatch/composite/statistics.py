@@ -33,7 +33,7 @@ def nansum(self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: 
 
 
 def _summed_in(name: str, self: Tensor, dtype: ScalarType | None, out: Tensor) -> ScalarType:
-    """The dtype that an ``out=`` form sums in, which is the output's; a real one."""
+    """Return the dtype that an ``out=`` form sums in: the output's real dtype."""
     given: ScalarType = out._spec.dtype
     if dtype is not None and dtype is not given:
         raise RuntimeError(
@@ -80,7 +80,7 @@ INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 @host_kernel("quantile", "sort", "lerp.Tensor", "gather")
 def quantile(self: Tensor, q: Tensor | float, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:
-    """The values below which shares `q` of the elements lie; NaN where there is one."""
+    """Compute the quantiles `q` of the elements; NaN if there is a NaN."""
     return quantiles("quantile", self, q, dim, keepdim, interpolation, False)
 
 
@@ -132,7 +132,7 @@ def quantiles(
 
 
 def interpolated(ordered: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
-    """What stands in order at ranks between whole numbers."""
+    """Interpolate sorted elements at fractional ranks."""
     if interpolation == "lower":
         ranks = ops.floor(ranks)
     elif interpolation == "higher":
@@ -170,7 +170,7 @@ def check_quantiles(name: str, self: Tensor, q: Tensor, interpolation: str) -> N
 
 @host_kernel("histc", "sub.Tensor", "div.Tensor", "index_add")
 def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
-    """How many elements lie in each of `bins` equal shares of [min, max], which is that of the elements if empty.
+    """Count the elements in each of `bins` equal parts of [min, max], which is the elements' range if empty.
 
     Integers are taken where PyTorch takes them, on CUDA; their shares are whole.
     """
@@ -237,7 +237,7 @@ def bincount_out(self: Tensor, weights: Tensor | None, minlength: int, out: Tens
 
 
 def bounds(flat: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
-    """The bounds of a histogram: those given, or if they are equal the elements'; one apart from equal ones."""
+    """Return the bounds of a histogram: the given ones, or the elements' if equal; equal bounds move apart by one."""
     dtype, device = flat._spec.dtype, flat._spec.device
     if low == high and flat.numel():
         least, most = ops.aminmax(flat)

@@ -21,7 +21,7 @@ def numpy_may_allocate(spec: TensorSpec) -> bool:
 
 
 def numpy_may_make_number(spec: TensorSpec) -> bool:
-    """Return True if NumPy may allocate a 0-d result, which `numpy_may_allocate` excludes: NumPy would return a scalar."""
+    """Return True if NumPy may make a 0-d result, which `numpy_may_allocate` excludes: NumPy would return a scalar."""
     return spec.ndim == 0 and spec.device is CPU and not allocators.host_is_custom
 
 

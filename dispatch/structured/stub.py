@@ -490,7 +490,7 @@ def check_bytes(name: str, call: StructuredCall) -> None:
 
 
 def _computed(call: StructuredCall) -> list[TensorSpec]:
-    """Return the tensors whose dtypes a kernel computes in; inputs that are cast to another common dtype are excluded."""
+    """Return the tensors whose dtypes a kernel computes in, without inputs that are cast to another common dtype."""
     common = None if call.iterator is None else call.iterator._common_dtype
     values: list[Any] = list(call.outputs)
     for value in call.args.values():

@@ -137,7 +137,7 @@ def _statistics(query: TensorSpec) -> TensorSpec:
 
 
 def _scale(width: int, scale: float | None) -> float:
-    """Return the scale of a call, 1 / sqrt(width) by default. Heads without elements have zero scores with any scale."""
+    """Return the scale of a call, 1 / sqrt(width) by default. Heads without elements score 0 with any scale."""
     return float(scale) if scale is not None else 1.0 / math.sqrt(width) if width else 1.0
 
 
@@ -296,8 +296,8 @@ def efficient_attention(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
 def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``(grad_out_, query, key, value, attn_bias, out, logsumexp, philox_seed, philox_offset, dropout_p, scale)``.
 
-    Return the gradients that `grad_input_mask` asks for. Where PyTorch returns undefined tensors, for the other
-    gradients and a missing mask, these are tensors of sizes (0,).
+    Return the gradients that `grad_input_mask` asks for. PyTorch returns undefined tensors for the other gradients
+    and for a missing mask; here they are tensors of sizes (0,).
     """
     name = op.schema.name.partition("::")[2]
     grad, query, key, value, bias, out, statistics, seed, offset = _specs(*args[:9])

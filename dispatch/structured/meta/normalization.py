@@ -425,7 +425,7 @@ def _native_batch_norm_legit_no_training(op: OperatorEntry, key_set: int, args: 
 
 
 def _batch_norm_statistics(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Plan the statistics that `native_batch_norm` in training saves, and the running statistics, without its result."""
+    """Plan the saved and the running statistics of `native_batch_norm` in training, without its result."""
     name = "_batch_norm_statistics"
     x, mean, var = map(_spec, args[:3])
     kept = _batch_norm_specs(name, x, None, None, mean, var, True)[1]

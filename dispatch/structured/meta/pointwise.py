@@ -190,7 +190,7 @@ def div_mode(meta: MetaBase, self: TensorSpec, other: PromotedOperand, rounding_
 
 
 def pow(meta: MetaBase, self: PromotedOperand, exponent: PromotedOperand) -> None:
-    """Infer a power. Base or exponent may be a number; a bool base needs a tensor exponent."""
+    """Infer a power. Base or exponent may be a number; two bools need a number as the exponent."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, exponent)
     if iterator.common_dtype is bool_ and not (isinstance(self, TensorSpec) and isinstance(exponent, type)):
         raise NotImplementedError("\"pow\" not implemented for 'Bool'")

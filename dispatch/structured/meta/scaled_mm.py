@@ -111,7 +111,7 @@ def _check_scaling(self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scal
 
 
 def _block_scales(self: TensorSpec, mat2: TensorSpec) -> str:
-    """Return the name and requirement of MX and NV formats."""
+    """Return the lines of the error message that state the requirements of MX and NV formats."""
     (m, k), n = self.sizes, mat2.sizes[1]
     lines = ""
     for vector, packed, operands, scales in (

@@ -34,7 +34,7 @@ def _semi_structured_mm(
     interleaved: bool,
     transpose_result: bool,
 ) -> None:
-    """Infer the matmul of a matrix (n, k), packed in (n, k / 2) and words, with (k, m): (n, m), or (m, n) transposed."""
+    """Infer the matmul of (n, k), packed in (n, k / 2) and words, with (k, m): (n, m), or (m, n) transposed."""
     for argument, spec in (("values", values), ("meta", meta_), ("mat2", mat2)):
         if spec.ndim != 2:
             raise RuntimeError(f"{NAME}: expected `{argument}` to be a 2D tensor, got {spec.ndim}D")
