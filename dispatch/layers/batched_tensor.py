@@ -27,7 +27,7 @@ _specs: dict[tuple[TensorSpec, int], TensorSpec] = {}
 
 
 class BatchedValue:
-    """What a batched tensor has for bytes.
+    """Data of a batched tensor.
 
     `base`, `nbytes` and the array interface answer `root_of` and `address_of` with the storage of all examples and
     the address of the first one, so that views of a batched tensor know their offset in it.
@@ -56,7 +56,7 @@ class BatchedValue:
 
 
 def logical_spec(spec: TensorSpec, dim: int) -> TensorSpec:
-    """The spec of one example of a tensor of this spec, mapped over `dim`."""
+    """Return the spec of one example of a tensor of this spec, mapped over `dim`."""
     found = _specs.get((spec, dim))
     if found is None:
         if len(_specs) >= MAX_SPECS:
@@ -75,7 +75,7 @@ def logical_spec(spec: TensorSpec, dim: int) -> TensorSpec:
 
 
 def batched(value: Tensor, dim: int, level: VmapLevel) -> BatchedTensor:
-    """A tensor of which `level` maps the dimension `dim`. Raises RuntimeError for a quantized one."""
+    """Return a tensor whose dimension `dim` is mapped by `level`. Raises RuntimeError for a quantized tensor."""
     if value._spec.keys & QUANTIZED_BIT:
         raise RuntimeError(
             f"vmap: expected tensors that are not quantized, got one of dtype {value._spec.dtype}: dequantize() gives "
@@ -89,13 +89,13 @@ def batched(value: Tensor, dim: int, level: VmapLevel) -> BatchedTensor:
 
 
 def level_of(tensor: TensorImpl) -> VmapLevel | None:
-    """The level that maps a tensor; None for one that is not batched."""
+    """Return the level that maps a tensor; None for a tensor that is not batched."""
     data = tensor._data
     return data.level if data.__class__ is BatchedValue else None
 
 
 def unbatched(tensor: TensorImpl, level: VmapLevel) -> tuple[Any, int | None]:
-    """The tensor of all examples and the dimension that `level` maps; the tensor itself and None for others."""
+    """Return the tensor of all examples and the dimension that `level` maps; the tensor itself and None for others."""
     data = tensor._data
     if data.__class__ is BatchedValue and data.level is level:
         return data.value, data.dim
@@ -142,7 +142,7 @@ class BatchedTensor(Tensor):
         )
 
     def detach_(self) -> Self:
-        """As of any tensor: also out of the graph outside of vmap, and without the tangents from there."""
+        """Detach the tensor, also from the graph outside of vmap, and drop the tangents from there."""
         super().detach_()
         data: BatchedValue = self._data
         value: Any = data.value
@@ -179,7 +179,7 @@ class BatchedTensor(Tensor):
         self._no_storage("Tensor.untyped_storage()")
 
     def storage_offset(self) -> int:
-        """The offset of the first example, in elements."""
+        """Return the offset of the first example, in elements."""
         value: Tensor = self._data.value
         return int(value.storage_offset())
 

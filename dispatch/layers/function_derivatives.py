@@ -26,7 +26,7 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 Tensors = tuple[Any, ...]
 Func = Callable[..., Any]
 
-# What strict mode says of a derivative that is not there, by where it was looked for.
+# Strict-mode messages for a missing derivative, by its kind.
 INDEPENDENT = {
     "vjp": "The output of the user-provided function is independent of input {}. This is not allowed in strict mode.",
     "vhp": "The jacobian of the user-provided function is independent of input {}. This is not allowed in strict mode.",
@@ -74,7 +74,7 @@ class _Call:
                     raise RuntimeError(CONSTANT[what].format(number))
 
     def vector(self, v: Any, like: Tensors, is_tuple: bool, missing: str) -> Tensors | None:
-        """The vector given, checked against what it goes with; None where one element needs none."""
+        """Return the given vector, checked against its tensors; None if one element needs none."""
         if v is None:
             if len(like) != 1 or like[0].numel() != 1:
                 raise RuntimeError(f"The vector v can only be None if {missing}.")
@@ -119,7 +119,7 @@ class _Call:
         return tuple(found)
 
     def last(self, outputs: Tensors, inputs: Tensors, v: Tensors | None) -> Sequence[Any]:
-        """The last gradients, recorded where somebody may differentiate them."""
+        """Return the last gradients, recorded if the caller may differentiate them."""
         with set_grad_enabled(self.create_graph or is_grad_enabled()):
             return _gradients(outputs, inputs, v, self.create_graph)
 
@@ -168,7 +168,7 @@ def vjp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """The function's value, and v times its Jacobian (`torch.autograd.functional.vjp`).
+    """Return the function's value, and v times its Jacobian (`torch.autograd.functional.vjp`).
 
     Args:
         func: takes tensors, gives a tensor or a tuple of them.
@@ -210,7 +210,7 @@ def jvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """The function's value, and its Jacobian times v (`torch.autograd.functional.jvp`).
+    """Return the function's value, and its Jacobian times v (`torch.autograd.functional.jvp`).
 
     It goes backward twice; `tt.func.jvp` goes forward. Arguments and errors are `vjp`'s, `v` has the inputs' shapes.
 
@@ -239,7 +239,7 @@ def vhp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """The function's value, and v times its Hessian (`torch.autograd.functional.vhp`).
+    """Return the function's value, and v times its Hessian (`torch.autograd.functional.vhp`).
 
     `func` gives one element. Arguments and errors are `vjp`'s, `v` has the inputs' shapes.
 
@@ -261,7 +261,7 @@ def hvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """The function's value, and its Hessian times v (`torch.autograd.functional.hvp`).
+    """Return the function's value, and its Hessian times v (`torch.autograd.functional.hvp`).
 
     `func` gives one element. It goes backward three times; where the Hessian is symmetric, `vhp` is the same and goes
     twice. Arguments and errors are `vjp`'s, `v` has the inputs' shapes.
@@ -311,7 +311,7 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The Jacobian of a function (`torch.autograd.functional.jacobian`).
+    """Compute the Jacobian of a function (`torch.autograd.functional.jacobian`).
 
     Args:
         func: takes tensors, gives a tensor or a tuple of them.
@@ -359,7 +359,7 @@ def jacobian(
 
 
 def _rows(call: _Call, number: int) -> list[Any]:
-    """The derivatives of each element of an output by every input, one after the other."""
+    """Return the derivatives of each element of an output with respect to every input, one after the other."""
     flat = call.outputs[number].reshape(-1)
     rows: list[list[Any]] = [[] for _ in call.inputs]
     for i in range(flat.numel()):
@@ -452,7 +452,7 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The Hessian of a function that gives one element (`torch.autograd.functional.hessian`).
+    """Compute the Hessian of a function that returns one element (`torch.autograd.functional.hessian`).
 
     Arguments and errors are `jacobian`'s; `outer_jacobian_strategy` is how the gradient is differentiated.
 

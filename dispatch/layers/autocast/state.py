@@ -1,11 +1,11 @@
-"""What a thread has set about autocast: where it is on, to which dtype, the casts that it keeps (ATen/autocast_mode.h).
+"""Autocast state of a thread: enabled backends, their dtypes, and the cache of casts (ATen/autocast_mode.h).
 
 In c10 every tensor carries its Autocast key and each thread excludes it until autocast is on. Here tensors do not carry
-it, so that a call outside of autocast has nothing to exclude; a thread's key set takes it in while autocast is on, and
-only for calls whose backend it is on for (`local.autocast`, `effective`).
+it, so that a call outside of autocast has nothing to exclude. A thread's key set includes it while autocast is on, only
+for calls of an enabled backend (`local.autocast`, `effective`).
 
-Everything here belongs to the thread. Unlike PyTorch's, so does the cache of casts; and it tells casts to different
-dtypes apart.
+All of this state belongs to the thread. Unlike PyTorch's, the cache of casts is also per thread, and distinguishes
+casts to different dtypes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _ON = object()
 
 
 def backend_of(device_type: str, asked_by: str) -> int:
-    """The backend of a device type that has autocast.
+    """Return the backend of a device type that has autocast.
 
     Raises TypeError for what is no string, RuntimeError for an unknown device type and for one without autocast.
     """
@@ -76,10 +76,10 @@ def _parse(device_type: str, asked_by: str) -> Device:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether a device type has autocast (`torch.amp.autocast_mode.is_autocast_available`).
+    """Return True if a device type has autocast (`torch.amp.autocast_mode.is_autocast_available`).
 
     Args:
-        device_type: The type, such as "cuda". Of those that there are, "meta" has none.
+        device_type: The type, such as "cuda". "meta" has no autocast.
 
     Returns:
         A bool.
@@ -101,7 +101,7 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether autocast is on for a device type in this thread (`torch.is_autocast_enabled`).
+    """Return True if autocast is on for a device type in this thread (`torch.is_autocast_enabled`).
 
     Args:
         device_type: The type, such as "cpu".
@@ -179,7 +179,7 @@ def switch(backend: int, enabled: bool) -> None:
 
 
 def get_autocast_dtype(device_type: str) -> ScalarType:
-    """The narrow dtype of autocast for a device type in this thread (`torch.get_autocast_dtype`).
+    """Return the 16-bit dtype of autocast for a device type in this thread (`torch.get_autocast_dtype`).
 
     Args:
         device_type: The type, such as "cpu".
@@ -229,7 +229,7 @@ def set_autocast_dtype(device_type: str, dtype: ScalarType) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether this thread keeps casts of parameters for their next use (`torch.is_autocast_cache_enabled`).
+    """Return True if this thread caches casts of parameters for their next use (`torch.is_autocast_cache_enabled`).
 
     Returns:
         A bool. Leaves in float32 that require grad count as parameters.

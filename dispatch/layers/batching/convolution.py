@@ -68,7 +68,7 @@ def backward_input(
     dilation: Window,
     groups: int,
 ) -> tuple[Any, Any]:
-    """The gradient of the input, which is also a transposed convolution."""
+    """Compute the gradient of the input, which is also a transposed convolution."""
     size = batch.size
     if size == 0:
         return outline(batch, dims, grad, weight, input_size, stride, padding, dilation, groups), 0
@@ -96,7 +96,7 @@ def backward_weight(
     dilation: Window,
     groups: int,
 ) -> tuple[Any, Any]:
-    """The gradient of the weight: one for each example."""
+    """Compute the gradient of the weight: one for each example."""
     size = batch.size
     if size == 0:
         return outline(batch, dims, grad, input, weight_size, stride, padding, dilation, groups), 0
@@ -152,7 +152,7 @@ def backward_both(
 
 
 def repeated(result: Tensor, size: int) -> tuple[Tensor, int]:
-    """What is the same for every example."""
+    """Expand a result that is the same for every example."""
     return result.unsqueeze(0).expand((size, *result._spec.sizes)), 0
 
 

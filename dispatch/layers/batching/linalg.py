@@ -1,4 +1,4 @@
-"""Rules of products of matrices and vectors: one product over the batch, or one over rows where a side is shared."""
+"""Rules of matmuls and dot products: one matmul over the batch, or one over rows if an operand is shared."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def dot(batch: Batch, dims: Dims, self: Tensor, tensor: Tensor) -> tuple[Any, An
 
 
 def vdot(batch: Batch, dims: Dims, self: Tensor, other: Tensor) -> tuple[Any, Any]:
-    """The conjugate of a vector by another."""
+    """Compute the dot product of a vector's conjugate with another vector."""
     left = ops.conj_physical(self) if self._spec.dtype.is_complex else self
     return dot(batch, dims, left, other)
 
@@ -136,7 +136,7 @@ def addbmm(
 
 
 def written(rule: Rule) -> Rule:
-    """The rule of the in-place form of an operator, from that of the functional one."""
+    """Return the rule of the in-place form of an operator, from that of the functional one."""
 
     def rule_(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]:
         if dims[0] is None:

@@ -41,7 +41,7 @@ def pointwise(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
 
 
 def promoted(dims: Dims, args: Sequence[Any], places: Sequence[int], ranks: Sequence[int]) -> tuple[Any, ...]:
-    """The arguments with mapped numbers in the dtype that promotion gives the call on one example.
+    """Return the arguments, with mapped numbers cast to the dtype that promotion gives the call on one example.
 
     A tensor without dimensions gives way to others in promotion; with the mapped dimension it would not.
     """
@@ -68,7 +68,7 @@ def _common_dtype(dims: Dims, args: Sequence[Any]) -> ScalarType:
 
 
 def pointwise_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """The same in place: through a view of the written tensor with its mapped dimension first."""
+    """Run in place, through a view of the written tensor with its mapped dimension first."""
     if dims[0] is None:
         refuse_inplace(batch)
     places = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
@@ -125,7 +125,7 @@ def masked_fill_tensor(
 def masked_fill_tensor_(
     batch: Batch, dims: Dims, self: Tensor, mask: Tensor, value: Tensor
 ) -> tuple[Any, Any]:
-    """The same in place."""
+    """Run `masked_fill` with a tensor value in place."""
     if dims[2] is None:
         return pointwise_(batch, dims, self, mask, value)
     if dims[0] is None:
@@ -141,7 +141,7 @@ def unary(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
 
 
 def unary_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """The same in place."""
+    """Run a unary operator in place."""
     batch.op.call(*args)
     return None, None
 

@@ -30,7 +30,7 @@ def _with_bias(gates: Tensor, dim: int | None, bias: Tensor, bias_dim: int | Non
 
 
 def _step(cell: Callable[..., tuple[Any, ...]]) -> Rule:
-    """A fused step: rows do not see each other."""
+    """Return the rule of a fused step: rows are independent."""
 
     def rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
         x, h, state, x_bias, h_bias = args
@@ -48,7 +48,7 @@ def _step(cell: Callable[..., tuple[Any, ...]]) -> Rule:
 
 
 def _bias_of(gates: Tensor, has_bias: bool) -> Tensor | None:
-    """A bias' gradient for each example."""
+    """Return a bias gradient for each example."""
     return gates.sum(1) if has_bias else None
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def along(dim_at: int, keepdim_at: int | None = None, tensors: int = 1) -> Rule:
-    """The rule of an operator along the dimensions in its argument `dim_at`.
+    """Return the rule of an operator along the dimensions in its argument `dim_at`.
 
     Args:
         dim_at: the argument: a dimension or a list; None or an empty list means all, except where it may be one alone.

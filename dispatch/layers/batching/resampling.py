@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def over_last(rank: int, tensors: tuple[int, ...] = (0,), sizes_at: int | None = None) -> Rule:
-    """The rule of an operator over the last `rank` dimensions of (N, *, ...) or (*, ...).
+    """Return the rule of an operator over the last `rank` dimensions of (N, *, ...) or (*, ...).
 
     Args:
         rank: how many dimensions of an example are not a batch, channels among them.

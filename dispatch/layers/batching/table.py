@@ -276,7 +276,10 @@ memory that they are about."""
 
 
 def rule_for(op: OperatorEntry) -> tuple[Rule, bool]:
-    """The rule of an operator, and whether metadata alone describes its results. Raises RuntimeError for none."""
+    """Return the rule of an operator, and whether metadata alone describes its results.
+
+    Raises RuntimeError for none.
+    """
     name = op.name
     if name in REFUSED:
         raise RuntimeError(REFUSED[name].format(name))

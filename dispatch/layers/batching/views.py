@@ -211,7 +211,7 @@ def triangle(batch: Batch, dims: Dims, self: Tensor, diagonal: int) -> tuple[Any
 
 
 def triangle_(batch: Batch, dims: Dims, self: Tensor, diagonal: int) -> tuple[Any, Any]:
-    """The same in place."""
+    """Run `tril` or `triu` in place."""
     batch.op.call(front(self, dims[0]), diagonal)
     return None, None
 

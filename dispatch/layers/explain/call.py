@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
-    """Call a function once and tell which way its operators went: keys, kernels, plans, algorithms and files.
+    """Call a function once and report the path of its operators: keys, kernels, plans, algorithms and files.
 
-    All plans are made anew for the call, and again afterwards, so that calls cost nothing more before and after it.
-    Only the calls of this thread are told of. The function computes what it computes otherwise: it draws random
-    numbers and writes in place.
+    All plans are made anew for the call, and again afterwards, so that calls cost nothing more before and after it. The
+    report has only this thread's calls. The function keeps its effects: it generates random numbers and writes in
+    place.
 
     Args:
         fn: a function of tensors of any shape: `tt.softmax`, an operator of `tt.ops`, a module, your own.

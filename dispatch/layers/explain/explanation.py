@@ -1,4 +1,4 @@
-"""What `tt.explain` found, and its text."""
+"""Findings of `tt.explain`, and their text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PlannedLaunch:
 
 @dataclass
 class Planning:
-    """What was decided for a call of an operator when its plan was made."""
+    """Decisions for a call of an operator when its plan was made."""
 
     operator: str
     schema: str
@@ -66,7 +66,7 @@ class Hop:
         return self.planning.operator
 
     def lines(self, above: Hop | None) -> Iterator[str]:
-        """The hop and those below it as text, given the hop that called it."""
+        """Yield the hop and the hops below it as text, given the hop that called it."""
         planned = self.planning
         goes_on = above is not None and above.operator == planned.operator
         yield f"{planned.operator}, below {above.planning.key}" if goes_on and above else planned.schema
@@ -147,7 +147,7 @@ class Explanation:
 
 
 def _of_hops(hops: Sequence[Hop], above: Hop | None) -> Iterator[str]:
-    """The text of hops; those that say what the one before said are counted."""
+    """Yield the text of hops; repetitions of the previous text are counted."""
     before: list[str] = []
     count = 0
     for hop in hops:

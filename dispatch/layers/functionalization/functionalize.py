@@ -22,7 +22,7 @@ REMOVE = ("mutations", "mutations_and_views")
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-    """A function that computes what `func` does without operators that write (`torch.func.functionalize`).
+    """Return a function that computes `func` without operators that write (`torch.func.functionalize`).
 
     Results, and what is written to arguments, are those of `func`: a written argument gets its new value by one
     ``copy_`` at the end. So ``make_graph(functionalize(func))`` is a program of functional operators. In-place
@@ -77,7 +77,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 def call_functionalized(
     layer: Layer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """What a function returns whose operators run in a layer; what it writes to is written at its end."""
+    """Call a function with its operators in a layer, and apply its writes to inputs at its end."""
     leaves, spec = tree_flatten((args, kwargs))
     # The larger first, of which the smaller may be views.
     tensors = sorted((v for v in leaves if isinstance(v, TensorImpl)), key=lambda t: -t._spec.numel)
@@ -93,7 +93,7 @@ def call_functionalized(
 
 
 def functionalize_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
-    """The Functionalize key's kernel for every operator."""
+    """Serve every operator at the Functionalize key."""
     values = list(stack)
     stack.clear()
     if layers.active:
@@ -103,7 +103,7 @@ def functionalize_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: li
             f"{op.name} got a functional tensor outside of the functionalize() call, or the thread, that made it"
         )
     else:
-        # Somebody has included the key for tensors that are not functional.
+        # A caller has included the key for tensors that are not functional.
         result = op.call_with_keys(key_set.raw_repr() & ~FUNCTIONALIZE_BIT, values)
     returns = len(op.schema.returns)
     if returns == 1:

@@ -1,5 +1,7 @@
-"""The look of an operator's call: what the specs of its results follow from, so that calls that look alike are
-computed on Meta once in a recording."""
+"""Metadata keys of operator calls.
+
+They determine the specs of results, so that calls with the same key run on Meta once in a recording.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _FIXED = frozenset({int, float, bool, complex, str, type(None), ScalarType, Devi
 
 
 def call_look(op: OperatorEntry, values: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The look of a call of one of ATen's operators with all arguments.
+    """Return the metadata key of a call of one of ATen's operators with all arguments.
 
     None where results follow from more than that: without tensors, where sizes depend on data, for what writes, for
     operators of others, and for arguments of other classes.

@@ -32,7 +32,7 @@ def refuse_process_objects(graph: Graph) -> None:
 
 
 def packed_graph(graph: Graph) -> tuple[Any, ...]:
-    """What `pickle` makes a graph of."""
+    """Return the picklable form of a graph."""
     refuse_process_objects(graph)
     numbers = {node: _Reference(i) for i, node in enumerate(graph.nodes)}
     rows = [
@@ -63,7 +63,7 @@ class _Reference:
 
 
 def packed(val: Any) -> Any:
-    """What a node's `val` is, without interned objects."""
+    """Return a node's `val` without interned objects."""
     if isinstance(val, TensorSpec):
         return _Spec(
             (val.sizes, val.strides, val.dtype, str(val.device)),

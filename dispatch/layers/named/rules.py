@@ -1,8 +1,8 @@
-"""What names an operator's results have: a table of operators by kind of rule, a function for each kind.
+"""Names of operators' results: a table of operators by kind of rule, and a function for each kind.
 
-The table is PyTorch's "Named Tensors operator coverage" and its registrations (ATen/core/NamedRegistrations.cpp);
-the functions are those of ATen/NamedTensorUtils.cpp. A rule sees names and static arguments and gives the results'
-names: a tuple of names, or a tuple of such for an operator with several results; all tensors of a list have the same.
+The table is PyTorch's "Named Tensors operator coverage" and its registrations (ATen/core/NamedRegistrations.cpp); the
+functions are those of ATen/NamedTensorUtils.cpp. A rule takes names and static arguments and returns the results'
+names. An operator with several results has a tuple of tuples of names. All tensors of a list have the same names.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ class NamedCall:
                         self.operands.append(tensor._spec.names)
 
     def names(self, argument: str = "self") -> Names:
-        """The names of a tensor argument."""
+        """Return the names of a tensor argument."""
         found: Names = self.values[argument]._spec.names
         return found
 
     def dims(self, argument: str = "dim") -> tuple[int, ...]:
-        """The dimensions that an argument picks, as positions; all of them for None, for an empty list and for none."""
+        """Return the dimensions of an argument as positions; all of them for None, an empty list and a missing
+        argument.
+        """
         rank = len(self.names())
         given = self.values.get(argument)
         if given is None or given == ():
@@ -48,7 +50,7 @@ class NamedCall:
         return tuple([wrapped(dim, rank) for dim in ((given,) if isinstance(given, int) else given)])
 
     def several(self, names: Names) -> Any:
-        """The same names for every result."""
+        """Return the same names for every result."""
         count = len(self.schema.returns)
         return names if count == 1 else (names,) * count
 
@@ -57,7 +59,7 @@ Rule = Callable[[NamedCall], Any]
 
 
 def wrapped(dim: int, rank: int) -> int:
-    """A dimension counted from the front. Raises IndexError out of range."""
+    """Return a dimension counted from the front. Raises IndexError out of range."""
     least = max(rank, 1)
     if not -least <= dim < least:
         raise IndexError(
@@ -81,7 +83,7 @@ def unify_reversed(call: NamedCall) -> Any:
 
 
 def keep(call: NamedCall) -> Any:
-    """The first operand's names."""
+    """Return the first operand's names."""
     return call.several(call.operands[0])
 
 
@@ -141,12 +143,12 @@ def expand(call: NamedCall) -> Any:
 
 
 def drop(call: NamedCall) -> Any:
-    """No names, for views of other dimensions."""
+    """Return no names, for views of other dimensions."""
     return (None,) * len(call.values["size"])
 
 
 def picked(call: NamedCall) -> Any:
-    """What a mask picks has one dimension without name; mask and tensor broadcast."""
+    """Return one unnamed dimension for masked elements; mask and tensor broadcast."""
     unify(call)
     return (None,)
 
@@ -170,7 +172,7 @@ def basic_index(call: NamedCall) -> Any:
 
 
 def cat(call: NamedCall) -> Any:
-    """All tensors' names, matched with each other; tensors of one dimension and no element count for nothing."""
+    """Match the names of all tensors with each other; 1-D tensors without elements are ignored."""
     tensors = call.values["tensors"]
     made: Names = ()
     for tensor in tensors:
@@ -180,9 +182,9 @@ def cat(call: NamedCall) -> Any:
 
 
 def product(names: Names, other: Names) -> Names:
-    """The names of a matrix product: what is summed over goes away, whatever its names; batches are matched.
+    """Return the names of a matmul: summed dimensions are dropped, and batch dimensions are matched.
 
-    Raises RuntimeError where batches do not match and where a name would stand twice.
+    Raises RuntimeError if batches do not match or a name would occur twice.
     """
     if not names or not other:
         raise RuntimeError("both arguments to matmul need to be at least 1D")
@@ -199,7 +201,7 @@ def product(names: Names, other: Names) -> Names:
 
 
 def _unified_batch(names: Names, other: Names) -> Names:
-    """The names of the dimensions before a product's matrices, matched from the right."""
+    """Match the names of the batch dimensions of a matmul from the right."""
     made: list[str | None] = []
     for back in range(3, max(len(names), len(other)) + 1):
         if back > len(names) or back > len(other):
@@ -244,7 +246,7 @@ def contract_and_add(call: NamedCall) -> Any:
 
 
 def linear(call: NamedCall) -> Any:
-    """The product with a transposed matrix, matched with the bias."""
+    """Return the names of a matmul with a transposed matrix, matched with the bias."""
     weight = call.names("weight")
     made = product(call.names("input"), tuple(reversed(weight)))
     return unify_from_right(made, call.names("bias")) if call.values["bias"] is not None else made
@@ -256,7 +258,7 @@ def unflatten(call: NamedCall) -> Any:
 
 
 def resize_as(call: NamedCall) -> Any:
-    """The template's names, which must be those of the tensor if it has any."""
+    """Return the template's names, which must equal those of the tensor if it has any."""
     return call.names("the_template")
 
 
@@ -310,7 +312,7 @@ _RULES: dict[str, Rule] = {name: rule for rule, names in KINDS.items() for name 
 
 
 def rule_of(operator: str) -> Rule | None:
-    """The rule of a full name such as ``aten::add_.Tensor``, or None."""
+    """Return the rule of a full name such as ``aten::add_.Tensor``, or None."""
     namespace, _, name = operator.partition("::")
     if namespace != "aten" or name in TAKEN_APART or is_refused(operator):
         return None
@@ -319,6 +321,6 @@ def rule_of(operator: str) -> Rule | None:
 
 
 def is_refused(operator: str) -> bool:
-    """Whether `REFUSED` has the operator or all overloads of its name."""
+    """Return True if `REFUSED` has the operator or all overloads of its name."""
     name = operator.removeprefix("aten::")
     return name in REFUSED or name.partition(".")[0] in REFUSED

@@ -171,7 +171,7 @@ MODES_ONLY = frozenset(
 
 
 def tensor_attributes() -> Iterator[tuple[str, Any]]:
-    """The names of `Tensor`'s attributes with the functions and properties behind them, `object`'s left out."""
+    """Yield the names of `Tensor`'s attributes with the functions and properties behind them, `object`'s left out."""
     for name in dir(Tensor):
         owner = next(each for each in Tensor.__mro__ if name in each.__dict__)
         attribute = owner.__dict__[name]
@@ -180,7 +180,7 @@ def tensor_attributes() -> Iterator[tuple[str, Any]]:
 
 
 def overridable_attributes() -> Iterator[tuple[str, Any]]:
-    """Those of `tensor_attributes` that can be overridden: public ones, special methods, and two of views."""
+    """Yield the overridable `tensor_attributes`: public ones, special methods, and two of views."""
     for name, attribute in tensor_attributes():
         is_private = name.startswith("_") and not name.startswith("__") and name not in ("_base", "_is_view")
         if not is_private and name not in IGNORED_METHODS:
@@ -188,7 +188,7 @@ def overridable_attributes() -> Iterator[tuple[str, Any]]:
 
 
 def accessors(attribute: property) -> Iterator[tuple[str, Any, Any]]:
-    """The accessors that a property has: their names, the functions behind them, what a handler gets for them."""
+    """Yield the accessors of a property: their names, the functions behind them, and the functions that a handler gets."""
     if attribute.fget is not None:
         yield "__get__", attribute.fget, attribute.__get__
     if attribute.fset is not None:
@@ -198,7 +198,7 @@ def accessors(attribute: property) -> Iterator[tuple[str, Any, Any]]:
 
 
 def presented(name: str) -> Any:
-    """The method that a handler gets for a method of `Tensor`."""
+    """Return the method that a handler gets for a method of `Tensor`."""
     return getattr(Tensor, PRESENTED.get(name, name))
 
 
@@ -214,7 +214,7 @@ def public_functions() -> Iterator[tuple[str, str, Any]]:
 
 @cache
 def index() -> dict[Any, str]:
-    """The qualified public name of every callable that there is: of several the first, or a method's own."""
+    """Return the qualified public name of every callable: the first of several, or a method's own."""
     names: dict[Any, str] = {}
     for qualified, name, function in public_functions():
         names.setdefault(function, f"{qualified}.{name}")

@@ -1,4 +1,4 @@
-"""What a profiler found out: events, lists of them, and averages (torch/autograd/profiler_util.py).
+"""Results of a profiler: events, lists of them, and averages (torch/autograd/profiler_util.py).
 
 All times are in microseconds.
 """
@@ -13,7 +13,7 @@ from ....runtime.scalar_type import dtype as ScalarType
 
 
 class DeviceType(Enum):
-    """Where an event happened."""
+    """Kind of device on which an event happened."""
 
     CPU = 0
     CUDA = 1
@@ -46,7 +46,7 @@ class KernelFunction(NamedTuple):
 
 
 class _Averages:
-    """What an event and an average of events show in common."""
+    """Values that an event and an average of events have in common."""
 
     key: str
     count: int
@@ -73,9 +73,9 @@ class _Averages:
 class FunctionEvent(_Averages):
     """One call of an operator, one range, one node of backward, one launch, one piece of a device's work.
 
-    `kernels` is what the event itself enqueued on devices, `kernel_functions` the kernels that the operator ran, with
-    the dtypes that they were chosen for; `dispatch_keys` the keys that the call passed through, outermost first.
-    Memory is in bytes, given back counts negative.
+    `kernels` has the work that the event itself enqueued on devices. `kernel_functions` has the kernels that the
+    operator ran, with the dtypes that selected them. `dispatch_keys` has the keys of the call, outermost first. Memory
+    is in bytes; freed memory counts negative.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class FunctionEvent(_Averages):
 
     @property
     def key(self) -> str:  # type: ignore[override]
-        """What averages are taken over: the name."""
+        """Key by which averages group events: the name."""
         return self.name
 
     @property
@@ -246,7 +246,7 @@ class EventList(list[Any]):
         return EventList(found.values(), profile_memory=self.profile_memory)
 
     def total_average(self) -> FunctionEventAvg:
-        """All of them added up, as one row ``Total``."""
+        """Return the sum of all events, as one row ``Total``."""
         total = FunctionEventAvg()
         for event in self:
             total.add(event)
@@ -268,7 +268,7 @@ class EventList(list[Any]):
         top_level_events_only: bool = False,
         time_unit: str | None = None,
     ) -> str:
-        """A table of the list, in PyTorch's columns.
+        """Return a table of the list, in PyTorch's columns.
 
         Args:
             sort_by: falling by ``cpu_time``, ``cuda_time``, ``cpu_time_total``, ``cuda_time_total``,

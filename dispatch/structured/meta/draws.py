@@ -45,8 +45,8 @@ numbers v0 to v3, or two of 52 bits. Everything is computed in float64 (the sour
   shape alpha + 1. The result is at least the dtype's least normal number. ``sample_dirichlet_stub(out, alpha)`` takes
   the logarithms of these numbers, and normalizes rows.
 - ``poisson_stub(out, rate)``: below a rate of 10 the number at which running sums of probabilities exceed the first
-  random number; from there Hörmann's transformed rejection, block k for the k-th attempt. ``binomial_stub(out, count, prob)``:
-  likewise, by the mean of the smaller of prob and 1 - prob.
+  random number; from there Hörmann's transformed rejection, block k for the k-th attempt.
+  ``binomial_stub(out, count, prob)``: likewise, by the mean of the smaller of prob and 1 - prob.
 
 A generator of the CPU with the engine mt19937 reserves no counters: its seed is a `MersenneTwister`, from which a
 kernel takes what PyTorch's CPU kernel takes (`cpu_fallback/random/engine.py`).
