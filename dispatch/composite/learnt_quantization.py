@@ -45,7 +45,7 @@ def fake_quantize_per_channel_affine_cachemask(
 def by_channels(
     self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the same for checked arguments."""
+    """Return the values and the mask for arguments that are already checked."""
     shape = [-1 if dim == axis else 1 for dim in range(self.dim())]
     step = scale.to(float32).reshape(shape)
     zero = zero_point.reshape(shape)

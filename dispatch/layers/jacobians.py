@@ -165,7 +165,7 @@ def jacfwd(
 
 
 def _first(value: Tensor) -> Tensor:
-    """Return the first column's value, which is the same for every direction."""
+    """Return the auxiliary value of the first column, which is the same for every direction."""
     return value.select(0, 0) if hasattr(value, "select") else value
 
 

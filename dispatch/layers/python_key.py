@@ -134,7 +134,7 @@ def below_innermost() -> _Below:
 
 
 def active_modes() -> tuple[TensorDispatchMode, ...]:
-    """The modes that would see a call of this thread, outermost first; one that handles a call is not among them."""
+    """Return the modes that would see a call of this thread, outermost first, except modes that are handling a call."""
     return tuple(_stack.modes)
 
 
@@ -174,10 +174,9 @@ def _is_default(value: Any, default: Any) -> bool:
 def bound_handler(
     op: OperatorEntry, values: Sequence[Any]
 ) -> Callable[[OperatorEntry, Sequence[Any]], Any] | None:
-    """What a call with all arguments comes to if that is the innermost mode, and the mode has `handle_bound`.
+    """Return the innermost mode's `handle_bound` if a call with all arguments would reach that mode, else None.
 
-    So a mode that records many calls is asked without the dispatcher's plans. None for all other calls: they go through
-    the dispatcher.
+    A mode that records many calls then avoids the dispatcher's plans. All other calls go through the dispatcher.
     """
     if not _stack.modes or dispatch_rules or observers:
         return None
@@ -195,7 +194,7 @@ def bound_handler(
 
 
 def handling_types(values: Sequence[Any]) -> list[type]:
-    """The tensor subclasses with a handler among arguments: in their order, subclasses before their bases."""
+    """Return the tensor subclasses with a handler among arguments: in their order, subclasses before their bases."""
     found: list[type] = []
     for tensor in tensors_in(values):
         cls = type(tensor)
@@ -214,7 +213,7 @@ bound_handlers: dict[type, Callable[[OperatorEntry, list[Any]], Any]] = {}
 
 
 def _ask(asker: Any, op: OperatorEntry, func: OpOverload, types: Any, args: Any, kwargs: Any) -> Any:
-    """What a class or a mode makes of a call."""
+    """Return the result of a class's or a mode's handler for a call."""
     if dispatch_rules:
         rule = dispatch_rules.get((op.name, asker if isinstance(asker, type) else type(asker)))
         if rule is not None:
@@ -223,7 +222,7 @@ def _ask(asker: Any, op: OperatorEntry, func: OpOverload, types: Any, args: Any,
 
 
 def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
-    """The Python key's kernel for every operator: ask the innermost mode, else the subclasses in their order.
+    """Serve every operator at the Python key: ask the innermost mode, else the subclasses in their order.
 
     Raises TypeError where all of them answer NotImplemented, and for results that the schema does not have.
     """
@@ -294,7 +293,7 @@ def _owned(op: OperatorEntry, results: Sequence[Any]) -> Sequence[Any]:
 
 
 def keys_of(cls: type) -> int:
-    """What a class adds to the keys of its tensors' specs: the Python key, and that it takes over public calls."""
+    """Return the keys that a class adds to its tensors' specs: the Python key, and the one for overridden calls."""
     keys = PYTHON_BIT if hasattr(cls, HANDLER) else 0
     if handles(cls):
         keep_backward_below()
@@ -303,7 +302,7 @@ def keys_of(cls: type) -> int:
 
 
 def as_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
-    """A tensor of another class over the same bytes, whose gradient is `tensor`'s.
+    """Return a tensor of another class over the same bytes, whose gradient is `tensor`'s.
 
     Raises TypeError for what is no Tensor class.
     """
@@ -328,7 +327,7 @@ def _check_class(cls: Any) -> None:
 
 
 def detached_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
-    """A tensor of another class over the same bytes, in no graph. Raises TypeError for what is no Tensor class."""
+    """Return a tensor of another class over the same bytes, without a graph. Raises TypeError for other classes."""
     _check_class(cls)
     made = cls._blank()
     made._data = tensor._data

@@ -30,7 +30,7 @@ _everywhere: list[TextIO | None] = []
 
 
 def describe(value: Any) -> str:
-    """An argument in a line of the trace: a tensor by dtype, shape and device, others by value."""
+    """Describe an argument in a line of the trace: a tensor by dtype, shape and device, others by value."""
     if isinstance(value, TensorImpl):
         spec = value._spec
         return f"{spec.dtype.name}{list(spec.sizes)}@{spec.device}"

@@ -163,7 +163,7 @@ def _mapped(
     randomness: str,
     kwargs: dict[str, Any],
 ) -> Any:
-    """All examples at once."""
+    """Run all examples at once."""
     with entered_vmap(size, randomness) as level:
         given = _create_batched_inputs(dims, leaves, level.number, spec)
         return _unwrap_batched(func(*given, **kwargs), out_dims, level.number, size, func)
@@ -198,7 +198,7 @@ def _unwrap_batched(
 def _outputs(
     func: Callable[..., Any], outputs: Any, out_dims: Any
 ) -> tuple[list[Any], TreeSpec, list[int | None]]:
-    """The leaves of the outputs, their structure, and the place of the mapped dimension in each."""
+    """Return the leaves of the outputs, their structure, and the mapped dimension of each."""
     flat, spec = tree_flatten(outputs)
     if isinstance(outputs, TensorImpl) and isinstance(out_dims, tuple) and len(out_dims) == 1:
         places: list[Any] | None = list(out_dims)
@@ -293,7 +293,7 @@ def _in_chunks(
     randomness: str,
     kwargs: dict[str, Any],
 ) -> Any:
-    """Some examples at a time, and the outputs joined. With randomness "same" every chunk draws the same."""
+    """Run some examples at a time, and join the outputs. With randomness "same" every chunk has the same numbers."""
     from ..generated.functions import cat
     from ..random import get_rng_state, set_rng_state
 

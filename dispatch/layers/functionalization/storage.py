@@ -288,7 +288,7 @@ def backward(step: Step, source: Tensor, new: Tensor, call: Call, copies: bool) 
 
 
 def scattered_into_whole(step: Step, storage: FunctionalStorage, new: Tensor, call: Call) -> Any:
-    """Return the storage's value with `new` in the place of a strided view.
+    """Return the storage's value with `new` where a strided view is.
 
     Raises RuntimeError for a view of another dtype than the whole, and for one that reaches beyond it.
     """

@@ -171,7 +171,7 @@ MODES_ONLY = frozenset(
 
 
 def tensor_attributes() -> Iterator[tuple[str, Any]]:
-    """Yield the names of `Tensor`'s attributes with the functions and properties behind them, `object`'s left out."""
+    """Yield the names of `Tensor`'s attributes with the functions and properties behind them, except `object`'s."""
     for name in dir(Tensor):
         owner = next(each for each in Tensor.__mro__ if name in each.__dict__)
         attribute = owner.__dict__[name]
@@ -188,7 +188,7 @@ def overridable_attributes() -> Iterator[tuple[str, Any]]:
 
 
 def accessors(attribute: property) -> Iterator[tuple[str, Any, Any]]:
-    """Yield the accessors of a property: their names, the functions behind them, and the functions that a handler gets."""
+    """Yield the accessors of a property: their names, the functions behind them, and those that a handler gets."""
     if attribute.fget is not None:
         yield "__get__", attribute.fget, attribute.__get__
     if attribute.fset is not None:

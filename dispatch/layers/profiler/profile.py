@@ -1,8 +1,8 @@
 """The profiler: operators, kernels, memory and device times of a stretch of a program (torch/profiler/profiler.py).
 
-It stands around plans, kernels and nodes only while it runs: plans are made anew at both ends, and calls pay nothing
-otherwise. The dispatch key ``Profiler`` is no part of it: that key stays in the order of keys for kernels that users
-register for it, which a call reaches where the key is included, profiler or not.
+It wraps plans, kernels and nodes only while it runs: plans are rebuilt at its start and end, and calls pay nothing
+otherwise. The dispatch key ``Profiler`` is not part of it. That key remains for kernels that users register. A call
+reaches them if the key is included, with or without a profiler.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = [
 
 
 class ProfilerActivity(Enum):
-    """What is recorded: the host's operators, or the CUDA devices' work."""
+    """Recorded activity: the host's operators, or the CUDA devices' work."""
 
     CPU = 0
     CUDA = 2
 
 
 class ProfilerAction(Enum):
-    """What a profiler does during a step."""
+    """Action of a profiler during a step."""
 
     NONE = 0
     WARMUP = 1
@@ -51,7 +51,7 @@ class ProfilerAction(Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """The activities that can be recorded on this machine."""
+    """Return the activities that can be recorded on this machine."""
     found = {ProfilerActivity.CPU}
     if drivers.is_available():
         found.add(ProfilerActivity.CUDA)
@@ -66,7 +66,7 @@ def kineto_available() -> bool:
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """A schedule for `profile`: skip some steps, then in cycles wait, warm up, and record.
+    """Return a schedule for `profile`: skip some steps, then in cycles wait, warm up, and record.
 
     Args:
         wait, warmup, active: steps of a cycle. Warming up makes plans, so that their making is not measured.
@@ -295,7 +295,7 @@ class profile:
         return self._recording
 
     def events(self) -> EventList:
-        """The events of the last recording by their start, operators' and devices'."""
+        """Return the events of the last recording by their start, including operators and device work."""
         return self._recorded("accessing events").events
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
@@ -305,7 +305,7 @@ class profile:
         )
 
     def total_average(self) -> FunctionEventAvg:
-        """All events of the last recording as one."""
+        """Return all events of the last recording as one."""
         return self._recorded("getting the total average").events.total_average()
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
@@ -346,7 +346,7 @@ class profile:
 class record_function:
     """A range under a name of your own, in the profile and in its trace (`torch.profiler.record_function`).
 
-    A context manager and a decorator. Where no profiler runs it does nothing.
+    It is a context manager and a decorator. Without a running profiler it does nothing.
 
     Example:
         >>> import triten as tt
@@ -400,7 +400,7 @@ class record_function:
 def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """An `on_trace_ready` that writes each trace into a folder, which TensorBoard can show."""
+    """Return an `on_trace_ready` that writes each trace into a folder, which TensorBoard can show."""
 
     def write(prof: profile) -> None:
         import socket

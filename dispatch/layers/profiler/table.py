@@ -14,14 +14,14 @@ UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
 
 
 def format_time(microseconds: float, unit: str | None = None) -> str:
-    """A time in its unit, or in the largest of which it has one."""
+    """Format a time in its unit, or in the largest unit of which it has at least one."""
     if unit is None:
         unit = "s" if microseconds >= 1e6 else "ms" if microseconds >= 1e3 else "us"
     return f"{microseconds / UNITS[unit]:.3f}{unit}"
 
 
 def format_share(part: float, whole: float) -> str:
-    """A share in per cent."""
+    """Format a share as a percentage."""
     return "NaN" if whole == 0 else f"{part * 100.0 / whole:.2f}%"
 
 

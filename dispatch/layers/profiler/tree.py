@@ -191,7 +191,7 @@ def _count(event: FunctionEvent, memory: MemoryEvent) -> None:
 def is_redispatch(
     event: FunctionEvent, key: DispatchKey | None, child: FunctionEvent, below: DispatchKey | None
 ) -> bool:
-    """Whether `child` is a hop of the same call at a lower key, rather than a call of its own."""
+    """Return True if `child` is a hop of the same call at a lower key, rather than a call of its own."""
     if key is None or below is None or event.name != child.name or event.overload_name != child.overload_name:
         return False
     return key.priority > below.priority
@@ -203,7 +203,7 @@ def stack_lines(stack: Stack) -> list[str]:
 
 
 def recording_of(session: Session) -> Recording:
-    """The events of a session from its `begin` to now."""
+    """Return the events of a session from its `begin` to now."""
     logs, freed, work = session.finish()
     builder = _Builder(session)
     for log, entries in logs:

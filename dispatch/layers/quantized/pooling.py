@@ -23,14 +23,14 @@ single = np.float32
 
 
 def exact(self: Any) -> Any:
-    """The integers in a floating dtype that holds them all, less the zero point."""
+    """Return the integers minus the zero point, in a floating dtype that represents them exactly."""
     quantizer = check_uniform("pooling", self)
     wide = float64 if self._spec.dtype is qint32 else float32
     return self._data.ints.to(wide) - quantizer.zero_point
 
 
 def through_integers(name: str) -> Callable[..., Any]:
-    """An operator that picks elements, such as the greatest one of a window."""
+    """Return an operator that selects elements, such as the maximum of a window."""
     entry = find(f"aten::{name}")
 
     def pick(self: Any, *rest: Any) -> Any:
@@ -53,7 +53,7 @@ def means(self: Any, sums: Any, inverse: Any, offset: int) -> Any:
 
 
 def means_of_channels_last(self: Any, sums: Any, counts: Any, is_adaptive: bool) -> Any:
-    """The same by PyTorch's kernels for channels that lie last, which invert numbers of elements three times.
+    """Compute means as PyTorch's channels-last kernels do, which invert element counts three times.
 
     Vectors of 8-bit integers add the zero point to rounded means, or round the sum with it once if adaptive.
     """
@@ -69,12 +69,12 @@ def means_of_channels_last(self: Any, sums: Any, counts: Any, is_adaptive: bool)
 
 
 def inverse_of(counts: Any) -> Any:
-    """One over a number or numbers in float32."""
+    """Return one over a number or numbers in float32."""
     return counts.to(float32).reciprocal() if hasattr(counts, "_spec") else float(single(1) / single(counts))
 
 
 def avg_pool(name: str) -> Callable[..., Any]:
-    """The means of windows."""
+    """Return the operator that computes the means of windows."""
     entry = find(f"aten::{name}")
 
     def pool(
@@ -106,7 +106,7 @@ def avg_pool(name: str) -> Callable[..., Any]:
 
 
 def adaptive_avg_pool(name: str) -> Callable[..., Any]:
-    """The means of as many windows as the output has elements, of the integers as they are."""
+    """Return the operator that averages one window for each output element, over the integers as they are."""
     entry = find(f"aten::{name}")
 
     def pool(self: Any, output_size: Sequence[int]) -> Any:
@@ -179,7 +179,7 @@ Neighbours = tuple[Any, Any, Any, Any]
 def _neighbours(
     like: Any, size: int, wanted: int, align_corners: bool, scale: float | None, fuses: bool
 ) -> Neighbours:
-    """The neighbours along one dimension, computed in float32 (ATen/native/UpSample.h).
+    """Return the neighbors along one dimension, computed in float32 (ATen/native/UpSample.h).
 
     With `fuses` the product with the distance of centers and the difference after it round once.
     """

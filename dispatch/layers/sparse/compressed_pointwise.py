@@ -25,7 +25,7 @@ from .forms import become
 
 
 def on_values(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of a tensor that changes its values."""
+    """Return the function of a tensor that changes its values."""
 
     def unary(self: Any, *rest: Any) -> Any:
         return over(self, function(self._data.values, *rest))
@@ -87,7 +87,7 @@ def add(self: Any, other: Any, alpha: Any) -> Any:
 
 
 def _same_places(self: Any, other: Any) -> bool:
-    """Whether two tensors are known to specify the same places; a GPU is not waited for."""
+    """Return True if two tensors are known to have the same indices, without waiting for a GPU."""
     a, b = self._data, other._data
     if a.compressed is b.compressed and a.plain is b.plain:
         return True
@@ -97,7 +97,7 @@ def _same_places(self: Any, other: Any) -> bool:
 
 
 def united(self: Any, other: Any) -> Any:
-    """The sum of two tensors of one layout and dtype, by sorting the places of both."""
+    """Return the sum of two tensors of one layout and dtype, by sorting the indices of both."""
     own, theirs = Lines(self), Lines(other)
     spec, batch_sizes = self._spec, self._spec.sizes[: own.batch_dim]
     keys = ops.cat((key_of(own), key_of(theirs).to(own.plain.dtype)), 0)
@@ -134,7 +134,7 @@ def add_(self: Any, other: Any, alpha: Any) -> Any:
 
 
 def mul(self: Any, other: Any) -> Any:
-    """The product at the places that all sparse operands specify; a strided one, which broadcasts, specifies all."""
+    """Multiply at the indices that all sparse operands specify; a strided one, which broadcasts, specifies all."""
     if _is_number(self) or self._spec.layout is strided:
         self, other = other, self
     if _is_number(other):
@@ -191,13 +191,13 @@ def fill_(self: Any, value: Any) -> Any:
 
 
 def normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
-    """Draw the specified elements."""
+    """Fill the specified elements with normal numbers."""
     self._data.values.normal_(mean, std, generator=generator)
     return self
 
 
 def _drawn(name: str) -> Callable[..., Any]:
-    """A factory that gives new values to the same places."""
+    """Return a factory that gives new values to the same indices."""
     make = getattr(ops, name)
 
     def like(self: Any, dtype: Any, layout: Layout | None, device: Any, *rest: Any) -> Any:

@@ -33,7 +33,7 @@ from .coo_structure import add_into, coalesced
 
 
 class Lines:
-    """A tensor's values by lines: what its compressed layout means, without the difference of rows and columns.
+    """Values of a compressed tensor by lines, where a line is a row or a column.
 
     Attributes:
         batch, lines, length: how many matrices there are, how many lines each has, and how many places a line.
@@ -56,7 +56,7 @@ class Lines:
         self.values = data.values.reshape((total, *data.values._spec.sizes[batch_dim + 1 :]))
 
     def coordinates(self) -> tuple[Any, Any, Any]:
-        """The matrix, the row of blocks and the column of blocks of each."""
+        """Return the matrix, the row of blocks and the column of blocks of each value."""
         if self.batch == 1:
             matrix, inside = ops.zeros_like(self.line), self.line
         else:
@@ -74,7 +74,7 @@ def parts_of(self: Any) -> tuple[Any, Any, Any]:
 
 
 def over(self: Any, values: Any) -> Any:
-    """A tensor of the same places with other values."""
+    """Return a tensor of the same indices with other values."""
     data = self._data
     return compressed_tensor(data.compressed, data.plain, values, self._spec.sizes, self._spec.layout)
 
@@ -140,7 +140,7 @@ def to_coo(self: Any) -> Any:
 
 
 def by_other_lines(self: Any, layout: Layout) -> Any:
-    """The same values, or blocks, by columns instead of rows or the other way round."""
+    """Return the same values, or blocks, by columns instead of rows or vice versa."""
     if not self._data.batch_dim:
         compressed, plain, values = parts_of(self)
         block = blocksize_of(self) or (1, 1)
@@ -242,7 +242,7 @@ def _with_blocks(layout: Layout) -> Callable[..., Any]:
 
 
 def _gathered(self: Any, blocksize: Sequence[int], layout: Layout) -> Any:
-    """The values of compressed rows in blocks: those that hold one, in order, with zeros beside it."""
+    """Return the values of compressed rows in blocks: the nonzero blocks, in order, with zeros for missing elements."""
     each, spec = Lines(self), self._spec
     high, wide = blocksize
     row, column = each.line, each.plain
@@ -316,7 +316,7 @@ def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
 
 
 def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
-    """The values of a tensor of the same layout, sizes and number of values; its places too."""
+    """Copy the values and indices of a tensor of the same layout, sizes and number of values."""
     given, wanted = src._spec, self._spec
     if wanted.layout not in COMPRESSED:
         raise RuntimeError(
@@ -362,7 +362,7 @@ def _to_copy(
     non_blocking: bool,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """A copy of another dtype or on another device."""
+    """Copy to another dtype or device."""
     if layout is not None and layout is not self._spec.layout:
         raise RuntimeError(
             "to(options) doesn't support converting to a different layout, but got self.layout being "
@@ -380,7 +380,7 @@ def _to_copy(
 
 
 def _like(name: str, self: Any, dtype: Any, layout: Layout | None, device: Any) -> Any | None:
-    """A tensor of another layout without elements; None where the layout is kept."""
+    """Return a tensor of another layout without elements; None if the layout is kept."""
     kind, spec = self._spec.layout, self._spec
     if layout is None or layout is kind:
         return None
@@ -413,7 +413,7 @@ def empty_like(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """The same places with values that are not initialised."""
+    """Return the same indices with uninitialized values."""
     other = _like("empty_like", self, dtype, layout, device)
     if other is not None:
         return other
@@ -436,7 +436,7 @@ def zeros_like(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """A tensor without elements."""
+    """Return a tensor without elements."""
     other = _like("zeros_like", self, dtype, layout, device)
     if other is not None:
         return other
@@ -498,7 +498,7 @@ def resize_(self: Any, size: Sequence[int], memory_format: MemoryFormat | None) 
 
 
 def resize_as_sparse_(self: Any, the_template: Any) -> Any:
-    """The sizes and places of another tensor, of the same layout, over values of its own, which are not initialised."""
+    """Take the sizes and indices of another tensor of the same layout, with uninitialized values."""
     if the_template._spec.layout is not self._spec.layout:
         raise RuntimeError(
             "resize_as_sparse_csr_tensor_: self and src must have the same layout, but got "
@@ -515,7 +515,7 @@ def is_pinned(self: Any, device: Device | None) -> bool:
 
 
 def sparse_mask(self: Any, mask: Any) -> Any:
-    """The values of a tensor of any layout at the places of `mask`."""
+    """Return the values of a tensor of any layout at the indices of `mask`."""
     from .compressed_places import taken_at
 
     kind = mask._spec.layout

@@ -16,7 +16,7 @@ from .coo_structure import alias, coalesced, parts_of
 
 
 def wrapped(dim: int, ndim: int) -> int:
-    """A dimension counted from the front. Raises IndexError for one that is not there."""
+    """Return a dimension counted from the front. Raises IndexError out of range."""
     if not -ndim <= dim < max(ndim, 1):
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-max(ndim, 1)}, {max(ndim, 1) - 1}], but got {dim})"
@@ -70,7 +70,7 @@ def transpose(self: Any, dim0: int, dim1: int) -> Any:
 
 
 def t(self: Any) -> Any:
-    """The transpose of a matrix."""
+    """Return the transpose of a matrix."""
     sparse_dim, dense_dim = self._data.sparse_dim, self._data.dense_dim
     if sparse_dim > 2 or dense_dim:
         raise RuntimeError(
@@ -96,7 +96,7 @@ def unsqueeze(self: Any, dim: int) -> Any:
 
 
 def squeeze_dims(self: Any, dims: Sequence[int]) -> Any:
-    """The tensor without those of the dimensions that have size 1."""
+    """Remove those of the dimensions that have size 1."""
     ndim, sparse_dim, sizes = self._spec.ndim, self._data.sparse_dim, self._spec.sizes
     gone = {d for d in (wrapped(d, ndim) for d in dims) if ndim and sizes[d] == 1}
     if not gone:
@@ -114,17 +114,17 @@ def squeeze_dims(self: Any, dims: Sequence[int]) -> Any:
 
 
 def squeeze(self: Any) -> Any:
-    """The tensor without its dimensions of size 1."""
+    """Remove the dimensions of size 1."""
     return squeeze_dims(self, range(self._spec.ndim))
 
 
 def squeeze_dim(self: Any, dim: int) -> Any:
-    """The tensor without a dimension, if that has size 1."""
+    """Remove a dimension if it has size 1."""
     return squeeze_dims(self, (dim,))
 
 
 def select(self: Any, dim: int, index: int) -> Any:
-    """The part at one index of a dimension; a dense tensor where no sparse dimension is left."""
+    """Select one index of a dimension; return a dense tensor if no sparse dimension remains."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     if not ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
@@ -164,7 +164,7 @@ def select_first(self: Any, index: int) -> Any:
 
 
 def select_backward(grad: Any, input_sizes: Sequence[int], dim: int, index: int) -> Any:
-    """A gradient at the index of the dimension that was selected."""
+    """Return a gradient at the index of the dimension that was selected."""
     at = wrapped(dim, len(input_sizes))
     indices, values = parts_of(grad)
     sparse_dim = grad._data.sparse_dim
@@ -183,7 +183,7 @@ def select_backward(grad: Any, input_sizes: Sequence[int], dim: int, index: int)
 
 
 def index_select(self: Any, dim: int, index: Any) -> Any:
-    """The parts at several indices of a dimension, in their order, with repetitions."""
+    """Select several indices of a dimension, in their order, with repetitions."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     if not ndim:
         raise IndexError("index_select() cannot be applied to a 0-dim tensor.")
@@ -226,7 +226,7 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
 
 
 def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
-    """The part between two indices of a dimension."""
+    """Return the range between two indices of a dimension."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     at = wrapped(dim, ndim)
     whole = self._spec.sizes[at]
@@ -308,7 +308,7 @@ def _check_joined(first: Any, tensor: Any, position: int, dim: int) -> None:
 
 
 def broadcast_to(self: Any, size: Sequence[int]) -> Any:
-    """The tensor repeated along dimensions of size 1 and along new ones in front."""
+    """Expand the tensor along dimensions of size 1 and along new leading dimensions."""
     old = self._spec.sizes
     added = len(size) - len(old)
     sparse_dim = self._data.sparse_dim
@@ -364,7 +364,7 @@ def resize_(self: Any, size: Sequence[int], memory_format: Any) -> Any:
 
 
 def unbind(self: Any, dim: int) -> list[Any]:
-    """The parts at each index of a dimension."""
+    """Return the slices at each index of a dimension."""
     own = coalesced(self) if wrapped(dim, self._spec.ndim) < self._data.sparse_dim else self
     return [select(own, dim, i) for i in range(self._spec.sizes[wrapped(dim, self._spec.ndim)])]
 

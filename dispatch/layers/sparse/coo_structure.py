@@ -134,7 +134,7 @@ def _to_sparse(
 
 
 def sparse_mask(self: Any, mask: Any) -> Any:
-    """The values of a strided or sparse tensor at the places of `mask`."""
+    """Return the values of a strided or sparse tensor at the indices of `mask`."""
     if self._spec.sizes != mask._spec.sizes:
         raise RuntimeError(
             f"sparse_mask(): operands have incompatible sizes; self has size {list(self._spec.sizes)} but mask has "
@@ -160,7 +160,7 @@ def sparse_mask(self: Any, mask: Any) -> Any:
 
 
 def values_at(self: Any, indices: Any) -> Any:
-    """The values of a coalesced tensor at coordinates, zero where it has none."""
+    """Return the values of a coalesced tensor at coordinates, zero where it has none."""
     own, values = parts_of(self)
     size = self._spec.sizes
     place, exists = places_among(flattened(own, size), flattened(indices, size))
@@ -188,7 +188,7 @@ def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
 
 
 def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
-    """A sparse tensor takes a copy of another one, of any dtype and device; a strided one is refused, as in PyTorch."""
+    """Copy another sparse tensor, of any dtype and device; a strided one is refused, as in PyTorch."""
     if src._spec.layout is not sparse_coo or self._spec.layout is not sparse_coo:
         raise RuntimeError(
             "copy_() between dense and sparse Tensors is not implemented! Found self type = "
@@ -222,7 +222,7 @@ def _to_copy(
     non_blocking: bool,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """A copy of another dtype or on another device."""
+    """Copy to another dtype or device."""
     if layout is not None and layout is not sparse_coo:
         return _to_dense(self, dtype, None) if layout is strided else self.to_sparse(layout=layout)
     indices, values = parts_of(self)
@@ -242,7 +242,7 @@ def empty_like(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """A tensor without elements."""
+    """Return a tensor without elements."""
     if layout is not None and layout is not sparse_coo:
         return ops.empty(
             self._spec.sizes, dtype=dtype or self.dtype, layout=layout, device=device or self.device
@@ -259,7 +259,7 @@ def new_empty(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Any:
-    """A sparse tensor of other sizes without elements, all of whose dimensions are sparse."""
+    """Return a sparse tensor of other sizes without elements, all of whose dimensions are sparse."""
     if layout is not None and layout is not sparse_coo:
         return ops.empty(tuple(size), dtype=dtype or self.dtype, layout=layout, device=device or self.device)
     return empty_coo(len(size), 0, tuple(size), dtype or self.dtype, device or self.device)
@@ -273,7 +273,7 @@ def new_zeros(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Any:
-    """As `new_empty`; zeros of another layout."""
+    """Return `new_empty`, or zeros of another layout."""
     if layout is not None and layout is not sparse_coo:
         return ops.zeros(tuple(size), dtype=dtype or self.dtype, layout=layout, device=device or self.device)
     return new_empty(self, size, dtype, layout, device, pin_memory)
@@ -287,7 +287,7 @@ def zeros_like(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """As `empty_like`; zeros of another layout."""
+    """Return `empty_like`, or zeros of another layout."""
     if layout is not None and layout is not sparse_coo:
         return ops.zeros(
             self._spec.sizes, dtype=dtype or self.dtype, layout=layout, device=device or self.device
@@ -367,14 +367,14 @@ def sparse_resize_and_clear_(self: Any, size: Sequence[int], sparse_dim: int, de
 
 
 def copy_sparse_to_sparse_(self: Any, src: Any, non_blocking: bool) -> Any:
-    """As `copy_`, of any sizes."""
+    """Copy as `copy_`, from any sizes."""
     if self is not src and self._spec.sizes != src._spec.sizes:
         sparse_resize_and_clear_(self, src._spec.sizes, src._data.sparse_dim, src._data.dense_dim)
     return copy_(self, src, non_blocking)
 
 
 def resize_as_sparse_(self: Any, the_template: Any) -> Any:
-    """The sizes of another tensor of coordinates."""
+    """Take the sizes of another COO tensor."""
     for argument, tensor in (("self", self), ("the_template", the_template)):
         if tensor._spec.layout is not sparse_coo:
             raise RuntimeError(
