@@ -1,6 +1,6 @@
-"""Batched tensors: one example as the user's function sees it, over the values of all (functorch BatchedTensorImpl).
+"""Batched tensors: the metadata of one example over the values of all examples (functorch BatchedTensorImpl).
 
-A batched tensor has the metadata of one example. In place of bytes it holds a `BatchedValue`: the tensor of all
+A batched tensor has the metadata of one example. Instead of bytes it holds a `BatchedValue`: the tensor of all
 examples, which of its dimensions is mapped, and the vmap level that maps it. Its key set sends every operator to the
 batching rules, below autograd.
 """
@@ -21,7 +21,7 @@ from .levels import VmapLevel, is_visible
 BATCHED_KEYS = functionality_bit(Functionality.Batched) | functionality_bit(
     Functionality.FuncTorchDynamicLayerBackMode
 )
-"""What a batched tensor's key set has beside its backend's: where the rules stand, and the key of user kernels."""
+"""Additional keys of a batched tensor: those of the batching rules and of user kernels."""
 
 _specs: dict[tuple[TensorSpec, int], TensorSpec] = {}
 
@@ -113,9 +113,9 @@ def refuse_escaped(level: VmapLevel, what: str) -> None:
 
 
 class BatchedTensor(Tensor):
-    """A tensor inside `tt.vmap`: it looks like one example, operators compute on all of them.
+    """A tensor inside `tt.vmap`: it has the metadata of one example, and operators compute on all of them.
 
-    Values of single examples cannot be read: `item`, `bool`, `numpy` and the like raise RuntimeError.
+    Values of single examples cannot be read: `item`, `bool`, `numpy` and similar methods raise RuntimeError.
     """
 
     __slots__ = ()
@@ -129,7 +129,7 @@ class BatchedTensor(Tensor):
         return f"BatchedTensor(lvl={data.level.number}, bdim={data.dim}, value=\n{body}\n)"
 
     def item(self) -> NoReturn:
-        """Refused: there is one value for each example."""
+        """Raise RuntimeError: there is one value for each example."""
         raise RuntimeError(
             "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a "
             "Tensor, please try to rewrite what you're doing with other operations."
@@ -156,26 +156,26 @@ class BatchedTensor(Tensor):
         )
 
     def numpy(self, *, force: bool = False) -> NoReturn:
-        """Refused: a batched tensor has no array of its own."""
+        """Raise RuntimeError: a batched tensor has no array of its own."""
         self._no_storage("Tensor.numpy()")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         self._no_storage("Tensor.__array__()")
 
     def tolist(self) -> NoReturn:
-        """Refused: there is one list for each example."""
+        """Raise RuntimeError: there is one list for each example."""
         self._no_storage("Tensor.tolist()")
 
     def host_array(self) -> NoReturn:
-        """Refused: a batched tensor has no array of its own."""
+        """Raise RuntimeError: a batched tensor has no array of its own."""
         self._no_storage("reading it on the host")
 
     def data_ptr(self) -> NoReturn:
-        """Refused: a batched tensor has no bytes of its own."""
+        """Raise RuntimeError: a batched tensor has no bytes of its own."""
         self._no_storage("Tensor.data_ptr()")
 
     def untyped_storage(self) -> NoReturn:
-        """Refused: a batched tensor has no bytes of its own."""
+        """Raise RuntimeError: a batched tensor has no bytes of its own."""
         self._no_storage("Tensor.untyped_storage()")
 
     def storage_offset(self) -> int:

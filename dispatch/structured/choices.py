@@ -28,17 +28,17 @@ class Listener(Protocol):
 
 
 listeners: list[Listener] = []
-"""Those who are told, in every thread; empty as a rule."""
+"""The listeners, in every thread; usually empty."""
 
 
 def chosen(algorithm: str, because: str, *values: object) -> None:
     """Tell the listeners which algorithm a kernel factory took.
 
     Args:
-        algorithm: a few words, by which it is found in the factory's module.
-        because: a plain sentence without a full stop, with a ``{}`` for each of `values`. It is put together only if
-            somebody listens.
-        values: the sizes that decided.
+        algorithm: A few words that identify the algorithm in the factory's module.
+        because: A plain sentence without a full stop, with a ``{}`` for each of `values`. It is formatted only if there
+            are listeners.
+        values: The sizes that decided.
 
     Example:
         >>> import triten as tt

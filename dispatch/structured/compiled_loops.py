@@ -36,15 +36,15 @@ WORTH = 1 << 23
 WORTH_WARM = 1 << 21
 """The same once llvmlite is imported, which takes most of the time of the first loop."""
 CALLS = 4
-"""Calls before, at least: what is computed once is not worth a loop, however large it is."""
+"""Minimum number of calls before a loop is made: a single computation is not worth a loop, even if it is large."""
 LARGE_FROM = 1 << 16
 """Elements from which one pass of NumPy has a loop, which threads share more readily."""
 SHORT_LINE = 1 << 12
-"""The longest line that NumPy begins too slowly beside an operand that is repeated."""
+"""Longest row for which NumPy's start-up is too slow if an operand is broadcast."""
 THREAD_BYTES = 1 << 25
-"""Memory that must be there to start a thread: the stack, and what Python needs to begin."""
+"""Memory required to start a thread: the stack, and Python's start-up."""
 POLL = 0.001
-"""Seconds between looks whether the thread has ended."""
+"""Seconds between checks whether the thread has ended."""
 MOST = 32
 """Loops of a plan, each of other numbers or sizes."""
 NARROW = (bfloat16, float16)
@@ -54,23 +54,23 @@ Loop = Callable[..., None]
 
 
 def several_passes(call: StructuredCall) -> bool:
-    """Kernels that are several passes in any dtype."""
+    """Return True for kernels that take several passes in any dtype."""
     return True
 
 
 def widens(call: StructuredCall) -> bool:
-    """Kernels that are one pass, of operands that are brought to float32 first."""
+    """Return True for kernels of one pass whose operands are cast to float32 first."""
     return any(spec.dtype in NARROW for spec in (call.outputs[0], *_tensors(call)))
 
 
 def converts(call: StructuredCall) -> bool:
-    """Copies to and from 16-bit floats."""
+    """Return True for copies to and from 16-bit floats."""
     source, target = call.args.get("src", call.args["self"]).dtype, call.outputs[0].dtype
     return source is not target and {source, target} <= {bfloat16, float16, float32}
 
 
 def repeats(call: StructuredCall) -> bool:
-    """Short lines beside an operand that is repeated: NumPy begins anew for each of them."""
+    """Return True for short rows with a broadcast operand: NumPy restarts for each of them."""
     out = call.outputs[0]
     if out.dtype is not float32 or not 0 < out.sizes[-1] <= SHORT_LINE:
         return False
@@ -90,14 +90,14 @@ LOOPED: dict[str, Callable[[StructuredCall], bool]] = {
     **dict.fromkeys((f"{name}_stub" for name in ONE_PASS), widens),
     "copy_stub": converts,
 }
-"""By stub: whether a loop would be quicker than a call's kernel, whatever its shapes are."""
+"""Predicates by stub: whether a loop would be faster than a call's kernel, for any shapes."""
 ROWS = (
     *("softmax", "softmax_backward", "log_softmax", "log_softmax_backward", "logsumexp"),
     *("native_layer_norm", "fused_rms_norm"),
 )
-"""Kernels that reduce rows, of which each then goes through the cache once."""
+"""Kernels that reduce rows, each of which passes through the cache once."""
 SINGLE = {f"{name}_stub": 1 << 15 if name in ("exp", "tanh") else LARGE_FROM for name in ONE_PASS}
-"""Stubs of which that is so if a call `repeats`, or has so many floats of one dtype."""
+"""Stubs whose loop is faster if a call `repeats`, or has this many floats of one dtype."""
 
 
 class Sharing(IntEnum):
@@ -138,7 +138,7 @@ _makers: Callable[[], Makers] | None = None
 
 
 def register_makers(load: Callable[[], Makers]) -> None:
-    """Have `load` import what makes loops, when one is first wanted."""
+    """Make `load` import the makers of loops when a loop is first wanted."""
     global _makers
     _makers = load
 
@@ -148,18 +148,18 @@ class _Token:
 
 
 class _Background:
-    """Makes loops one by one, in a thread that ends when there is no more to make.
+    """Background compiler: it makes loops one by one, in a thread that ends when no more are queued.
 
     `threading.Thread.start` waits for ever for a thread that has no memory to say that it has begun. Therefore the
     thread is one of `_thread`, for which nothing waits.
     """
 
     def __init__(self) -> None:
-        self.busy = threading.RLock()  # what makes a loop may plan a kernel that makes one at once
+        self.busy = threading.RLock()  # making a loop may plan a kernel that makes a loop at once
         self.forget()
 
     def forget(self) -> None:
-        """Start anew: what a fork's child must do."""
+        """Reset the state, as a child must after a fork."""
         self.lock = threading.Lock()
         self.requests: list[Callable[[], None]] = []
         self.is_warm = False
@@ -198,7 +198,7 @@ class _Background:
                 self.is_warm = True
 
     def wait(self) -> None:
-        """Wait until all that was asked for is made, or given up."""
+        """Wait until all requested loops are made, or given up."""
         while self.is_running():
             time.sleep(POLL)
 
@@ -206,7 +206,7 @@ class _Background:
 background = _Background()
 atexit.register(background.wait)  # LLVM must not be stopped in the middle
 if hasattr(os, "register_at_fork"):
-    # A child has none of the other threads: it must not begin in the middle of what one of them compiles.
+    # A child has none of the other threads: it must not begin in the middle of another thread's compilation.
     hold_across_fork(background.busy)
     os.register_at_fork(after_in_child=background.forget)
 
@@ -310,7 +310,7 @@ class _Loops:
         if self.numbers:
             key = (key, *[key_of(inputs[i]) for i in self.numbers])
         loop = self.known.get(key)
-        # A loop of a size is one of contiguous arrays, which nothing repeats.
+        # Loops of one size take contiguous arrays without broadcasting.
         if not self.by_size or len(self.arrays) == 1 or self._have_one_shape(out, inputs):
             if loop is not None:
                 loop(out, *inputs)
@@ -360,7 +360,7 @@ class _RowLoops(_Loops):
     """The loops of a kernel over rows, which may have several outputs, by its numbers."""
 
     def over(self, into: Loop) -> Loop:
-        """`into`, or a loop in its place."""
+        """Return `into`, or a loop instead of it."""
         count, numbers, may_share = len(self.call.outputs), self.numbers, np.may_share_memory
         known, pairs = self.known, [(i, count + j) for i in range(count) for j in self.arrays]
         size = next(self.call.args[self.call.runtime[i]].numel for i in self.arrays)
@@ -428,7 +428,7 @@ def looped(stub: str, factory: KernelFactory) -> KernelFactory:
 
 
 def looped_rows(stub: str, factory: KernelFactory) -> KernelFactory:
-    """`factory`, whose kernels of many rows that lie side by side have loops later on."""
+    """Wrap `factory`: its kernels of many contiguous rows get loops later on."""
 
     def planned(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)

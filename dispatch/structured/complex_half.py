@@ -79,7 +79,7 @@ CPU_KERNELS: dict[str, str] = {
     "prod_stub": "prod_out_cpu",
     "softmax_stub": "softmax_lastdim_kernel_impl",
 }
-"""What PyTorch's refusals on the CPU call a stub's kernel, where that is not what they call it for other dtypes."""
+"""Names of kernels in PyTorch's CPU errors for complex32, if they differ from those for other dtypes."""
 
 
 def holds_complex_half(values: Iterable[Any]) -> bool:

@@ -1,6 +1,6 @@
-"""Packages of kernels: their modules are imported when a kernel of theirs is first wanted.
+"""Packages of kernels, whose modules are imported when one of their kernels is first wanted.
 
-Which module registers which kernel stands in `generated/kernel_index.py`, written by `make generate`.
+`generated/kernel_index.py`, written by `make generate`, maps kernels to the modules that register them.
 """
 
 from __future__ import annotations

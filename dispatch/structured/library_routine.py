@@ -50,7 +50,7 @@ NOT_FINITE = -4
 
 
 def raise_failure(name: str, info: NDArray[Any]) -> None:
-    """Raise the error of the first matrix that an operator could not do.
+    """Raise the error of the first matrix for which an operator failed.
 
     Args:
         name: the operator, as PyTorch's messages have it.

@@ -43,18 +43,19 @@ class _OptimizerState:
 
 
 class GradScaler:
-    """Scales losses, unscales gradients, skips steps with infinities, adapts the scale (`torch.amp.GradScaler`).
+    """Gradient scaler: it scales losses, unscales gradients, skips steps with infinities and adapts the scale
+    (`torch.amp.GradScaler`).
 
-    In each iteration: `scale` the loss before ``backward()``, `step` in place of ``optimizer.step()``, then `update`.
-    `unscale_` before `step` where gradients are to be clipped or looked at.
+    In each iteration: `scale` the loss before ``backward()``, `step` instead of ``optimizer.step()``, then `update`.
+    Call `unscale_` before `step` to clip or inspect gradients.
 
     Args:
-        device: the device type; CUDA where there is none is warned of, and the scaler is then disabled.
-        init_scale: the first scale.
-        growth_factor: the scale is multiplied by it after `growth_interval` iterations without infinities; over 1.
-        backoff_factor: the scale is multiplied by it after an iteration with infinities; under 1.
-        growth_interval: see `growth_factor`.
-        enabled: a disabled scaler leaves losses, gradients and steps as they are.
+        device: The device type. For CUDA on a machine without it, warn and disable the scaler.
+        init_scale: The initial scale.
+        growth_factor: Factor of the scale after `growth_interval` iterations without infinities. Greater than 1.
+        backoff_factor: Factor of the scale after an iteration with infinities. Less than 1.
+        growth_interval: Number of iterations, see `growth_factor`.
+        enabled: If False, leave losses, gradients and steps unchanged.
 
     Raises:
         AssertionError: for factors on the wrong side of 1, and for methods called out of order.
@@ -124,7 +125,7 @@ class GradScaler:
     def scale(self, outputs: Tensor | Iterable[Any]) -> Tensor | Iterable[Any]:
         """Multiply a tensor, or each of an iterable of tensors, by the scale; lists and tuples keep their type.
 
-        Raises ValueError for what is no tensor.
+        Raises ValueError for other types.
         """
         return self._scaled(outputs, {}) if self._enabled else outputs
 
@@ -187,7 +188,7 @@ class GradScaler:
         with no_grad():
             for device, grads in by_device.items():
                 found[device] = ops.full((), 0.0, dtype=float32, device=device)
-                # A scale of 1 is looked for infinities only.
+                # A scale of 1 only checks for infinities.
                 factor = (
                     ops.full((), 1.0, dtype=float32, device=device) if inverse is None else inverse.to(device)
                 )
@@ -195,7 +196,7 @@ class GradScaler:
         return found
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        """`unscale_` where that was not done, then ``optimizer.step(*args, **kwargs)`` unless infinities were found.
+        """Run `unscale_` if that was not done, then ``optimizer.step(*args, **kwargs)`` unless infinities were found.
 
         An optimizer with ``_step_supports_amp_scaling`` is stepped in any case: it finds ``grad_scale`` (None if
         gradients are unscaled) and ``found_inf`` among its attributes.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 _PLAIN = BACKEND_MASK | functionality_bit(Functionality.Dense) | AUTOGRAD_BITS | AUTOCAST_BIT
-"""The keys of calls that autograd alone may see below; modes and subclasses are asked for every cast too."""
+"""Keys of calls that only autograd sees below; modes and subclasses receive every cast too."""
 
 _AUTOGRAD = (Functionality.AutogradFunctionality, Functionality.AutogradOther)
 
@@ -159,7 +159,7 @@ def fp32_append_dtype(call: Call, dtype: ScalarType) -> Plan:
 
 
 def banned(call: Call, dtype: ScalarType) -> Plan:
-    """Refused with what to use instead."""
+    """Refuse the operator, and name what to use instead."""
     raise RuntimeError(
         "triten.nn.functional.binary_cross_entropy and triten.nn.BCELoss are unsafe to autocast.\n"
         "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
@@ -189,7 +189,7 @@ POLICIES: dict[str, Callable[[Call, ScalarType], Plan]] = {
 
 
 def _excluding(function: Plan, args: Sequence[Any]) -> Any:
-    """Call with autocast off in this thread: what an operator is made of takes the arguments as they are."""
+    """Call with autocast off in this thread: the parts of an operator take the arguments unchanged."""
     before = local.excluded
     local.excluded = before | AUTOCAST_BIT
     try:
@@ -202,7 +202,7 @@ def _below(call: Call, args: Sequence[Any]) -> Plan:
     """Return the plan below the Autocast key for these arguments, which may be cast."""
     op, bits = call.op, call.bits & ~AUTOCAST_BIT
     if bits & ~_PLAIN:
-        # A mode or a subclass; what it dispatches on is the thread's to say, at the call.
+        # A mode or a subclass: the keys that it dispatches on depend on the thread, at the call.
         positions = call.positions
         template = [None if i in positions else value for i, value in enumerate(args)]
 
@@ -215,7 +215,7 @@ def _below(call: Call, args: Sequence[Any]) -> Plan:
     plan: Plan = _excluding(op.plan, (bits, args))
     key, kernel = op.served_by(bits)
     if key.functionality in _AUTOGRAD and kernel.planner is not None:
-        # A generated wrapper calls nothing but what is below it.
+        # A generated wrapper calls only the plan below it.
         kernel = op.served_by(bits & BELOW_AUTOGRAD)[1]
     if kernel.leaf:
         return plan

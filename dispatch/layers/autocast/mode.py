@@ -53,9 +53,9 @@ class autocast:
     it.
 
     Raises:
-        ValueError: for a device type that is no string.
+        ValueError: for a device type that is not a string.
         RuntimeError: for an unknown device type, one without autocast, and bfloat16 on a CUDA device without it.
-        TypeError: if what is decorated is not callable, and for what is no dtype when the region is entered.
+        TypeError: if the decorated object is not callable, and on entry if `dtype` is not a dtype.
 
     Example:
         >>> import triten as tt
@@ -197,7 +197,7 @@ def custom_fwd(
     `cast_inputs`. The casts affect floating-point tensors of that device type, except float64. Without `cast_inputs`,
     `forward` runs in the caller's autocast state, and `custom_bwd` restores that state for `backward`.
 
-    Raises ValueError for a device type that is no string.
+    Raises ValueError for a device type that is not a string.
 
     Example:
         >>> import triten as tt
@@ -241,9 +241,9 @@ def custom_bwd(bwd: None = None, *, device_type: str) -> Callable[[Function], Fu
 @overload
 def custom_bwd(bwd: Function, *, device_type: str) -> Function: ...
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
-    """Decorator of the `backward(ctx, ...)` beside a `custom_fwd`: it runs in the autocast state of `forward`.
+    """Decorate the `backward(ctx, ...)` of a function with `custom_fwd`: it runs in the autocast state of `forward`.
 
-    Raises ValueError for a device type that is no string. Source: `torch.amp.custom_bwd`.
+    Raises ValueError for a device type that is not a string. Source: `torch.amp.custom_bwd`.
     """
     _check_device_type(device_type)
     if bwd is None:

@@ -115,7 +115,7 @@ def efficient_attention_backward(
     causal: bool,
     scale: float | None,
 ) -> tuple[Any, Any]:
-    """`_scaled_dot_product_efficient_attention_backward`; what was drawn is that of all examples."""
+    """Run `_scaled_dot_product_efficient_attention_backward`; the random numbers are those of all examples."""
     b = _batches(query, dims[1])
     places = (0, 1, 2, 3, 5, 6)
     args = (grad, query, key, value, bias, out, lse)

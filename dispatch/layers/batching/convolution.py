@@ -27,7 +27,7 @@ def convolution(
     output_padding: Window,
     groups: int,
 ) -> tuple[Any, Any]:
-    """Inputs of one shared weight are samples; weights of their own make each example a group."""
+    """Run a convolution: a shared weight makes examples samples; mapped weights make each example a group."""
     size = batch.size
     if size == 0:
         rest = (stride, padding, dilation, transposed, output_padding, groups)
@@ -129,7 +129,10 @@ def backward_both(
     dilation: Window,
     groups: int,
 ) -> tuple[Any, Any]:
-    """Both gradients, each by its own rule; one of what no operand is batched for is the same for every example."""
+    """Compute both gradients, each by its own rule.
+
+    A gradient without batched operands is the same for every example.
+    """
     rest = (stride, padding, dilation, groups)
     shapes = []
     for tensor, dim in ((input, dims[1]), (weight, dims[2])):

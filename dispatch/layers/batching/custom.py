@@ -60,7 +60,7 @@ def custom_rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
 
 
 def check_out_dims(name: str, output: Tensor, dim: Any) -> None:
-    """Raise RuntimeError for an output whose mapped dimension is no dimension of it."""
+    """Raise RuntimeError for an output whose mapped dimension does not exist."""
     if dim is None:
         return
     if isinstance(dim, list | tuple):

@@ -79,7 +79,7 @@ def _is_vector(A: Tensor, a_dim: Any, b: Tensor, b_dim: Any) -> bool:
 def solve_ex(
     batch: Batch, dims: Dims, A: Tensor, B: Tensor, left: bool, check_errors: bool
 ) -> tuple[Any, Any]:
-    """Equations with a matrix or a vector on the right of each example."""
+    """Solve equations with a matrix or a vector on the right of each example."""
     vector = _is_vector(A, dims[0], B, dims[1])
     right, right_dim = (
         (front(B, dims[1]).unsqueeze(-1), None if dims[1] is None else 0) if vector else (B, dims[1])
@@ -101,18 +101,18 @@ def solve_ex(
 def svd(
     batch: Batch, dims: Dims, A: Tensor, full_matrices: bool, compute_uv: bool, driver: str | None
 ) -> tuple[Any, Any]:
-    """Singular values; bases that were not asked for are empty."""
+    """Compute singular values; bases that were not asked for are empty."""
     made = batch.op.call(front(A, dims[0]), full_matrices, compute_uv, driver)
     return _out_dims(made, () if compute_uv else (0, 2))
 
 
 def eigh(batch: Batch, dims: Dims, A: Tensor, UPLO: str, compute_v: bool) -> tuple[Any, Any]:
-    """Eigenvalues of Hermitian matrices."""
+    """Compute eigenvalues of Hermitian matrices."""
     return _out_dims(batch.op.call(front(A, dims[0]), UPLO, compute_v), () if compute_v else (1,))
 
 
 def qr(batch: Batch, dims: Dims, A: Tensor, mode: str) -> tuple[Any, Any]:
-    """QR; Q is empty where R alone was asked for."""
+    """Compute QR; Q is empty if only R was asked for."""
     return _out_dims(batch.op.call(front(A, dims[0]), mode), (0,) if mode == "r" else ())
 
 

@@ -51,7 +51,7 @@ def _run(
 ) -> Any:
     """Apply the function on behalf of a level, and record it for one example if an argument requires grad.
 
-    `context` makes what the function saves in; None for what need not save unless it is recorded.
+    `context` makes the object in which the function saves; None if the function saves only when it is recorded.
     """
     tensors = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
     needs = tuple(isinstance(a, TensorImpl) and a._spec.requires_grad for a in args)
@@ -125,7 +125,7 @@ def _wrapped(value: Tensor, dim: int | None, level: VmapLevel) -> Tensor:
 
 
 def _opened(values: Sequence[Any], level: VmapLevel) -> tuple[list[Any], list[int | None]]:
-    """Values outside of a level, and which of their dimensions it maps."""
+    """Return values outside of a level, and their mapped dimensions."""
     found = [unbatched(v, level) if isinstance(v, TensorImpl) else (v, None) for v in values]
     return [v for v, _ in found], [d for _, d in found]
 

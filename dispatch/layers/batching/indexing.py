@@ -1,4 +1,4 @@
-"""Rules of picking and placing elements: an index of its own for each example gets the example's number beside it."""
+"""Rules of gathering and scattering: an index that differs by example is paired with the example's number."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def index_select(batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor
 
 
 def _along(index: Tensor, sizes: Sequence[int], d: int, count: int) -> Tensor:
-    """Index vectors (batch, count) as an index for all elements beside the dimension `d`."""
+    """Return index vectors (batch, count) as an index for all elements along the dimension `d`."""
     spread = [sizes[0]] + [1] * (len(sizes) - 1)
     spread[d] = count
     target = list(sizes)
@@ -248,7 +248,7 @@ def _numbers(batch: Batch, rank: int, device: Any) -> Tensor:
 
 
 def _opened(indices: Sequence[Any], of: Sequence[Any]) -> list[tuple[Any, int | None]]:
-    """Indices with masks as the places where they hold. Raises RuntimeError for a mask of each example's own."""
+    """Return indices with masks as their nonzero positions. Raises RuntimeError for a mask that differs by example."""
     opened: list[tuple[Any, int | None]] = []
     for index, dim in zip(indices, of, strict=True):
         if index is None or index._spec.dtype not in (bool_, uint8):
@@ -353,7 +353,7 @@ def _put(batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Any], values:
 def embedding(
     batch: Batch, dims: Dims, weight: Tensor, indices: Tensor, padding_idx: int, by_freq: bool, sparse: bool
 ) -> tuple[Any, Any]:
-    """`embedding`: tables of their own lie one after another in a single one."""
+    """Run `embedding`: tables that differ by example are concatenated into a single one."""
     if dims[0] is None:
         return ops.embedding(weight, indices, padding_idx, by_freq, sparse), dims[1]
     table = front(weight, dims[0])
@@ -367,7 +367,7 @@ def embedding(
 
 
 def _shifted_rows(batch: Batch, indices: Tensor, dim: int | None, count: int) -> Tensor:
-    """(batch, ...): rows of tables of `count` rows that lie one after another."""
+    """Return (batch, ...) as rows of concatenated tables of `count` rows."""
     where = whole(indices, dim, batch.size).to(int64)
     return where + _numbers(batch, where._spec.ndim - 1, where.device) * count
 

@@ -1,7 +1,7 @@
 """Kernel of FuncTorchDynamicLayerBackMode for every operator: it runs the rule of the innermost mapped argument.
 
-The key lies below autograd, so that `grad` inside `vmap` records batched tensors and its formulas run batched, and
-above the backends. A rule runs on behalf of its level: outer levels record the operators that it calls.
+The key is below autograd, so that `grad` inside `vmap` records batched tensors and its formulas run batched, and above
+the backends. A rule runs on behalf of its level: outer levels record the operators that it calls.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     schema = op.schema
     make = result_type_of(schema)
     alias = schema.returns[0].alias_info if len(schema.returns) == 1 else None
-    # Batch normalisation writes statistics beside the results of its own.
+    # Batch normalization writes running statistics in addition to its results.
     writes = op.is_mutable and not any(each.alias_info is None for each in schema.returns)
     is_view = alias is not None and not alias.is_write
 

@@ -22,7 +22,7 @@ Rule = Callable[..., tuple[Any, Any]]
 
 
 class Batch(NamedTuple):
-    """One call of an operator on batched tensors, as its rule sees it."""
+    """One call of an operator on batched tensors, for its rule."""
 
     op: OperatorEntry
     level: VmapLevel
@@ -84,26 +84,26 @@ def whole(x: Any, dim: int | None, size: int) -> Tensor:
 
 
 def folded(x: Tensor) -> Tensor:
-    """(batch, n, ...) as (batch * n, ...)."""
+    """Reshape (batch, n, ...) to (batch * n, ...)."""
     sizes = x._spec.sizes
     return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
 
 
 def apart(x: Tensor, size: int, each: int | None = None) -> Tensor:
-    """(batch * n, ...) as (batch, n, ...); `each`, n, is given where there may be no examples."""
+    """Reshape (batch * n, ...) to (batch, n, ...); `each`, n, is required if there may be no examples."""
     sizes = x._spec.sizes
     return x.reshape((size, sizes[0] // size if each is None else each, *sizes[1:]))
 
 
 def as_channels(x: Tensor, dim: int | None, size: int) -> Tensor:
-    """(n, batch * channels, ...) from (batch, n, channels, ...)."""
+    """Reshape (batch, n, channels, ...) to (n, batch * channels, ...)."""
     x = whole(x, dim, size)
     sizes = x._spec.sizes
     return x.transpose(0, 1).reshape((sizes[1], sizes[0] * sizes[2], *sizes[3:]))
 
 
 def from_channels(x: Tensor, size: int) -> Tensor:
-    """(n, batch, channels, ...) from (n, batch * channels, ...)."""
+    """Reshape (n, batch * channels, ...) to (n, batch, channels, ...)."""
     sizes = x._spec.sizes
     return x.reshape((sizes[0], size, sizes[1] // size, *sizes[2:]))
 

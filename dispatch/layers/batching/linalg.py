@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _matrices(batch: Batch, a: Tensor, a_dim: int | None, b: Tensor, b_dim: int | None) -> Tensor:
-    """(batch, n, m) from matrices, of which one side may be shared by all examples."""
+    """Return (batch, n, m) from matrices, of which one operand may be shared by all examples."""
     if b_dim is None:
         rows = front(a, a_dim)
         size, n, k = rows._spec.sizes
@@ -59,7 +59,7 @@ def vdot(batch: Batch, dims: Dims, self: Tensor, other: Tensor) -> tuple[Any, An
 
 
 def _batches(batch: Batch, a: Tensor, a_dim: int | None, b: Tensor, b_dim: int | None) -> Tensor:
-    """(batch, p, n, m) from stacks of matrices."""
+    """Return (batch, p, n, m) from batches of matrices."""
     left, right = whole(a, a_dim, batch.size), whole(b, b_dim, batch.size)
     size, p, n, k = left._spec.sizes
     m = right._spec.sizes[3]
@@ -67,12 +67,12 @@ def _batches(batch: Batch, a: Tensor, a_dim: int | None, b: Tensor, b_dim: int |
 
 
 def bmm(batch: Batch, dims: Dims, self: Tensor, mat2: Tensor) -> tuple[Any, Any]:
-    """Stacks of matrices."""
+    """Compute batched matmuls."""
     return _batches(batch, self, dims[0], mat2, dims[1]), 0
 
 
 def _plus(self: Tensor, dim: int | None, product: Tensor, beta: Number, alpha: Number) -> Any:
-    """beta * self + alpha * product; a beta of 0 ignores even what is not finite."""
+    """Compute beta * self + alpha * product; a beta of 0 ignores even NaN and infinities."""
     out = product if alpha == 1 else product * alpha
     if beta == 0:
         return out
@@ -104,7 +104,7 @@ def addmm_activation(
     alpha: Number,
     use_gelu: bool,
 ) -> tuple[Any, Any]:
-    """`_addmm_activation`: the activation of what `addmm` gives."""
+    """Run `_addmm_activation`: the activation of the result of `addmm`."""
     out, dim = addmm(batch, dims, self, mat1, mat2, beta, alpha)
     return (ops.gelu(out) if use_gelu else ops.relu(out)), dim
 

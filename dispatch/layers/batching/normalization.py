@@ -237,7 +237,7 @@ def group_norm_backward(
 
 
 def _parameter(x: Tensor | None, dim: int | None, size: int) -> Any:
-    """(batch * channels) from (batch, channels)."""
+    """Reshape (batch, channels) to (batch * channels)."""
     return None if x is None else whole(x, dim, size).reshape((-1,))
 
 
@@ -252,7 +252,7 @@ def _batch_norm(
     training: bool,
     numbers: Sequence[float],
 ) -> tuple[Any, Any]:
-    """Examples are channels of their own; running statistics are written where they lie."""
+    """Normalize with examples as channels; running statistics are updated in place."""
     size = batch.size
     written = [(mean, dims[3]), (var, dims[4])] if training and mean is not None else []
     if any(dim is None for _, dim in written):

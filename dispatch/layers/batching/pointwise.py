@@ -94,7 +94,7 @@ def where(
 
 
 def of_one_shape(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """Operators element by element that do not broadcast."""
+    """Run a pointwise operator that does not broadcast."""
     given = [
         whole(a, d, batch.size) if isinstance(a, TensorImpl) else a for a, d in zip(args, dims, strict=True)
     ]
@@ -112,7 +112,7 @@ def masked_fill(
 def masked_fill_tensor(
     batch: Batch, dims: Dims, self: Tensor, mask: Tensor, value: Tensor
 ) -> tuple[Any, Any]:
-    """`masked_fill` with a number for each example."""
+    """Run `masked_fill` with one number for each example."""
     if dims[2] is None:
         return masked_fill(batch, dims, self, mask, value)
     top = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
@@ -136,7 +136,7 @@ def masked_fill_tensor_(
 
 
 def unary(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """Operators of one tensor for which the mapped dimension is one like others, wherever it lies."""
+    """Run an operator of one tensor that treats the mapped dimension like any other."""
     return batch.op.call(*args), dims[0]
 
 

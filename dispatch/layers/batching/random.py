@@ -36,7 +36,7 @@ _MAYBE_RANDOM = {
     "aten::_scaled_dot_product_flash_attention_for_cpu",
     "aten::_scaled_dot_product_efficient_attention_backward",
 }
-"""What draws nothing where it has nothing to do, or nothing at all; what composites are made of is watched."""
+"""Operators that need no random numbers in some or all cases; the parts of composites are watched instead."""
 
 _lock = forkable(threading.Lock())
 

@@ -17,14 +17,14 @@ def _rows(x: Tensor, dim: int | None, size: int) -> Tensor: ...
 @overload
 def _rows(x: Tensor | None, dim: int | None, size: int) -> Tensor | None: ...
 def _rows(x: Tensor | None, dim: int | None, size: int) -> Tensor | None:
-    """(batch * n, ...) of (n, ...) for each example; None stays."""
+    """Reshape (n, ...) of each example to (batch * n, ...); None stays None."""
     if x is None:
         return None
     return folded(whole(x, dim, size))
 
 
 def _with_bias(gates: Tensor, dim: int | None, bias: Tensor, bias_dim: int | None, size: int) -> Tensor:
-    """Gates (batch, n, width) with a bias of each example."""
+    """Return gates (batch, n, width) plus a bias of each example."""
     gates = whole(gates, dim, size)
     return gates + (bias if bias_dim is None else front(bias, bias_dim).unsqueeze(1))
 

@@ -51,7 +51,7 @@ class Planning:
 
 @dataclass
 class Hop:
-    """One call of an operator's kernel: what was decided for it, and what it reached when it ran.
+    """One call of an operator's kernel: the decisions for it, and the operators that it reached when it ran.
 
     `launches` are the Triton kernels that it enqueued itself, by name and grid; `calls` the hops below it.
     """
@@ -114,11 +114,11 @@ class Hop:
 
 
 class Explanation:
-    """The way of one call, as `tt.explain` returns it; it prints as the report.
+    """Path of one call, as `tt.explain` returns it; it prints as the report.
 
     Args:
-        calls: the operators that were reached, in their order, each with those below it.
-        result: what the function returned.
+        calls: The operators that were reached, in order, each with those below it.
+        result: The function's result.
     """
 
     def __init__(self, calls: Sequence[Hop], result: Any) -> None:
@@ -127,7 +127,7 @@ class Explanation:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The places that the report names, each once, as ``file:line``."""
+        """Return the locations that the report names, each once, as ``file:line``."""
         return tuple(dict.fromkeys(_FILE.findall("\n".join(_of_hops(self.calls, None)))))
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 _PACKAGE = Path(__file__).parents[3]
 _WRAPPING = ("dispatch/structured/", "dispatch/plans/", "functools")
-"""Files whose closures stand around a kernel factory."""
+"""Files whose closures wrap a kernel factory."""
 
 
 def file_of(path: str) -> str:
@@ -21,7 +21,7 @@ def file_of(path: str) -> str:
 
 
 def place_of(function: Any) -> str | None:
-    """File and line of the function that a callable is, or that a kernel's wrappers stand around; None for others."""
+    """Return file and line of the function that a callable is, or that a kernel's wrappers wrap; None for others."""
     found = None
     for each in _inwards(function, set()):
         code = each.__code__

@@ -42,7 +42,7 @@ _PACKAGES = {"cpu": "cpu_fallback", "cuda": "triton_kernels"}
 _AUTOGRAD = (Functionality.AutogradFunctionality, Functionality.AutogradOther)
 
 _lock = forkable(threading.RLock())
-"""Held by the one thread that explains: others wait, since all plans are made anew."""
+"""Lock of the one thread that explains: others wait, because all plans are rebuilt."""
 
 
 class Watch:
@@ -62,7 +62,7 @@ class Watch:
         self._launch_observer: Any = None
 
     def concerns(self, op: OperatorEntry) -> bool:
-        """Never, so that composites keep their host kernels: those are what is to be explained."""
+        """Return False, so that composites keep their host kernels: those are to be explained."""
         return False
 
     def __call__(self, op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan) -> Plan:
@@ -92,14 +92,14 @@ class Watch:
         return threading.get_ident() == self._thread
 
     def _claim(self, planning: Planning) -> None:
-        """Give what factories have said since the last plan was made to the plan that they were asked for."""
+        """Assign the factories' reports since the last plan to the plan that asked for them."""
         planning.stubs += self._stubs
         planning.choices = list(dict.fromkeys([*planning.choices, *self._choices]))
         planning.planned_launches += self._planned_launches
         self._stubs, self._choices, self._planned_launches = [], [], []
 
     def _complete(self, op: OperatorEntry, key: DispatchKey, planning: Planning) -> None:
-        """Give a plan what an earlier one of this call has that it shares the kernel factory or the kernel with."""
+        """Complete a plan with the findings of an earlier plan that shares its kernel factory or kernel."""
         kernel = op.kernel_for(key)
         if kernel is None or not isinstance(kernel.planner, StructuredKernel):
             return
@@ -181,7 +181,7 @@ class Watch:
             self._launch_observer(name, grid, stream, launch)
 
     def start(self) -> None:
-        """Watch from now on: all plans are made anew."""
+        """Start watching: all plans are rebuilt."""
         observers.append(self)
         listeners.append(self)
         Dispatcher.singleton().forget_all()

@@ -1,4 +1,4 @@
-"""The operator that gives as a result what another one writes: ``add.Tensor`` for ``add_.Tensor`` and ``add.out``.
+"""Functional form of a mutating operator: ``add.Tensor`` for ``add_.Tensor`` and ``add.out``.
 
 It is found by name and by the kinds of its arguments, so that operators of one's own have it by being named so.
 """

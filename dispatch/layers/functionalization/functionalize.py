@@ -1,7 +1,7 @@
 """Functionalization: programs without writes, and without views (aten/src/ATen/FunctionalizeFallbackKernel.cpp).
 
-One fallback at the Functionalize key, below autograd and above the Python key. At the end of a call what was written
-to inputs is copied to them, and every handle that lives on becomes a plain tensor.
+One fallback at the Functionalize key, below autograd and above the Python key. At the end of a call, writes to inputs
+are copied to them, and every live handle becomes a plain tensor.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ REMOVE = ("mutations", "mutations_and_views")
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
     """Return a function that computes `func` without operators that write (`torch.func.functionalize`).
 
-    Results, and what is written to arguments, are those of `func`: a written argument gets its new value by one
-    ``copy_`` at the end. So ``make_graph(functionalize(func))`` is a program of functional operators. In-place
-    operators, ``out=``, views and writes to views are rewritten, those of backward too where `func` takes gradients;
-    gradients flow through the function as through `func`.
+    Results and writes to arguments are those of `func`: a written argument gets its new value by one ``copy_`` at the
+    end. So ``make_graph(functionalize(func))`` is a program of functional operators. In-place operators, ``out=``,
+    views and writes to views are rewritten, those of backward too where `func` takes gradients; gradients flow through
+    the function as through `func`.
 
     Args:
-        func: a function of tensors, nested in tuples, lists and dicts.
+        func: A function of tensors, nested in tuples, lists and dicts.
         remove: ``"mutations"`` leaves views in place; ``"mutations_and_views"`` makes them copies (``view_copy``,
             ``select_copy``). Results that were views then have memory of their own, and strides of results may be
             other ones.

@@ -93,7 +93,7 @@ plain_classes.add(FunctionalTensor)
 
 
 class _View(NamedTuple):
-    """A view of a tensor: its spec, how many bytes behind it begins, and whether it knows the tensor.
+    """A view of a tensor: its spec, its byte offset, and whether it references the tensor.
 
     Writes are counted with those of the tensor, or in `version`.
     """
@@ -155,7 +155,7 @@ class Layer:
             layers.active.pop()
 
     def below(self) -> _Below:
-        """This thread below the layer and below autograd, where values are computed."""
+        """Enter this thread below the layer and below autograd, where values are computed."""
         return _Below(self)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
@@ -259,7 +259,7 @@ class Layer:
         return self._made(FunctionalData(root.address, root.nbytes, root, storage, ()), plain, None)
 
     def leave(self, result: Any) -> Any:
-        """Copy what was written to where it belongs, and make the handles plain tensors. Returns the result."""
+        """Copy writes back to the inputs, and make the handles plain tensors. Returns the result."""
         originals = {id(handle): tensor for tensor, handle, _ in self._inputs}
         with self.below():
             for storage in self._written():
@@ -268,7 +268,7 @@ class Layer:
                 before = None if versions is None else versions[0]
                 self.call("aten::copy_", origin, storage.value, False)
                 if before is not None:
-                    # The writes were counted when they were made; saved tensors tell by the count.
+                    # The writes were counted when they were made; saved tensors check the count.
                     origin._version_cell[0] = before
                 storage.value = origin
                 storage.generation += 1
@@ -282,7 +282,7 @@ class Layer:
         return outputs
 
     def abandon(self) -> None:
-        """After an error: inputs keep what they were, and handles that live on become plain tensors."""
+        """Restore the inputs after an error, and make live handles plain tensors."""
         with self.below():
             self._release()
         for tensor, _, saved in self._inputs:
@@ -357,7 +357,7 @@ class Layer:
         return [_mapped(v, self.value_of) for v in values]
 
     def _wrapped(self, result: Any, like: Any) -> Any:
-        """Handles of results, each of which looks like the tensor at its place in `like`."""
+        """Return handles of results, each with the metadata of the tensor at its position in `like`."""
         if isinstance(result, TensorImpl):
             return self.fresh(result, like._spec.replace(device=result._spec.device))
         if isinstance(result, list | tuple):
@@ -479,7 +479,7 @@ class Layer:
         schema = op.schema
         written = [i for i, a in enumerate(schema.arguments) if a.is_write]
         targets: list[list[Any]] = []
-        # The functional form's first result is what stands in ``out=``, before other arguments that are written.
+        # The functional form's first result is the ``out=`` argument, before other written arguments.
         for i in sorted(written, key=lambda i: not schema.arguments[i].is_out):
             value = values[i]
             if value is not None:
@@ -502,7 +502,7 @@ class Layer:
             outs = results if isinstance(results, list | tuple) else (results,)
             if len(targets) == 1 and len(functional.schema.returns) == 1:
                 outs = (results,)  # a list instead of a tensor is the one result too
-            # Results of its own come before what it writes.
+            # The operator's own results come before its written arguments.
             own = len(outs) - len(targets) if schema.returns and schema.returns[0].alias_info is None else 0
             outs, plain = [out for out in outs[own:] if out is not None], outs[:own]
             for each, out in zip(targets, outs, strict=True):
@@ -689,7 +689,7 @@ def _adopt(tensor: Tensor) -> None:
 
 
 _ALIASES = frozenset({"aten::alias", "aten::detach"})
-"""Views of the whole tensor, which are no step."""
+"""Views of the whole tensor, which need no step."""
 
 
 def _plain_view(name: str, args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from ....runtime.tensor_spec import TensorSpec
 
 FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
 LINES, BLOCKS = 128, 4
-"""Lines and blocks whose scales lie together; what is not there is padded."""
+"""Lines and blocks whose scales are stored together, with padding."""
 
 
 class BlockScaling(NamedTuple):

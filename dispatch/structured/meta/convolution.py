@@ -110,8 +110,11 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> None:
-    """(N, C, *spatial) with weight (O, C / groups, *kernel), transposed (C, O / groups, *kernel), gives (N, O, *out);
-    channels-last stays so."""
+    """Infer (N, O, *out) from (N, C, *spatial) and a weight.
+
+    The weight is (O, C / groups, *kernel), transposed (C, O / groups, *kernel). Channels-last inputs give channels-last
+    outputs.
+    """
     _check_shapes(input, weight, bias, groups, transposed)
     kernel = weight.sizes[2:]
     stride, padding, dilation, output_padding = (
@@ -192,7 +195,7 @@ def _transposed_sizes(
 
 
 def _strides(sizes: Sequence[int], *operands: TensorSpec) -> tuple[int, ...]:
-    """Channels-last where an operand is, else contiguous."""
+    """Return channels-last strides if an operand is channels-last, else contiguous ones."""
     formats = (channels_last, channels_last_3d)
     for spec in operands:
         if spec.ndim == len(sizes) and spec.suggest_memory_format() in formats:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _OF_ONE = FunctionalForm((TENSOR,), None)
 _OF_NUMBERS: dict[type, ScalarType] = {bool: bool_, int: int64, float: float64, complex: complex128}
-"""The dtypes that hold Python's numbers as they are, whatever the default dtype."""
+"""Dtypes that represent Python numbers exactly, regardless of the default dtype."""
 
 
 def clone(meta: MetaBase, self: TensorSpec, memory_format: MemoryFormat | None) -> None:
@@ -81,7 +81,7 @@ def _same_device(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, 
 
 
 def _across(destination: TensorSpec, source: TensorSpec, non_blocking: bool) -> Callable[[Any, Any], Any]:
-    """Between host and device: what needs a kernel on the host needs the bytes there, and waits for them.
+    """Copy between host and device. A host kernel needs the bytes on the host, and waits for them.
 
     A copy to the host that need not wait is converted on the device, any other one on the target's side. The bytes
     cross in the order of the target's memory, so that permuted tensors without gaps need no kernel at all.

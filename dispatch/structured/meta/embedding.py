@@ -1,4 +1,4 @@
-"""Meta functions of tables whose rows are looked up by number (ATen/native/Embedding.cpp)."""
+"""Meta functions of embedding tables, whose rows are looked up by index (ATen/native/Embedding.cpp)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def embedding(
     scale_grad_by_freq: bool,
     sparse: bool,
 ) -> None:
-    """Rows of a table, by number."""
+    """Infer rows of a table, by index."""
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     if indices.dtype not in (int64, int32):

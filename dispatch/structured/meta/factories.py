@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Sizes as a tuple. Raises RuntimeError for a negative one."""
+    """Return the sizes as a tuple. Raises RuntimeError for a negative one."""
     for size in sizes:
         if size < 0:
             raise RuntimeError(
@@ -45,7 +45,7 @@ def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def check_layout(name: str, layout: Layout | None) -> None:
-    """Raises NotImplementedError for any layout but the strided one."""
+    """Raise NotImplementedError for any layout other than strided."""
     if layout is not None and layout is not strided:
         raise NotImplementedError(f"{name}(): layout {layout} is not implemented; tensors here are {strided}")
 
@@ -210,9 +210,10 @@ def empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def check_strides(
     name: str, sizes: tuple[int, ...], strides: Sequence[int], itemsize: int, offset: int = 0
 ) -> tuple[int, ...]:
-    """Strides for elements that begin `offset` elements into memory.
+    """Return the strides for elements that begin `offset` elements into memory.
 
-    Raises RuntimeError for as many as there are no sizes, for negative ones, and where 64 bits do not count the bytes.
+    Raises RuntimeError if their number differs from that of sizes, if any is negative, and if 64 bits cannot count the
+    bytes.
     """
     if len(strides) != len(sizes):
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""Meta functions of factorisations and of what is solved by them (ATen/native/BatchLinearAlgebra.cpp).
+"""Meta functions of factorizations and of the solvers that use them (ATen/native/BatchLinearAlgebra.cpp).
 
 Results are column-major, as LAPACK and cuSOLVER write them.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_matrix(name: str, A: TensorSpec, argument: str = "A") -> None:
-    """Refuse what is no matrix and no batch of them."""
+    """Raise an error unless the argument is a matrix or a batch of matrices."""
     if A.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor {argument} must have at least 2 dimensions.")
 
@@ -214,7 +214,7 @@ def ormqr(
 
 
 def _linalg_eigh(meta: MetaBase, A: TensorSpec, UPLO: str, compute_v: bool) -> None:
-    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices."""
+    """Infer eigenvalues, ascending, and eigenvectors of Hermitian matrices."""
     check_square("linalg.eigh", A)
     if UPLO.upper() not in ("L", "U") or len(UPLO) != 1:
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
@@ -234,7 +234,7 @@ def _complex(dtype: ScalarType) -> ScalarType:
 
 
 def linalg_eig(meta: MetaBase, self: TensorSpec) -> None:
-    """Eigenvalues and eigenvectors of general matrices, complex."""
+    """Infer eigenvalues and eigenvectors of general matrices, complex."""
     check_square("linalg.eig", self)
     dtype = _complex(self.dtype)
     meta.casts = True
@@ -243,7 +243,7 @@ def linalg_eig(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def _linalg_eigvals(meta: MetaBase, self: TensorSpec) -> None:
-    """Eigenvalues of general matrices alone, complex."""
+    """Infer eigenvalues alone of general matrices, complex."""
     check_square("linalg.eigvals", self)
     meta.set_output_contiguous(0, self.sizes[:-1], dtype=_complex(self.dtype))
 

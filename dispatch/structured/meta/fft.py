@@ -10,7 +10,7 @@ from ..meta_base import MetaBase
 from .dims import wrap_dim
 
 NORMS = ("none", "by_root_n", "by_n")
-"""ATen's `fft_norm_mode`: what the sums are divided by."""
+"""ATen's `fft_norm_mode`: the divisor of the sums."""
 
 
 def norm_of(normalization: int, inverse: bool) -> str:

@@ -1,8 +1,8 @@
 """Planners of operators over lists of tensors, which a CUDA device computes together, in a launch for each dtype.
 
-A row is what stands at one place of the lists. Rows of one float dtype, whose tensors have the same sizes and strides
-and fill their memory without a gap, go together. The others, and all that are elsewhere, are computed one by one.
-Either way a row's values are those of the operator for single tensors, bit for bit.
+A row is one entry of each list. Rows of one float dtype are computed together if their tensors have the same sizes and
+strides and memory without gaps. Other rows, and rows on other devices, are computed one by one. In both cases a row's
+values are bitwise identical to the operator's for single tensors.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def goes_together(row: Sequence[TensorSpec], element: TensorSpec | None) -> bool
     if first.dtype not in FLOATS or not first.is_dense():
         return False
     if element is not None and first.ndim == 0 and element.dtype is not first.dtype:
-        return False  # A tensor of one element has a say in the dtype beside others without dimensions.
+        return False  # A one-element tensor takes part in type promotion with 0-d tensors.
     return all(
         spec.dtype is first.dtype and spec.sizes == first.sizes and steps_of(spec) == steps_of(first)
         for spec in row[1:]
@@ -289,7 +289,7 @@ def norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def total_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``_multi_tensor_total_norm(self, ord, max_norm)``: the norm of all elements, and what clips them by it.
+    """``_multi_tensor_total_norm(self, ord, max_norm)``: the norm of all elements, and the clipping factor from it.
 
     On CUDA the elements' own sums are added up, in the type of the arithmetic. Elsewhere, and where a tensor has gaps
     or no elements, it is the norm of the tensors' norms, each rounded to its dtype.

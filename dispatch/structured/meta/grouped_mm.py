@@ -9,7 +9,7 @@ from ..meta_base import MetaBase
 from .linalg import check_same_device
 
 VECTOR = 16
-"""Bytes that lines lie multiples of apart, those of results too."""
+"""Alignment of rows in bytes, including those of results."""
 
 FLOATS = ("float32", "bfloat16", "float16")
 BFLOAT16 = BY_NAME["bfloat16"]
@@ -23,7 +23,7 @@ def _grouped_mm(
     bias: TensorSpec | None,
     out_dtype: ScalarType | None,
 ) -> None:
-    """Matrices or jagged ones, in pairs; the result is jagged where one operand is, a batch where both or none are."""
+    """Infer matmuls of pairs; the result is jagged if one operand is jagged, and a batch if both or none are."""
     for name, spec in (("mat_a", self), ("mat_b", mat2)):
         if spec.dtype.name not in FLOATS:
             raise RuntimeError(
@@ -89,7 +89,7 @@ def _scaled_grouped_mm(
 
 
 def _check_operands(name: str, self: TensorSpec, mat2: TensorSpec, offs: TensorSpec | None) -> None:
-    """Dimensions, inner sizes, offsets, and lines that lie whole vectors apart."""
+    """Check dimensions, K dimensions, offsets, and row strides of whole vectors."""
     for which, spec in (("mat_a", self), ("mat_b", mat2)):
         if spec.ndim not in (2, 3):
             raise RuntimeError(f"{which} has to be 2 or 3d, got {spec.ndim}d ({name})")

@@ -1,4 +1,4 @@
-"""Meta functions of whole entries of a dimension that a vector of numbers names: picked, put, added, combined."""
+"""Meta functions of whole entries of a dimension, selected by an index vector: select, copy, add, reduce."""
 
 from __future__ import annotations
 

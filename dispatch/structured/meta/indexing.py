@@ -75,7 +75,7 @@ class DataDependentShapeError(NotImplementedError):
 
 
 def preserved(spec: TensorSpec) -> tuple[int, ...]:
-    """Strides of a result that keeps the input's layout."""
+    """Return the strides of a result that keeps the input's layout."""
     return strides_for(preserve_format, spec.sizes, (spec.sizes, spec.strides))
 
 
@@ -89,7 +89,7 @@ def indexed_sizes(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the sizes of ``self[indices]`` for integer indices, and the strides of `self` along them, 0 if indexed.
 
-    Result dimensions stand where the indices do if those are adjacent, else in front. Raises IndexError.
+    The index dimensions replace the indexed ones if those are adjacent, and otherwise come first. Raises IndexError.
     """
     if len(indices) > self.ndim:
         raise IndexError(f"too many indices for tensor of dimension {self.ndim} (got {len(indices)})")
@@ -167,9 +167,9 @@ _INDEX_PUT_ = StructuredKernel(index_put_meta, "index_put_stub", "inplace")
 
 
 def require_places(name: str, mask: TensorSpec) -> None:
-    """Raise MemoryError for a mask with more elements than memory has bytes, whatever its strides are.
+    """Raise MemoryError for a mask with more elements than memory has bytes, regardless of its strides.
 
-    How many places the result has is known once all elements are read, which would take hours.
+    The size of the result is known only once all elements are read, which would take hours.
     """
     if mask.device.type == "cpu" and mask.numel >= CHECKED_FROM:
         require_memory(mask.numel, f"{name}: a mask of {mask.numel} elements")
@@ -206,7 +206,7 @@ def _spec_or_none(value: Tensor | None) -> TensorSpec | None:
 
 
 def _numbered(indices: Sequence[Any], device: Device) -> list[Any]:
-    """Masks as the places where they hold, a tensor for each dimension; host indices on `device`."""
+    """Return masks as their nonzero positions, one tensor for each dimension, and host indices on `device`."""
     from ...generated.functions import nonzero
 
     out: list[Any] = []
@@ -281,7 +281,7 @@ def index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         allocate = allocator_of(result)
         return lambda self, indices, values: Tensor.from_data(allocate(), result)
 
-    # One value where masks hold is a fill: it may be an element of what is filled.
+    # One value at masked positions is a fill; it may be an element of the filled tensor.
     fills = not accumulate and values.numel == 1 and all(spec is None or is_mask(spec) for spec in indices)
 
     def plan(self: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Any:
@@ -345,7 +345,7 @@ def masked_fill(meta: MetaBase, self: TensorSpec, mask: TensorSpec, value: Promo
 
 
 def flip(meta: MetaBase, self: TensorSpec, dims: Sequence[int]) -> None:
-    """Dimensions the other way round."""
+    """Infer the reversed dimensions."""
     wrapped = [wrap_dim(d, self.ndim) for d in dims]
     for d in wrapped:
         if wrapped.count(d) > 1:

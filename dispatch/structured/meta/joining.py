@@ -28,7 +28,7 @@ def can_cast(source: ScalarType, target: ScalarType) -> bool:
 
 
 def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
-    """Tensors one after another along `dim`; 1-D empty ones are skipped, dtypes are promoted."""
+    """Infer tensors concatenated along `dim`; 1-D empty ones are skipped, dtypes are promoted."""
     if not tensors:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     for position, spec in enumerate(tensors):

@@ -27,15 +27,15 @@ class Kind(enum.IntEnum):
     KEEP = 0
     """o itself."""
     CONSTANT = 1
-    """i, or none beyond the input, where a number stands."""
+    """i, or no element where a border has a constant."""
     REFLECT = 2
     """i, mirrored at the first and at the last element."""
     REPLICATE = 3
     """i, or the nearest element."""
     NEAREST = 4
-    """The element in which scale o lies."""
+    """The element that contains scale o."""
     NEAREST_EXACT = 5
-    """The element in which scale (o + 1/2) lies."""
+    """The element that contains scale (o + 1/2)."""
     LINEAR = 6
     """The two elements around the source of o."""
     CUBIC = 7
@@ -87,7 +87,7 @@ class LineMap(NamedTuple):
 
 
 def source_scale(n: int, out: int, align_corners: bool, scale_factor: float | None) -> float:
-    """Elements of the input for each of the result (ATen/native/UpSample.h, area_pixel_compute_scale)."""
+    """Return the input elements per element of the result (ATen/native/UpSample.h, area_pixel_compute_scale)."""
     if align_corners:
         return (n - 1) / (out - 1) if out > 1 else 0.0
     return 1.0 / scale_factor if scale_factor is not None and scale_factor > 0 else n / out

@@ -44,7 +44,7 @@ def nll_loss_forward(
     reduction: int,
     ignore_index: int,
 ) -> None:
-    """(N, C) or (C) with targets (N) or (); the loss and the sum of the weights that count."""
+    """Infer the loss of (N, C) or (C) with targets (N) or (), and the sum of the weights that count."""
     _check_nll(self, target, weight)
     per_sample = reduction == NONE and self.ndim == 2
     meta.set_output_raw_strided(0, (self.sizes[0],) if per_sample else (), dtype=self.dtype)
@@ -73,7 +73,7 @@ def nll_loss2d_forward(
     reduction: int,
     ignore_index: int,
 ) -> None:
-    """(N, C, H, W) with targets (N, H, W)."""
+    """Infer the loss of (N, C, H, W) with targets (N, H, W)."""
     _check_nll2d(self, target, weight)
     meta.set_output_raw_strided(0, target.sizes if reduction == NONE else (), dtype=self.dtype)
     meta.set_output_raw_strided(1, (), dtype=self.dtype)
@@ -205,7 +205,7 @@ def _cross_entropy_backward(
 
 
 def mse_loss(meta: MetaBase, self: TensorSpec, target: TensorSpec, reduction: int) -> None:
-    """(self - target) ** 2, broadcast and promoted, then reduced."""
+    """Infer (self - target) ** 2, broadcast and promoted, then reduced."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output() if reduction == NONE else None, self, target)
     if reduction == NONE:
         meta.build(iterator)

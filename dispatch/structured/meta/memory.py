@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def record_stream(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.record_stream(s)``: the memory is reused only after what `s` was given while the tensor lived."""
+    """Plan ``self.record_stream(s)``: the memory is reused only after the work queued on `s` while the tensor lived."""
     spec: TensorSpec = args[0]._spec
     if spec.device.type != "cuda":
         raise NotImplementedError(

@@ -290,7 +290,7 @@ def native_group_norm(
     group: int,
     eps: NumberKind,
 ) -> None:
-    """(N, C, ...) normalised over each group of channels; the groups' means and reciprocal deviations, (N, group)."""
+    """Infer (N, C, ...) normalized over each group of channels, and means and reciprocal deviations, (N, group)."""
     _check_group_norm(input, N, C, HxW, group, weight)
     check_channels(input, C, bias, "bias")
     check_same_device("native_group_norm", input, weight, bias)
@@ -403,7 +403,7 @@ def _batch_norm_specs(
 
 
 def native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """(N, C, ...) normalised over all but channels; in training the running statistics are written."""
+    """Infer (N, C, ...) normalized over all but channels; in training the running statistics are written."""
     name = op.name.partition("::")[2]
     x, weight, bias, mean, var = map(_spec, args[:5])
     run = _plan_batch_norm(name, x, weight, bias, mean, var, args[5])

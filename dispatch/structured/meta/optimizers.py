@@ -106,7 +106,7 @@ def _steps(spec: TensorSpec) -> list[int]:
 
 
 def _check_number(name: str, what: str, spec: TensorSpec | None, like: TensorSpec) -> None:
-    """Refuse what is no single float32 on the device."""
+    """Refuse an argument that is not a single float32 on the device."""
     if spec is None:
         return
     check_same_device(name, like, spec)
@@ -295,8 +295,8 @@ fused_adamw = _adam(True)
 def unscale_and_check(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``_amp_foreach_non_finite_check_and_unscale_(self, found_inf, inv_scale)``.
 
-    Each element is multiplied by `inv_scale`, computed in T; one that is not finite sets `found_inf` to 1. A scale of
-    1 only looks. Tensors with gaps are multiplied one by one.
+    Each element is multiplied by `inv_scale`, computed in T; a non-finite element sets `found_inf` to 1. A scale of 1
+    only checks. Tensors with gaps are multiplied one by one.
     """
     from ...generated import functions as ops
 

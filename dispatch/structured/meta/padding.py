@@ -53,7 +53,7 @@ def pad_of(pad: Sequence[int], rank: int, dim: int) -> tuple[int, int]:
 
 
 def strides_like(self: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Channels last where the input has them so, else contiguous."""
+    """Return channels-last strides if the input is channels-last, else contiguous ones."""
     format = self.suggest_memory_format()
     return channels_last_strides(sizes) if format in (channels_last, channels_last_3d) else ()
 

@@ -66,7 +66,7 @@ def unary_floating(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def refuse_integral(meta: MetaBase, self: TensorSpec) -> None:
-    """PyTorch's error of an activation that knows only floating dtypes."""
+    """Raise PyTorch's error of an activation that supports only floating dtypes."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         raise NotImplementedError(
             f"\"{meta.name}_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
@@ -87,7 +87,7 @@ def rounding(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def round_decimals(meta: MetaBase, self: TensorSpec, decimals: int) -> None:
-    """`round` to a number of decimal places: what a power of ten, infinite where it overflows, makes of numbers."""
+    """Infer `round` to a number of decimal places: scaling by a power of ten, which may overflow to infinity."""
     if not self.dtype.is_floating_point:
         raise NotImplementedError(
             f"\"round_{'' if decimals else 'vml_'}{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
@@ -230,7 +230,7 @@ def logical(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
 
 
 def bitwise(meta: MetaBase, self: PromotedOperand, other: PromotedOperand) -> None:
-    """Two integral or bool inputs; shifts know no bool."""
+    """Infer an output of two integral or bool inputs; shifts refuse bool."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
     refuse_inexact(meta, iterator.common_dtype)
     meta.build(iterator)

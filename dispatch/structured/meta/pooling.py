@@ -58,7 +58,7 @@ def _list(
 def pooling_output_size(
     n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
 ) -> int:
-    """Windows along a dimension; the last one starts inside the input or its left border."""
+    """Return the number of windows along a dimension; the last one starts inside the input or its left border."""
     reach = n + 2 * padding - dilation * (kernel - 1) - 1
     out = (reach + (stride - 1 if ceil_mode else 0)) // stride + 1
     if ceil_mode and (out - 1) * stride >= n + padding:
@@ -157,7 +157,7 @@ COMPARED = ("uint8", "int8", "int16", "int32", "int64")
 
 
 CONTIGUOUS = ("avg_pool3d", "_adaptive_avg_pool3d", "adaptive_max_pool3d")
-"""Operators whose results PyTorch gives contiguous whatever the input."""
+"""Operators whose results are contiguous in PyTorch regardless of the input's layout."""
 
 
 def _set_pooled(meta: MetaBase, self: TensorSpec, pool: Pool, indices: bool) -> None:
@@ -194,13 +194,13 @@ def set_gradient(meta: MetaBase, self: TensorSpec, pool: Pool) -> None:
 
 
 def max_pool2d_with_indices(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
-    """(N, C, H, W) or (C, H, W): the largest element under each window, and its index in its plane."""
+    """Infer the maximum of each window of (N, C, H, W) or (C, H, W), and its index in its plane."""
     meta.extra["integers"] = COMPARED
     _set_pooled(meta, self, pool_window("max_pool2d", self, 2, *window), indices=True)
 
 
 def max_pool3d_with_indices(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
-    """(N, C, D, H, W) or (C, D, H, W): as over two dimensions."""
+    """Infer the maximum of each window of (N, C, D, H, W) or (C, D, H, W), and its index."""
     meta.extra["integers"] = COMPARED
     _set_pooled(meta, self, pool_window("max_pool3d", self, 3, *window), indices=True)
 
@@ -242,13 +242,13 @@ def _average(
 
 
 def avg_pool2d(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
-    """(N, C, H, W) or (C, H, W): the mean under each window."""
+    """Infer the mean of each window of (N, C, H, W) or (C, H, W)."""
     meta.extra["integers"] = ("int64",)
     _set_pooled(meta, self, _average("avg_pool2d", self, 2, *window), indices=False)
 
 
 def avg_pool3d(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
-    """(N, C, D, H, W) or (C, D, H, W): the mean under each window."""
+    """Infer the mean of each window of (N, C, D, H, W) or (C, D, H, W)."""
     meta.extra["integers"] = ("int64",)
     _set_pooled(meta, self, _average("avg_pool3d", self, 3, *window), indices=False)
 
@@ -279,7 +279,7 @@ def largest_share(n: int, parts: int) -> int:
 def adaptive_window(
     name: str, self: TensorSpec, rank: int, output_size: Sequence[int], channels: bool
 ) -> Pool:
-    """Windows that divide each dimension evenly. With `channels`, there must be some."""
+    """Return windows that divide each dimension evenly. With `channels`, there must be some."""
     average = name.startswith("adaptive_avg")
     if len(output_size) != rank:
         said = f"{name}: output_size" if average else f"{name}(): internal error: output_size.size()"
@@ -309,24 +309,24 @@ def _even(self: TensorSpec, out: tuple[int, ...]) -> Pool:
 
 
 def _adaptive_avg_pool2d(meta: MetaBase, self: TensorSpec, output_size: Sequence[int]) -> None:
-    """(N, C, H, W) or (C, H, W): the means of even shares of each plane."""
+    """Infer the means of even windows of each plane of (N, C, H, W) or (C, H, W)."""
     _set_pooled(
         meta, self, adaptive_window("adaptive_avg_pool2d", self, 2, output_size, False), indices=False
     )
 
 
 def _adaptive_avg_pool3d(meta: MetaBase, self: TensorSpec, output_size: Sequence[int]) -> None:
-    """(N, C, D, H, W) or (C, D, H, W): the means of even shares of each volume."""
+    """Infer the means of even windows of each volume of (N, C, D, H, W) or (C, D, H, W)."""
     _set_pooled(meta, self, adaptive_window("adaptive_avg_pool3d", self, 3, output_size, True), indices=False)
 
 
 def adaptive_max_pool2d(meta: MetaBase, self: TensorSpec, output_size: Sequence[int]) -> None:
-    """(N, C, H, W) or (C, H, W): the largest elements of even shares of each plane, and their indices."""
+    """Infer the maxima of even windows of each plane of (N, C, H, W) or (C, H, W), and their indices."""
     _set_pooled(meta, self, adaptive_window("adaptive_max_pool2d", self, 2, output_size, True), indices=True)
 
 
 def adaptive_max_pool3d(meta: MetaBase, self: TensorSpec, output_size: Sequence[int]) -> None:
-    """(N, C, D, H, W) or (C, D, H, W): the largest elements of even shares, and their indices."""
+    """Infer the maxima of even windows of (N, C, D, H, W) or (C, D, H, W), and their indices."""
     _set_pooled(meta, self, adaptive_window("adaptive_max_pool3d", self, 3, output_size, True), indices=True)
 
 

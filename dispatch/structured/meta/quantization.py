@@ -61,7 +61,7 @@ def check_range(quant_min: int, quant_max: int) -> None:
 
 
 def set_outputs(meta: MetaBase, self: TensorSpec) -> None:
-    """Two outputs that lie in memory alike, without gaps: one of the input's dtype, and one of bools."""
+    """Set two outputs of the same layout without gaps: one of the input's dtype, and one of bools."""
     if self.dtype not in DTYPES:
         raise NotImplementedError(
             f"\"fake_quantize_tensor_cachemask_kernel_type_handling\" not implemented for '{self.dtype.scalar_name}'"

@@ -11,7 +11,7 @@ from ...iterator.broadcast import broadcast_shapes
 from ..meta_base import MetaBase, NumberKind
 
 Parameter = TensorSpec | NumberKind
-"""A scale or a zero point: a number, or a tensor that broadcasts to what is quantized."""
+"""A scale or a zero point: a number, or a tensor that broadcasts to the quantized tensor."""
 
 
 def _quantize_affine(
@@ -28,7 +28,7 @@ def _quantize_affine(
 def _requantize(
     meta: MetaBase, self: TensorSpec, multiplier: Parameter, zero_point: Parameter, dtype: ScalarType
 ) -> None:
-    """Sums as integers on another grid, which lie in memory as the sums do."""
+    """Infer sums as integers on another grid, with the sums' memory layout."""
     if self.dtype not in (float32, int32):
         raise RuntimeError(f"_requantize: expected self of float32 or int32, got {self.dtype}")
     if dtype not in INTEGERS:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from ..meta_base import NumberKind
 
 SMALL_SPAN = 1 << 16
-"""Integers from a range up to this size take 32-bit draws, with a bias below 2**-16; others take 64 bits."""
+"""Integers from a range up to this size take 32-bit random numbers, with a bias below 2**-16; others take 64 bits."""
 MANTISSA = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
 
 

@@ -110,7 +110,7 @@ def mean_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None
 
 
 def check_nonempty(name: str, self: TensorSpec, dims: Sequence[int]) -> None:
-    """Refuse to look for an extremum where a reduced dimension has no elements."""
+    """Refuse minima and maxima over a reduced dimension without elements."""
     for d in dims:
         if self.ndim and self.sizes[d] == 0:
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
@@ -292,14 +292,14 @@ def _check_scalar_type(meta: MetaBase, index: int, dtype: ScalarType) -> None:
 
 
 def logcumsumexp(meta: MetaBase, self: TensorSpec, dim: int) -> None:
-    """Logarithms of the sums of all prefixes' exponentials along `dim`."""
+    """Infer logarithms of the prefix sums of exponentials along `dim`."""
     _check_scalar_type(meta, 0, self.dtype)
     meta.extra["dim"] = wrap_dim(dim, self.ndim)
     meta.set_output_raw_strided(0, self.sizes, dtype=self.dtype)
 
 
 def running_extremum(meta: MetaBase, self: TensorSpec, dim: int) -> None:
-    """``cummax`` and ``cummin``: the extremum of each prefix along `dim`, and where it stands."""
+    """Infer ``cummax`` and ``cummin``: the running maximum or minimum along `dim`, and its index."""
     _check_scalar_type(meta, 0, self.dtype)
     _check_scalar_type(meta, 1, int64)
     meta.extra["dim"] = wrap_dim(dim, self.ndim)
@@ -308,7 +308,7 @@ def running_extremum(meta: MetaBase, self: TensorSpec, dim: int) -> None:
 
 
 def cumsum(meta: MetaBase, self: TensorSpec, dim: int, dtype: ScalarType | None) -> None:
-    """Sums of all prefixes along `dim`; the dtype as of a sum, the input's own in place."""
+    """Infer prefix sums along `dim`; the dtype is that of a sum, in place the input's own."""
     meta.extra["dim"] = wrap_dim(dim, self.ndim)
     given = meta.maybe_get_output()
     out = sum_dtype(self, dtype if dtype is not None or given is None else given.dtype)

@@ -25,7 +25,7 @@ def scaled_mm(
     out_dtype: ScalarType | None,
     use_fast_accum: bool,
 ) -> None:
-    """(m, k) by (k, n), each times its scales, plus a bias: (m, n) of `out_dtype`, or of the dtype of `self`."""
+    """Infer (m, n) of `out_dtype`, or `self`'s dtype, from (m, k) and (k, n), each times its scales, plus a bias."""
     if self.ndim != 2:
         raise RuntimeError("mat1 must be a matrix")
     if mat2.ndim != 2:

@@ -20,7 +20,7 @@ REDUCTIONS = {
     "amin": "min",
     "prod": "prod",
 }
-"""What `reduce` may be, and what it means."""
+"""Supported values of `reduce`, with their meaning."""
 
 NOTHING = {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
 """What each begins with where no initial value is given."""

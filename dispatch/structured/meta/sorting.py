@@ -14,7 +14,7 @@ from .reduction import check_nonempty
 
 
 def sort(meta: MetaBase, self: TensorSpec, dim: int, descending: bool) -> None:
-    """Elements along `dim` in order, and where they come from; both as dense as the input lies."""
+    """Infer sorted elements along `dim` and their source indices; both keep the input's dense layout."""
     meta.extra["dim"] = wrap_dim(dim, self.ndim)
     if self.dtype.is_complex:
         raise RuntimeError(" Sort does not support complex dtypes on CPU")

@@ -54,7 +54,7 @@ def _resize_plan(
 
 
 def resize_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.resize_(size, memory_format)``; new elements are uninitialised."""
+    """``self.resize_(size, memory_format)``; new elements are uninitialized."""
     spec: TensorSpec = args[0]._spec
     _refuse_grad(spec, "resize")
     return _resize_plan(spec, args[1], args[2], None)
