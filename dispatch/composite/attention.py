@@ -206,7 +206,7 @@ def scaled_dot_product_attention(
             query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
         )[0]
     if choice != MATH:
-        # Inside a vmap a tensor does not tell whether a gradient is wanted outside.
+        # Inside a vmap a tensor does not show whether an outer gradient is wanted.
         saves = is_grad_enabled()
         return ops._scaled_dot_product_efficient_attention(
             query, key, value, attn_mask, saves, dropout_p, is_causal, scale=scale
@@ -261,7 +261,7 @@ def _scaled_dot_product_attention_math(
 
 
 def _heads_repeated(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values with as many heads as the queries have, each repeated in place."""
+    """Return keys and values with as many heads as the queries, each head repeated in place."""
     heads = query.size(-3)
     for t in (key, value):
         if t.size(-3) == 0 or heads % t.size(-3):
@@ -284,7 +284,7 @@ def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     else:
         scores = scores + mask
     empty = ops.all(ops.eq(scores, -math.inf), -1, True)
-    # The gradient of a softmax over nothing is NaN, and so is its product with zero.
+    # The gradient of a softmax over nothing is NaN; its product with zero is NaN too.
     return ops.masked_fill(ops.softmax(ops.masked_fill(scores, empty, 0.0), -1), empty, 0.0)
 
 

@@ -38,7 +38,7 @@ def _along_channels(value: Tensor, input: Tensor) -> Tensor:
 
 
 def batch_norm_stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Means and reciprocal standard deviations of the channels."""
+    """Return means and reciprocal standard deviations of the channels."""
     _checked("batch_norm_stats", input)
     var, mean = ops.var_mean(_wide(input), _dims(input), correction=0)
     return mean, ops.rsqrt(var + eps)
@@ -47,7 +47,7 @@ def batch_norm_stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 def batch_norm_update_stats(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
 ) -> tuple[Tensor, Tensor]:
-    """Means and variances of the channels, by which the running ones move."""
+    """Return means and variances of the channels, and update the running ones."""
     _checked("batch_norm_update_stats", input)
     var, mean = ops.var_mean(_wide(input), _dims(input), correction=0)
     count = input.numel() // max(input._spec.sizes[1], 1)
@@ -83,7 +83,7 @@ def batch_norm_gather_stats(
     eps: float,
     count: int,
 ) -> tuple[Tensor, Tensor]:
-    """Statistics of batches of one size together."""
+    """Combine statistics of equal-size batches."""
     counts = ops.full((mean._spec.sizes[0],), float(count), dtype=mean._spec.dtype, device=mean.device)
     return batch_norm_gather_stats_with_counts(
         input, mean, invstd, running_mean, running_var, momentum, eps, counts
@@ -100,7 +100,7 @@ def batch_norm_gather_stats_with_counts(
     eps: float,
     counts: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Statistics of batches of any sizes together: the sums of squares are those around the common mean."""
+    """Combine statistics of batches of any sizes: the sums of squares are those around the common mean."""
     if mean._spec.ndim != 2 or mean._spec.sizes != invstd._spec.sizes:
         raise RuntimeError(
             "batch_norm_gather_stats: expected mean and invstd of one shape (batches, C), got "

@@ -95,7 +95,7 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
     b = (1,) * (rank - other._spec.ndim) + tuple(other._spec.sizes)
     left = self.reshape([n for size in a for n in (size, 1)])
     right = other.reshape([n for size in b for n in (1, size)])
-    # The product of transposed operands lies as they do.
+    # The matmul of transposed operands has their layout.
     product = ops.mul(left, right).contiguous()
     return ops._unsafe_view(product, [n * m for n, m in zip(a, b, strict=True)])
 

@@ -66,7 +66,7 @@ def _of_numbers(
     made = convolution(channels, products, offsets, *window)
     n, columns, *space = made._spec.sizes
     parts = made.reshape((n, columns // 2, 2, *space)).movedim(2, -1)
-    # A copy in any case: what is contiguous may have odd strides along dimensions of size 1.
+    # Always copy: a contiguous tensor may have odd strides along dimensions of size 1.
     return view_as_complex(parts.clone(memory_format=contiguous_format))
 
 
@@ -120,7 +120,7 @@ def _conv_same(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """``padding='same'``: where an odd total goes half to each side, the extra element on the left is cut off.
+    """Compute ``padding='same'``: an odd total is split to both sides, and the extra element on the left is cut off.
 
     PyTorch pads the right more; padding both sides by as much and dropping the first result is the same.
     """
@@ -222,7 +222,7 @@ def _convolution(
     groups: int,
     *library: bool,
 ) -> Tensor:
-    """`convolution`; what is said of a library that is not used means nothing here."""
+    """Compute `convolution`; the flags of an unused library have no effect here."""
     return convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
@@ -302,7 +302,7 @@ def _convolution_double_backward(
 
 
 def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int) -> Tensor:
-    """Lines as (time, batch, channel) by (kernel, channels, outputs): a convolution over time."""
+    """Compute a convolution over time of rows (time, batch, channel) with (kernel, channels, outputs)."""
     if self._spec.ndim != 3:
         raise RuntimeError("Input must have 3 dims: time, batch, in_channel")
     if weight._spec.ndim != 3:

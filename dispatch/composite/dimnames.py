@@ -1,4 +1,4 @@
-"""Operators that take dimensions by their names: the overload by position, called with where the names stand.
+"""Operators that take dimensions by name: they call the overload by position with the positions of the names.
 
 Source: dimname_to_position in ATen/core/NamedTensor.h, ATen/native/NamedTensor.cpp.
 """
@@ -77,7 +77,7 @@ def flatten_between(self: Tensor, start_dim: str, end_dim: str, out_dim: str) ->
 
 
 def flatten_names(self: Tensor, dims: Sequence[str], out_dim: str) -> Tensor:
-    """`torch.flatten` of dimensions by name, which must stand beside each other in this order."""
+    """`torch.flatten` of dimensions by name, which must be adjacent and in this order."""
     names: Names = self._spec.names
     if not dims:
         raise RuntimeError("flatten(tensor, dims, out_dim): dims cannot be empty")

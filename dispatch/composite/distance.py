@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 USE_PRODUCTS_FROM = 25
-"""Rows above which Euclidean distances are made of products of matrices unless the call says otherwise."""
+"""Number of rows above which Euclidean distances use matmuls unless the call says otherwise."""
 DIFFERENCES = 1 << 24
 """How many elements of differences exist at a time: rows are taken in parts."""
 
@@ -62,7 +62,7 @@ def refuse_narrow(kernel: str, x: Tensor) -> None:
 
 
 def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    """Distances by differences, or Euclidean ones by products; the modes are PyTorch's: 0 chooses by size."""
+    """Compute distances by differences, or Euclidean ones by matmul; the modes are PyTorch's: 0 chooses by size."""
     refuse_narrow("cdist", x1)
     if min(x1._spec.ndim, x2._spec.ndim) < 2:
         raise RuntimeError(
@@ -189,7 +189,7 @@ def _pairs(n: int, device: Device) -> Tensor:
 
 
 def _pdist_forward(self: Tensor, p: float) -> Tensor:
-    """Distances of the pairs i < j: the upper triangle of those of all pairs."""
+    """Compute the distances of the pairs i < j: the upper triangle of those of all pairs."""
     check_ranks("_pdist_forward", "self", self._spec, 2)
     n, columns = self._spec.sizes
     if n <= 1 or not columns:

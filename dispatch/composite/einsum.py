@@ -137,7 +137,7 @@ def einsum(equation: str, tensors: Sequence[Tensor], path: Sequence[int] | None)
 
 def _pairs(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
     if path is None:
-        # Always the result so far, which stands last, with the next operand.
+        # Always the result so far, which is last, with the next operand.
         return [(0, 1), *((left - 1, 0) for left in range(count - 1, 1, -1))] if count > 1 else []
     if len(path) != 2 * (count - 1):
         raise RuntimeError(
@@ -201,7 +201,7 @@ def _contract(
     a, la = _summed(a, la, needed | set(lb))
     b, lb = _summed(b, lb, needed | set(la))
     shared = [label for label in la if label in lb]
-    # A size of 1 that broadcasts is no shared dimension: it has nothing to sum over on its side.
+    # A size of 1 that broadcasts is not a shared dimension: its operand has nothing to sum over.
     for label in list(shared):
         one, other = a._spec.sizes[la.index(label)], b._spec.sizes[lb.index(label)]
         if one == other:

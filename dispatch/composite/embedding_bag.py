@@ -176,7 +176,7 @@ def _embedding_bag_dense_backward(
 def _rows_of_bags(
     grad: Tensor, offset2bag: Tensor, bag_size: Tensor, mode: int, per_sample_weights: Tensor | None
 ) -> Tensor:
-    """For each index the gradient of its bag, divided by the bag's length or times the index's weight."""
+    """Return each index's gradient from its bag, divided by the bag's length or times the index's weight."""
     if mode == MEAN:
         grad = grad / ops.clamp(bag_size, min=1).unsqueeze(1).to(grad.dtype)
     rows = grad.index_select(0, offset2bag)

@@ -325,7 +325,7 @@ def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool) -> Tensor:
 
 
 def _check_bounds(name: str, start: Tensor | Number, end: Tensor | Number) -> None:
-    """Tensors that bound a `linspace` or `logspace` have no dimensions."""
+    """Check that tensor bounds of a `linspace` or `logspace` are 0-d."""
     given = {"start": start, "end": end}
     tensors = {place: bound.ndim for place, bound in given.items() if isinstance(bound, TensorImpl)}
     if any(tensors.values()):
@@ -429,7 +429,7 @@ def _check_eye(n: int, m: int) -> None:
 
 
 def _with_diagonal(out: Tensor) -> Tensor:
-    """Zeros with ones on the diagonal."""
+    """Return zeros with ones on the diagonal."""
     out.zero_()
     rows, columns = out.shape
     if rows and columns:
@@ -509,7 +509,7 @@ def logspace_out(
 
 
 def powers(out: Tensor, start: Any, end: Any, base: float) -> Tensor:
-    """Powers of `base` put into `out`, computed in double precision, whatever its dtype.
+    """Write powers of `base` to `out`, computed in double precision for any dtype.
 
     Whole numbers are powers from whole exponents to whole ones, as in ATen's kernel.
     """

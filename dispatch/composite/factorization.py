@@ -1,4 +1,4 @@
-"""Factorisations as users call them, and equations solved by them (ATen/native/BatchLinearAlgebra.cpp).
+"""User-facing factorizations, and solvers that use them (ATen/native/BatchLinearAlgebra.cpp).
 
 They are made of the operators whose kernels are a library's: LU, Cholesky, QR, eigenvalues, singular values. Least
 squares have a module of their own, and so has what is checked of a library's routines.
@@ -67,7 +67,7 @@ def lu_with_info(self: Tensor, pivot: bool, check_errors: bool) -> tuple[Tensor,
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool, unpack_pivots: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.lu_unpack`: the permutation and both triangles; what is not asked for is empty."""
+    """`torch.lu_unpack`: the permutation and both triangles; results that were not asked for are empty."""
     check_matrix("torch.lu_unpack", LU_data._spec, "LU_data")
     if unpack_pivots and LU_pivots.dtype is not int32:
         raise RuntimeError(
@@ -124,7 +124,7 @@ def _unpacked(LU: Tensor, pivots: Tensor, data: bool, permutation: bool) -> tupl
 
 
 def permutation_matrix(pivots: Tensor, rows: int, dtype: ScalarType) -> Tensor:
-    """P of A = P L U, from the interchanges of rows that were made one after another."""
+    """Return P of A = P L U, from the successive interchanges of rows."""
     order = interchanged(pivots, rows)
     targets = ops.arange(rows, device=pivots.device).unsqueeze(1)
     return ops.eq(targets, order.unsqueeze(-2)).to(dtype)
@@ -146,7 +146,7 @@ def interchanged(pivots: Tensor, rows: int) -> Tensor:
         if count % 2:
             swaps = ops.cat([swaps, places.expand((*batch, 1, rows))], -2)
         pairs = swaps.reshape((*batch, (count + 1) // 2, 2, rows))
-        # The later one picks from what the earlier one has left.
+        # The later permutation selects from the result of the earlier one.
         swaps = ops.gather(pairs.select(-2, 0), -1, pairs.select(-2, 1))
         count = (count + 1) // 2
     return swaps.squeeze(-2)
@@ -374,7 +374,7 @@ def cholesky_inverse(self: Tensor, upper: bool) -> Tensor:
     """`torch.cholesky_inverse`: the inverse of the matrix whose Cholesky factor is given."""
     check_square("cholesky_inverse", self._spec)
     check_routine_dtype("cholesky_inverse_out", self)
-    # The first zero on the diagonal, as LAPACK's potri tells of it.
+    # The first zero on the diagonal, as LAPACK's potri reports it.
     if self._spec.sizes[-1]:
         zeros = ops.eq(ops.diagonal(self, 0, -2, -1), 0)
         found = ops.any(zeros, -1)

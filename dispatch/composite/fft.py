@@ -277,7 +277,7 @@ def _into(function: Callable[..., Any], *, exact: bool = False, real: bool = Fal
         dtype = out._spec.dtype
         if real and not dtype.is_floating_point:
             if name.endswith("n"):
-                shape_and_dims(self, size, dim)  # which are looked at first
+                shape_and_dims(self, size, dim)  # which are checked first
             raise RuntimeError(f"{name} expects a floating point output tensor, but got {dtype.scalar_name}")
         if not real and not name.endswith("n") and not dtype.is_complex:
             raise RuntimeError(f"{name} expects a complex output tensor, but got {dtype.scalar_name}")

@@ -1,4 +1,4 @@
-"""In-place and ``out=`` forms of composites: the result, copied to where it is wanted."""
+"""In-place and ``out=`` forms of composites: the result, copied to its destination."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_out(name: str, out: Tensor, result: Tensor, exact: bool = False) -> None:
-    """Raise RuntimeError where a result cannot be put into an ``out=`` tensor; `exact`: of its very dtype alone."""
+    """Raise RuntimeError if a result cannot be written to an ``out=`` tensor; `exact` requires equal dtypes."""
     if out._spec.device is not result._spec.device:
         raise RuntimeError(
             f"{name}(): expected out tensor to be on device {result._spec.device}, but got "

@@ -231,7 +231,7 @@ def _plan_strided_scatter(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
 def as_strided_scatter(
     self: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
 ) -> Tensor:
-    """`torch.as_strided_scatter`: the view is one of the tensor's storage, and must lie in the tensor."""
+    """`torch.as_strided_scatter`: the view is of the tensor's storage, and must be inside the tensor."""
     own = self.storage_offset()
     offset = 0 if storage_offset is None else storage_offset - own
     result: Tensor = packets["_strided_scatter"].call(self, src, size, stride, offset)

@@ -1,4 +1,4 @@
-"""Sampling at given places: the gradient of the image, and grids of affine maps (ATen/native/GridSampler.cpp)."""
+"""Sampling at given positions: the gradient of the image, and grids of affine maps (ATen/native/GridSampler.cpp)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def grid_sampler_backward(
 
 
 def _coordinates(theta: Tensor, n: int, align_corners: bool) -> Tensor:
-    """Places of the elements of a dimension in [-1, 1]."""
+    """Return the coordinates of the elements of a dimension in [-1, 1]."""
     if n <= 1:
         return ops.zeros(n, dtype=theta.dtype, device=theta.device)
     places = ops.linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
@@ -73,7 +73,7 @@ def _coordinates(theta: Tensor, n: int, align_corners: bool) -> Tensor:
 
 
 def _base_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """(places, rank + 1): each element's coordinates, innermost first, and 1."""
+    """Return (positions, rank + 1): each element's coordinates, the last dimension first, and 1."""
     spatial = list(size[2:])
     rank = len(spatial)
     parts = []
@@ -85,7 +85,7 @@ def _base_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tenso
 
 
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """(N, rank, rank + 1) matrices give (N, *spatial, rank) places, for `torch.nn.functional.grid_sample`."""
+    """Return (N, *spatial, rank) positions of (N, rank, rank + 1) matrices, for `torch.nn.functional.grid_sample`."""
     rank = len(size) - 2
     if rank not in (2, 3):
         raise RuntimeError("AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def diff(self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None) -> Tensor:
-    """`torch.diff`: the `n`-th difference of neighbours along `dim`; of bools, exclusive or."""
+    """Compute `torch.diff`: the `n`-th difference of neighbors along `dim`; XOR for bools."""
     if not self._spec.ndim:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     axis = wrap_dim(dim, self._spec.ndim)

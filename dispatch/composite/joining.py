@@ -33,7 +33,7 @@ def concat(tensors: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Host tensors that lie alike without gaps are joined at once, where their elements go."""
+    """Plan the stack of host tensors of the same layout without gaps as one direct write."""
     composed = op.rebind(stack, args)
     tensors, dim = args
     specs = tuple([each._spec for each in tensors])
@@ -116,7 +116,7 @@ def stack_out(tensors: Sequence[Tensor], dim: int, out: Tensor) -> Tensor:
 
 
 def _joined_into(name: str, out: Tensor, joined: Tensor) -> Tensor:
-    """Tensors that were joined, in the one that was given for them. Raises TypeError, as `cat`, for its dtype."""
+    """Write joined tensors to the given ``out=`` tensor. Raises TypeError, as `cat`, for its dtype."""
     _check_cast(joined._spec.dtype, out)
     return write_out(name, out, joined)
 

@@ -1,4 +1,4 @@
-"""Fake quantization by channels, with numbers that are learnt, and by the range of what was seen.
+"""Fake quantization: per channel, with learned parameters, and by the observed range.
 
 Source: PyTorch, FakeQuantPerChannelAffine.cpp, FakeQuantPerTensorAffine.cpp, FusedObsFakeQuant.cpp and QuantUtils.h.
 """
@@ -56,7 +56,7 @@ def by_channels(
     else:
         steps = ops.round(scaled + zero.to(wide.dtype))
     mask = (steps >= quant_min) & (steps <= quant_max)
-    # A nan is what the smallest integer stands for; a sum with a wide integer keeps it.
+    # NaN maps to the smallest integer; a sum with a wide integer keeps it.
     held = ops.where(steps.isnan(), float(quant_min), steps).to(float64).clamp(quant_min, quant_max)
     values = (held - zero.to(float64)) * step.to(float64)
     return values.to(self.dtype), mask
@@ -65,7 +65,7 @@ def by_channels(
 def check_channels(
     self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> int:
-    """Refuse what per-channel quantization does not take; the axis, from the first."""
+    """Refuse arguments that per-channel quantization does not take; return the axis from the first."""
     if self.dtype not in (float32, float64, float16, bfloat16):
         raise NotImplementedError(
             f"\"fake_quantize_channel_cachemask_cpu_type_handling\" not implemented for '{self.dtype.scalar_name}'"
@@ -148,7 +148,7 @@ def _fake_quantize_learnable_per_tensor_affine_backward(
     quant_max: int,
     grad_factor: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the input, of the scale and of the zero point, the latter two of shape (1,)."""
+    """Compute gradients of the input, of the scale and of the zero point, the latter two of shape (1,)."""
     if not self.numel():
         return self.clone(), scale.clone(), zero_point.clone()
     zero = rounded(zero_point).to(float32).reshape(())
@@ -165,7 +165,7 @@ def _fake_quantize_learnable_per_channel_affine(
     quant_max: int,
     grad_factor: float = 1.0,
 ) -> Tensor:
-    """Fake quantization by scales and zero points that are rounded and held in the range."""
+    """Fake-quantize by scales and zero points that are rounded and clamped to the range."""
     check_range("_fake_quantize_learnable_per_channel_affine", quant_min, quant_max)
     zero = ops.round(zero_point.to(float32)).clamp(quant_min, quant_max).to(int32)
     axis = check_channels(self, scale, zero, axis, quant_min, quant_max)
@@ -182,7 +182,7 @@ def _fake_quantize_learnable_per_channel_affine_backward(
     quant_max: int,
     grad_factor: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the input, and of scales and zero points."""
+    """Compute gradients of the input, and of scales and zero points."""
     if not self.numel():
         return self.clone(), scale.clone(), zero_point.clone()
     if grad.shape != self.shape or not self.dim():

@@ -27,7 +27,7 @@ DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 def linalg_lstsq(
     self: Tensor, b: Tensor, rcond: float | None, driver: str | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`torch.linalg.lstsq`: the least-squares solution, and what else the driver finds."""
+    """`torch.linalg.lstsq`: the least-squares solution, and the driver's other results."""
     name = "torch.linalg.lstsq"
     A, spec, other = self, self._spec, b._spec
     check_same_device(name, spec, other)

@@ -56,11 +56,11 @@ def nll_loss2d(
 
 
 def _plan_nll_loss_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """(N, C) and (N, C, H, W) are planned as what gives the sum of the weights too."""
+    """Plan (N, C) and (N, C, H, W) as the operator that also returns the sum of the weights."""
     self, target, *_ = args
     sizes, rank = self._spec.sizes, self._spec.ndim
     part = None
-    # Autocast knows `nll_loss` and not its part.
+    # Autocast lists `nll_loss`, not its part.
     if rank in (2, 4) and sizes[:1] == target._spec.sizes[:1] and not key_set & AUTOCAST_BIT:
         name = "aten::nll_loss_forward" if rank == 2 else "aten::nll_loss2d_forward"
         part = plan_of_part(op, key_set, args, name, args)
@@ -71,7 +71,7 @@ def _plan_nll_loss_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 def nll_loss_nd(
     self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> Tensor:
-    """Negative log likelihood of any rank: (C), (N, C) or (N, C, d1, d2, ...). Autocast knows what it is made of."""
+    """Compute the negative log likelihood of (C), (N, C) or (N, C, d1, d2, ...). Autocast lists its parts."""
     rank = self.dim()
     if rank < 1:
         raise ValueError(f"Expected 1 or more dimensions (got {rank})")
@@ -99,14 +99,14 @@ _plan_of_positions = HostPlanner("cross_entropy_loss", "_log_softmax", "nll_loss
 
 
 _FUSED_BITS = BACKEND_MASK | functionality_bit(Functionality.Dense) | AUTOGRAD_BITS | ADINPLACE_BIT
-"""Key sets of calls that nothing but autograd looks at."""
+"""Key sets of calls that only autograd intercepts."""
 
 
 def _plan_fused(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
     """Plan one operator on a GPU. Return None, for the composite, for rare options and errors.
 
-    Traces and transforms see the composite's operators. Autocast makes those give float32; so does this one, which
-    reads narrow scores as they are.
+    Traces and transforms see the composite's operators. Autocast makes those return float32. This operator does too,
+    and reads 16-bit scores directly.
     """
     self, target, weight, reduction, ignore_index, _ = args
     spec, of_target = self._spec, target._spec
@@ -158,7 +158,7 @@ def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     if len(sizes) != 2 or sizes == target_sizes or sizes[:1] != target_sizes[:1]:
         return composed
     if key_set & AUTOCAST_BIT:
-        # Autocast knows `log_softmax` and `nll_loss`, of which the composite is made, and not their parts.
+        # Autocast lists `log_softmax` and `nll_loss`, the parts of the composite, not their own parts.
         return composed
     find = Dispatcher.singleton().find_schema_or_throw
     softmax, loss = find("aten::_log_softmax"), find("aten::nll_loss_forward")
@@ -186,7 +186,7 @@ def cross_entropy_loss(
     ignore_index: int,
     label_smoothing: float,
 ) -> Tensor:
-    """Cross entropy with class indices, or with probabilities where `target` has the shape of `self`."""
+    """Compute cross entropy with class indices, or with probabilities if `target` has the shape of `self`."""
     if self.shape == target.shape:
         if not target.is_floating_point():
             raise RuntimeError(
@@ -208,7 +208,7 @@ def _class_dim(self: Tensor) -> int:
 
 
 def _aligned(weight: Tensor, rank: int, classes: int, class_dim: int) -> Tensor:
-    """Class weights shaped to broadcast along the class dimension."""
+    """Return class weights shaped to broadcast along the class dimension."""
     if weight.dim() != 1 or weight.numel() != classes:
         raise RuntimeError(
             f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes "
@@ -279,7 +279,7 @@ _OF_GAPS = ("sub.Tensor", "clamp", "mul.Tensor", "mean", "sum")
 
 @host_kernel("smooth_l1_loss", *_OF_GAPS, "div.Tensor")
 def smooth_l1_loss(self: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
-    """Squared below `beta`, linear above."""
+    """Compute a loss that is squared below `beta`, linear above."""
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
@@ -290,7 +290,7 @@ def smooth_l1_loss(self: Tensor, target: Tensor, reduction: int, beta: float) ->
 
 @host_kernel("huber_loss", *_OF_GAPS)
 def huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
-    """Squared up to `delta`, linear above, continuous in slope."""
+    """Compute a loss that is squared up to `delta`, linear above, continuous in slope."""
     if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     dtype, common = self._spec.dtype, result_type_of([self._spec, target._spec])
@@ -388,7 +388,7 @@ def poisson_nll_loss(
 
 
 def soft_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
-    """log(1 + exp(-target * self)), in self's dtype whatever the target's.
+    """log(1 + exp(-target * self)), in self's dtype regardless of the target's.
 
     Real numbers use softplus, which does not overflow and has no complex form.
     """

@@ -334,7 +334,7 @@ def linalg_vander(x: Tensor, N: int | None) -> Tensor:
 
 
 def vander(x: Tensor, N: int | None, increasing: bool) -> Tensor:
-    """`torch.vander`: powers of a vector's elements, descending unless asked otherwise."""
+    """Return `torch.vander`: powers of a vector's elements, descending by default."""
     if x._spec.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     n = x._spec.sizes[0] if N is None else N

@@ -46,7 +46,7 @@ def linalg_vector_norm(
             _check_identity(name, self._spec.sizes, ord, dim, dims)
     x = ops.abs(self) if self.dtype.is_complex else self
     if ord != 0 and all(self._spec.sizes[d] == 1 for d in dims):
-        # One element is its own norm, whatever its powers overflow to.
+        # A single element is its own norm, even if its powers overflow.
         size = x if self.dtype.is_complex else ops.abs(x)
         return owned(size.reshape(reduced_shape(self._spec.sizes, dims, keepdim)))
     if ord in ONE_PASS:
@@ -72,7 +72,7 @@ def _check_identity(
 
 
 def _check_conversion(name: str, given: ScalarType, wanted: ScalarType) -> None:
-    """Refuse to compute a norm in a dtype of another kind than the input's, or in a narrower one."""
+    """Refuse to compute a norm in a dtype of another kind than the input's, or of lower precision."""
     if wanted.is_complex != given.is_complex:
         kind = "complex" if given.is_complex else "real"
         raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {wanted.scalar_name}")

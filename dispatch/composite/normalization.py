@@ -90,7 +90,7 @@ def group_norm(
 def _groups(
     input: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None
 ) -> tuple[int, int, int]:
-    """Samples, channels and positions, checked."""
+    """Check and return samples, channels and positions."""
     spec = input._spec
     if num_groups <= 0:
         raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
@@ -242,7 +242,7 @@ def _batch_norm_with_update(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Batch normalisation in training, which writes the running statistics; the last result is empty."""
+    """Compute batch normalization in training, which writes the running statistics; the last result is empty."""
     results = packets["_native_batch_norm_legit"].call(
         input, weight, bias, running_mean, running_var, True, momentum, eps
     )
@@ -288,7 +288,7 @@ def _batch_norm_no_update(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Batch normalisation by running statistics; the last result is empty."""
+    """Compute batch normalization by running statistics; the last result is empty."""
     for name, parameter in (("running_mean", running_mean), ("running_var", running_var)):
         if parameter is None:
             raise RuntimeError(f"{name} must be defined in evaluation mode")

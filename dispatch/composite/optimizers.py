@@ -72,7 +72,7 @@ _fused_adamw_out = _fused_adamw_tensor_lr_out = out_form("_fused_adamw", _fused_
 def _amp_foreach_non_finite_check_and_unscale(
     self: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
 ) -> tuple[Sequence[Tensor], Tensor]:
-    """Gradients without their scale, and whether all are finite."""
+    """Return the unscaled gradients, and whether all are finite."""
     copies, found = _copied(self), _copied(found_inf)
     packets["_amp_foreach_non_finite_check_and_unscale_"].call(copies, found, inv_scale)
     return copies, found

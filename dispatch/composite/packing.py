@@ -28,7 +28,7 @@ def _check_lengths(tensor: Tensor) -> None:
 
 
 def runs(batch_sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Runs of steps as (how many steps, how many sequences).
+    """Return runs of steps as (number of steps, number of sequences).
 
     >>> runs([3, 3, 1])
     [(2, 3), (1, 1)]
@@ -90,7 +90,7 @@ def _pack_padded_sequence_backward(
 
 
 def _padded(data: Tensor, batch_sizes: Tensor, batch: int, length: int, value: float) -> Tensor:
-    """(length, batch, ...) of packed rows, with `value` where there is none."""
+    """Return (length, batch, ...) of packed rows, with `value` as padding."""
     shape = data.shape[1:]
     parts = []
     begin, steps = 0, 0

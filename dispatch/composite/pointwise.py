@@ -120,7 +120,7 @@ __all__ = [
 
 
 def add_scalar(self: Tensor, other: Number, alpha: Number) -> Tensor:
-    """``add.Scalar``: a number in the second place."""
+    """Compute ``add.Scalar``: the second operand is a number."""
     return add(self, other, alpha=alpha)
 
 
@@ -269,7 +269,7 @@ def ldexp(self: Tensor, other: Tensor) -> Tensor:
         return mul(self, pow(2.0, other))
     power = ops.clamp(other.to(int64), -EXPONENTS, EXPONENTS)
     if dtype is float64:
-        # The mantissa first: what underflows does so in the last product alone.
+        # Multiply the mantissa first: underflow then occurs only in the last multiplication.
         mantissa, exponent = frexp(self.to(dtype))
         power = ops.add(power, exponent)
     else:
@@ -281,14 +281,14 @@ def ldexp(self: Tensor, other: Tensor) -> Tensor:
 
 
 def deg2rad(self: Tensor) -> Tensor:
-    """Degrees as radians. Raises RuntimeError for complex numbers."""
+    """Convert degrees to radians. Raises RuntimeError for complex numbers."""
     if self._spec.dtype.is_complex:
         raise RuntimeError("deg2rad is not supported for complex tensors.")
     return mul(self, math.pi / 180)
 
 
 def rad2deg(self: Tensor) -> Tensor:
-    """Radians as degrees. Raises RuntimeError for complex numbers."""
+    """Convert radians to degrees. Raises RuntimeError for complex numbers."""
     if self._spec.dtype.is_complex:
         raise RuntimeError("rad2deg is not supported for complex tensors.")
     return mul(self, 180 / math.pi)
@@ -301,7 +301,7 @@ def float_power(self: Any, exponent: Tensor | Number) -> Tensor:
 
 
 def float_power_(self: Tensor, exponent: Tensor | Number) -> Tensor:
-    """`float_power` in place, of a tensor that is float64 or complex128 already."""
+    """Compute `float_power` in place, of a tensor that is float64 or complex128 already."""
     dtype = _widest(self, exponent)
     if self._spec.dtype is not dtype:
         raise RuntimeError(
@@ -341,7 +341,7 @@ def angle(self: Tensor) -> Tensor:
 
 @host_kernel("complex", "stack", "view_as_complex")
 def complex_(real: Tensor, imag: Tensor) -> Tensor:
-    """Numbers from their two parts, which are of one floating dtype."""
+    """Combine two parts of one floating dtype to complex numbers."""
     check_parts("complex", real, imag)
     parts = list(ops.broadcast_tensors([real, imag]))
     leading = imag if real._spec.numel < parts[0]._spec.numel else real
@@ -361,7 +361,7 @@ def complex_out(real: Tensor, imag: Tensor, out: Tensor) -> Tensor:
 
 @host_kernel("polar", "stack", "view_as_complex", "mul.Tensor", "cos", "sin")
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
-    """Numbers from sizes and angles, which are of one floating dtype."""
+    """Combine absolute values and angles of one floating dtype to complex numbers."""
     check_parts("polar", abs, angle)
     if abs._spec.dtype is float16:
         raise NotImplementedError(f"\"polar_{abs._spec.device.type}\" not implemented for 'Half'")

@@ -123,7 +123,7 @@ def max_pool3d(self: Tensor, *window: Any) -> Tensor:
 def _adaptive_average(
     self: Tensor, output_size: Sequence[int], rank: int, pool: Callable[..., Tensor]
 ) -> Tensor:
-    """Even shares; one of the whole is a mean."""
+    """Average even windows; a window over everything is a mean."""
     name = f"adaptive_avg_pool{rank}d"
     if len(output_size) != rank:
         raise RuntimeError(f"{name}: output_size must be {rank}")
@@ -235,7 +235,7 @@ def _check_unpooled(name: str, self: Tensor, indices: Tensor, rank: int) -> None
 
 
 def _unpooled(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
-    """Zeros with each element at its place in the flattened plane or volume; of several for one the last."""
+    """Scatter each element to its index in a zero plane or volume; of several for one the last wins."""
     rank = len(output_size)
     lead = self._spec.sizes[:-rank]
     volume = math.prod(output_size)
@@ -260,7 +260,7 @@ _OF_UNPOOLING = ("scatter.src", "masked_select", "any", "new_zeros")
 
 @host_kernel("max_unpool2d", *_OF_UNPOOLING)
 def max_unpool2d(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
-    """`torch.nn.functional.max_unpool2d` of an output size: elements at the places that max_pool2d found them."""
+    """`torch.nn.functional.max_unpool2d` of an output size: elements at the indices from max_pool2d."""
     if len(output_size) != 2:
         raise RuntimeError(
             "There should be exactly two elements (height, width) in output_size, but got "

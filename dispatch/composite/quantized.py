@@ -48,7 +48,7 @@ def is_quantized(tensor: Any) -> bool:
 
 
 def check_quantizable(self: Any, dtype: ScalarType, name: str = "quantize_per_tensor") -> None:
-    """Raise RuntimeError for a tensor that is no floating one of single precision, or a dtype that is not quantized."""
+    """Raise RuntimeError unless the tensor is float32 and the dtype is quantized."""
     if is_quantized(self) or self._spec.layout is not strided:
         key = highest_priority(self._spec.call_keys & BELOW_AUTOGRAD)
         raise NotImplementedError(
@@ -71,7 +71,7 @@ def check_zero_point(name: str, dtype: ScalarType, zero_point: int) -> None:
 
 
 def quantize_per_tensor(self: Tensor, scale: float, zero_point: int, dtype: ScalarType) -> Any:
-    """By one scale and zero point."""
+    """Quantize by one scale and zero point."""
     check_quantizable(self, dtype)
     check_zero_point("quantize_tensor_per_tensor_affine", dtype, zero_point)
     return quantized_by(self, PerTensorAffine(float(scale), zero_point), dtype)
@@ -92,12 +92,12 @@ def quantized_by(self: Any, quantizer: Quantizer, dtype: ScalarType) -> Any:
 
 
 def along(channels: Any, axis: int, ndim: int) -> Any:
-    """Numbers of channels in the shape in which they broadcast with a tensor of `ndim` dimensions."""
+    """Reshape numbers of channels to broadcast with a tensor of `ndim` dimensions."""
     return channels.reshape([-1 if d == axis else 1 for d in range(ndim)])
 
 
 def packed(ints: Any) -> Any:
-    """Integers below 16, two in a byte, the first one in the lower half."""
+    """Pack integers below 16 two in a byte, the first one in the lower half."""
     flat = ints.reshape(-1)
     if flat._spec.numel % 2:
         flat = ops.cat([flat, ops.zeros_like(flat[:1])])
@@ -145,7 +145,7 @@ def vector_numbers_of(self: Any) -> Any:
 
 
 def quantize_per_tensor_by_tensors(self: Tensor, scale: Tensor, zero_point: Tensor, dtype: ScalarType) -> Any:
-    """By tensors of one element."""
+    """Quantize by one-element tensors."""
     if self._spec.is_meta:
         return quantize_per_tensor(self, 1.0, 0, dtype)
     return quantize_per_tensor(self, float(scale.item()), int(zero_point.item()), dtype)
@@ -194,7 +194,7 @@ def chosen_quantizer(least: float, greatest: float, dtype: ScalarType, reduce_ra
 
 
 def quantize_per_tensor_dynamic(self: Tensor, dtype: ScalarType, reduce_range: bool) -> Any:
-    """By a scale and zero point for the range of the elements."""
+    """Quantize by a scale and zero point for the range of the elements."""
     if self._spec.dtype is not float32:
         raise RuntimeError(f"Quantize only works on Float Tensor, got {self._spec.dtype.scalar_name}")
     if dtype is float16:
@@ -209,9 +209,9 @@ def quantize_per_tensor_dynamic(self: Tensor, dtype: ScalarType, reduce_range: b
 
 
 def check_channels(self: Any, scales: Any, zero_points: Any, axis: int, dtype: ScalarType | None) -> None:
-    """Raise RuntimeError where scales and zero points do not fit a tensor's dimension.
+    """Raise RuntimeError if scales and zero points do not fit a tensor's dimension.
 
-    Their values are looked at on the CPU only.
+    Only the CPU checks their values.
     """
     if scales._spec.ndim != 1:
         raise RuntimeError("scale tensor must have dimension 1")
@@ -253,7 +253,7 @@ def channel_quantizer(scales: Any, zero_points: Any, axis: int) -> Quantizer:
 def quantize_per_channel(
     self: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: ScalarType
 ) -> Any:
-    """By a scale and zero point for each index of a dimension."""
+    """Quantize by a scale and zero point for each index of a dimension."""
     check_quantizable(self, dtype, "quantize_per_channel")
     check_channels(self, scales, zero_points, axis, dtype)
     floating = zero_points._spec.dtype.is_floating_point

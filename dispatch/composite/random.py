@@ -66,7 +66,7 @@ def _filling_new_memory(made_of: Drawn) -> Callable[[Composite], Composite]:
 
 
 def _integers(low: int | None, high: int, size: int, generator: int | None) -> Drawn:
-    """Integers of a size, by the places of the arguments; without `low` from 0."""
+    """Plan integers of a size, by the positions of the arguments; without `low` from 0."""
     rest = size + 1 if generator is None else generator + 1
 
     def made_of(args: Sequence[Any]) -> Plan:
@@ -78,7 +78,7 @@ def _integers(low: int | None, high: int, size: int, generator: int | None) -> D
 
 
 def _integers_like(low: int | None, high: int, generator: int | None) -> Drawn:
-    """Integers of another tensor's size, by the places of the arguments."""
+    """Plan integers of another tensor's size, by the positions of the arguments."""
     rest = high + 1 if generator is None else generator + 1
 
     def made_of(args: Sequence[Any]) -> Plan:
@@ -291,7 +291,7 @@ def normal_out(mean: Tensor | float, std: Tensor | float, generator: Generator |
     if not out._spec.dtype.is_floating_point and not out._spec.dtype.is_complex:
         raise NotImplementedError(f"\"normal_kernel\" not implemented for '{out._spec.dtype.scalar_name}'")
     if isinstance(mean, TensorImpl) and mean._spec.dtype.is_integral:
-        mean = mean.to(out._spec.dtype)  # the output's numbers are drawn, not the mean's
+        mean = mean.to(out._spec.dtype)  # the random numbers are for the output's shape, not the mean's
     return out_form("normal", partial(normal, generator=generator))(mean, std, out)
 
 
@@ -335,7 +335,7 @@ randn_generator_named = named_factory("randn.generator", 2)
 
 
 SELU_SHIFT = 1.7580993408473766
-"""alpha * scale of `selu`: what it tends to far below zero, to which `alpha_dropout` sets elements."""
+"""alpha * scale of `selu`: its limit far below zero, to which `alpha_dropout` sets elements."""
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
@@ -395,7 +395,7 @@ def written(self: Tensor, made: Tensor) -> Tensor:
 
 
 def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: Generator | None) -> Tensor:
-    """`torch.rrelu`: `leaky_relu` whose slope is drawn from [lower, upper] for each element, or is their mean."""
+    """`torch.rrelu`: `leaky_relu` whose slope is sampled from [lower, upper] for each element, or is their mean."""
     lower, upper = real(lower), real(upper)
     for name, bound in (("lower", lower), ("upper", upper)):
         if not math.isfinite(bound):

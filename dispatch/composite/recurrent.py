@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 State = tuple["Tensor", ...]
-"""A cell's state after a step: the hidden one, and an LSTM's own beside it."""
+"""State of a cell after a step: the hidden state, and an LSTM's cell state."""
 
 
 class Weights(NamedTuple):
@@ -35,7 +35,7 @@ class Weights(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A cell: its share of the input with what is only added to it, and a step from that share.
+    """A cell: its input's share of the gates, including added biases, and a step from that share.
 
     `step` gets the share of one step, the state, the transposed weights of the hidden state, the bias that is not
     in the share, and the transposed projection.

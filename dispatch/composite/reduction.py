@@ -69,7 +69,7 @@ def std_mean_dim(
 def value_selecting_reduction_backward(
     grad: Tensor, dim: int, indices: Tensor, sizes: Sequence[int], keepdim: bool
 ) -> Tensor:
-    """Zeros of `sizes` with the gradient at the selected indices."""
+    """Return zeros of `sizes` with the gradient at the selected indices."""
     if not keepdim and len(sizes):
         grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
     return ops.scatter(grad.new_zeros(tuple(sizes)), dim, indices, grad)
@@ -117,7 +117,7 @@ def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> T
 
 
 def _cumprod_backward_by_factors(grad: Any, input: Any, dim: int) -> Any:
-    """For each factor the prefix products without it, from its own place on, times the gradient."""
+    """Return for each factor the prefix products without it, from its own position on, times the gradient."""
     x, g = input.movedim(dim, -1), grad.movedim(dim, -1)
     return ops.sum(prefix_products_without(x) * g.unsqueeze(-2), -1).movedim(-1, dim).to(grad.dtype)
 

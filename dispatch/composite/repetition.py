@@ -79,7 +79,7 @@ def rot90(self: Tensor, k: int, dims: Sequence[int]) -> Tensor:
 
 
 def repeat(self: Tensor, repeats: Sequence[int]) -> Tensor:
-    """`Tensor.repeat`: copies of the tensor beside each other."""
+    """Run `Tensor.repeat`: tile copies of the tensor."""
     spec = self._spec
     lead = len(repeats) - spec.ndim
     if lead < 0:
@@ -101,9 +101,9 @@ def repeat(self: Tensor, repeats: Sequence[int]) -> Tensor:
 
 
 def repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
-    """``torch.repeat_interleave(repeats)``: each place as often as its number says.
+    """``torch.repeat_interleave(repeats)``: each position repeated by its number.
 
-    Their number is known to the host only once the device has summed them, or by `output_size`.
+    The host knows the output's size only once the device has summed the repeats, or by `output_size`.
     """
     spec = repeats._spec
     if spec.is_meta and output_size is None:

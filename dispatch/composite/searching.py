@@ -70,7 +70,7 @@ def _check_member(*tensors: Tensor) -> None:
 
 @host_kernel("isin", "sort", "searchsorted.Tensor", "eq.Tensor")
 def isin(elements: Tensor, test_elements: Tensor, assume_unique: bool, invert: bool) -> Tensor:
-    """`torch.isin`: whether each element is one of those to test, which are sorted and searched."""
+    """Run `torch.isin`: whether each element is among the test elements, which are sorted and searched."""
     _check_member(elements, test_elements)
     count = test_elements._spec.numel
     compare = ops.ne if invert else ops.eq
@@ -120,7 +120,7 @@ def _begins(different: Tensor, dim: int) -> Tensor:
 
 
 def _runs(begins: Tensor, order: Tensor | None, inverse: bool, counts: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Runs of a line: where they begin, the run of each element of the line before it was ordered, their lengths."""
+    """Return the runs of a line: where they begin, the run of each element before sorting, and their lengths."""
     n, device = begins._spec.numel, begins.device
     starts = ops.nonzero(begins).reshape((-1,))
     nothing = ops.empty((0,), dtype=int64, device=device)
@@ -204,7 +204,7 @@ def _selected(
 ) -> tuple[Any, Any, Any]:
     starts, run, length = _runs(begins, order, inverse, counts)
     places = starts if order is None else order.index_select(0, starts)
-    # The entries are compared as rows, and lie in memory as rows.
+    # The entries are compared as rows, and are contiguous rows in memory.
     entries = ops.movedim(self, d, 0).index_select(0, places)
     return owned(ops.movedim(entries, 0, d)), run, length
 
@@ -243,7 +243,7 @@ def _ranks_of_rows(rows: Tensor) -> Tensor:
 
 
 def _ranks_of_columns(x: Tensor) -> Tensor:
-    """For each element how many different ones of its column are below it."""
+    """Return for each element the number of different smaller ones in its column."""
     ordered, order = ops.sort(x, stable=True, dim=0)
     ranks = ops.cumsum(_begins(ops.ne(*_shifted(ordered, 0)), 0), 0) - 1
     return ops.empty_like(ranks).scatter_(0, order, ranks)
@@ -265,7 +265,7 @@ _mode_results: Callable[..., tuple[Tensor, Tensor]] = named_results("mode", ("va
 
 @host_kernel("mode", "sort", "argmax", "gather")
 def mode(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """`torch.mode`: the most frequent element along a dimension, of several the smallest, and its last place."""
+    """`torch.mode`: the most frequent element along a dimension, of several the smallest, and its last index."""
     spec = self._spec
     if spec.dtype.is_complex:
         raise NotImplementedError(

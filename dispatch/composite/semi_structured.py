@@ -29,7 +29,7 @@ OUTPUTS_OF_INT8 = (float16, bfloat16, int32)
 
 
 def columns_of_four_bits(dtype: ScalarType) -> int:
-    """For how many columns four bits stand."""
+    """Return the number of columns that four bits describe."""
     return 2 if dtype is float32 else 4
 
 
@@ -73,7 +73,7 @@ def words_of(bits: Tensor, word: ScalarType) -> Tensor:
     shifts = ops.arange(0, 4 * count, 4, device=bits.device)
     rows, across = bits.shape
     wide = (bits.to(int64).reshape((rows, across // count, count)) << shifts).sum(-1)
-    # The upper half of the bits' range stands for negative numbers.
+    # The upper half of the bits' range means negative numbers.
     wide = wide - ((wide >> (4 * count - 1)) << (4 * count))
     return wide.to(word)
 
@@ -91,7 +91,7 @@ def interleaved(words: Tensor) -> Tensor:
 
 
 def in_order_of_rows(words: Tensor) -> Tensor:
-    """Interleaved words in the order of rows."""
+    """Return interleaved words in the order of rows."""
     rows, columns = words.shape
     pairs = 4 // words.dtype.itemsize
     split = words.reshape((columns // 2, rows // (16 * pairs), 8, pairs, 2, 2))
@@ -116,14 +116,14 @@ def check_interleaved(rows: int, columns: int, dtype: ScalarType) -> None:
     group = 64 // word_of(dtype).itemsize
     if rows % group:
         raise RuntimeError(f"Number of rows of dense matrix {rows} must be divisible by {group}")
-    # Two columns of words lie together.
+    # Two columns of words are adjacent.
     across = 4 * columns_of_four_bits(dtype) * word_of(dtype).itemsize
     if columns % across:
         raise RuntimeError(f"Number of columns of dense matrix {columns} must be divisible by {across}")
 
 
 def _to_sparse_semi_structured(dense: Tensor) -> tuple[Tensor, Tensor]:
-    """Kept elements and interleaved words of what is not 0."""
+    """Return the kept elements and interleaved words of nonzero elements."""
     if dense.dim() != 2:
         raise RuntimeError(f"Expected 2-dimensional dense tensor, got {dense.dim()}-dimensional tensor")
     if dense.dtype not in PACKED:
@@ -208,7 +208,7 @@ def joined(values: Tensor, bits: Tensor) -> Tensor:
 
 
 def split(packed: Tensor, columns: int) -> tuple[Tensor, Tensor]:
-    """Kept elements and words of what `_cslt_compress` made of a matrix of so many columns; views of it."""
+    """Return views of the kept elements and words of the result of `_cslt_compress`, for this number of columns."""
     flat = packed.reshape((-1,))
     sixteenths = 10 if packed.dtype is int8 else 9
     rows = flat.shape[0] * 16 // (sixteenths * columns) if columns else 0
@@ -332,7 +332,9 @@ def kept_by(algorithm: str, tiles: Tensor) -> Tensor:
 
 
 def masks_of(kept: Tensor) -> Tensor:
-    """Kept places (M, K) as 8 bytes for each 8 x 8: two for each tile of 4 x 4, of two rows each, lowest bit first."""
+    """Pack kept positions (M, K) as 8 bytes for each 8 x 8: two for each tile of 4 x 4, of two rows each, lowest bit
+    first.
+    """
     rows, columns = kept.shape
     bits = kept.reshape((rows // 8, 2, 2, 2, columns // 8, 2, 4)).permute((0, 4, 1, 5, 2, 3, 6))
     bits = bits.reshape((rows // 8, columns // 8, 8, 8)).to(int64)
@@ -348,7 +350,7 @@ def places_of(masks: Tensor) -> Tensor:
 
 
 def check_tiles(name: str, input: Tensor, multiple: int) -> None:
-    """Raise RuntimeError where a matrix is not one of tiles."""
+    """Raise RuntimeError if a matrix does not divide into tiles."""
     if input.dtype not in (float16, bfloat16):
         raise RuntimeError(
             f"{name}: Unsupported dtype - only `float16` and `bfloat16` are supported currently, got {input.dtype}"
@@ -404,6 +406,6 @@ def _sparse_semi_structured_apply(input: Tensor, thread_masks: Tensor) -> tuple[
 
 
 def _sparse_semi_structured_apply_dense(input: Tensor, thread_masks: Tensor) -> Tensor:
-    """0 at all other places."""
+    """Set all other positions to 0."""
     _check_masks("_sparse_semi_structured_apply_dense", input, thread_masks)
     return ops.where(places_of(thread_masks), input, 0)

@@ -273,7 +273,7 @@ def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def sum_to_size(self: Tensor, size: Sequence[int]) -> Tensor:
-    """`torch.Tensor.sum_to_size`: summed over what broadcasting had expanded."""
+    """`torch.Tensor.sum_to_size`: summed over the broadcast dimensions."""
     sizes, target = self._spec.sizes, tuple(size)
     if not target:
         return ops.sum(self)

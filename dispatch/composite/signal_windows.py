@@ -63,7 +63,7 @@ def _cosine(alpha: float, beta: float) -> Callable[[Any, int], Any]:
 
 
 def hann_window(window_length: int, *rest: Any) -> Tensor:
-    """(1 - cos(2 pi n / (N - 1))) / 2."""
+    """Compute (1 - cos(2 pi n / (N - 1))) / 2."""
     *given, dtype, layout, device, pin = rest
     return _window(
         "hann_window", _cosine(0.5, 0.5), window_length, (*given, True)[0], dtype, layout, device, pin

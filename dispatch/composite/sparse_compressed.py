@@ -1,4 +1,4 @@
-"""Sparse tensors of compressed rows or columns: made of dense parts, which are looked at (ATen/native/sparse/).
+"""Sparse tensors of compressed rows or columns: construction from dense parts, and checks (ATen/native/sparse/).
 
 The numbers of the invariants are those of PyTorch's `ValidateCompressedIndicesCommon.h`.
 """
@@ -163,10 +163,10 @@ def check_indices(compressed: Any, plain: Any, lines: int, length: int, layout: 
     """Raise RuntimeError where indices break an invariant; on a GPU the host waits for each of them.
 
     Args:
-        compressed, plain: what a sparse tensor is made of, of shapes that fit.
-        lines: how many lines are compressed.
-        length: how many elements, or blocks, each of them is long.
-        layout: the layout, which says how things are called.
+        compressed, plain: The parts of a sparse tensor, of matching shapes.
+        lines: Number of compressed lines.
+        length: Length of each line, in elements or blocks.
+        layout: The layout, which determines names in messages.
     """
     if compressed._spec.is_meta or not compressed._spec.numel:
         return
@@ -239,7 +239,7 @@ def sparse_compressed_tensor_sized(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Any:
-    """``sparse_compressed_tensor(compressed, plain, values, size)``, whose indices are looked at."""
+    """``sparse_compressed_tensor(compressed, plain, values, size)``, whose indices are checked."""
     kind = expect_compressed("sparse_compressed_tensor", layout)
     ops._validate_sparse_compressed_tensor_args(compressed_indices, plain_indices, values, size, kind)
     return ops._sparse_compressed_tensor_unsafe(
@@ -542,7 +542,7 @@ _to_sparse_csr, _to_sparse_csc, _to_sparse_bsr, _to_sparse_bsc = (
 def _convert_indices_from_csr_to_coo(
     crow_indices: Any, col_indices: Any, out_int32: bool, transpose: bool
 ) -> Any:
-    """Coordinates, [batch dimensions + 2, elements], of compressed rows; of compressed columns with `transpose`."""
+    """Return COO indices, [batch dimensions + 2, elements], of compressed rows; of columns with `transpose`."""
     batch_sizes = crow_indices._spec.sizes[:-1]
     lines, nnz = crow_indices._spec.sizes[-1] - 1, col_indices._spec.sizes[-1]
     dtype = int32 if out_int32 else int64

@@ -236,7 +236,7 @@ def _sparse_coo_tensor_unsafe(
 
 
 def _rows(values: Any) -> Any:
-    """Values with a first dimension: a single number is one of them."""
+    """Return values with a first dimension: a 0-d value counts as a vector of one."""
     return values if values._spec.ndim else values.expand((1,))
 
 
@@ -351,7 +351,7 @@ def _to_sparse(self: Any, layout: Layout | None, blocksize: Sizes | None, dense_
 
 
 def _spdiags(diagonals: Any, offsets: Any, shape: Sizes, layout: Layout | None) -> Any:
-    """``_spdiags``: element j of a diagonal at offset k stands in row j - k and column j."""
+    """``_spdiags``: element j of a diagonal at offset k is in row j - k and column j."""
     if diagonals._spec.ndim == 1:
         diagonals = diagonals.unsqueeze(0)
     if not offsets._spec.ndim:

@@ -1,6 +1,6 @@
-"""Compressed lines by themselves: the line of each value, and the order in which values lie by the other lines.
+"""Compressed lines: the line of each value, and the order of values by the other lines.
 
-On the CPU a kernel answers at once; elsewhere both are made of dense operators, which wait for nothing.
+On the CPU a kernel computes both. Elsewhere dense operators compute them without synchronization.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def polygamma_(self: Tensor, n: int) -> Tensor:
 
 @host_kernel("mvlgamma", "lgamma", "add.Tensor", "sum.dim_IntList")
 def special_multigammaln(self: Tensor, p: int) -> Tensor:
-    """`torch.special.multigammaln`: `mvlgamma`, which modes see."""
+    """Run `torch.special.multigammaln`: `mvlgamma`, which modes see."""
     return ops.mvlgamma(self, p)
 
 

@@ -1,4 +1,4 @@
-"""Sums and means without NaN, quantiles, histograms and renormalisation (ATen/native/Sorting.cpp, SummaryOps.cpp)."""
+"""Sums and means without NaN, quantiles, histograms and renormalization (ATen/native/Sorting.cpp, SummaryOps.cpp)."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def quantiles(
     interpolation: str,
     ignore_nan: bool,
 ) -> Tensor:
-    """Interpolated between neighbours in order: at the rank q (n - 1) of n elements."""
+    """Interpolate between sorted neighbors: at the rank q (n - 1) of n elements."""
     if not isinstance(q, TensorImpl):
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
@@ -116,7 +116,7 @@ def quantiles(
         counted = ops.sum(ops.logical_not(ops.isnan(ordered)), -1, True)
         ranks = ops.mul(shares, ops.clamp_min(ops.sub(counted, 1), 0).to(shares._spec.dtype))
     else:
-        # NaN is last in order, and whatever is asked is then NaN.
+        # NaN sorts last, so that every quantile is then NaN.
         has_nan = ops.isnan(ops.narrow(ordered, -1, last, 1))
         ranks = ops.where(has_nan, float(last), ops.mul(shares, last))
     found = interpolated(ordered, ranks, interpolation)
@@ -203,9 +203,9 @@ def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
 
 
 def bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
-    """`torch.bincount`: how often each whole number from 0 on occurs, or the sum of the weights beside it.
+    """`torch.bincount`: the count of each integer from 0 on, or the sum of its weights.
 
-    The host waits for the largest number: there are as many bins.
+    The host waits for the maximum, which determines the number of bins.
     """
     spec = self._spec
     if spec.dtype.is_floating_point or spec.dtype.is_complex or spec.dtype is bool_:

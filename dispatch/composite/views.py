@@ -151,9 +151,9 @@ def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def narrow_tensor(self: Tensor, dim: int, start: Tensor, length: int) -> Tensor:
-    """`torch.narrow` from a place that an integral 0-d tensor holds.
+    """`torch.narrow` from a start that an integral 0-d tensor holds.
 
-    Meta tensors hold no values; sizes and strides do not depend on this one, so there the place is taken to be 0.
+    Meta tensors have no values; sizes and strides do not depend on the start, so that it is 0 for them.
     """
     if start._spec.ndim or not start._spec.dtype.is_integral:
         raise RuntimeError("start must be an 0-dim integral Tensor.")
@@ -214,7 +214,7 @@ def _plan_movedim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan 
 
 @planned_by(_plan_movedim)
 def movedim(self: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """`torch.movedim`: the named dimensions to new places, the others in order."""
+    """`torch.movedim`: the named dimensions to new positions, the others in order."""
     order = _moved_order(self._spec.ndim, source, destination)
     return self.permute(order) if order else self.alias()
 
@@ -428,7 +428,7 @@ def _check_tensor_split(rank: int) -> None:
 
 @planned_by(plan_unbind)
 def unbind(self: Tensor, dim: int) -> tuple[Tensor, ...]:
-    """`torch.unbind`: the slices along a dimension, which goes away."""
+    """`torch.unbind`: the slices along a dimension, which is removed."""
     spec = self._spec
     d = wrap_dim(dim, spec.ndim, scalar_ok=False)
     refuse_too_many_views("unbind", spec.sizes[d])

@@ -43,7 +43,7 @@ def _convert_weight_to_int4pack(self: Tensor, innerKTiles: int) -> Tensor:
     # Bit positions of the columns 0, 1, 8, 9, 16, 17, 24 and 25, counted from a lane's first, in its 32 bits.
     shifts = 4 * ops.arange(4, device=self.device)[:, None] + 16 * ops.arange(2, device=self.device)
     words = (lanes << shifts).sum((-1, -2))
-    # The upper half of 32 bits stands for negative numbers.
+    # The upper half of 32 bits means negative numbers.
     words = words - ((words >> 31) << 32)
     return words.to(int32).reshape((n // 8, k // (16 * innerKTiles), 32, innerKTiles // 2))
 

@@ -124,8 +124,7 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
 
     Args:
         allow_non_fake_inputs: If True, operators take real tensors in addition to fake ones, and read no elements of
-            them.
-            Default: False.
+            them. Default: False.
         shape_env: Not supported: sizes are never symbols. Default: None.
 
     Raises:

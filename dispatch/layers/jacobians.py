@@ -39,7 +39,7 @@ def _check_are_tensors(values: Sequence[Any], name: str, what: str) -> None:
 
 
 def _check_are_real(values: Sequence[Any], name: str, what: str, each: str) -> None:
-    """Refuse complex tensors, whose derivatives are no single complex numbers. Raises RuntimeError."""
+    """Refuse complex tensors, whose derivatives are not single complex numbers. Raises RuntimeError."""
     for position, value in enumerate(values):
         if isinstance(value, TensorImpl) and value._spec.dtype.is_complex:
             raise RuntimeError(
@@ -68,7 +68,7 @@ def jacrev(
         chunk_size: Number of rows to compute at a time. Default: None, all of them.
 
     Raises:
-        RuntimeError: for outputs or inputs that are no tensors.
+        RuntimeError: for outputs or inputs that are not tensors.
 
     Example:
         >>> import triten as tt

@@ -22,7 +22,7 @@ _DIFFERENTIATING = AUTOGRAD_BITS | functionality_bit(Functionality.ForwardAD)
 
 
 class Level:
-    """One transform in progress; `number` is its place on the stack."""
+    """One transform in progress; `number` is its position on the stack."""
 
     __slots__ = ("number",)
 
@@ -31,7 +31,7 @@ class Level:
 
 
 class VmapLevel(Level):
-    """A `vmap` in progress: the size of the mapped dimension, and what random operators do."""
+    """A `vmap` in progress: the size of the mapped dimension, and the mode of random operators."""
 
     __slots__ = ("batch_size", "randomness")
 
@@ -80,7 +80,7 @@ def entered_vmap(batch_size: int, randomness: str) -> Iterator[VmapLevel]:
 def entered_grad(depth: int | None = None) -> Iterator[GradLevel]:
     """Enter a new innermost grad level for the block; it keeps the grad mode in which it is entered.
 
-    `depth` is that of an earlier level of which this one goes on.
+    `depth` is that of an earlier level that this one continues.
     """
     before = _stack.levels
     level = GradLevel(len(before) + 1, is_grad_enabled(), len(before) if depth is None else depth)
@@ -145,7 +145,7 @@ def run_below(level: Level, function: Callable[..., Result], *args: Any) -> Resu
 
 
 def run_outside(level: Level, function: Callable[..., Result], *args: Any) -> Result:
-    """Call a function that sees only the levels outside of `level`; in everything else it is the caller's."""
+    """Call a function that sees only the levels outside of `level`; all other state is the caller's."""
     levels = _stack.levels
     _stack.levels = levels[: level.number - 1]
     try:

@@ -1,7 +1,7 @@
 """Operators handled in Python: dispatch modes, and tensor subclasses (torch/utils/_python_dispatch.py).
 
-Both are one fallback at the Python key, which stands below autograd and above the kernels. A mode puts the key into
-its thread's set, a subclass into its tensors' own.
+Both are one fallback at the Python key, which is below autograd and above the kernels. A mode puts the key into its
+thread's set, a subclass into its tensors' own.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ _stack = inherited(_Stack())
 class TensorDispatchMode:
     """A context in which every operator below autograd goes through `__tensor_dispatch__` (`TorchDispatchMode`).
 
-    Modes nest: the innermost one sees a call first, and what it calls goes to the one around it. While it handles a
-    call a mode is not active, so that it may call the operator itself. A mode sees the overloads that PyTorch
-    dispatches. It sees the parts of the operators that PyTorch decomposes too.
+    Modes nest: the innermost one sees a call first, and its own calls go to the next outer one. While it handles a call
+    a mode is not active, so that it may call the operator itself. A mode sees the overloads that PyTorch dispatches. It
+    sees the parts of the operators that PyTorch decomposes too.
 
     Example:
         >>> import triten as tt
@@ -129,7 +129,7 @@ class _Below:
 
 
 def below_innermost() -> _Below:
-    """This thread without its innermost mode, whose handler runs."""
+    """Run this thread without its innermost mode, whose handler runs."""
     return _Below(-1)
 
 
@@ -144,7 +144,7 @@ def sees_whole() -> bool:
 
 
 def without_modes() -> _Below:
-    """This thread in no mode."""
+    """Run this thread without modes."""
     return _Below(0)
 
 
@@ -304,7 +304,7 @@ def keys_of(cls: type) -> int:
 def as_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
     """Return a tensor of another class over the same bytes, whose gradient is `tensor`'s.
 
-    Raises TypeError for what is no Tensor class.
+    Raises TypeError for other classes.
     """
     if not tensor._spec.requires_grad:
         return detached_subclass(tensor, cls)
@@ -347,7 +347,7 @@ def wrapper_subclass(
     memory_format: MemoryFormat | None = None,
     layout: Layout = strided,
 ) -> Subclass:
-    """Return a tensor without bytes of its own: metadata, and a class whose handler knows what to do.
+    """Return a tensor without bytes of its own: metadata, and a class whose handler serves its operators.
 
     Raises TypeError for a class without handler, whose operators would read bytes that are not there.
     """
@@ -378,22 +378,22 @@ def wrapper_subclass(
 
 
 def _repeated(root: Any, spec: TensorSpec, offset: int = 0) -> Any:
-    """Return an array of a spec's sizes whose elements are all the one of `root` at a byte offset."""
+    """Return an array of a spec's sizes whose elements all alias that of `root` at a byte offset."""
     made = np.ndarray(spec.sizes, spec.np_dtype, root, offset, (0,) * spec.ndim)
     made.flags.writeable = False
     return made
 
 
 def _is_repeated(data: Any) -> bool:
-    """Return whether an array is one of a wrapper subclass, without bytes of its own."""
+    """Return True if an array belongs to a wrapper subclass, without bytes of its own."""
     root = root_of(data)
     return root is not data and root.dtype == np.uint8 and not any(data.strides) and not data.flags.writeable
 
 
 def share_storage(tensor: TensorImpl, source: TensorImpl) -> None:
-    """Have a tensor lie in the storage of another one, with its own sizes, strides and storage offset.
+    """Make a tensor share the storage of another one, with its own sizes, strides and storage offset.
 
-    Raises RuntimeError for a tensor with bytes whose elements would lie outside the storage.
+    Raises RuntimeError for a tensor with bytes whose elements would be outside the storage.
     """
     data: Any = source._data
     if isinstance(data, np.ndarray) and _is_repeated(data):

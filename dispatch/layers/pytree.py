@@ -84,7 +84,7 @@ class NodeDef(NamedTuple):
 
 
 class Serialization(NamedTuple):
-    """How a class stands in the text of a spec: its name, and its context as JSON."""
+    """Serialized form of a class in a spec: its name, and its context as JSON."""
 
     type: type[Any]
     name: str
@@ -176,7 +176,7 @@ def register_pytree_node(
 
 
 def deregister(cls: type[Any]) -> None:
-    """Make a class a leaf again. Raises KeyError for one that is no node."""
+    """Make a class a leaf again. Raises KeyError for a class that is not a node."""
     with _lock:
         del NODES[cls]
         NAMED_TYPES.pop(SERIALIZATIONS.pop(cls).name, None)
@@ -398,7 +398,7 @@ def _flatten_into(tree: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] |
 def _broadcast_to_and_flatten(
     tree: Any, treespec: TreeSpec, is_leaf: Callable[[Any], bool] | None = None
 ) -> list[Any] | None:
-    """Return a tree's leaves, each as often as the spec has leaves in its place; None if the tree is no prefix of it.
+    """Return a tree's leaves, each repeated for the spec's leaves at its position; None if it is not a prefix.
 
     Source: torch.utils._pytree._broadcast_to_and_flatten.
     """
@@ -450,8 +450,8 @@ def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
     """Return the tree of these leaves (`torch.utils._pytree.tree_unflatten`).
 
     Raises:
-        TypeError: `treespec` is no spec.
-        ValueError: there are not as many leaves as the tree has.
+        TypeError: `treespec` is not a spec.
+        ValueError: the number of leaves differs from the tree's.
     """
     if not isinstance(treespec, TreeSpec):
         if not isinstance(leaves, TreeSpec):

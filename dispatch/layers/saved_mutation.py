@@ -37,7 +37,7 @@ class SavedTensors:
         self.is_open = True
 
     def pack(self, tensor: Tensor) -> _Saved:
-        """Remember a tensor, which the node holds by what this gives."""
+        """Record a saved tensor, and return the handle that the node holds."""
         saved = _Saved(tensor)
         self._of_storage[_storage_of(tensor)].add(saved)
         return saved

@@ -13,8 +13,8 @@ from ..tensor import Tensor
 class TensorOfParts(Tensor):
     """A tensor without bytes of its own, over the tensors that `PARTS` names.
 
-    A subclass says in `SETTINGS` what else it has, in `STATE` which attributes follow from neither, and in `like` how
-    another one is made of other parts. Its ``__tensor_dispatch__`` serves operators.
+    A subclass declares its other settings in `SETTINGS`, and independent attributes in `STATE`. `like` makes another
+    tensor from other parts. Its ``__tensor_dispatch__`` serves operators.
     """
 
     __tensor_function__ = disabled_tensor_function  # type: ignore[assignment]

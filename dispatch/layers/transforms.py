@@ -39,7 +39,7 @@ class _Sources:
         self.fresh: set[int] = set()
         before = set_grad_enabled(
             True
-        )  # what is differentiated later, outside of a no_grad block, has its history
+        )  # a tensor differentiated later, outside of a no_grad block, has its history
         try:
             self._take(given, name)
         finally:
@@ -239,10 +239,10 @@ def grad(func: Function, argnums: ArgNums = 0, has_aux: bool = False) -> Functio
     """Return a function that computes the gradient of `func`, which returns a scalar (`torch.func.grad`).
 
     Args:
-        func: takes tensors or trees of them, and returns a tensor without dimensions, with `has_aux` a pair of that
-            and of a tree that is passed on.
-        argnums: by which positional arguments; a tuple gives a tuple of gradients.
-        has_aux: whether `func` returns something beside the scalar.
+        func: A function from tensors or trees of them to a 0-d tensor. With `has_aux`, it returns a pair of that tensor
+            and a tree of auxiliary data.
+        argnums: Positions of the arguments to differentiate by; a tuple gives a tuple of gradients.
+        has_aux: If True, `func` also returns auxiliary data.
 
     Raises:
         RuntimeError: for a result of another form, and for positions that do not exist.
@@ -330,12 +330,12 @@ def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
 def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
     """Return the value of `func`, and the linear function that is its derivative there (`torch.func.linearize`).
 
-    The derivative may be called any number of times, with one tangent for each primal; `func` is not called again for
-    it, what it computed is kept instead. For one direction `jvp` takes less memory.
+    The derivative may be called any number of times, with one tangent for each primal. It does not call `func` again;
+    it uses the stored results of the first call. For one direction `jvp` takes less memory.
 
     Args:
-        func: takes `primals` and returns tensors.
-        primals: trees of tensors.
+        func: A function from `primals` to tensors.
+        primals: Trees of tensors.
 
     Returns:
         The value, and the function from tangents in the structure of `primals` to tangents of the value.
@@ -353,7 +353,7 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
     points, spec = tree_flatten(primals)
     outputs, out_spec = tree_flatten(value)
     is_linked = any(each.requires_grad for each in outputs)
-    # To pull back is linear in the cotangents, so that its own pull-back pushes forward, whatever they are.
+    # The pull-back is linear in the cotangents, so that its own pull-back pushes forward for any cotangents.
     zeros = tree_unflatten([ops.zeros_like(each) for each in outputs], out_spec)
     _, push_forward = vjp(lambda cotangents: pull_back(cotangents, create_graph=True), zeros)
 
@@ -426,14 +426,15 @@ def jvp(
     """Return the value of `func` and its derivative in a direction, by forward mode (`torch.func.jvp`).
 
     Args:
-        func: takes `primals` and returns tensors.
-        primals: a tuple of trees of tensors.
-        tangents: a tuple of the same structure.
-        strict: whether an output that does not depend on the inputs is refused; otherwise its tangent is zero.
-        has_aux: whether `func` returns something beside the outputs, which is passed on.
+        func: A function from `primals` to tensors.
+        primals: A tuple of trees of tensors.
+        tangents: A tuple of the same structure.
+        strict: If True, refuse an output that does not depend on the inputs; otherwise its tangent is zero. Default:
+            False.
+        has_aux: If True, `func` also returns auxiliary data. Default: False.
 
     Raises:
-        RuntimeError: for arguments that are no tuples, of different structures, or not made of tensors.
+        RuntimeError: for arguments that are not tuples, have different structures, or do not consist of tensors.
 
     Example:
         >>> import triten as tt

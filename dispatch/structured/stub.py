@@ -100,11 +100,11 @@ class PlannedKernel(NamedTuple):
     `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new contiguous
     array, for host results that NumPy may allocate itself. `quiet` has the plan call them with floating-point errors
     ignored. A kernel that depends on dtypes alone as long as all operands are contiguous serves other shapes too, up to
-    `any_shape` elements; `sized`, where there is one, makes it anew for the output's sizes. `first(*inputs)` returns a
-    new array of the first of several outputs if the caller needs no other output; it is called as if `quiet`. `number`
-    is `fresh` for one output without dimensions: a new 0-d array, where NumPy's own result would be a scalar.
-    `unshared` is `into` for one output that overlaps no input, if that saves a check. `element` is the per-element
-    function of a pointwise CUDA kernel.
+    `any_shape` elements; `sized`, if set, rebuilds it for the output's sizes. `first(*inputs)` returns a new array of
+    the first of several outputs if the caller needs no other output; it is called as if `quiet`. `number` is `fresh`
+    for one output without dimensions: a new 0-d array, where NumPy's own result would be a scalar. `unshared` is `into`
+    for one output that overlaps no input, if that saves a check. `element` is the per-element function of a pointwise
+    CUDA kernel.
     """
 
     into: Callable[..., Any]
@@ -121,11 +121,11 @@ class PlannedKernel(NamedTuple):
 class HostKernel(NamedTuple):
     """A composite's kernel on the host, ready to run on arrays (see `plans/host_kernel.py`).
 
-    `outputs` are the specs of what it computes, which no meta function says. `fresh(*arguments)` returns a new array
-    for each of them, in the strides of its spec: one array, or a tuple of several. It serves small outputs; without
-    `into` larger ones are the composite's. `into(*arrays, *arguments)` writes to outputs of any size. `quiet` has
-    the plan call them with floating-point errors ignored. If the kernel `declines`, `fresh` returns None, and `into`
-    False, for values that are the composite's.
+    `outputs` are the specs of its results, which have no meta function. `fresh(*arguments)` returns a new array for
+    each of them, in the strides of its spec: one array, or a tuple of several. It serves small outputs; without `into`
+    larger ones are the composite's. `into(*arrays, *arguments)` writes to outputs of any size. `quiet` has the plan
+    call them with floating-point errors ignored. If the kernel `declines`, `fresh` returns None, and `into` False, for
+    values that are the composite's.
     """
 
     outputs: tuple[TensorSpec, ...]
@@ -145,7 +145,9 @@ class HostKernel(NamedTuple):
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
 HostKernelFactory = Callable[[StructuredCall], HostKernel | None]
-"""The factory of a composite's kernel on the host, called without outputs; None for what is the composite's."""
+"""Factory of a composite's kernel on the host, called without outputs; it returns None to leave a call to the
+composite.
+"""
 
 
 def by_arguments(factory: Callable[..., HostKernel | None]) -> HostKernelFactory:
@@ -169,7 +171,7 @@ def followed_by(function: Callable[..., Any], constant: Any) -> Callable[[Any], 
 def with_defaults(factory: KernelFactory) -> KernelFactory:
     """Return a factory whose kernel is called with all of an operator's arguments, including numbers at their defaults.
 
-    A plan leaves such numbers out; a function of several would not know which ones.
+    A plan omits such numbers, and a kernel of several would not know which ones.
     """
 
     def complete(call: StructuredCall) -> PlannedKernel:
@@ -210,10 +212,10 @@ on_register: list[Callable[[str, str], None]] = []
 """Called with a stub and a device type of another package that has a kernel there now."""
 
 Loader = Callable[[str | None], object]
-"""Imports what registers the named kernel, which may be one that it does not know; everything for None."""
+"""Imports the registration of the named kernel, which may be unknown; of all kernels for None."""
 
 loopers: dict[str, Callable[[str, KernelFactory], KernelFactory]] = {}
-"""By stub: what gives the CPU's kernels compiled loops later on (`compiled_loops.py`)."""
+"""Function by stub that adds compiled loops to the CPU's kernels later on (`compiled_loops.py`)."""
 
 _stubs: dict[str, dict[str, Callable[[StructuredCall], Any]]] = {}
 _bodies: dict[tuple[str, str], dict[str, Any] | None] = {}
@@ -282,7 +284,7 @@ def load_kernels(device_type: str, name: str | None = None) -> None:
 def _factory_of(name: str, device_type: str) -> Callable[[StructuredCall], Any] | None:
     """Return the registered factory, whose module is imported first.
 
-    A factory that is there may come from an import that was interrupted, and lack what stands below it in its module.
+    A registered factory may come from an interrupted import, and lack later definitions of its module.
     """
     factory = _stubs.get(name, {}).get(device_type)
     if factory is not None and is_imported(_bodies.get((name, device_type))):
@@ -471,13 +473,13 @@ def check_packed(call: StructuredCall) -> None:
 
 
 FILLING = frozenset({"fill_stub", "zero_stub"})
-"""Stubs whose CUDA kernels know what bytes stand for."""
+"""Stubs whose CUDA kernels interpret stored bytes."""
 COMPARING = frozenset({"eq_stub", "ne_stub"})
-"""Those that know it of powers of two."""
+"""Stubs that interpret the bytes of powers of two."""
 
 
 def check_bytes(name: str, call: StructuredCall) -> None:
-    """Refuse to bring numbers and other dtypes to what CUDA kernels move as bytes. Raises NotImplementedError."""
+    """Refuse conversions from and to dtypes that CUDA kernels move as bytes. Raises NotImplementedError."""
     values: list[Any] = list(call.outputs)
     for value in call.args.values():
         values += value if isinstance(value, tuple) else (value,)
@@ -530,10 +532,13 @@ def _guarded(kernel: PlannedKernel, device: Device) -> PlannedKernel:
 Recorder = Callable[[str, ScalarType | None, Callable[..., Any]], Callable[..., Any]]
 
 recorders: list[Recorder] = []
-"""What stands around every run of every kernel, put there when plans are made: given the kernel's name, its dtype and
-the function that computes, each returns a function for its place. See `record_kernels`.
+"""Wrappers of every run of every kernel, applied when plans are made: given the kernel's name, its dtype and
+its function, each returns a replacement.
 
-Whoever appends or removes one has the dispatcher forget all plans.
+See `record_kernels`.
+
+The caller that appends or removes a wrapper must make the dispatcher forget all
+plans.
 """
 
 

@@ -38,7 +38,7 @@ FULL_FLOATS = tuple(
         *("spherical_bessel_j0", "zeta"),
     )
 )
-"""Special functions that PyTorch has for float32 and float64 alone, on no device for narrower ones."""
+"""Special functions that PyTorch has only for float32 and float64, on every device."""
 
 DTYPES: dict[str, str] = {
     "bernoulli": "buinf",
@@ -109,7 +109,7 @@ CPU_KERNELS: dict[str, str] = {
 
 
 ROUNDING_NUMBERS = frozenset({"eq", "fmod", "ge", "gt", "le", "lt", "ne", "remainder"})
-"""Operators that see numbers, and tensors in host memory without dimensions, rounded to a narrow common dtype.
+"""Operators that see numbers, and tensors in host memory without dimensions, rounded to a 16-bit common dtype.
 
 A float16 that was made of 0.1 equals 0.1, then. Sums, products and quotients keep a number's digits, as PyTorch's do.
 """

@@ -30,9 +30,9 @@ Call = Callable[..., Any]
 
 
 class Step(NamedTuple):
-    """One view: the operator's name, its arguments after the tensor, and what it leads from and to.
+    """One view: the operator's name, its arguments after the tensor, and its source and result specs.
 
-    `offset` is where the result's first element lies after the base's first, in elements of the result.
+    `offset` is the distance from the base's first element to the result's, in elements of the result.
     """
 
     name: str
@@ -273,7 +273,10 @@ _INVERSES: dict[str, Callable[..., Any]] = {
     "aten::slice.Tensor": _scatter("aten::slice_scatter"),
     "aten::diagonal": _scatter("aten::diagonal_scatter"),
 }
-"""How a new value of a view's result becomes one of what it is a view of. Others are scattered by their strides."""
+"""Inverses of views: functions from a new value of a view's result to a value of its base.
+
+Other views are scattered by their strides.
+"""
 
 
 def inverse_of(step: Step) -> Callable[..., Any] | None:

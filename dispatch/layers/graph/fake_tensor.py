@@ -1,7 +1,7 @@
-"""Tensors that look like others and hold nothing, for recording without computing (torch/_subclasses/fake_tensor.py).
+"""Fake tensors: metadata without data, for recording without computing (torch/_subclasses/fake_tensor.py).
 
-A fake tensor has shape, strides, dtype, device, and which others share its memory. An operator on fake tensors runs
-its Meta kernel; results are fake tensors on the device on which the operator would have computed.
+A fake tensor has shape, strides, dtype and device, and knows which tensors share its memory. An operator on fake
+tensors runs its Meta kernel; results are fake tensors on the device on which the operator would have computed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def phantom(spec: TensorSpec) -> DataPtr:
 
 
 class Result(NamedTuple):
-    """One result of a call: its spec; the operand over whose memory it lies, None for its own; and how far behind."""
+    """One result of a call: its spec; the operand whose memory it shares, None for its own; and its offset there."""
 
     spec: TensorSpec
     operand: int | None
@@ -256,11 +256,11 @@ class FakeTracer(MetaKernels, Tracer):
         return made
 
     def leave_inputs(self) -> None:
-        # An input keeps what it was: nothing was computed, and its stand-in may have gradients of nothing.
+        # An input keeps its state: nothing was computed, and its stand-in may have meaningless gradients.
         for tensor, grad in self._grads:
             tensor._autograd.grad = grad
         self._inputs.clear()
-        # A tensor of the program's that an in-place call gave back is what it was, too.
+        # A tensor of the program that an in-place call returned keeps its state, too.
         outer = innermost_tracer()
         for reference in self.made:
             made: Any = reference()

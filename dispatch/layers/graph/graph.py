@@ -16,8 +16,9 @@ from ....runtime.generator import Generator
 from ...core.op_overload import OpOverload
 
 OPS: Final = ("placeholder", "get_attr", "call_function", "output")
-"""Kinds of nodes: an input; a constant of the graph; a call of an operator, or `operator.getitem` of one's results;
-what the program returns."""
+"""Kinds of nodes: an input; a constant of the graph; a call of an operator, or `operator.getitem` of one's results; the
+program's result.
+"""
 
 
 def map_nodes(value: Any, replace: Callable[[Node], Any]) -> Any:
@@ -443,7 +444,7 @@ class Graph:
 
 
 class NodeList:
-    """The nodes of a graph, in order; a walk stands on its node, which may be erased."""
+    """The nodes of a graph, in order; an iterator holds its node, which may be erased."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -493,7 +494,7 @@ def _names_constant(node: Node, name: str) -> bool:
 
 
 class Attribute:
-    """An argument that is an object of the graph's `constants`, no tensor: a Generator, a Storage."""
+    """An argument from the graph's `constants` that is not a tensor: a Generator, a Storage."""
 
     __slots__ = ("name",)
 

@@ -1,7 +1,7 @@
 """`make_graph`: run a function and record the operators that it calls (torch/fx/experimental/proxy_tensor.py).
 
 Recording is a dispatch mode at the Python key, below autograd. Gradients taken inside the function are recorded as the
-operators that compute them, and composite operators as their parts. Kernels are not traced. The Tracer key stands above
+operators that compute them, and composite operators as their parts. Kernels are not traced. The Tracer key is above
 autograd, where the calls are as the program wrote them. It is in the key set while a function is recorded, and falls
 through. A kernel registered there decides how its operator is recorded: the graph holds the operators that the kernel
 calls::
@@ -453,7 +453,7 @@ class Tracer(TensorDispatchMode):
         return made
 
     def leave_inputs(self) -> None:
-        """Give the inputs what became of their stand-ins, and every tensor its own class again."""
+        """Transfer the stand-ins' state to the inputs, and restore every tensor's class."""
         originals = {id(made): tensor for tensor, made in self._inputs}
         outer = innermost_tracer()
         for reference in self.made:

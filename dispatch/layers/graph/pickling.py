@@ -1,4 +1,4 @@
-"""Graphs in pickles: nodes by their places, specs by their fields, constants by their elements and states."""
+"""Pickled graphs: nodes by their positions, specs by their fields, constants by their elements and states."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def packed_graph(graph: Graph) -> tuple[Any, ...]:
 
 
 class _Reference:
-    """Stands for a node in a pickle, by its place."""
+    """Reference to a node in a pickle, by its position."""
 
     __slots__ = ("place",)
 

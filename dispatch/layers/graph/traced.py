@@ -32,7 +32,7 @@ class InputLeaf(NamedTuple):
 
 
 class Traced:
-    """A graph as a function of arguments that look like those it was recorded on.
+    """A graph as a function of arguments with the metadata of those on which it was recorded.
 
     `graph` may be rewritten; call `recompile` afterwards. A `Traced` is copied and pickled with its constants.
 
@@ -88,7 +88,7 @@ class Traced:
         return self.graph.python_code
 
     def recompile(self) -> Callable[..., Any]:
-        """Make the callable anew, after the graph was changed."""
+        """Rebuild the callable after the graph was changed."""
         self._forward = forward_of(self.graph)
         return self._forward
 

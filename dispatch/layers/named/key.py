@@ -1,9 +1,9 @@
 """Named tensors: one fallback at the Named key (ATen/core/NamedRegistrations.cpp, ATen/NamedTensorUtils.cpp).
 
 A plan of this key knows the names of the results, which follow from the operands' specs by the operator's rule
-(`rules`). A call hands the operands on without their names and gives the results theirs. Autograd ignores names
-as PyTorch's does: a named call comes here before autograd, which records it on tensors without names, so that graphs,
-saved tensors and gradients know of none.
+(`rules`). A call hands the operands on without their names and gives the results theirs. Autograd ignores names as
+PyTorch's does: a named call comes here before autograd, which records it on tensors without names, so that graphs,
+saved tensors and gradients have no names.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def twin_of(tensor: TensorImpl) -> Any:
 
 
 def _naming(inner: Plan, names: Sequence[Any], make: Callable[[Sequence[Any]], Any] | None) -> Plan:
-    """`inner` called with twins, its results named; `make` puts several into what the operator returns."""
+    """Wrap `inner`: call it with twins and name its results; `make` gathers several results."""
 
     def call(*runtime: Any) -> Any:
         twins: dict[int, Any] = {}

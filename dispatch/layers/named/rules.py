@@ -69,7 +69,7 @@ def wrapped(dim: int, rank: int) -> int:
 
 
 def unify(call: NamedCall) -> Any:
-    """Names of operands that broadcast."""
+    """Unify the names of operands that broadcast."""
     made = call.operands[0]
     for other in call.operands[1:]:
         made = unify_from_right(made, other)
@@ -88,7 +88,7 @@ def keep(call: NamedCall) -> Any:
 
 
 def reduce(call: NamedCall) -> Any:
-    """Names without those of the dimensions that a reduction takes away."""
+    """Return the names without those of reduced dimensions."""
     names = call.names()
     if call.values.get("keepdim"):
         return call.several(names)
@@ -97,18 +97,18 @@ def reduce(call: NamedCall) -> Any:
 
 
 def without_dim(call: NamedCall) -> Any:
-    """Names without that of the one dimension that a view drops."""
+    """Return the names without that of the one dimension that a view drops."""
     gone = wrapped(call.values["dim"], len(call.names()))
     return tuple([name for d, name in enumerate(call.names()) if d != gone])
 
 
 def without_first(call: NamedCall) -> Any:
-    """Names without the first."""
+    """Return the names without the first."""
     return call.names()[1:]
 
 
 def squeeze(call: NamedCall) -> Any:
-    """Names without those of the dimensions of size 1 among the ones picked."""
+    """Return the names without those of selected dimensions of size 1."""
     sizes = call.values["self"]._spec.sizes
     gone = (
         [d for d in call.dims() if d < len(sizes) and sizes[d] == 1] if call.values.get("dim") != () else []
@@ -130,7 +130,7 @@ def transpose(call: NamedCall) -> Any:
 
 
 def diagonal(call: NamedCall) -> Any:
-    """Names of the dimensions that stay; the new one at the end has none."""
+    """Return the names of the remaining dimensions; the new last one has none."""
     names = call.names()
     gone = [wrapped(call.values[a], len(names)) for a in ("dim1", "dim2")]
     return (*[name for d, name in enumerate(names) if d not in gone], None)
@@ -215,11 +215,11 @@ def _unified_batch(names: Names, other: Names) -> Names:
 
 
 _Origin = tuple[str | None, int, Names]
-"""A name, its place from the right, and the names that it stands among."""
+"""A name, its position from the right, and all names of its tensor."""
 
 
 def _check_batch(mine: _Origin, theirs: _Origin) -> None:
-    """Refuse two batch dimensions of different names, and a name that meets a wildcard but stands elsewhere too."""
+    """Refuse two batch dimensions of different names, and a name that meets a wildcard but occurs elsewhere too."""
     (name, back, names), (other_name, other_back, other) = mine, theirs
     if name is None:
         (name, back, names), (other_name, other_back, other) = theirs, mine
@@ -253,7 +253,7 @@ def linear(call: NamedCall) -> Any:
 
 
 def unflatten(call: NamedCall) -> Any:
-    """Refuses: the new dimensions of a named tensor must have names."""
+    """Raise an error: the new dimensions of a named tensor must have names."""
     raise RuntimeError("unflatten: input is a named tensor but no names were given for unflattened sizes")
 
 
@@ -294,7 +294,7 @@ KINDS: dict[Rule, str] = {
     unflatten: "unflatten",
     resize_as: "resize_as_",
 }
-"""Operators by rule; a name stands for all overloads, in-place and ``out=`` forms too, but those of `REFUSED`."""
+"""Operators by rule; a name covers all overloads, also in-place and ``out=`` forms, except those of `REFUSED`."""
 
 _REFUSED = """
     all.dim all.dims all.dims_out all.out any.dim any.dims any.dims_out any.out clamp_max_.Tensor conj_physical_

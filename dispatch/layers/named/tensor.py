@@ -81,7 +81,7 @@ def _one_ellipsis(function: str, names: Sequence[Any]) -> int | None:
 
 
 def _with_ellipsis(function: str, names: Sequence[Any], before: Names) -> list[Any]:
-    """Names with ``...`` replaced by the tensor's own at its dimensions."""
+    """Return the names with ``...`` replaced by the tensor's own at its dimensions."""
     place = _one_ellipsis(function, names)
     if place is None:
         return list(names)
@@ -90,7 +90,7 @@ def _with_ellipsis(function: str, names: Sequence[Any], before: Names) -> list[A
 
 
 def _typed(function: str, names: Sequence[Any]) -> list[str | None]:
-    """Names, none of them of another type. Raises TypeError."""
+    """Return the names if all have the right type. Raises TypeError otherwise."""
     for name in names:
         if name is not None and not isinstance(name, str):
             raise TypeError(

@@ -25,7 +25,7 @@ FACTORIES = frozenset(
         *("scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros"),
     }
 )
-"""The functions of the root that take a device and no tensor that has one."""
+"""Root functions that take a device and no tensor that has one."""
 
 
 @cache

@@ -43,10 +43,11 @@ class Interception:
     """The exchange of one function's code.
 
     Args:
-        function: a Python function without free variables.
-        func: what handlers get for it; None for a callable object's ``__call__``, which is its first argument.
-        by_arguments: whether arguments may handle the call too.
-        operator: whether a TypeError is answered with NotImplemented.
+        function: A Python function without free variables.
+        func: The function that handlers get; None for a callable object's ``__call__``, whose first argument is that
+            object.
+        by_arguments: If True, arguments may handle the call too.
+        operator: If True, return NotImplemented instead of raising TypeError.
     """
 
     __slots__ = ("asking", "by_arguments", "func", "function", "operator", "original", "own", "wrapped")

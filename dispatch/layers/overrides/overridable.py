@@ -1,4 +1,4 @@
-"""Which public callables can be overridden, and what they are called (torch/overrides.py).
+"""Overridable public callables, and their names (torch/overrides.py).
 
 The namespaces are those that `triten.overrides` names. `Tensor`'s attributes are found in the classes that it is made
 of: a method is the function, a property its ``__get__``, ``__set__`` and ``__delete__``.
@@ -129,7 +129,7 @@ UNSEEN = frozenset(
         "vmap",
     }
 )
-"""Functions that neither arguments nor modes override: they take no tensor and make none, or call what is seen."""
+"""Functions that neither arguments nor modes override: they take and make no tensor, or call overridable functions."""
 
 MODES_ONLY = frozenset(
     {
@@ -203,7 +203,7 @@ def presented(name: str) -> Any:
 
 
 def public_functions() -> Iterator[tuple[str, str, Any]]:
-    """Namespace, name and function of the public functions that are no attributes of `Tensor`."""
+    """Yield namespace, name and function of the public functions that are not attributes of `Tensor`."""
     for each in namespaces:
         for qualified, module in each():
             for name in module.__all__:

@@ -29,7 +29,7 @@ SPECIAL_POINTWISE = frozenset(
     ]
     + ["__invert__"]
 )
-"""Special methods that stand for operators between elements."""
+"""Special methods for elementwise operators."""
 
 
 @cache

@@ -71,7 +71,7 @@ def _overridden(func: Callable[..., Any], original: Callable[..., Any], operator
 
 @cache
 def default_nowrap_functions() -> set[Any]:
-    """Functions whose result `Tensor.__tensor_function__` leaves as it is: they give a tensor that is kept somewhere.
+    """Return the functions whose result `Tensor.__tensor_function__` does not wrap: they return a stored tensor.
 
     Source: torch.overrides.get_default_nowrap_functions.
     """

@@ -155,7 +155,7 @@ class DeviceRecorder:
 
 
 class _Recording:
-    """Around one launch: an event before and one after it, dropped if the launch is refused."""
+    """Events before and after one launch, dropped if the launch is refused."""
 
     __slots__ = ("_driver", "_end", "_recorder", "_site", "_start", "_started", "_work")
 

@@ -87,7 +87,7 @@ class _GivenBack:
 
 
 def record_allocations(device_type: str, session: Session, undo: ExitStack) -> None:
-    """Put a `RecordingAllocator` before a device's allocator; `undo` takes it away, unless a user's stands there."""
+    """Wrap a device's allocator in a `RecordingAllocator`; `undo` removes it unless a user's allocator replaced it."""
     recording = RecordingAllocator(get_allocator(device_type), session)
     before = set_allocator(device_type, recording)
 

@@ -1,6 +1,6 @@
-"""A profiler while it runs: what it puts around plans, kernels, nodes, allocators and launches, and takes away again.
+"""Session of a running profiler: its wrappers of plans, kernels, nodes, allocators and launches, and their removal.
 
-One runs at a time in a process. It writes down what the thread does that started it, or all threads do, if asked.
+One runs at a time in a process. It logs the thread that started it, or all threads if requested.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Session:
         self.begin()
 
     def remove(self) -> None:
-        """Observe no longer; everything is as it was before, whatever goes wrong meanwhile."""
+        """Stop observing, and restore all wrapped functions even if an error occurs meanwhile."""
         with _lock:
             try:
                 self._undo.close()
@@ -118,7 +118,7 @@ class Session:
                 _active.remove(self)
 
     def begin(self) -> None:
-        """Throw away what was written down and start afresh."""
+        """Discard the log and start again."""
         if self.devices is not None:
             self.devices.clear()
         for log in list(self.logs.values()):
@@ -189,7 +189,7 @@ class Session:
         return function
 
     def run(self, site: Any, function: Callable[..., Any], values: Sequence[Any]) -> Any:
-        """Call and write down, whatever the thread; with a stack where that is asked for."""
+        """Call and log, in any thread, with a stack if requested."""
         log = self.log_of_thread()
         if log is None:
             return function(*values)

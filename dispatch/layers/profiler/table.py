@@ -26,7 +26,7 @@ def format_share(part: float, whole: float) -> str:
 
 
 def format_memory(nbytes: int) -> str:
-    """Bytes, in the largest unit of which there is one."""
+    """Format bytes in the largest unit of which there is at least one."""
     for unit, size in (("GB", 2**30), ("MB", 2**20), ("KB", 2**10)):
         if abs(nbytes) >= size:
             return f"{nbytes / size:.2f} {unit}"
@@ -87,7 +87,7 @@ def _columns(
     unit: str | None,
     widths: tuple[int, int, int],
 ) -> list[Column]:
-    """(title, width, alignment, cell of an event) of each column that the events have something for."""
+    """Return (title, width, alignment, cell of an event) of each column for which the events have values."""
     name_width, shapes_width, source_width = widths
 
     def share(of: str, whole: float) -> Callable[[Any], str]:

@@ -156,7 +156,7 @@ def exchanged(function: Callable[..., Any]) -> Callable[..., Any]:
 def activation(
     name: str, function: Callable[..., Any], to_32_bits: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """``function(qx, output_scale, output_zero_point, *rest)``: one of the numbers, on a grid."""
+    """``function(qx, output_scale, output_zero_point, *rest)``: a function of the numbers, on a grid."""
 
     def activate(qx: Any, scale: float, zero_point: int, *rest: Any) -> Any:
         check_uniform(name, qx)
@@ -188,7 +188,7 @@ def celu_by(expm1: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def leaky_relu_on(qx: Any, slope: Any, inplace: bool, scale: float, zero_point: int) -> Any:
-    """On a grid; the flag has no effect, as in PyTorch."""
+    """Compute leaky ReLU on a grid; the flag has no effect, as in PyTorch."""
     return activation("leaky_relu", lambda x: leaky_relu(x, slope))(qx, scale, zero_point)
 
 
@@ -212,7 +212,7 @@ def matmul(qa: Any, qb: Any, scale: float, zero_point: int) -> Any:
 
 
 def cat(relu: bool) -> Callable[..., Any]:
-    """Tensors side by side, on a grid if one is given, else on that of the first."""
+    """Concatenate tensors, on a grid if one is given, else on that of the first."""
 
     def concatenate(qxs: Sequence[Any], dim: int, scale: float | None, zero_point: int | None) -> Any:
         require_quantized("quantized::cat", *qxs)
@@ -234,7 +234,7 @@ def cat_into(relu: bool) -> Callable[..., Any]:
 
 
 def relu6(qx: Any, inplace: bool = False) -> Any:
-    """Between 0 and 6, in place if asked for."""
+    """Clamp between 0 and 6, in place if requested."""
     out = clamp(qx, 0, 6)
     return stored(qx, out) if inplace else out
 

@@ -22,7 +22,7 @@ single = np.float32
 
 
 def signed(ints: Any) -> tuple[Any, int]:
-    """8-bit integers in int8, and what was subtracted from them."""
+    """Return 8-bit integers as int8, and the subtracted offset."""
     if ints._spec.dtype is uint8:
         return ops.bitwise_xor(ints, 128).view(int8), 128
     return ints, 0
@@ -129,7 +129,7 @@ def linear_to_float(x: Any, packed: LinearPackedParams) -> Any:
 
 
 def numbers_from(sums: Any, scale: float, packed: LinearPackedParams) -> Any:
-    """Sums of products as numbers, with the bias; product and sum round once."""
+    """Return sums of products as numbers, with the bias; product and sum round once."""
     step = packed.scales
     weighted = float(single(scale) * single(step)) if isinstance(step, float) else step * float(single(scale))
     if packed.bias is None:

@@ -56,13 +56,13 @@ class PackedWeight:
 
     @cached_property
     def scales(self) -> Any:
-        """The scale of each output in float32, or the one of all: a tensor or a number."""
+        """Scale of each output in float32, or the one scale of all: a tensor or a number."""
         quantizer = self.weight._data.quantizer
         return quantizer.scale if isinstance(quantizer, PerTensorAffine) else quantizer.scales.to(float32)
 
     @cached_property
     def zero_points(self) -> Any:
-        """The zero point of each output in int32, or the one of all: a tensor or a number."""
+        """Zero point of each output in int32, or the one zero point of all: a tensor or a number."""
         quantizer = self.weight._data.quantizer
         return (
             quantizer.zero_point

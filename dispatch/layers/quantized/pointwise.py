@@ -98,7 +98,7 @@ def hardtanh(self: Any, min_val: Any, max_val: Any) -> Any:
 
 
 def gelu_on_single(self: Any, approximate: str = "none") -> Any:
-    """On the grid of the argument, whose scale is rounded to float32."""
+    """Compute GELU on the grid of the argument, whose scale is rounded to float32."""
     quantizer = check_uniform("gelu", self)
     grid = PerTensorAffine(float(single(quantizer.scale)), quantizer.zero_point)
     return requantized(gelu(vector_numbers_of(self), approximate), grid, self._spec.dtype)
@@ -186,7 +186,7 @@ def hardswish(x: Any) -> Any:
 
 
 def _prelu_kernel(self: Any, weight: Any) -> Any:
-    """Numbers above zero, others multiplied by a weight, which is quantized too."""
+    """Compute PReLU: positive numbers, and others multiplied by a weight, which is quantized too."""
     quantizer = check_uniform("prelu", self)
     require_quantized("prelu", weight)
     return requantized(prelu_of(self, weight), quantizer, self._spec.dtype)

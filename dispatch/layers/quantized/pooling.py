@@ -44,7 +44,7 @@ def through_integers(name: str) -> Callable[..., Any]:
 
 
 def means(self: Any, sums: Any, inverse: Any, offset: int) -> Any:
-    """Sums of integers times inverse numbers of elements, and a zero point, on the grid of the argument."""
+    """Multiply sums of integers by inverse counts and add a zero point, on the grid of the argument."""
     least, greatest = LIMITS[self._spec.dtype]
     steps = sums.to(float32) * inverse
     if offset:
@@ -123,7 +123,7 @@ def adaptive_avg_pool(name: str) -> Callable[..., Any]:
 
 
 def window_sizes(spatial: Sequence[int], output_size: Sequence[int]) -> tuple[Any, Any]:
-    """Numbers of elements of windows, and their inverses, which one dimension after the other divides."""
+    """Return the element counts of windows, and their inverses, divided by one dimension after the other."""
     counts, inverse = np.ones((), single), np.ones((), single)
     for size, wanted in zip(spatial, output_size, strict=True):
         starts = np.arange(wanted) * size // max(wanted, 1)
@@ -146,13 +146,13 @@ def upsample_bilinear2d(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Any:
-    """Elements between four others, on the same grid, columns first.
+    """Interpolate bilinearly on the same grid, columns first.
 
-    Products and sums round to float32 one by one; where channels lie last, one of two products and the sum round once.
+    Products and sums round to float32 one by one; if channels-last, one of two products and the sum round once.
     """
     quantizer = check_uniform("upsample_bilinear2d", self)
     if self._spec.ndim != 4 or len(output_size) != 2 or min(output_size) < 1 or not self._spec.numel:
-        # The floating operator names what is wrong.
+        # The floating operator raises the error.
         ops.upsample_bilinear2d(self._data.ints.to(float32), output_size, align_corners, scales_h, scales_w)
     height, width = self._spec.sizes[-2:]
     fuses = are_channels_last(self)
@@ -173,7 +173,7 @@ def upsample_bilinear2d(
 
 
 Neighbours = tuple[Any, Any, Any, Any]
-"""For each element of the output: two places in the input, and the weights of both."""
+"""Two input positions of each output element, and the weights of both."""
 
 
 def _neighbours(

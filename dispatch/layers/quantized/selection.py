@@ -41,7 +41,7 @@ def check_moved(name: str, self: Any) -> None:
 
 
 def cat(tensors: Sequence[Any], dim: int) -> Any:
-    """Tensors side by side, on the grid of the first."""
+    """Concatenate tensors, on the grid of the first."""
     require_quantized("cat", *tensors)
     return joined(tensors, dim, None)
 
@@ -53,7 +53,7 @@ def joined(
     relu: bool = False,
     stacks: bool = False,
 ) -> Any:
-    """Tensors side by side on one grid, by default that of the first; with `relu` not below zero."""
+    """Concatenate tensors on one grid, by default that of the first; with `relu` clamp at zero."""
     first = tensors[0]
     for each in tensors:
         if each._spec.dtype is not first._spec.dtype:
@@ -83,7 +83,7 @@ def onto(self: Any, grid: PerTensorAffine, by_channels: bool) -> Any:
 
 
 def stack(tensors: Sequence[Any], dim: int) -> Any:
-    """Tensors along a new dimension, on the grid of the first."""
+    """Stack tensors along a new dimension, on the grid of the first."""
     require_quantized("stack", *tensors)
     ndim = tensors[0]._spec.ndim + 1
     return joined([each.unsqueeze(dim % ndim) for each in tensors], dim % ndim, None, stacks=True)

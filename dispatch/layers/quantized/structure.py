@@ -86,7 +86,9 @@ def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
 
 
 def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
-    """From a floating tensor the nearest integers, from a quantized one of the same scheme integers and quantizer."""
+    """Copy: from a floating tensor the nearest integers; from a quantized one of the same scheme integers and
+    quantizer.
+    """
     if not is_quantized(self):
         raise RuntimeError(
             "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use dequantize to get a "

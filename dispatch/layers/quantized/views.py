@@ -52,7 +52,7 @@ def _packed_view(op: OperatorEntry, self: Any, args: Sequence[Any]) -> Any:
     if op.name == "aten::alias":
         sizes = self._spec.sizes
     elif op.name == "aten::view" and isinstance(data.quantizer, PerTensorAffine):
-        # A tensor without bytes tells the sizes, one of which may be left to find.
+        # A tensor without bytes resolves the sizes, including a -1.
         sizes = (
             find_overload("aten::empty.memory_format")(self._spec.sizes, device="meta").view(args[0]).shape
         )

@@ -1,4 +1,4 @@
-"""Tensors of compressed rows or columns by their places: what another one has there, slices, exchanged dimensions."""
+"""Operators on compressed rows or columns by their indices: masks, intersections, slices, transposes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def select(self: Any, dim: int, index: int) -> Any:
         return compressed_tensor(compressed, plain, values, rest, spec.layout)
     if dim >= batch_dim + 2:
         block_dim = 2 if spec.layout in BLOCKED else 0
-        # One dimension of the values stands for the two of the matrix.
+        # One dimension of the values replaces the two of the matrix.
         return compressed_tensor(
             compressed, plain, values.select(dim - 1 + block_dim, index), rest, spec.layout
         )

@@ -1,7 +1,7 @@
 """Pointwise operators on compressed rows and columns: functions of values, sums and products, values written in place.
 
-Places are unequal, so that a function that keeps zero works on the values alone.
-Source of which operators there are: aten/src/ATen/native/sparse/SparseCsrTensorMath.cpp.
+Indices are unique, so that a function that keeps zero works on the values alone. Source of the list of operators:
+aten/src/ATen/native/sparse/SparseCsrTensorMath.cpp.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _check_sizes(name: str, self: Any, other: Any) -> None:
 
 
 def add(self: Any, other: Any, alpha: Any) -> Any:
-    """Sparse ones together, which specify what either does; with a strided one the result is strided."""
+    """Add sparse tensors at the union of their indices; with a strided operand the result is strided."""
     for operand in (self, other):
         if _is_number(operand):
             whole = (other if operand is self else self)._spec.sizes
@@ -125,7 +125,7 @@ def united(self: Any, other: Any) -> Any:
 
 
 def add_(self: Any, other: Any, alpha: Any) -> Any:
-    """In place; a contiguous strided tensor keeps its memory."""
+    """Add in place; a contiguous strided tensor keeps its memory."""
     if self._spec.layout is strided and self._spec.is_contiguous and not _is_number(other):
         _check_sizes("add", self, other)
         if self._spec.dtype is result_type(self, other):
@@ -175,7 +175,7 @@ def mul(self: Any, other: Any) -> Any:
 
 
 def threshold_backward(grad_output: Any, self: Any, threshold: Any) -> Any:
-    """relu's gradient, at the input's places."""
+    """Compute relu's gradient, at the input's indices."""
     if self._spec.layout not in COMPRESSED:
         raise RuntimeError(
             f"threshold_backward: expected self of a compressed layout, got {spoken(self._spec.layout)}"

@@ -1,4 +1,4 @@
-"""Products at given places, products reduced by row, and triangular systems, of compressed rows and columns."""
+"""Sampled matmuls, matmuls reduced by row, and triangular solves, of compressed rows and columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def sparse_sampled_addmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: Number) -> Any:
-    """``beta * self + alpha * (mat1 @ mat2)`` at the places of `self`; nothing else of the product is computed."""
+    """``beta * self + alpha * (mat1 @ mat2)`` at the indices of `self`; no other element is computed."""
     _check_sampled(self, mat1, mat2)
     if self._spec.layout is sparse_coo:
         self = coalesced(self)
@@ -65,7 +65,7 @@ def dot_rows(rows: Any, columns: Any, left: Any, right: Any) -> Any:
 
 
 def _blocks_at(each: Lines, matrix: Any, row: Any, column: Any, mat1: Any, mat2: Any) -> Any:
-    """Products of rows of blocks with columns of blocks, as a batch."""
+    """Compute matmuls of rows of blocks with columns of blocks, as a batch."""
     high, wide = each.block
     inner = mat1._spec.sizes[-1]
     down, across = mat1._spec.sizes[-2] // high, mat2._spec.sizes[-1] // wide
@@ -216,8 +216,8 @@ def _sparse_mm_reduce_impl_backward(
 def triangular_solve(self: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool) -> tuple[Any, Any]:
     """Solve for a strided right-hand side.
 
-    On the CPU the triangle stays sparse, but where its diagonal has a zero, a matrix is one of several, or shapes are
-    wrong. There and on CUDA the matrix is made dense, which takes memory for each element.
+    On the CPU the triangle stays sparse, except for a zero on its diagonal, batches, and wrong shapes. In these cases
+    and on CUDA the matrix is made dense, which takes memory for each element.
     """
     kind = A._spec.layout
     if kind not in (sparse_csr, sparse_bsr) or self._spec.layout is not strided:

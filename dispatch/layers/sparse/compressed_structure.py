@@ -1,7 +1,7 @@
 """Tensors of compressed rows or columns themselves: dense forms, other layouts and sizes, copies.
 
-Numbers of lines count over all matrices of a batch: line `b * lines + i` is the one with index i of matrix b.
-Source of what is refused: aten/src/ATen/native/TensorConversions.cpp and native/sparse/SparseCsrTensor.cpp.
+Line numbers count over all matrices of a batch: line `b * lines + i` has index i in matrix b. Source of the checks:
+aten/src/ATen/native/TensorConversions.cpp and native/sparse/SparseCsrTensor.cpp.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Lines:
 
 
 def parts_of(self: Any) -> tuple[Any, Any, Any]:
-    """Compressed indices, plain ones, and values."""
+    """Return compressed indices, plain ones, and values."""
     data = self._data
     return data.compressed, data.plain, data.values
 
@@ -80,7 +80,7 @@ def over(self: Any, values: Any) -> Any:
 
 
 def _to_dense(self: Any, dtype: ScalarType | None, masked_grad: bool | None) -> Any:
-    """Zeros with the values added at their places."""
+    """Return a dense tensor with the values added at their indices."""
     values = self._data.values if dtype is None else self._data.values.to(dtype)
     out = ops.zeros(self._spec.sizes, dtype=values.dtype, device=values.device)
     return add_to_dense(out, 1, over(self, values))
@@ -114,7 +114,7 @@ def add_to_dense(out: Any, alpha: Any, self: Any) -> Any:
 
 
 def to_coo(self: Any) -> Any:
-    """Coordinates of every value, in rows of the whole tensor; blocks give those of all their elements."""
+    """Return the coordinates of every value, in rows of the whole tensor; blocks give those of all their elements."""
     each, spec = Lines(self), self._spec
     matrix, row, column = (part.to(int64) for part in each.coordinates())
     values = each.values
@@ -198,7 +198,7 @@ def _without_blocks(layout: Layout) -> Callable[..., Any]:
 
 
 def _from_coo(name: str, self: Any, layout: Layout) -> Any:
-    """Rows or columns of coordinates."""
+    """Return compressed rows or columns from coordinates."""
     if self._data.sparse_dim != 2:
         raise RuntimeError(
             f"{name}: conversion from Sparse to {spoken(layout)} for input tensors with sparse_dim()!=2 is not "

@@ -31,7 +31,7 @@ def sum_dims(self: Any, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarT
 
 
 def over_dims(kind: str, self: Any, dim: Sequence[int], keepdim: bool, dtype: ScalarType | None) -> Any:
-    """Specified elements of each row, of each column, or all together: a matrix that specifies what is not empty."""
+    """Sum the specified elements of each row, of each column, or all; the result specifies the nonempty sums."""
     spec = self._spec
     if spec.layout is not sparse_csr or spec.ndim != 2:
         raise RuntimeError(

@@ -99,7 +99,7 @@ def add(self: Any, other: Any, alpha: Any) -> Any:
 
 
 def add_(self: Any, other: Any, alpha: Any) -> Any:
-    """In place; a dense tensor keeps its memory."""
+    """Add in place; a dense tensor keeps its memory."""
     _refuse_number("add", self, other)
     if self._spec.layout is strided and other._spec.layout is sparse_coo and self._spec.is_contiguous:
         if self._spec.sizes != other._spec.sizes:
@@ -231,7 +231,7 @@ def pow_scalar(self: Any, exponent: Any) -> Any:
 
 
 def threshold_backward(grad_output: Any, self: Any, threshold: Any) -> Any:
-    """relu's gradient: the output's at places where the input was above the threshold."""
+    """Compute relu's gradient: the output's at indices where the input was above the threshold."""
     self = coalesced(self)
     indices, values = parts_of(self)
     grads = coalesced(grad_output).sparse_mask(self)._data.values

@@ -1,7 +1,7 @@
 """Sums, norms and softmax of tensors of coordinates (ATen/native/sparse/SparseTensorMath.cpp, SoftMax.cpp).
 
-A sum over all sparse dimensions is dense; over some of them it is sparse, and coalesced. Softmax is over what is
-specified alone: elements that are not stand for -inf, not for 0.
+A sum over all sparse dimensions is dense; over some of them it is sparse, and coalesced. Softmax is over specified
+elements only: unspecified elements count as -inf, not as 0.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def norm_dim(self: Any, p: Any, dim: Sequence[int], keepdim: bool, *dtype: Any) 
 
 
 class _Groups:
-    """The values of a coalesced tensor that softmax normalises together, by number."""
+    """Groups of values of a coalesced tensor that softmax normalizes together, by number."""
 
     def __init__(self, self_: Any, dim: int) -> None:
         indices, values = parts_of(self_)
@@ -139,12 +139,12 @@ class _Groups:
             self.count = 1
 
     def summed(self, values: Any) -> Any:
-        """For each value the sum of those of its group."""
+        """Return for each value the sum of its group."""
         whole = ops.zeros((self.count, *values._spec.sizes[1:]), dtype=values.dtype, device=values.device)
         return whole.index_add_(0, self.number, values).index_select(0, self.number)
 
     def largest(self, values: Any) -> Any:
-        """For each value the largest of its group."""
+        """Return for each value the maximum of its group."""
         whole = ops.full(
             (self.count, *values._spec.sizes[1:]), -math.inf, dtype=values.dtype, device=values.device
         )

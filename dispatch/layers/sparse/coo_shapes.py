@@ -25,7 +25,7 @@ def wrapped(dim: int, ndim: int) -> int:
 
 
 def permute(self: Any, dims: Sequence[int]) -> Any:
-    """Dimensions in another order, sparse ones among themselves and dense ones among themselves."""
+    """Permute sparse dimensions among themselves and dense ones among themselves."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     if len(dims) != ndim:
         raise RuntimeError(
@@ -81,7 +81,7 @@ def t(self: Any) -> Any:
 
 
 def unsqueeze(self: Any, dim: int) -> Any:
-    """Another dimension of size 1, sparse or dense by where it stands."""
+    """Insert a dimension of size 1, sparse or dense by its position."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     at = wrapped(dim, ndim + 1)
     indices, values = parts_of(self)
@@ -215,7 +215,7 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
     begins = ops.searchsorted(own, index)
     counts = ops.searchsorted(own, index, right=True) - begins
     ends = counts.cumsum(0)
-    # Entry number k of the result stands `k - (where its index began)` behind the first of that index.
+    # Entry k of the result is `k - (where its index began)` after the first of that index.
     which = ops.repeat_interleave(ops.arange(count, device=index.device), counts)
     total = which._spec.sizes[0]
     offset = ops.arange(total, device=index.device) - (ends - counts).index_select(0, which)
@@ -255,7 +255,7 @@ def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
 
 
 def cat(tensors: Sequence[Any], dim: int) -> Any:
-    """Sparse tensors joined along a sparse dimension, or along a dense one, where each has zeros beside it."""
+    """Concatenate sparse tensors along a sparse dimension, or along a dense one, padded with zeros."""
     for position, tensor in enumerate(tensors):
         if tensor._spec.layout is not sparse_coo:
             raise RuntimeError(
@@ -337,7 +337,7 @@ def broadcast_to(self: Any, size: Sequence[int]) -> Any:
 
 
 def refused_expand(self: Any, size: Sequence[int], implicit: bool) -> Any:
-    """Views that repeat elements have no sparse layout."""
+    """Refuse views that repeat elements: they have no sparse layout."""
     if list(size) == list(self._spec.sizes):
         return alias(self)
     raise RuntimeError(
@@ -352,7 +352,7 @@ def view_as_real(self: Any) -> Any:
 
 
 def view_as_complex(self: Any) -> Any:
-    """Pairs of the last dense dimension as complex values."""
+    """Return pairs of the last dense dimension as complex values."""
     indices, values = parts_of(self)
     return coo_tensor(indices, ops.view_as_complex(values), self._spec.sizes[:-1], self._data.is_coalesced)
 

@@ -1,8 +1,8 @@
-"""Which function serves an operator at a sparse key; its in-place and ``out=`` forms follow from it.
+"""Table of the functions that serve operators at a sparse key, and their in-place and ``out=`` forms.
 
 A module lists its functions by the operator's full name, ``KERNELS = {"add.Tensor": add}``. Functions take the
-arguments in the schema's order and return new tensors. An in-place form is that of the functional one whose result
-takes the place of the first argument's data; an ``out=`` form gives it to ``out``.
+arguments in the schema's order and return new tensors. An in-place form replaces the first argument's data by the
+functional form's result; an ``out=`` form writes it to ``out``.
 """
 
 from __future__ import annotations

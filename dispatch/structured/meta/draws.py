@@ -25,13 +25,13 @@ otherwise:
 - ``geometric_stub(out, p)``: ceil(log(v) / log1p(-p)) with the 32-bit v. ``cauchy_stub(out, median, sigma)``:
   median + sigma tan(pi (v - 0.5)). ``log_normal_stub(out, mean, std)``: exp of the normal.
 - ``bernoulli_stub(out, p)`` and ``bernoulli_tensor_stub(out, p)``: whether w < p 2**32, exactly.
-- ``random_stub(out)``: ``low + floor(d * span / 2**bits)`` where `low` and `span` stand in ``call.extra``;
-  the random number d has 32 bits for a span up to 2**16, else 64. The sum wraps at 64 bits. `bounded` there
-  says whether the caller named the range.
+- ``random_stub(out)``: ``low + floor(d * span / 2**bits)`` where `low` and `span` stand in ``call.extra``; the random
+  number d has 32 bits for a span up to 2**16, else 64. The sum wraps at 64 bits. `bounded` there says whether the
+  caller named the range.
 - ``randperm_stub(out)``: the order of the 64-bit random numbers, the smaller index first among equal ones.
-- ``multinomial_stub(out, weights)``: without replacement the indices of the smallest -log(v) / weight
-  (64-bit numbers, indexed by weight). With replacement the first index where the running sum of weights exceeds u
-  times the whole sum (64-bit numbers, indexed by output element).
+- ``multinomial_stub(out, weights)``: without replacement the indices of the smallest -log(v) / weight (64-bit numbers,
+  indexed by weight). With replacement the first index where the running sum of weights exceeds u times the whole sum
+  (64-bit numbers, indexed by output element).
 - ``native_dropout_stub(out, mask, input, p)``: the mask is w < (1 - p) 2**32; kept elements are multiplied by
   1 / (1 - p) in float32 (float64).
 
@@ -45,8 +45,8 @@ numbers v0 to v3, or two of 52 bits. Everything is computed in float64 (the sour
   shape alpha + 1. The result is at least the dtype's least normal number. ``sample_dirichlet_stub(out, alpha)`` takes
   the logarithms of these numbers, and normalizes rows.
 - ``poisson_stub(out, rate)``: below a rate of 10 the number at which running sums of probabilities exceed the first
-  random number; from there Hörmann's transformed rejection, block k for the k-th attempt.
-  ``binomial_stub(out, count, prob)``: likewise, by the mean of the smaller of prob and 1 - prob.
+  random number; from there Hörmann's transformed rejection, block k for the k-th attempt. ``binomial_stub(out, count,
+  prob)``: likewise, by the mean of the smaller of prob and 1 - prob.
 
 A generator of the CPU with the engine mt19937 reserves no counters: its seed is a `MersenneTwister`, from which a
 kernel takes what PyTorch's CPU kernel takes (`cpu_fallback/random/engine.py`).

@@ -61,7 +61,7 @@ def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
 def view_strides(
     sizes: Sequence[int], strides: Sequence[int], shape: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Strides that show the same elements in another shape; None where only a copy can (ATen computeStride)."""
+    """Return strides that view the same elements in another shape; None if only a copy can (ATen computeStride)."""
     numel = math.prod(sizes)
     if numel == 0:
         if tuple(sizes) == tuple(shape):
@@ -125,7 +125,7 @@ def _strided_from(self: TensorSpec, size: Sequence[int], stride: Sequence[int], 
 
 
 def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
-    """Dimensions of size 1, and new leading ones, repeated without a copy."""
+    """Return dimensions of size 1, and new leading ones, repeated without a copy."""
     if len(size) < self.ndim:
         raise RuntimeError(
             f"expand({list(self.sizes)}, size={list(size)}): the number of sizes provided ({len(size)}) "
@@ -162,7 +162,7 @@ def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
 
 
 def permute(self: TensorSpec, dims: Sequence[int]) -> Geometry:
-    """Dimensions in another order."""
+    """Return the dimensions in another order."""
     if len(dims) != self.ndim:
         raise RuntimeError(
             f"permute: number of dimensions in the tensor input ({self.ndim}) does not match the length of "
@@ -334,7 +334,7 @@ def view_as_real(self: TensorSpec) -> Geometry:
 
 
 def view_as_complex(self: TensorSpec) -> Geometry:
-    """Pairs of reals in the last dimension as complex numbers."""
+    """Return pairs of reals in the last dimension as complex numbers."""
     if self.dtype not in (float16, float32, float64):
         raise RuntimeError(
             "view_as_complex is only supported for half, float and double tensors, but got a tensor of "
@@ -371,7 +371,7 @@ def diagonal(self: TensorSpec, offset: int, dim1: int, dim2: int) -> Geometry:
 
 
 def unfold(self: TensorSpec, dimension: int, size: int, step: int) -> Geometry:
-    """Windows of `size`, each `step` after the one before, as a new last dimension."""
+    """Return windows of `size`, each `step` after the previous one, as a new last dimension."""
     d = wrap_dim(dimension, self.ndim)
     have = self.sizes[d] if self.ndim else 1
     if size < 0:
@@ -394,7 +394,7 @@ NEW_AXIS, INTEGER, RANGE = 0, 1, 2
 
 
 def _check_basic_index(self: TensorSpec, items: Sequence[Sequence[int]]) -> None:
-    """Raise IndexError for items that are no numbers or ranges of the tensor's dimensions."""
+    """Raise IndexError for items that are not numbers or ranges of the tensor's dimensions."""
     if any(len(item) != 4 or item[0] not in (NEW_AXIS, INTEGER, RANGE) for item in items):
         raise IndexError(f"_basic_index: expected four numbers for each item of index, but got {items}")
     covering = [item for item in items if item[0] != NEW_AXIS]
