@@ -382,7 +382,7 @@ def _combined(found: Iterable[Tensor], device: Device) -> Tensor:
 
 
 def _gradients(optimizer: Optimizer) -> Iterable[Tensor]:
-    """Return the existing gradients. Raises AssertionError for a parameter that is not a tensor."""
+    """Yield the existing gradients. Raises AssertionError for a parameter that is not a tensor."""
     for group in optimizer.param_groups:
         for param in group["params"]:
             if not isinstance(param, Tensor):

@@ -127,7 +127,7 @@ class Explanation:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Return the locations that the report names, each once, as ``file:line``."""
+        """Locations that the report names, each once, as ``file:line``."""
         return tuple(dict.fromkeys(_FILE.findall("\n".join(_of_hops(self.calls, None)))))
 
     def __str__(self) -> str:

@@ -100,7 +100,7 @@ def _written_out(
 
 
 def _parts(begins: Any, counts: Any) -> list[slice]:
-    """Yield ranges of entries of the left matrix, of whole rows, with at most `PRODUCTS` products, or of one row."""
+    """Return ranges of entries of the left matrix, of whole rows, with at most `PRODUCTS` products, or of one row."""
     entries = counts._spec.sizes[0]
     ends = counts.to(int64).cumsum(0)
     if entries == 0 or int(ends[-1]) <= PRODUCTS:

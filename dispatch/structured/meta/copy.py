@@ -81,7 +81,7 @@ def _same_device(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, 
 
 
 def _across(destination: TensorSpec, source: TensorSpec, non_blocking: bool) -> Callable[[Any, Any], Any]:
-    """Copy between host and device. A host kernel needs the bytes on the host, and waits for them.
+    """Return the copy between host and device. A host kernel needs the bytes on the host, and waits for them.
 
     A copy to the host that need not wait is converted on the device, any other one on the target's side. The bytes
     cross in the order of the target's memory, so that permuted tensors without gaps need no kernel at all.

@@ -403,7 +403,7 @@ def _batch_norm_specs(
 
 
 def native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Infer (N, C, ...) normalized over all but channels; in training the running statistics are written."""
+    """Plan (N, C, ...) normalized over all but channels; in training the running statistics are written."""
     name = op.name.partition("::")[2]
     x, weight, bias, mean, var = map(_spec, args[:5])
     run = _plan_batch_norm(name, x, weight, bias, mean, var, args[5])

@@ -475,7 +475,7 @@ def native_dropout(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
 def native_dropout_backward(
     meta: MetaBase, grad_output: TensorSpec, mask: TensorSpec, scale: NumberKind
 ) -> None:
-    """Plan ``native_dropout_backward``: scaled integers are floating-point numbers."""
+    """Infer ``native_dropout_backward``: scaled integers are floating-point numbers."""
     if mask.dtype is not bool_:
         raise RuntimeError(f"Mask should be Bool Scalar Type, got {mask.dtype.scalar_name}")
     check_same_device("native_dropout_backward", grad_output, mask)
