@@ -66,7 +66,7 @@ def _filling_new_memory(made_of: Drawn) -> Callable[[Composite], Composite]:
 
 
 def _integers(low: int | None, high: int, size: int, generator: int | None) -> Drawn:
-    """Return the description of integers of a size, by the positions of the arguments; without `low` from 0."""
+    """Return the planner of integers of a size, by the positions of the arguments; without `low` from 0."""
     rest = size + 1 if generator is None else generator + 1
 
     def made_of(args: Sequence[Any]) -> Plan:
@@ -78,7 +78,7 @@ def _integers(low: int | None, high: int, size: int, generator: int | None) -> D
 
 
 def _integers_like(low: int | None, high: int, generator: int | None) -> Drawn:
-    """Return the description of integers of another tensor's size, by the positions of the arguments."""
+    """Return the planner of integers of another tensor's size, by the positions of the arguments."""
     rest = high + 1 if generator is None else generator + 1
 
     def made_of(args: Sequence[Any]) -> Plan:

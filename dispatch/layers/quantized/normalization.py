@@ -17,7 +17,7 @@ single = np.float32
 
 
 def batch_norm(spatial: int | None, relu: bool) -> Callable[..., Any]:
-    """Return batch normalization by given means and variances; `spatial` dimensions follow the channels, None for any number."""
+    """Return batch normalization by given statistics; `spatial` dimensions follow the channels, None for any number."""
 
     def normalize(
         qx: Any,
