@@ -69,7 +69,7 @@ def _copy_from(self: Tensor, dst: Tensor, non_blocking: bool) -> Tensor:
 def _planned_as(
     canonical: Callable[..., tuple[Any, ...]],
 ) -> Callable[[Composite], Composite]:
-    """Decorator of a form of ``to`` that `canonical` turns into the arguments of `to_dtype_layout`."""
+    """Decorate a form of ``to`` that `canonical` turns into the arguments of `to_dtype_layout`."""
 
     def decorate(function: Composite) -> Composite:
         def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:

@@ -339,7 +339,7 @@ def _number(bound: Any) -> Any:
 
 
 def _plan_linspace(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """New host memory filled in one plan, between numbers, or between tensors that hold one."""
+    """Plan new host memory filled in one step, between numbers, or between tensors that hold one."""
     start, end, steps, *options = args
     base, dtype = (options[0], options[1:]) if len(options) == 5 else (None, options)
     dtype, layout, device, pin = dtype

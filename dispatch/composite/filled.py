@@ -20,7 +20,7 @@ from ..tensor import Tensor, blank_tensor
 
 
 def plan_full(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """New host memory filled in one plan."""
+    """Plan new host memory filled in one step."""
     size, value, dtype, layout, device, pin = args
     if pin or is_sparse(layout) or value.__class__ not in (bool, int, float):
         return None
@@ -32,7 +32,7 @@ def plan_full(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | No
 
 
 def plan_full_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """New host memory, in the order of a tensor's, filled in one plan."""
+    """Plan new host memory, in the order of a tensor's, filled in one step."""
     self, value, dtype, layout, device, pin, fmt = args
     if (
         pin
@@ -77,7 +77,7 @@ def plan_eye(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | Non
 
 
 def plan_eye_m(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """New host memory with ones on the diagonal, of ``(n, m, dtype, layout, device, pin_memory)``."""
+    """Plan new host memory with ones on the diagonal, of ``(n, m, dtype, layout, device, pin_memory)``."""
     n, m, dtype, layout, device, pin = args
     if pin or is_sparse(layout) or n < 1 or m < 1:
         return None

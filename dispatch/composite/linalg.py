@@ -23,7 +23,7 @@ _plan_rows = HostPlanner("linear", "mm", "addmm", "matmul", "add.Tensor")
 
 
 def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Two matrices are planned as `mm`, so that ``a @ b`` costs no more than it; stacks have a host kernel."""
+    """Plan two matrices as `mm`, so that ``a @ b`` costs no more than it; batches have a host kernel."""
     if args[0]._spec.ndim == 2 and args[1]._spec.ndim == 2:
         return Dispatcher.singleton().find_schema_or_throw("aten::mm").plan(key_set, args)
     return _plan_stacks(op, key_set, args)

@@ -44,14 +44,14 @@ def reduced(loss: Tensor, reduction: int) -> Tensor:
 def nll_loss(
     self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> Tensor:
-    """Negative log likelihood of (N, C) or (C)."""
+    """Compute the negative log likelihood of (N, C) or (C)."""
     return ops.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
 
 
 def nll_loss2d(
     self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> Tensor:
-    """Negative log likelihood of (N, C, H, W)."""
+    """Compute the negative log likelihood of (N, C, H, W)."""
     return ops.nll_loss2d_forward(self, target, weight, reduction, ignore_index)[0]
 
 

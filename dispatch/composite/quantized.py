@@ -335,7 +335,7 @@ def _empty_affine_quantized(
     zero_point: int,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """Without values, with one scale and zero point."""
+    """Return an uninitialized tensor with one scale and zero point."""
     quantizer = PerTensorAffine(float(scale), zero_point)
     return empty_by(size, quantizer, dtype, layout, device, pin_memory, memory_format)
 
@@ -351,7 +351,7 @@ def _empty_per_channel_affine_quantized(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """Without values, with a scale and zero point for each index of a dimension."""
+    """Return an uninitialized tensor with a scale and zero point for each index of a dimension."""
     check_channels(tuple(size), scales, zero_points, axis, None)
     quantizer = channel_quantizer(scales, zero_points, axis)
     where = scales._spec.device if device is None else device

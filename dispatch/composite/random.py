@@ -52,7 +52,7 @@ Drawn = Callable[[Sequence[Any]], Plan]
 
 
 def _filling_new_memory(made_of: Drawn) -> Callable[[Composite], Composite]:
-    """Decorator of a composite that fills new memory: `made_of` gives the plan that does both, for host tensors."""
+    """Decorate a composite that fills new memory: `made_of` makes the plan that does both, for host tensors."""
 
     def decorate(function: Composite) -> Composite:
         def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:

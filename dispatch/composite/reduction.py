@@ -43,26 +43,26 @@ def count_nonzero(self: Tensor, dim: Sequence[int] | int | None) -> Tensor:
 
 
 def var_mean(self: Tensor, unbiased: bool) -> tuple[Tensor, Tensor]:
-    """Variance and mean of everything."""
+    """Compute the variance and mean of everything."""
     return ops.var_mean(self, None, correction=None if unbiased else 0, keepdim=False)
 
 
 def var_mean_dim(
     self: Tensor, dim: Sequence[int] | int | None, unbiased: bool, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
-    """Variance and mean over `dim`."""
+    """Compute the variance and mean over `dim`."""
     return ops.var_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
 
 
 def std_mean(self: Tensor, unbiased: bool) -> tuple[Tensor, Tensor]:
-    """Standard deviation and mean of everything."""
+    """Compute the standard deviation and mean of everything."""
     return ops.std_mean(self, None, correction=None if unbiased else 0, keepdim=False)
 
 
 def std_mean_dim(
     self: Tensor, dim: Sequence[int] | int | None, unbiased: bool, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
-    """Standard deviation and mean over `dim`."""
+    """Compute the standard deviation and mean over `dim`."""
     return ops.std_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
 
 

@@ -143,7 +143,7 @@ def _check_unique(self: Tensor) -> None:
 
 
 def _of_vector(self: Tensor, sort: bool, inverse: bool, counts: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Unique elements of the flattened tensor; without sorting, of each run of equal ones."""
+    """Return the unique elements of the flattened tensor; without sorting, one of each run of equal elements."""
     _check_unique(self)
     spec = self._spec
     flat = self.reshape((-1,))

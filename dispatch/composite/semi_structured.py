@@ -190,7 +190,7 @@ def _sparse_semi_structured_linear(
 
 
 def _cslt_compress(input: Tensor) -> Tensor:
-    """Kept elements, then words in the order of rows, as bytes of one vector."""
+    """Return kept elements, then words in the order of rows, as bytes of one vector."""
     name = "_cslt_compress"
     if input.dtype not in PACKED:
         raise RuntimeError(f"{name}: Unsupported dtype for cuSPARSELt compressed matrix, got {input.dtype}")
@@ -202,7 +202,7 @@ def _cslt_compress(input: Tensor) -> Tensor:
 
 
 def joined(values: Tensor, bits: Tensor) -> Tensor:
-    """Kept elements and four bits each in one vector."""
+    """Return kept elements and four bits each in one vector."""
     words = words_of(bits, int16).reshape((-1,)).view(values.dtype)
     return ops.cat([values.reshape((-1,)), words])
 
@@ -273,7 +273,7 @@ def _cslt_sparse_mm_search(
     out_dtype: ScalarType | None,
     transpose_result: bool,
 ) -> int:
-    """There is one algorithm."""
+    """Return 0: there is only one algorithm."""
     return 0
 
 

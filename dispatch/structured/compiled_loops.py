@@ -108,13 +108,15 @@ class Sharing(IntEnum):
 
     ALONE = 0
     AWAKE = 1
-    """Those that do not sleep, or that a program in a burst of work needs again at once."""
+    """Threads that do not sleep, or that a program in a burst of work needs again at once."""
     WAKING = 2
-    """All of them."""
+    """All threads."""
 
     @staticmethod
     def of(work: int, least: int, waking: int) -> Sharing:
-        """That of so much work, from the least that is shared, and the least for which threads are woken."""
+        """Return the policy for this much work, from the minimum that is shared, and the minimum for which threads are
+        woken.
+        """
         return Sharing.WAKING if work >= waking else Sharing.AWAKE if work >= least else Sharing.ALONE
 
 
@@ -172,7 +174,7 @@ class _Background:
         return token is not None and token() is not None and not self.starting
 
     def ask(self, request: Callable[[], None]) -> None:
-        """Have a loop made by `request`."""
+        """Queue the loop that `request` makes."""
         with self.lock:
             self.requests.append(request)
             if not self.is_running():
@@ -305,7 +307,7 @@ class _Loops:
         return run
 
     def compute(self, into: Loop, written: tuple[int, ...], out: Any, inputs: tuple[Any, ...]) -> None:
-        """Call the loop if there is one, else `into`, and ask for the loop when that is worth it."""
+        """Call the loop if there is one, else `into`, and request the loop when that is worth it."""
         key: Any = (out.size, written) if self.by_size else written
         if self.numbers:
             key = (key, *[key_of(inputs[i]) for i in self.numbers])

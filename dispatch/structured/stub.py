@@ -269,7 +269,7 @@ def register_stub(name: str, device_type: str, factory: KernelFactory | HostKern
 
 
 def register_loader(device_type: str, load: Loader, prepare: Callable[[], object] | None = None) -> None:
-    """Have `load` import a backend's kernels when they are first wanted, after `prepare` if one is to run."""
+    """Make `load` import a backend's kernels when they are first wanted, after `prepare` if it is given."""
     _loaders[device_type] = load
     if prepare is not None:
         _preparations[device_type] = prepare

@@ -35,13 +35,13 @@ def together(tensors: int) -> Rule:
 
 
 def _broadcast(batch: Batch, a: Tensor, a_dim: Any, b: Tensor, b_dim: Any) -> tuple[Any, Any]:
-    """Two batches of matrices, lined up behind the mapped dimension."""
+    """Return two batches of matrices, aligned after the mapped dimension."""
     rank = max(rank_of(a, a_dim), rank_of(b, b_dim))
     return aligned(a, a_dim, rank), aligned(b, b_dim, rank)
 
 
 def solve_triangular(batch: Batch, dims: Dims, self: Tensor, B: Tensor, *args: Any) -> tuple[Any, Any]:
-    """Triangular equations, whose batches broadcast."""
+    """Solve triangular equations, whose batches broadcast."""
     A, right = _broadcast(batch, self, dims[0], B, dims[1])
     upper, left, unitriangular = args
     return ops.linalg_solve_triangular(A, right, upper=upper, left=left, unitriangular=unitriangular), 0

@@ -27,12 +27,12 @@ def _matrices(batch: Batch, a: Tensor, a_dim: int | None, b: Tensor, b_dim: int 
 
 
 def mm(batch: Batch, dims: Dims, self: Tensor, mat2: Tensor) -> tuple[Any, Any]:
-    """Matrix by matrix."""
+    """Multiply matrix by matrix."""
     return _matrices(batch, self, dims[0], mat2, dims[1]), 0
 
 
 def mv(batch: Batch, dims: Dims, self: Tensor, vec: Tensor) -> tuple[Any, Any]:
-    """Matrix by vector; a shared matrix meets all vectors as the rows of one."""
+    """Multiply matrix by vector; a shared matrix multiplies all vectors as the rows of one matrix."""
     if dims[0] is None:
         return front(vec, dims[1]).mm(self.t()), 0
     matrix = front(self, dims[0])
@@ -43,7 +43,7 @@ def mv(batch: Batch, dims: Dims, self: Tensor, vec: Tensor) -> tuple[Any, Any]:
 
 
 def dot(batch: Batch, dims: Dims, self: Tensor, tensor: Tensor) -> tuple[Any, Any]:
-    """Vector by vector."""
+    """Multiply vector by vector."""
     if dims[0] is None:
         return front(tensor, dims[1]).mv(self), 0
     if dims[1] is None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def pointwise(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """Any operator that broadcasts its tensors: those of lower rank get dimensions of size 1 after the mapped one."""
+    """Run an operator that broadcasts its tensors: lower-rank ones get dimensions of size 1 after the mapped one."""
     places = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
     first = places[0]
     if len(places) == 1:

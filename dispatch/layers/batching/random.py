@@ -42,7 +42,7 @@ _lock = forkable(threading.Lock())
 
 
 def start_watching() -> None:
-    """Have random operators ask, from now on, for the vmap that they are called in."""
+    """Make random operators ask, from now on, for the vmap that they are called in."""
     if _WATCH not in interceptions:
         with _lock:
             if _WATCH not in interceptions:

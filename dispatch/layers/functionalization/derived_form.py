@@ -122,7 +122,7 @@ def _call_on_clones(
     views: Sequence[int],
     donated: Sequence[int],
 ) -> Any:
-    """Call a writing operator on clones of bases. Returns its own results, then the list of clones."""
+    """Call a mutating operator on clones of bases. Returns its own results, then the list of clones."""
     clones = [base if i in donated else _clone_of(base) for i, base in enumerate(bases)]
     places = {views[i]: (clones[views[i + 1]], views[i + 2]) for i in range(0, len(views), 3)}
     counter = itertools.count()

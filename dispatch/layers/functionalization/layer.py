@@ -146,7 +146,7 @@ class Layer:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Have this thread's operators run in this layer."""
+        """Make this thread's operators run in this layer."""
         layers.active.append(self)
         try:
             with IncludeDispatchKeyGuard(FUNCTIONALIZE_BIT):
@@ -309,7 +309,7 @@ class Layer:
         ]
 
     def restore_versions(self) -> None:
-        """Have inputs the versions from before the call: for a call that was recorded, and wrote nothing."""
+        """Restore the inputs' versions from before the call, for a call that was recorded and wrote nothing."""
         for tensor, _, saved in self._inputs:
             if saved.version is not None:
                 tensor._version_cell[0] = saved.version
@@ -677,7 +677,7 @@ class _Saved:
 
 
 def _adopt(tensor: Tensor) -> None:
-    """Have the layer or tracer around this one give the tensor its own class back in its time."""
+    """Make the layer or tracer around this one restore the tensor's own class later."""
     if isinstance(tensor._data, FunctionalData):
         tensor._data.storage.layer.live.append(weakref.ref(tensor))
         return

@@ -128,7 +128,7 @@ class Node:
         return self._prev
 
     def replace_all_uses_with(self, other: Node) -> list[Node]:
-        """Have every user of this node take `other` instead. Returns those users.
+        """Make every user of this node take `other` instead. Returns those users.
 
         Raises ValueError for a node of another graph.
         """
@@ -334,7 +334,7 @@ class Graph:
 
     @contextmanager
     def inserting_before(self, node: Node | None = None) -> Iterator[None]:
-        """New nodes go before `node` (None: to the start) while the block runs. Raises ValueError for a foreign one."""
+        """Insert new nodes before `node` (None: at the start) in the block. Raises ValueError for a foreign node."""
         yield from self._inserting(self._root._next if node is None else node)
 
     @contextmanager
@@ -387,7 +387,7 @@ class Graph:
         lint(self, known)
 
     def copy(self) -> Graph:
-        """Another graph with the same steps; constants are shared."""
+        """Return another graph with the same steps; constants are shared."""
         made = Graph()
         made.constants = dict(self.constants)
         same: dict[Node, Node] = {}

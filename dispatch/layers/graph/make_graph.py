@@ -337,7 +337,7 @@ class Tracer(TensorDispatchMode):
                 self._remember_results(each, node, (*path, i), dependent)
 
     def remember(self, tensor: TensorImpl, origin: tuple[Node, tuple[int, ...]]) -> None:
-        """Have a tensor lead to a node's result."""
+        """Map a tensor to a node's result."""
         data = tensor._data
         known = self._nodes.get(id(data))
         if known is None or known[0]() is not data:

@@ -117,7 +117,7 @@ def squeeze(call: NamedCall) -> Any:
 
 
 def transpose(call: NamedCall) -> Any:
-    """Two names swapped: the two dimensions given, or those of a matrix."""
+    """Swap two names: those of the given dimensions, or of a matrix."""
     names = list(call.names())
     if len(names) >= 2:
         first, second = (
@@ -137,7 +137,7 @@ def diagonal(call: NamedCall) -> Any:
 
 
 def expand(call: NamedCall) -> Any:
-    """New dimensions at the front have no names."""
+    """Return the names with None for new dimensions at the front."""
     names = call.names()
     return (None,) * (len(call.values["size"]) - len(names)) + names
 

@@ -77,7 +77,7 @@ class Interception:
         )
 
     def exchange(self) -> None:
-        """Have the function ask; `inspect.signature` still finds its own."""
+        """Make the function check for handlers; `inspect.signature` still finds its own."""
         wrapped = None if isinstance(self.wrapped, FlatSignature) else self.wrapped
         self.function.__wrapped__ = wrapped or self.original  # type: ignore[attr-defined]
         self.function.__code__ = self.asking

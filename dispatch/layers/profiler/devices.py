@@ -120,7 +120,7 @@ class DeviceRecorder:
             self._zeros[device] = (event, perf_counter_ns())
 
     def note(self, site: LaunchSite, started: int, work: _Pending) -> None:
-        """Work has been enqueued between its two events."""
+        """Note work that was enqueued between its two events."""
         self._count += 1
         self._pending[self._count] = work
         self._session.note_launch(site, self._count, started)

@@ -52,7 +52,7 @@ def check_activation(name: str, x: Any) -> PerTensorAffine:
 def output_of(
     sums: Any, scale: float, packed: PackedWeight, grid: PerTensorAffine, axis: int, relu: bool
 ) -> Any:
-    """Exact sums of products with their bias, on the output's grid in quint8."""
+    """Return exact sums of products with their bias, on the output's grid in quint8."""
     ndim = sums._spec.ndim
     step = packed.scales
     if isinstance(step, float):

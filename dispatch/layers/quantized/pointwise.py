@@ -78,13 +78,13 @@ def require_quantized(name: str, *tensors: Any) -> None:
 
 
 def relu(self: Any) -> Any:
-    """Not below zero."""
+    """Clamp at zero."""
     quantizer = check_uniform("relu", self)
     return rewrapped(self, self._data.ints.clamp(min=quantizer.zero_point))
 
 
 def clamp(self: Any, min: Any, max: Any) -> Any:
-    """Not below and above the integers nearest to two numbers, of which one may be left out."""
+    """Clamp between the integers nearest to two numbers, of which one may be omitted."""
     quantizer = check_uniform("clamp", self)
     if min is None and max is None:
         raise RuntimeError("Both min and max not specified")

@@ -73,7 +73,7 @@ def qscheme(self: Any) -> Any:
 
 
 def rewrapped(self: Any, ints: Any) -> Any:
-    """Other integers with the same quantizer."""
+    """Return a tensor of other integers with the same quantizer."""
     sizes = self._spec.sizes if self._spec.dtype is quint4x2 else None
     return quantized_tensor(ints, self._data.quantizer, self._spec.dtype, sizes)
 

@@ -47,7 +47,7 @@ def viewed(op: OperatorEntry) -> Callable[..., Any]:
 
 
 def _packed_view(op: OperatorEntry, self: Any, args: Sequence[Any]) -> Any:
-    """Other sizes for elements of which two share a byte. Raises NotImplementedError for another view."""
+    """View two-per-byte elements with other sizes. Raises NotImplementedError for another view."""
     data = self._data
     if op.name == "aten::alias":
         sizes = self._spec.sizes

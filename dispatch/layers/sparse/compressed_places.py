@@ -75,7 +75,7 @@ def common(self: Any, other: Any) -> tuple[Any, Any, Any] | None:
 
 
 def transpose(self: Any, dim0: int, dim1: int) -> Any:
-    """Two dimensions of one kind exchanged, over the same memory where they are those of a matrix."""
+    """Swap two dimensions of one kind, over the same memory if they are those of a matrix."""
     spec, data = self._spec, self._data
     dim0, dim1 = wrap_dim(dim0, spec.ndim), wrap_dim(dim1, spec.ndim)
     if dim0 == dim1:

@@ -39,7 +39,7 @@ def _is_number(operand: Any) -> bool:
 
 
 def in_layout_of(self: Any, other: Any) -> Any:
-    """Another tensor in the layout, with the blocks and batches, of a compressed one."""
+    """Return another tensor in the layout, with the blocks and batches, of a compressed one."""
     kind, block = self._spec.layout, blocksize_of(self)
     if other._spec.layout is kind and blocksize_of(other) == block:
         return other

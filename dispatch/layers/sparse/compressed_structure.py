@@ -451,7 +451,7 @@ def zero_(self: Any) -> Any:
 
 
 def resize_(self: Any, size: Sequence[int], memory_format: MemoryFormat | None) -> Any:
-    """Other sizes over the same values: rows that are cut off lose them, columns are not cut off."""
+    """Resize over the same values: rows that are cut off lose them, columns are not cut off."""
     spec, data = self._spec, self._data
     if len(size) != spec.ndim or tuple(size[: data.batch_dim]) != spec.sizes[: data.batch_dim]:
         raise RuntimeError(

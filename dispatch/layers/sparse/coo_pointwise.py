@@ -199,14 +199,14 @@ def _divisor(self: Any, other: Any, name: str) -> Any:
 
 
 def div(self: Any, other: Any) -> Any:
-    """Division by a number."""
+    """Divide by a number."""
     other = _divisor(self, other, "div")
     indices, values = parts_of(self)
     return coo_tensor(indices, values / other, self.shape, self._data.is_coalesced)
 
 
 def div_mode(self: Any, other: Any, rounding_mode: str | None) -> Any:
-    """Division by a number with rounding, which is not linear."""
+    """Divide by a number with rounding, which is not linear."""
     other = _divisor(self, other, "div")
     if rounding_mode is not None:
         self = coalesced(self)

@@ -157,7 +157,7 @@ def _widened(self: Any, half_to_float: bool) -> Any:
 
 
 def _sparse_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
-    """Softmax over a dimension's specified elements."""
+    """Compute softmax over a dimension's specified elements."""
     return _softmax(self, dim, half_to_float, log=False)
 
 

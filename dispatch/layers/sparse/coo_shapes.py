@@ -54,7 +54,7 @@ def permute(self: Any, dims: Sequence[int]) -> Any:
 
 
 def transpose(self: Any, dim0: int, dim1: int) -> Any:
-    """Two sparse dimensions exchanged."""
+    """Swap two sparse dimensions."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     first, second = wrapped(dim0, ndim), wrapped(dim1, ndim)
     if first == second:
@@ -346,7 +346,7 @@ def refused_expand(self: Any, size: Sequence[int], implicit: bool) -> Any:
 
 
 def view_as_real(self: Any) -> Any:
-    """Complex values as pairs, in another dense dimension."""
+    """Return complex values as pairs, in another dense dimension."""
     indices, values = parts_of(self)
     return coo_tensor(indices, ops.view_as_real(values), (*self._spec.sizes, 2), self._data.is_coalesced)
 

@@ -318,7 +318,7 @@ def zero_(self: Any) -> Any:
 
 
 def sparse_resize_(self: Any, size: Sequence[int], sparse_dim: int, dense_dim: int) -> Any:
-    """Other sizes over the same elements, none of which may be lost."""
+    """Resize over the same elements, none of which may be lost."""
     data = self._data
     if sparse_dim + dense_dim != len(size):
         raise RuntimeError(

@@ -81,7 +81,7 @@ def _ctc_loss(
     blank: int,
     zero_infinity: bool,
 ) -> None:
-    """Negative log-likelihoods (N), and of each prefix of times and states the logarithm, (N, T, 2 S + 1)."""
+    """Infer negative log-likelihoods (N), and the logarithms of each prefix of times and states, (N, T, 2 S + 1)."""
     longest = check_ctc(log_probs, targets, input_lengths, target_lengths, blank)
     times, batch, _ = log_probs.sizes
     meta.set_output_contiguous(0, (batch,), dtype=log_probs.dtype, device=log_probs.device)

@@ -112,7 +112,7 @@ def _check(meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: 
 def _fft_r2c(
     meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: int, onesided: bool
 ) -> None:
-    """Real to complex; with `onesided` the last of `dim` has only its first half and the middle."""
+    """Infer real to complex; with `onesided` the last of `dim` has only its first half and the middle."""
     if not self.dtype.is_floating_point:
         raise RuntimeError(f"_fft_r2c: expected a real floating tensor, got {self.dtype.scalar_name}")
     _check(meta, self, dim, normalization)
@@ -140,7 +140,7 @@ def _fft_c2r(
 
 
 def _fft_c2c(meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: int, forward: bool) -> None:
-    """Complex to complex, in both directions."""
+    """Infer complex to complex, in both directions."""
     if not self.dtype.is_complex:
         raise RuntimeError(f"_fft_c2c: expected a complex tensor, got {self.dtype.scalar_name}")
     _check(meta, self, dim, normalization)

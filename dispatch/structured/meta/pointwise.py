@@ -128,17 +128,17 @@ def sign(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def binary(meta: MetaBase, self: PromotedOperand, other: PromotedOperand) -> None:
-    """Two inputs promoted to a common dtype."""
+    """Infer an output of two inputs promoted to a common dtype."""
     meta.build(TensorIterator.binary_op(meta.maybe_get_output(), self, other))
 
 
 def binary_float(meta: MetaBase, self: PromotedOperand, other: PromotedOperand) -> None:
-    """Two inputs promoted to a common dtype; integers give the default floating dtype."""
+    """Infer an output of two inputs promoted to a common dtype; integers give the default floating dtype."""
     meta.build(TensorIterator.binary_float_op(meta.maybe_get_output(), self, other))
 
 
 def add(meta: MetaBase, self: PromotedOperand, other: PromotedOperand, alpha: NumberKind) -> None:
-    """Two inputs promoted to a common dtype, and a scale for the second, checked against that dtype."""
+    """Infer an output of two promoted inputs, and a scale for the second, checked against their common dtype."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
     check_alpha(iterator.common_dtype, alpha)
     meta.build(iterator)
@@ -177,7 +177,7 @@ div = binary_float
 
 
 def div_mode(meta: MetaBase, self: TensorSpec, other: PromotedOperand, rounding_mode: str | None) -> None:
-    """True division for None; ``trunc`` and ``floor`` keep integers."""
+    """Infer a division: true division for None; ``trunc`` and ``floor`` keep integers."""
     if rounding_mode is None:
         return binary_float(meta, self, other)
     if rounding_mode not in ("trunc", "floor"):
@@ -205,7 +205,7 @@ def ordered_binary(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
 
 
 def comparison(meta: MetaBase, self: TensorSpec, other: PromotedOperand) -> None:
-    """Two inputs compared in their common dtype; a new output is bool, a given one keeps its dtype."""
+    """Infer a comparison in the common dtype; a new output is bool, a given one keeps its dtype."""
     meta.build(TensorIterator.comparison_op(meta.maybe_get_output(), self, other))
 
 
@@ -225,7 +225,7 @@ def logical_not(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def logical(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
-    """Truth values combined; a new output is bool."""
+    """Infer a logical operator; a new output is bool."""
     meta.build(TensorIterator.comparison_op(meta.maybe_get_output(), self, other))
 
 
@@ -399,14 +399,14 @@ def lerp(meta: MetaBase, self: TensorSpec, end: TensorSpec, weight: PromotedOper
 def addcmul(
     meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, value: NumberKind
 ) -> None:
-    """Three inputs promoted together."""
+    """Infer an output of three inputs promoted together."""
     meta.build(promoting(meta, [self, tensor1, tensor2]))
 
 
 def addcdiv(
     meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, value: NumberKind
 ) -> None:
-    """Three inputs promoted together; integer division is refused."""
+    """Infer an output of three inputs promoted together; refuse integer division."""
     if not any(dtype_of(t).is_floating_point or dtype_of(t).is_complex for t in (tensor1, tensor2)):
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will "
@@ -449,7 +449,7 @@ def heaviside(meta: MetaBase, self: TensorSpec, values: TensorSpec) -> None:
 
 
 def same_floating(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
-    """Two inputs promoted to a common dtype, which must be floating."""
+    """Infer an output of two inputs promoted to a common dtype, which must be floating."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
     refuse_inexact_only(meta, iterator.common_dtype, complexes=False)
     meta.build(iterator)

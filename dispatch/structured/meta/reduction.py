@@ -76,17 +76,17 @@ def sum_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None:
 
 
 def prod_dim(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool, dtype: ScalarType | None) -> None:
-    """Product along `dim`; the dtype as of a sum."""
+    """Infer the product along `dim`; the dtype is that of a sum."""
     sum_dim(meta, self, dim, keepdim, dtype)
 
 
 def prod_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None:
-    """Product over everything."""
+    """Infer the product over everything."""
     sum_dim(meta, self, None, False, dtype)
 
 
 def mean_dim(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool, dtype: ScalarType | None) -> None:
-    """Mean over `dim`. Raises RuntimeError unless input (or `dtype`) is floating or complex."""
+    """Infer the mean over `dim`. Raises RuntimeError unless input (or `dtype`) is floating or complex."""
     asked = self.dtype if dtype is None else dtype
     if not (asked.is_floating_point or asked.is_complex):
         whose = "Input" if dtype is None else "Optional"
@@ -105,7 +105,7 @@ def mean_dim(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool, dtype: 
 
 
 def mean_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None:
-    """Mean over everything."""
+    """Infer the mean over everything."""
     mean_dim(meta, self, None, False, dtype)
 
 
@@ -150,7 +150,7 @@ def extremum_all(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def aminmax(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim: bool) -> None:
-    """Both extrema in one pass."""
+    """Infer the minimum and maximum in one pass."""
     if dim is None and self.numel == 0:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
@@ -233,7 +233,7 @@ def truth_all(meta: MetaBase, self: TensorSpec) -> None:
 def var_correction(
     meta: MetaBase, self: TensorSpec, dim: Dims, correction: NumberKind | None, keepdim: bool
 ) -> None:
-    """Variance over `dim` with a number of degrees of freedom less; real for complex inputs."""
+    """Infer the variance over `dim` with a correction of the degrees of freedom; real for complex inputs."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         name = meta.name if meta.name.endswith("_mean") else "std and var"
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
@@ -255,14 +255,14 @@ def var_dim(meta: MetaBase, self: TensorSpec, dim: Dims, unbiased: bool, keepdim
 
 
 def var_all(meta: MetaBase, self: TensorSpec, unbiased: bool) -> None:
-    """Variance of everything."""
+    """Infer the variance of everything."""
     var_dim(meta, self, None, unbiased, False)
 
 
 def var_mean_correction(
     meta: MetaBase, self: TensorSpec, dim: Dims, correction: NumberKind, keepdim: bool
 ) -> None:
-    """Variance (or standard deviation) and mean."""
+    """Infer the variance (or standard deviation) and mean."""
     var_correction(meta, self, dim, correction, keepdim)
     meta.set_output_raw_strided(1, meta.outputs[0].sizes, dtype=self.dtype)
 

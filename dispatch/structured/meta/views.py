@@ -93,7 +93,7 @@ def view_strides(
 
 
 def view(self: TensorSpec, size: Sequence[int]) -> Geometry:
-    """Another shape over the same elements."""
+    """Return another shape over the same elements."""
     shape = infer_size(size, self.numel)
     if self.is_contiguous and self.numel and 1 not in self.sizes:
         return Geometry(shape, contiguous_strides(shape))
@@ -117,7 +117,7 @@ def _unsafe_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _strided_from(self: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int) -> Geometry:
-    """Any sizes and strides, `offset` elements after the tensor's first; `as_strided` has checked their reach."""
+    """Return any sizes and strides, `offset` elements after the tensor's first; `as_strided` checked the bounds."""
     check_sizes_given("_strided_from", "size", size)
     if len(size) != len(stride):
         raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
@@ -177,7 +177,7 @@ def permute(self: TensorSpec, dims: Sequence[int]) -> Geometry:
 
 
 def transpose(self: TensorSpec, dim0: int, dim1: int) -> Geometry:
-    """Two dimensions swapped."""
+    """Swap two dimensions."""
     rank = self.ndim
     a, b = wrap_dim(dim0, rank), wrap_dim(dim1, rank)
     if rank == 2 and a != b:
@@ -264,13 +264,13 @@ def slice_first(self: TensorSpec, start: int | None, end: int | None, step: int)
 
 
 def squeeze_all(self: TensorSpec) -> Geometry:
-    """Without the dimensions of size 1."""
+    """Remove the dimensions of size 1."""
     kept = [i for i in range(self.ndim) if self.sizes[i] != 1]
     return Geometry(tuple(self.sizes[i] for i in kept), tuple(self.strides[i] for i in kept))
 
 
 def squeeze_dim(self: TensorSpec, dim: int | Sequence[int]) -> Geometry:
-    """Without the named dimensions that are of size 1."""
+    """Remove the named dimensions that have size 1."""
     named: set[int] = set()
     for d in (dim,) if isinstance(dim, int) else dim:
         wrapped = wrap_dim(d, self.ndim)
@@ -327,7 +327,7 @@ def view_dtype(self: TensorSpec, dtype: ScalarType) -> Geometry:
 
 
 def view_as_real(self: TensorSpec) -> Geometry:
-    """Complex numbers as pairs of reals in a new last dimension."""
+    """Return complex numbers as pairs of reals in a new last dimension."""
     if not self.dtype.is_complex:
         raise RuntimeError("view_as_real is only supported for complex tensors")
     return Geometry((*self.sizes, 2), (*[s * 2 for s in self.strides], 1), dtype=self.dtype.to_real())
