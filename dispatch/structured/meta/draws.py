@@ -1,6 +1,6 @@
 """Plans that fill tensors with random numbers, and the contract that every backend's kernels keep.
 
-Only this module reserves a block of counters of a generator: ``seed, first = generator.reserve(counters)``. A kernel is
+A plan reserves a block of counters of its generator: ``seed, first = generator.reserve(counters)``. A kernel is
 called with ``(outputs..., inputs..., numbers..., seed, first)``. Philox 4x32-10 under the key (seed low, seed high)
 turns counter c = (c low, c high, 0, 0) into four 32-bit words. Elements are numbered in the C order of their indices,
 whatever the strides; complex elements are two reals, 2 i and 2 i + 1.
