@@ -61,7 +61,7 @@ def _plan_selu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 @planned_by(_plan_selu)
 def selu(self: Tensor) -> Tensor:
-    """`elu` with the self-normalising constants."""
+    """Compute `elu` with the self-normalizing constants."""
     return ops.elu(self, SELU_ALPHA, SELU_SCALE)
 
 
@@ -109,7 +109,7 @@ def elu_backward(
 
 
 def glu(self: Tensor, dim: int) -> Tensor:
-    """The first half of a dimension times the sigmoid of the second."""
+    """Return the first half of a dimension times the sigmoid of the second."""
     if not self._spec.ndim:
         raise RuntimeError("glu does not support 0-dimensional tensors")
     size = self._spec.sizes[wrap_dim(dim, self._spec.ndim)]
@@ -121,7 +121,7 @@ def glu(self: Tensor, dim: int) -> Tensor:
 
 
 def glu_backward(grad_output: Tensor, self: Tensor, dim: int) -> Tensor:
-    """Return the gradient of `glu`: of the values, and beside it of the gates."""
+    """Return the gradient of `glu`: that of the values, concatenated with that of the gates."""
     size = self._spec.sizes[wrap_dim(dim, self._spec.ndim)]
     if size % 2:
         raise RuntimeError(f"Halving dimension must be even, but dimension {dim} is size {size}")

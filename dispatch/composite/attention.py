@@ -1,10 +1,10 @@
-"""`scaled_dot_product_attention` as users call it, what it picks, and attention by ordinary operators.
+"""`scaled_dot_product_attention`, its choice of backend, and attention composed of ordinary operators.
 
 The numbers of the choice are those of `torch.nn.attention.SDPBackend`; which are permitted is the state of
-`runtime/attention_backends.py`. CUDA has one fused operator, under the name and
-schema of PyTorch's memory-efficient one, which takes masks too; the CPU has PyTorch's flash attention for it. What
-these do not take is computed by ordinary operators: float64, a mask that requires a gradient, tangents, dropout on the
-CPU, heads over 256 on CUDA, and operands that have to broadcast.
+`runtime/attention_backends.py`. CUDA has one fused operator, under the name and schema of PyTorch's memory-efficient
+one, which takes masks too; the CPU has PyTorch's flash attention for it. Ordinary operators compute the calls that
+these do not take: float64, a mask that requires a gradient, tangents, dropout on the CPU, heads over 256 on CUDA, and
+operands that have to broadcast.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _needs_gradient(*tensors: Tensor) -> bool:
 def _choice(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, enable_gqa: bool
 ) -> int:
-    """The backend that serves a call which `_validate` has passed: the first permitted one that takes it."""
+    """Return the backend of a call that `_validate` has passed: the first permitted one that takes it."""
     on_cpu = query.device.type == "cpu"
     known = (FLASH, MATH) if on_cpu else permitted()
     enabled = [one for one in known if one in permitted() and one in (FLASH, EFFICIENT, MATH)]
@@ -100,7 +100,7 @@ def _choice(
 def takes_fused(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, enable_gqa: bool
 ) -> tuple[bool, bool]:
-    """Whether CUDA's fused operator takes these operands, and whether it then stands for flash attention."""
+    """Return whether CUDA's fused operator takes these operands, and whether it then stands for flash attention."""
     if query.device.type != "cuda":
         return False, False
     fused = _is_fused(query, key, value, mask, dropout_p, enable_gqa)
@@ -115,7 +115,7 @@ def _is_plain(query: Tensor, mask: Tensor | None) -> bool:
 def _is_fused(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float, enable_gqa: bool
 ) -> bool:
-    """Whether the device's fused operator takes these operands."""
+    """Return True if the device's fused operator takes these operands."""
     q, k, v = query._spec.sizes, key._spec.sizes, value._spec.sizes
     if not len(q) == len(k) == len(v) == 4 or q[0] != k[0] or k[:3] != v[:3] or q[3] != k[3]:
         return False
@@ -136,7 +136,7 @@ def _is_fused(
 
 
 def _broadcasts(sizes: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    """Whether a mask of these sizes broadcasts to the scores'; of one dimension or none PyTorch takes no mask."""
+    """Return True if a mask of these sizes broadcasts to the scores; PyTorch takes no mask of rank 0 or 1."""
     lead = len(to) - len(sizes)
     return lead >= 0 and all(n in (1, m) for n, m in zip(sizes, to[lead:], strict=True))
 
@@ -151,13 +151,13 @@ def _fused_sdp_choice(
     scale: float | None,
     enable_gqa: bool,
 ) -> int:
-    """The number of the backend that `scaled_dot_product_attention` takes for these operands."""
+    """Return the number of the backend that `scaled_dot_product_attention` takes for these operands."""
     _validate(query, key, value, attn_mask, dropout_p, is_causal)
     return _choice(query, key, value, attn_mask, dropout_p, enable_gqa)
 
 
 def _plan_for_cpu(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """What the CPU's flash attention takes is planned as it, for calls without dropout while it is permitted."""
+    """Plan a call without dropout as the CPU's flash attention, if it is permitted and takes the operands."""
     query, key, value, mask, _, is_causal, scale, enable_gqa = args
     if query._spec.device is not CPU or op.runtime_positions(args) != [0, 1, 2, 3, 4, 6]:
         return None
@@ -206,7 +206,7 @@ def scaled_dot_product_attention(
             query, key, value, 0.0, is_causal, attn_mask=attn_mask, scale=scale
         )[0]
     if choice != MATH:
-        # Inside a vmap a tensor does not tell whether a gradient is wanted outside.
+        # Inside a vmap a tensor does not show whether an outer gradient is wanted.
         saves = is_grad_enabled()
         return ops._scaled_dot_product_efficient_attention(
             query, key, value, attn_mask, saves, dropout_p, is_causal, scale=scale
@@ -227,10 +227,10 @@ def _scaled_dot_product_attention_math(
     scale: float | None,
     enable_gqa: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Attention by products and a softmax, and the weights after dropout; narrow floats in float32 unless
-    `runtime.attention_backends.allow_reduced_math` lets them be.
+    """Compute attention by matmuls and a softmax, and the weights after dropout.
 
-    A row whose scores are all minus infinity has weights of zero.
+    16-bit floats are computed in float32 unless `runtime.attention_backends.allow_reduced_math` permits them. A row
+    whose scores are all minus infinity has weights of zero.
     """
     dtype = query.dtype
     if (dtype is float16 or dtype is bfloat16) and not is_reduced_math_allowed():
@@ -261,7 +261,7 @@ def _scaled_dot_product_attention_math(
 
 
 def _heads_repeated(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values with as many heads as the queries have, each repeated in place."""
+    """Return keys and values with as many heads as the queries, each head repeated in place."""
     heads = query.size(-3)
     for t in (key, value):
         if t.size(-3) == 0 or heads % t.size(-3):
@@ -284,14 +284,14 @@ def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     else:
         scores = scores + mask
     empty = ops.all(ops.eq(scores, -math.inf), -1, True)
-    # The gradient of a softmax over nothing is NaN, and so is its product with zero.
+    # The gradient of a softmax over nothing is NaN; its product with zero is NaN too.
     return ops.masked_fill(ops.softmax(ops.masked_fill(scores, empty, 0.0), -1), empty, 0.0)
 
 
 def _dropped(weights: Tensor, dropout_p: float, mask: Any) -> Tensor:
-    """Weights after dropout, by the same draws as the fused operators: a row has a whole number of counters.
+    """Return the weights after dropout, with the random numbers of the fused operators: whole counters for each row.
 
-    A Mersenne Twister has no counters, and draws for the weights alone.
+    A Mersenne Twister has no counters, and generates numbers for the weights alone.
     """
     if mask is not None:
         return ops.masked_fill(weights, ops.logical_not(mask), 0.0) * (1.0 / (1.0 - dropout_p))

@@ -28,17 +28,17 @@ def _checked(name: str, input: Tensor) -> None:
 
 
 def _dims(input: Tensor) -> list[int]:
-    """All dimensions but the channels'."""
+    """Return all dimensions except the channel dimension."""
     return [0, *range(2, input._spec.ndim)]
 
 
 def _along_channels(value: Tensor, input: Tensor) -> Tensor:
-    """One value for each channel, in a shape that broadcasts to the input's."""
+    """Return one value for each channel, in a shape that broadcasts to the input's."""
     return value.reshape([1, -1, *[1] * (input._spec.ndim - 2)])
 
 
 def batch_norm_stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Means and reciprocal standard deviations of the channels."""
+    """Return means and reciprocal standard deviations of the channels."""
     _checked("batch_norm_stats", input)
     var, mean = ops.var_mean(_wide(input), _dims(input), correction=0)
     return mean, ops.rsqrt(var + eps)
@@ -47,7 +47,7 @@ def batch_norm_stats(input: Tensor, eps: float) -> tuple[Tensor, Tensor]:
 def batch_norm_update_stats(
     input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
 ) -> tuple[Tensor, Tensor]:
-    """Means and variances of the channels, by which the running ones move."""
+    """Return means and variances of the channels, and update the running ones."""
     _checked("batch_norm_update_stats", input)
     var, mean = ops.var_mean(_wide(input), _dims(input), correction=0)
     count = input.numel() // max(input._spec.sizes[1], 1)
@@ -83,7 +83,7 @@ def batch_norm_gather_stats(
     eps: float,
     count: int,
 ) -> tuple[Tensor, Tensor]:
-    """Statistics of batches of one size together."""
+    """Combine statistics of equal-size batches."""
     counts = ops.full((mean._spec.sizes[0],), float(count), dtype=mean._spec.dtype, device=mean.device)
     return batch_norm_gather_stats_with_counts(
         input, mean, invstd, running_mean, running_var, momentum, eps, counts
@@ -100,7 +100,7 @@ def batch_norm_gather_stats_with_counts(
     eps: float,
     counts: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Statistics of batches of any sizes together: the sums of squares are those around the common mean."""
+    """Combine statistics of batches of any sizes: the sums of squares are those around the common mean."""
     if mean._spec.ndim != 2 or mean._spec.sizes != invstd._spec.sizes:
         raise RuntimeError(
             "batch_norm_gather_stats: expected mean and invstd of one shape (batches, C), got "
@@ -120,7 +120,7 @@ def batch_norm_gather_stats_with_counts(
 def batch_norm_elemt(
     input: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, invstd: Tensor, eps: float
 ) -> Tensor:
-    """The input normalized by statistics that are given."""
+    """Normalize the input by given statistics."""
     _checked("batch_norm_elemt", input)
     scale = invstd if weight is None else invstd * weight
     out = (_wide(input) - _along_channels(mean, input)) * _along_channels(scale, input)
@@ -139,7 +139,7 @@ def batch_norm_backward_reduce(
     weight_g: bool,
     bias_g: bool,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The sums that backward exchanges, and the gradients of weight and bias."""
+    """Return the sums that backward exchanges, and the gradients of weight and bias."""
     _checked("batch_norm_backward_reduce", input)
     dims = _dims(input)
     grad = _wide(grad_out)
@@ -164,7 +164,7 @@ def batch_norm_backward_elemt(
     sum_dy_xmu: Tensor,
     count: Tensor,
 ) -> Tensor:
-    """The input's gradient from the sums over all batches."""
+    """Compute the input's gradient from the sums over all batches."""
     _checked("batch_norm_backward_elemt", input)
     total = count.sum().to(sum_dy._spec.dtype)
     centred = _wide(input) - _along_channels(mean, input)

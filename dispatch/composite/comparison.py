@@ -49,7 +49,7 @@ def allclose(self: Tensor, other: Tensor, rtol: float, atol: float, equal_nan: b
 
 
 def _plan_equal(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Tensors of one dtype that NumPy has are compared in one call."""
+    """Plan the comparison of tensors of one NumPy dtype as one call."""
     spec, other = args[0]._spec, args[1]._spec
     if other.device is not spec.device or other.dtype is not spec.dtype or spec.np_dtype.kind not in "biufc":
         return None

@@ -24,7 +24,7 @@ __all__ = ["einsum"]
 
 
 def tensordot(self: Tensor, other: Tensor, dims_self: Sequence[int], dims_other: Sequence[int]) -> Tensor:
-    """`torch.tensordot`: one product of matrices; dimensions of size 1 on one side are summed on the other."""
+    """Compute `torch.tensordot` as one matmul; dimensions of size 1 on one side are summed on the other."""
     if len(dims_self) != len(dims_other):
         raise RuntimeError("both dimension lists should have same length")
     if self.dtype is not other.dtype:
@@ -95,7 +95,7 @@ def kron(self: Tensor, other: Tensor) -> Tensor:
     b = (1,) * (rank - other._spec.ndim) + tuple(other._spec.sizes)
     left = self.reshape([n for size in a for n in (size, 1)])
     right = other.reshape([n for size in b for n in (1, size)])
-    # The product of transposed operands lies as they do.
+    # The matmul of transposed operands has their layout.
     product = ops.mul(left, right).contiguous()
     return ops._unsafe_view(product, [n * m for n, m in zip(a, b, strict=True)])
 
@@ -196,7 +196,7 @@ def linalg_multi_dot(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def find_splits(extents: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Where to split each part of a chain (Cormen et al., Introduction to Algorithms, 15.2)."""
+    """Return where to split each part of a chain (Cormen et al., Introduction to Algorithms, 15.2)."""
     n = len(extents) - 1
     cost = {(i, i): 0 for i in range(n)}
     best: dict[tuple[int, int], int] = {}
@@ -343,7 +343,7 @@ def _check_weights(name: str, weights: Tensor, observations: int) -> None:
 
 
 def corrcoef(self: Tensor) -> Tensor:
-    """`torch.corrcoef`: covariances over the product of standard deviations, held to [-1, 1]."""
+    """Compute `torch.corrcoef`: covariances over the product of standard deviations, clamped to [-1, 1]."""
     if self._spec.ndim > 2:
         raise RuntimeError(
             "corrcoef(): expected input to have two or fewer dimensions but got an input with "

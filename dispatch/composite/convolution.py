@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _by_parts(input: Tensor, weight: Tensor) -> bool:
-    """Whether a device without complex convolutions is asked for one; PyTorch makes it of real ones too."""
+    """Return True if a device lacks the complex convolution that is asked for; PyTorch splits it into real ones too."""
     given: TensorSpec = input._spec
     if not given.dtype.is_complex or weight._spec.dtype is not given.dtype:
         return False
@@ -46,10 +46,11 @@ def _of_numbers(
     output_padding: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """`convolution` of real numbers, and of complex ones, on a device that has no such kernel, by their parts.
+    """Compute `convolution` of real or complex numbers by parts, on a device without a complex kernel.
 
-    A real and an imaginary channel stand beside each other, as each weight does as the matrix of its product: one
-    convolution of twice the channels, without the cancellation of three products (ATen's ``complex_convolution``).
+    Each real channel is next to its imaginary channel, and each weight becomes the 2x2 matrix of a complex product. The
+    result is one convolution of twice the channels, without the cancellation of ATen's three products (ATen's
+    ``complex_convolution``).
     """
     window = (stride, padding, dilation, transposed, output_padding, groups)
     sizes, filters = input._spec.sizes, weight._spec.sizes
@@ -57,7 +58,7 @@ def _of_numbers(
         return convolution(input, weight, bias, *window)
     channels = view_as_real(input).movedim(-1, 2).reshape((sizes[0], 2 * sizes[1], *sizes[2:]))
     re, im = view_as_real(weight).unbind(-1)
-    # What the parts of an input channel give to the real and to the imaginary output.
+    # Weights from the parts of an input channel to the real and to the imaginary output.
     rows = ([re, im], [neg(im), re]) if transposed else ([re, neg(im)], [im, re])
     matrices = stack([stack(row, 2) for row in rows], 1)
     products = matrices.reshape((2 * filters[0], 2 * filters[1], *filters[2:]))
@@ -65,12 +66,12 @@ def _of_numbers(
     made = convolution(channels, products, offsets, *window)
     n, columns, *space = made._spec.sizes
     parts = made.reshape((n, columns // 2, 2, *space)).movedim(2, -1)
-    # A copy in any case: what is contiguous may have odd strides along dimensions of size 1.
+    # Always copy: a contiguous tensor may have odd strides along dimensions of size 1.
     return view_as_complex(parts.clone(memory_format=contiguous_format))
 
 
 def _planner(rank: int) -> Planner:
-    """A batched call with paddings in numbers is planned as `convolution`, so that it costs one call."""
+    """Return a planner that plans a batched call with numeric paddings as `convolution`, so that it costs one call."""
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         input, weight, bias, stride, padding, dilation, groups = args
@@ -119,7 +120,7 @@ def _conv_same(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """``padding='same'``: where an odd total goes half to each side, the extra element on the left is cut off.
+    """Compute ``padding='same'``: an odd total is split to both sides, and the extra element on the left is cut off.
 
     PyTorch pads the right more; padding both sides by as much and dropping the first result is the same.
     """
@@ -165,7 +166,7 @@ CONVOLUTIONS = {1: conv1d, 2: conv2d, 3: conv3d}
 
 
 def _transposed_planner(rank: int) -> Planner:
-    """A batched call is planned as `convolution`."""
+    """Return a planner that plans a batched call as `convolution`."""
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         input, weight, bias, stride, padding, output_padding, groups, dilation = args
@@ -221,7 +222,7 @@ def _convolution(
     groups: int,
     *library: bool,
 ) -> Tensor:
-    """`convolution`; what is said of a library that is not used means nothing here."""
+    """Compute `convolution`; the flags of an unused library have no effect here."""
     return convolution(input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
 
 
@@ -234,7 +235,7 @@ def _convolution_mode(
     dilation: Sequence[int],
     groups: int,
 ) -> Tensor:
-    """A batched convolution whose padding is in words."""
+    """Compute a batched convolution with padding named ``same`` or ``valid``."""
     rank = weight._spec.ndim - 2
     stride, dilation = for_each_dimension(stride, rank), for_each_dimension(dilation, rank)
     return _conv(rank, input, weight, bias, stride, padding, dilation, groups)
@@ -253,7 +254,7 @@ def convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients of input, weight and bias that `output_mask` asks for, None for the others."""
+    """Return the gradients of input, weight and bias that `output_mask` asks for, None for the others."""
     for argument, x in (("grad_output", grad_output), ("input", input)):
         check_ranks("convolution_backward", argument, x._spec, weight._spec.ndim)
     window = (stride, padding, dilation, transposed, groups)
@@ -282,7 +283,7 @@ def _convolution_double_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients of the result's gradient, input and weight, given those of the gradients of input, weight, bias."""
+    """Return the gradients of grad_output, input and weight from those of the input, weight and bias gradients."""
     window = (stride, padding, dilation, transposed, groups)
     outer = inner = filters = None
     if output_mask[0]:
@@ -301,7 +302,7 @@ def _convolution_double_backward(
 
 
 def conv_tbc(self: Tensor, weight: Tensor, bias: Tensor, pad: int) -> Tensor:
-    """Lines as (time, batch, channel) by (kernel, channels, outputs): a convolution over time."""
+    """Compute a convolution over time of rows (time, batch, channel) with (kernel, channels, outputs)."""
     if self._spec.ndim != 3:
         raise RuntimeError("Input must have 3 dims: time, batch, in_channel")
     if weight._spec.ndim != 3:

@@ -30,7 +30,7 @@ def _itself(tensor: Tensor) -> Tensor:
 
 
 def _plan_contiguous(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """A tensor that lies so already is its own result."""
+    """Plan a tensor that has the layout already as its own result."""
     return _itself if args[0]._spec.is_contiguous_in(args[1]) else None
 
 
@@ -54,7 +54,7 @@ def clone(self: Tensor, memory_format: MemoryFormat | None) -> Tensor:
 
 
 def _copy_from(self: Tensor, dst: Tensor, non_blocking: bool) -> Tensor:
-    """How a backend of another package copies to, from and within its memory; it has to say so.
+    """Copy to, from or within the memory of another package's backend, which must register this operator.
 
     The backend registers a kernel: ``self`` is copied to `dst`, of which one lives on its device. They broadcast, and
     may differ in dtype and strides. It returns `dst`.
@@ -69,7 +69,7 @@ def _copy_from(self: Tensor, dst: Tensor, non_blocking: bool) -> Tensor:
 def _planned_as(
     canonical: Callable[..., tuple[Any, ...]],
 ) -> Callable[[Composite], Composite]:
-    """Decorator of a form of ``to`` that `canonical` turns into the arguments of `to_dtype_layout`."""
+    """Decorate a form of ``to`` that `canonical` turns into the arguments of `to_dtype_layout`."""
 
     def decorate(function: Composite) -> Composite:
         def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -94,7 +94,7 @@ def _plan_conversion(
     copy: bool,
     memory_format: MemoryFormat | None,
 ) -> Plan | None:
-    """A conversion within the host's memory is the tensor itself, or `_to_copy`; None for others."""
+    """Plan a conversion within host memory as the tensor itself, or as `_to_copy`; None for others."""
     spec = self._spec
     if spec.device is not CPU or (device is not None and device.type != "cpu"):
         return None
@@ -110,7 +110,7 @@ def _plan_conversion(
 def _is_same(
     spec: TensorSpec, dtype: ScalarType | None, device: Device, memory_format: MemoryFormat | None
 ) -> bool:
-    """Whether a tensor has dtype, device and memory format already."""
+    """Return True if a tensor has dtype, device and memory format already."""
     return (
         (dtype is None or dtype is spec.dtype)
         and device is spec.device

@@ -73,7 +73,7 @@ def _ctc_loss_backward_of_tensors(
 
 
 def lengths_of(name: str, lengths: Tensor | Sequence[int]) -> list[int]:
-    """Lengths as Python numbers, from a tensor of integers or a sequence."""
+    """Return lengths as Python numbers, from a tensor of integers or a sequence."""
     if not isinstance(lengths, TensorImpl):
         return list(lengths)
     if not lengths._spec.dtype.is_integral:

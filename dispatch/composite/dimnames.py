@@ -1,4 +1,4 @@
-"""Operators that take dimensions by their names: the overload by position, called with where the names stand.
+"""Operators that take dimensions by name: they call the overload by position with the positions of the names.
 
 Source: dimname_to_position in ATen/core/NamedTensor.h, ATen/native/NamedTensor.cpp.
 """
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def by_name(operator: str) -> Callable[..., Any]:
-    """A composite that replaces names among its arguments by positions, and calls `operator` of the same arguments.
+    """Return a composite that replaces names among its arguments by positions, and calls `operator`.
 
     The names are those of the first argument, or of the first tensor of a list.
     """
@@ -34,7 +34,7 @@ def by_name(operator: str) -> Callable[..., Any]:
 
 
 def _positions(value: Any, names: Names) -> Any:
-    """A name as its position, a tuple of names as theirs; anything else as it is."""
+    """Return a name as its position and a tuple of names as their positions; other values are unchanged."""
     if isinstance(value, str):
         return position_of(value, names)
     if isinstance(value, tuple) and value and all(v is None or isinstance(v, str) for v in value):
@@ -43,7 +43,7 @@ def _positions(value: Any, names: Names) -> Any:
 
 
 def refused(operator: str) -> Callable[..., Any]:
-    """A composite for operators whose dimensions PyTorch takes by position only, with its message."""
+    """Return a composite that raises PyTorch's error for operators that take dimensions by position only."""
 
     def refuse(*args: Any) -> NoReturn:
         raise RuntimeError(
@@ -77,7 +77,7 @@ def flatten_between(self: Tensor, start_dim: str, end_dim: str, out_dim: str) ->
 
 
 def flatten_names(self: Tensor, dims: Sequence[str], out_dim: str) -> Tensor:
-    """`torch.flatten` of dimensions by name, which must stand beside each other in this order."""
+    """`torch.flatten` of dimensions by name, which must be adjacent and in this order."""
     names: Names = self._spec.names
     if not dims:
         raise RuntimeError("flatten(tensor, dims, out_dim): dims cannot be empty")
@@ -151,7 +151,7 @@ def diagonal_by_name(self: Tensor, outdim: str, dim1: str, dim2: str, offset: in
 
 
 def named_factory(operator: str, place: int) -> Callable[..., Any]:
-    """A composite that makes a tensor by `operator` and names its dimensions.
+    """Return a composite that makes a tensor by `operator` and names its dimensions.
 
     Its arguments are those of `operator` and, at `place`, the names.
     """

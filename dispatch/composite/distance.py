@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 USE_PRODUCTS_FROM = 25
-"""Rows above which Euclidean distances are made of products of matrices unless the call says otherwise."""
+"""Number of rows above which Euclidean distances use matmuls unless the call says otherwise."""
 DIFFERENCES = 1 << 24
 """How many elements of differences exist at a time: rows are taken in parts."""
 
@@ -62,7 +62,7 @@ def refuse_narrow(kernel: str, x: Tensor) -> None:
 
 
 def _cdist_forward(x1: Tensor, x2: Tensor, p: float, compute_mode: int | None) -> Tensor:
-    """Distances by differences, or Euclidean ones by products; the modes are PyTorch's: 0 chooses by size."""
+    """Compute distances by differences, or Euclidean ones by matmul; the modes are PyTorch's: 0 chooses by size."""
     refuse_narrow("cdist", x1)
     if min(x1._spec.ndim, x2._spec.ndim) < 2:
         raise RuntimeError(
@@ -112,7 +112,7 @@ def _norms(differences: Tensor, p: float) -> Tensor:
 
 
 def _by_products(x1: Tensor, x2: Tensor) -> Tensor:
-    """|a|^2 - 2 a b + |b|^2 as one product of matrices, at least zero before the root."""
+    """Compute distances as |a|^2 - 2 a b + |b|^2 by one matmul, clamped to zero before the root."""
     squares1 = ops.sum(x1 * x1, [-1], True)
     squares2 = ops.sum(x2 * x2, [-1], True)
     left = ops.cat([x1 * -2.0, squares1, ops.ones_like(squares1)], -1)
@@ -121,7 +121,7 @@ def _by_products(x1: Tensor, x2: Tensor) -> Tensor:
 
 
 def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor:
-    """The gradient of the first matrix; 0 where a distance is 0."""
+    """Compute the gradient of the first matrix; 0 where a distance is 0."""
     first, second = x1._spec, x2._spec
     for argument, spec in (("x1", first), ("x2", second)):
         if spec.ndim < 2 or spec.sizes[-1] != first.sizes[-1] or spec.sizes[:-2] != first.sizes[:-2]:
@@ -151,7 +151,7 @@ def _check_distances(name: str, x: Tensor, others: dict[str, Tensor]) -> None:
 
 
 def _directions(differences: Tensor, p: float, distances: Tensor) -> Tensor:
-    """The derivative of each distance by its differences."""
+    """Compute the derivative of each distance with respect to its differences."""
     if p == 1:
         return ops.sign(differences)
     apart = ops.ne(distances, 0)
@@ -179,7 +179,7 @@ def pdist(self: Tensor, p: float) -> Tensor:
 
 
 def _pairs(n: int, device: Device) -> Tensor:
-    """The places of the pairs i < j among the n * n of all, in order."""
+    """Return the flat positions of the pairs i < j among all n * n pairs, in order."""
     row = ops.arange(n - 1, device=device)
     # Row i begins with its pair i + 1, and those before it have n - 1, n - 2, ... pairs.
     offset = row * (row + 3) // 2 + 1
@@ -189,7 +189,7 @@ def _pairs(n: int, device: Device) -> Tensor:
 
 
 def _pdist_forward(self: Tensor, p: float) -> Tensor:
-    """Distances of the pairs i < j: the upper triangle of those of all pairs."""
+    """Compute the distances of the pairs i < j: the upper triangle of those of all pairs."""
     check_ranks("_pdist_forward", "self", self._spec, 2)
     n, columns = self._spec.sizes
     if n <= 1 or not columns:
@@ -200,7 +200,7 @@ def _pdist_forward(self: Tensor, p: float) -> Tensor:
 
 
 def _pdist_backward(grad: Tensor, self: Tensor, p: float, pdist: Tensor) -> Tensor:
-    """Each pair's gradient counts for both of its rows."""
+    """Compute the gradient of the rows; each pair contributes to both of its rows."""
     check_ranks("_pdist_backward", "self", self._spec, 2)
     n = self._spec.sizes[0]
     _check_distances("_pdist_backward", self, {"grad": grad, "pdist": pdist})

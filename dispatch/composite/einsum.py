@@ -24,7 +24,7 @@ class Equation(NamedTuple):
 
 
 def parse_equation(equation: str, ranks: Sequence[int]) -> Equation:
-    """The equation for operands of these ranks. Raises RuntimeError for one that is malformed or does not fit."""
+    """Parse the equation for operands of these ranks. Raises RuntimeError if it is malformed or does not fit."""
     left, arrow, right = equation.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) < len(ranks):
@@ -137,7 +137,7 @@ def einsum(equation: str, tensors: Sequence[Tensor], path: Sequence[int] | None)
 
 def _pairs(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
     if path is None:
-        # Always the result so far, which stands last, with the next operand.
+        # Always the result so far, which is last, with the next operand.
         return [(0, 1), *((left - 1, 0) for left in range(count - 1, 1, -1))] if count > 1 else []
     if len(path) != 2 * (count - 1):
         raise RuntimeError(
@@ -154,7 +154,7 @@ def _pairs(path: Sequence[int] | None, count: int) -> list[tuple[int, int]]:
 
 
 def _with_diagonals(number: int, x: Tensor, labels: tuple[Any, ...]) -> tuple[Tensor, tuple[Any, ...]]:
-    """The operand with each label once: a repeated one is a diagonal."""
+    """Return the operand with each label once: a repeated label is a diagonal."""
     kept = list(labels)
     for label in labels:
         while kept.count(label) > 1:
@@ -190,8 +190,8 @@ def _contract(
     needed: set[Any],
     output: Sequence[Any],
 ) -> tuple[Tensor, tuple[Any, ...]]:
-    """Two operands as one: summed where nobody else has the label, one product of matrices for the rest."""
-    # What comes first in the output is made the rows, so that the product lies as the output does.
+    """Contract two operands: sum labels that occur only here, and use one matmul for the rest."""
+    # Labels that come first in the output become rows, so that the matmul's result has the output's layout.
     own = [[output.index(label) for label in labels if label in output] for labels in (
         [label for label in left[1] if label not in right[1]], [label for label in right[1] if label not in left[1]]
     )]  # fmt: skip
@@ -201,7 +201,7 @@ def _contract(
     a, la = _summed(a, la, needed | set(lb))
     b, lb = _summed(b, lb, needed | set(la))
     shared = [label for label in la if label in lb]
-    # A size of 1 that broadcasts is no shared dimension: it has nothing to sum over on its side.
+    # A size of 1 that broadcasts is not a shared dimension: its operand has nothing to sum over.
     for label in list(shared):
         one, other = a._spec.sizes[la.index(label)], b._spec.sizes[lb.index(label)]
         if one == other:

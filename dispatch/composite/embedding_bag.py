@@ -91,7 +91,7 @@ def _embedding_bag_backward(
     per_sample_weights: Tensor | None,
     padding_idx: int,
 ) -> Tensor:
-    """The gradient of the table: of all rows, or a sparse one of those that were looked up."""
+    """Compute the gradient of the table: dense, or sparse over the rows that were looked up."""
     _check_bags("_embedding_bag_backward", grad, indices, offset2bag, mode, num_weights=num_weights)
     check_dtype("_embedding_bag_backward", "offsets", offsets._spec, int64, int32)
     check_sizes(
@@ -140,7 +140,7 @@ def _check_bags(
 
 
 def _with_no_bag(x: Tensor) -> Tensor:
-    """The entries of bags, and zeros for indices after the last offset, which are in none."""
+    """Return the entries of bags, and zeros for indices after the last offset, which belong to no bag."""
     return ops.cat([x, x.new_zeros((1, *x._spec.sizes[1:]))])
 
 
@@ -156,7 +156,7 @@ def _embedding_bag_dense_backward(
     per_sample_weights: Tensor | None,
     padding_idx: int,
 ) -> Tensor:
-    """The gradient of the table: to each row, that of the bags which it is in."""
+    """Compute the dense gradient of the table: each row sums the gradients of its bags."""
     name = "_embedding_bag_dense_backward"
     _check_bags(name, grad, indices, offset2bag, mode, num_weights=num_weights)
     check_sizes(name, "bag_size", bag_size._spec, grad._spec.sizes[:1])
@@ -176,7 +176,7 @@ def _embedding_bag_dense_backward(
 def _rows_of_bags(
     grad: Tensor, offset2bag: Tensor, bag_size: Tensor, mode: int, per_sample_weights: Tensor | None
 ) -> Tensor:
-    """For each index the gradient of its bag, divided by the bag's length or times the index's weight."""
+    """Return each index's gradient from its bag, divided by the bag's length or times the index's weight."""
     if mode == MEAN:
         grad = grad / ops.clamp(bag_size, min=1).unsqueeze(1).to(grad.dtype)
     rows = grad.index_select(0, offset2bag)
@@ -192,7 +192,7 @@ def _embedding_bag_per_sample_weights_backward(
     mode: int,
     padding_idx: int,
 ) -> Tensor:
-    """The gradient of the weights: the product of a row and the gradient of its bag."""
+    """Compute the gradient of the weights: the dot product of a row and the gradient of its bag."""
     name = "_embedding_bag_per_sample_weights_backward"
     _check_bags(name, grad, indices, offset2bag, mode)
     check_ranks(name, "weight", weight._spec, 2)

@@ -146,7 +146,7 @@ def _range_dtype(*numbers: Number) -> ScalarType:
 
 
 def _range_length(start: Any, end: Any, step: Any, dtype: ScalarType) -> int:
-    """How many elements `arange` gives. Raises RuntimeError for a zero step or an infinite range."""
+    """Return the number of elements of `arange`. Raises RuntimeError for a zero step or an infinite range."""
     if any(isinstance(n, complex) for n in (start, end, step)):
         raise RuntimeError(f"arange(): complex bounds are not supported, got {start} -> {end} by {step}")
     if step == 0:
@@ -174,7 +174,7 @@ TEMPLATE_BYTES, TEMPLATES = 1 << 10, 256
 
 
 def _plan_range(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """A short range of whole numbers on the host is a copy of the one that was made first."""
+    """Plan a short integer range on the host as a copy of the first one made."""
     count = len(args) - 4
     composed = op.rebind((arange, arange_start, arange_start_step)[count - 1], args)
     whole = all(n.__class__ is int for n in args[:count])
@@ -253,7 +253,7 @@ def arange_out(end: Number, out: Tensor) -> Tensor:
 
 
 def _closed_length(start: Any, end: Any, step: Any) -> int:
-    """How many elements `range` gives, its end included. Raises RuntimeError as `arange`."""
+    """Return the number of elements of `range`, including its end. Raises RuntimeError as `arange`."""
     _range_length(start, end, step, get_default_dtype())
     steps: int = math.floor((end - start) / step)
     return steps + 1
@@ -325,7 +325,7 @@ def fill_diagonal_(self: Tensor, fill_value: Number, wrap: bool) -> Tensor:
 
 
 def _check_bounds(name: str, start: Tensor | Number, end: Tensor | Number) -> None:
-    """Tensors that bound a `linspace` or `logspace` have no dimensions."""
+    """Check that tensor bounds of a `linspace` or `logspace` are 0-d."""
     given = {"start": start, "end": end}
     tensors = {place: bound.ndim for place, bound in given.items() if isinstance(bound, TensorImpl)}
     if any(tensors.values()):
@@ -339,7 +339,7 @@ def _number(bound: Any) -> Any:
 
 
 def _plan_linspace(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """New host memory filled in one plan, between numbers, or between tensors that hold one."""
+    """Plan new host memory filled in one step, between numbers, or between tensors that hold one."""
     start, end, steps, *options = args
     base, dtype = (options[0], options[1:]) if len(options) == 5 else (None, options)
     dtype, layout, device, pin = dtype
@@ -429,7 +429,7 @@ def _check_eye(n: int, m: int) -> None:
 
 
 def _with_diagonal(out: Tensor) -> Tensor:
-    """Zeros with ones on the diagonal."""
+    """Return zeros with ones on the diagonal."""
     out.zero_()
     rows, columns = out.shape
     if rows and columns:
@@ -509,7 +509,7 @@ def logspace_out(
 
 
 def powers(out: Tensor, start: Any, end: Any, base: float) -> Tensor:
-    """Powers of `base` put into `out`, computed in double precision, whatever its dtype.
+    """Write powers of `base` to `out`, computed in double precision for any dtype.
 
     Whole numbers are powers from whole exponents to whole ones, as in ATen's kernel.
     """

@@ -1,4 +1,4 @@
-"""Factorisations as users call them, and equations solved by them (ATen/native/BatchLinearAlgebra.cpp).
+"""User-facing factorizations, and solvers that use them (ATen/native/BatchLinearAlgebra.cpp).
 
 They are made of the operators whose kernels are a library's: LU, Cholesky, QR, eigenvalues, singular values. Least
 squares have a module of their own, and so has what is checked of a library's routines.
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 def in_columns(x: Tensor) -> Tensor:
-    """The tensor with column-major matrices, as a library would have written it."""
+    """Return the tensor with column-major matrices, as a library would write them."""
     strides = column_major(x._spec.sizes)
     return x if x._spec.strides == strides else packets["_restride"].call(x, strides)
 
 
 def identity_like(x: Tensor, size: int) -> Tensor:
-    """The identity of an order, with a tensor's dtype and device."""
+    """Return the identity of an order, with a tensor's dtype and device."""
     return ops.eye(size, dtype=x.dtype, device=x.device)
 
 
@@ -67,7 +67,7 @@ def lu_with_info(self: Tensor, pivot: bool, check_errors: bool) -> tuple[Tensor,
 def lu_unpack(
     LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool, unpack_pivots: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`torch.lu_unpack`: the permutation and both triangles; what is not asked for is empty."""
+    """`torch.lu_unpack`: the permutation and both triangles; results that were not asked for are empty."""
     check_matrix("torch.lu_unpack", LU_data._spec, "LU_data")
     if unpack_pivots and LU_pivots.dtype is not int32:
         raise RuntimeError(
@@ -124,16 +124,16 @@ def _unpacked(LU: Tensor, pivots: Tensor, data: bool, permutation: bool) -> tupl
 
 
 def permutation_matrix(pivots: Tensor, rows: int, dtype: ScalarType) -> Tensor:
-    """P of A = P L U, from the interchanges of rows that were made one after another."""
+    """Return P of A = P L U, from the successive interchanges of rows."""
     order = interchanged(pivots, rows)
     targets = ops.arange(rows, device=pivots.device).unsqueeze(1)
     return ops.eq(targets, order.unsqueeze(-2)).to(dtype)
 
 
 def interchanged(pivots: Tensor, rows: int) -> Tensor:
-    """Where each row comes from when rows were interchanged with `pivots`, counted from 1, one after another.
+    """Return the source of each row after the interchanges of `pivots`, which count from 1, one after another.
 
-    Interchanges are permutations and compose pairwise, so that as many steps as the logarithm of their number do.
+    Interchanges are permutations and compose pairwise, in a logarithmic number of steps.
     """
     *batch, count = pivots._spec.sizes
     places = ops.arange(rows, device=pivots.device)
@@ -146,7 +146,7 @@ def interchanged(pivots: Tensor, rows: int) -> Tensor:
         if count % 2:
             swaps = ops.cat([swaps, places.expand((*batch, 1, rows))], -2)
         pairs = swaps.reshape((*batch, (count + 1) // 2, 2, rows))
-        # The later one picks from what the earlier one has left.
+        # The later permutation selects from the result of the earlier one.
         swaps = ops.gather(pairs.select(-2, 0), -1, pairs.select(-2, 1))
         count = (count + 1) // 2
     return swaps.squeeze(-2)
@@ -235,7 +235,7 @@ def linalg_inv(A: Tensor) -> Tensor:
 
 
 def is_vector_side(A: Tensor, B: Tensor) -> bool:
-    """Whether B is a batch of vectors: one, or one for each matrix of A."""
+    """Return True if B is a batch of vectors: a single vector, or one for each matrix of A."""
     a, b = A._spec, B._spec
     return bool(b.ndim == 1 or (a.ndim - 1 == b.ndim and b.sizes == a.sizes[:-1]))
 
@@ -244,7 +244,7 @@ def is_vector_side(A: Tensor, B: Tensor) -> bool:
 def _linalg_solve_ex(
     A: Tensor, B: Tensor, left: bool, check_errors: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The solution of A X = B or X A = B, with A's factors. Vectors are columns."""
+    """Solve A X = B or X A = B and return the solution with A's factors. Vectors are columns."""
     name = "linalg.solve"
     check_floating(name, A._spec)
     if A.dtype is not B.dtype:
@@ -374,7 +374,7 @@ def cholesky_inverse(self: Tensor, upper: bool) -> Tensor:
     """`torch.cholesky_inverse`: the inverse of the matrix whose Cholesky factor is given."""
     check_square("cholesky_inverse", self._spec)
     check_routine_dtype("cholesky_inverse_out", self)
-    # The first zero on the diagonal, as LAPACK's potri tells of it.
+    # The first zero on the diagonal, as LAPACK's potri reports it.
     if self._spec.sizes[-1]:
         zeros = ops.eq(ops.diagonal(self, 0, -2, -1), 0)
         found = ops.any(zeros, -1)
@@ -407,7 +407,7 @@ def linalg_qr(A: Tensor, mode: str) -> tuple[Tensor, Tensor]:
 
 
 def _resized(x: Tensor, dim: int, size: int) -> Tensor:
-    """The first `size` slices of a dimension, with zeros behind those that there are."""
+    """Return the first `size` slices of a dimension, padded with zeros at the end."""
     have = x._spec.sizes[dim]
     if have >= size:
         return x if have == size else ops.narrow(x, dim, 0, size)

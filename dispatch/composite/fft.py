@@ -41,7 +41,10 @@ def normalization_of(norm: str | None, forward: bool) -> int:
 
 
 def promoted(self: Tensor, require_complex: bool) -> Tensor:
-    """The tensor in a dtype that is transformed: integers in the default one. Raises RuntimeError for others."""
+    """Return the tensor in a dtype that can be transformed, integers in the default one.
+
+    Raises RuntimeError otherwise.
+    """
     dtype = self._spec.dtype
     if dtype.is_complex:
         return self
@@ -53,7 +56,7 @@ def promoted(self: Tensor, require_complex: bool) -> Tensor:
 
 
 def resized(self: Tensor, dims: Sequence[int], sizes: Sequence[int]) -> Tensor:
-    """Each of `dims` cut, or filled with zeros, to its size; -1 leaves it as it is."""
+    """Cut each of `dims`, or pad it with zeros, to its size; -1 leaves it unchanged."""
     given = self._spec.sizes
     pad = [0] * (2 * len(given))
     for dim, n in zip(dims, sizes, strict=True):
@@ -155,7 +158,7 @@ def fft_ihfft(self: Tensor, n: int | None, dim: int, norm: str | None) -> Tensor
 def shape_and_dims(
     self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None
 ) -> tuple[list[int], list[int]]:
-    """The sizes and the dimensions of a transform over several. Raises RuntimeError or IndexError."""
+    """Return the sizes and the dimensions of a multidimensional transform. Raises RuntimeError or IndexError."""
     sizes = self._spec.sizes
     rank = len(sizes)
     dims: list[int] | None = None
@@ -184,7 +187,7 @@ def shape_and_dims(
 def _half_shape(
     name: str, self: Tensor, s: Sequence[int] | None, dim: Sequence[int] | None
 ) -> tuple[list[int], list[int], int]:
-    """As `shape_and_dims` for what is halved along the last dimension, and the whole size of that."""
+    """Return `shape_and_dims` of a transform halved along the last dimension, and the full size of that dimension."""
     shape, dims = shape_and_dims(self, s, dim)
     if not shape:
         raise RuntimeError(f"{name} must transform at least one axis")
@@ -267,14 +270,14 @@ fft_irfft2, fft_hfft2, fft_ihfft2 = fft_irfftn, fft_hfftn, fft_ihfftn
 
 
 def _into(function: Callable[..., Any], *, exact: bool = False, real: bool = False) -> Callable[..., Any]:
-    """The ``out=`` form; with `exact` the transform of a real tensor is not cast, a `real` result not to complex."""
+    """Return the ``out=`` form. If `exact`, do not cast a real input's transform; if `real`, do not cast to complex."""
     name = function.__name__.removeprefix("fft_").replace("2", "n")
 
     def out_form(self: Tensor, size: Any, dim: Any, norm: str | None, out: Tensor) -> Tensor:
         dtype = out._spec.dtype
         if real and not dtype.is_floating_point:
             if name.endswith("n"):
-                shape_and_dims(self, size, dim)  # which are looked at first
+                shape_and_dims(self, size, dim)  # which are checked first
             raise RuntimeError(f"{name} expects a floating point output tensor, but got {dtype.scalar_name}")
         if not real and not name.endswith("n") and not dtype.is_complex:
             raise RuntimeError(f"{name} expects a complex output tensor, but got {dtype.scalar_name}")
@@ -324,7 +327,7 @@ def fft_ifftshift(self: Tensor, dim: Sequence[int] | None) -> Tensor:
 
 
 def _frequency_dtype(name: str, dtype: ScalarType | None) -> ScalarType:
-    """The dtype of frequencies: the default one, or another that has fractions."""
+    """Return the dtype of frequencies: the default one, or a given floating or complex dtype."""
     if dtype is None:
         return get_default_dtype()
     if not (dtype.is_floating_point or dtype.is_complex):
@@ -333,7 +336,7 @@ def _frequency_dtype(name: str, dtype: ScalarType | None) -> ScalarType:
 
 
 def _step(n: int, d: float) -> float:
-    """The distance of two frequencies; infinite where the samples have none, in which 0 becomes nan."""
+    """Return the distance of two frequencies; infinite for zero sample spacing, so that frequency 0 becomes nan."""
     if not n:
         return math.nan
     return 1.0 / (n * d) if d else math.copysign(math.inf, d)

@@ -20,7 +20,7 @@ from ..tensor import Tensor, blank_tensor
 
 
 def plan_full(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """New host memory filled in one plan."""
+    """Plan new host memory filled in one step."""
     size, value, dtype, layout, device, pin = args
     if pin or is_sparse(layout) or value.__class__ not in (bool, int, float):
         return None
@@ -32,7 +32,7 @@ def plan_full(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | No
 
 
 def plan_full_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """New host memory, in the order of a tensor's, filled in one plan."""
+    """Plan new host memory, in the order of a tensor's, filled in one step."""
     self, value, dtype, layout, device, pin, fmt = args
     if (
         pin
@@ -51,7 +51,7 @@ def plan_full_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
 
 
 def _plan_filled(made: TensorSpec, kind: type) -> Plan:
-    """The plan, called with a number of this class, of host memory that is filled with it."""
+    """Return a plan of host memory filled with a number of this class, which is given at each call."""
     allocate = allocator_of(made)
     call = StructuredCall("fill_", {"self": made, "value": kind}, ("value",), (made,), None, CPU, {})
     fill = find_kernel("fill_stub", "cpu", "fill_")(call).into
@@ -72,12 +72,12 @@ def _plan_filled(made: TensorSpec, kind: type) -> Plan:
 
 
 def plan_eye(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """A square identity, of ``(n, dtype, layout, device, pin_memory)``."""
+    """Plan a square identity of ``(n, dtype, layout, device, pin_memory)``."""
     return plan_eye_m(op, key_set, (args[0], *args))
 
 
 def plan_eye_m(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """New host memory with ones on the diagonal, of ``(n, m, dtype, layout, device, pin_memory)``."""
+    """Plan new host memory with ones on the diagonal, of ``(n, m, dtype, layout, device, pin_memory)``."""
     n, m, dtype, layout, device, pin = args
     if pin or is_sparse(layout) or n < 1 or m < 1:
         return None

@@ -1,4 +1,4 @@
-"""In-place and ``out=`` forms of composites: the result, copied to where it is wanted."""
+"""In-place and ``out=`` forms of composites: the result, copied to its destination."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_out(name: str, out: Tensor, result: Tensor, exact: bool = False) -> None:
-    """Raise RuntimeError where a result cannot be put into an ``out=`` tensor; `exact`: of its very dtype alone."""
+    """Raise RuntimeError if a result cannot be written to an ``out=`` tensor; `exact` requires equal dtypes."""
     if out._spec.device is not result._spec.device:
         raise RuntimeError(
             f"{name}(): expected out tensor to be on device {result._spec.device}, but got "
@@ -69,11 +69,11 @@ def out_form(
     exact: bool = False,
     strided: bool = False,
 ) -> Callable[..., Any]:
-    """The ``out=`` form of a composite with `count` results, which takes its outputs last.
+    """Return the ``out=`` form of a composite with `count` results, which takes its outputs last.
 
-    An output may be one of the arguments, but not overlap one in part. Of several outputs none is written unless all
-    can be. With `exact` an output must be of the result's dtype; else of one that the result can be cast to.
-    With `strided` outputs that are resized get the results' strides.
+    An output may be one of the arguments, but may not partly overlap one. Several outputs are written only if all can
+    be. With `exact` an output must have the result's dtype; otherwise the result must be castable to the output's
+    dtype. With `strided`, resized outputs get the results' strides.
     """
 
     def form(*args: Any) -> Any:
@@ -92,19 +92,19 @@ def out_form(
 
 
 def outermost_first(spec: TensorSpec) -> list[int] | None:
-    """The dimensions of a dense tensor as they lie in memory; None where they lie so already, or not densely."""
+    """Return a dense tensor's dimensions in memory order; None if they are in order already, or not dense."""
     if spec.is_contiguous or not spec.is_dense():
         return None
     return sorted(range(spec.ndim), key=lambda d: -spec.strides[d])
 
 
 def restored(x: Tensor, order: Sequence[int]) -> Tensor:
-    """A tensor of dimensions in that order as one of them in their own."""
+    """Permute dimensions from that memory order back into their own order."""
     return x.permute([order.index(d) for d in range(len(order))])
 
 
 def laid_as(x: Tensor, spec: TensorSpec) -> Tensor:
-    """A contiguous tensor as one that lies in memory as that one of the same sizes does, if that is dense."""
+    """Copy a contiguous tensor into the memory layout of `spec`, which has the same sizes, if that is dense."""
     order = outermost_first(spec)
     return x if order is None else restored(x.permute(order).contiguous(), order)
 
@@ -118,17 +118,17 @@ def check_overlap(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
 
 
 def named(base: str, **results: Any) -> Any:
-    """The results of an operator, by their names in its schema."""
+    """Return the results of an operator by their names in its schema."""
     return named_results(base, tuple(results))._make(results.values())
 
 
 def inplace_form(name: str, function: Callable[..., Any]) -> Callable[..., Tensor]:
-    """The in-place form of a composite."""
+    """Return the in-place form of a composite."""
 
     def form(self: Tensor, *args: Any) -> Tensor:
         assert_no_internal_overlap(self._spec)
         check_overlap(args, (self,))
-        # What is recorded may save its input, and the write would leave that stale.
+        # Autograd may save the input, and the write would make the saved tensor stale.
         result = function(self.clone() if _is_recorded((self, *args)) else self, *args)
         if result._spec.sizes != self._spec.sizes:
             raise RuntimeError(
@@ -154,5 +154,5 @@ def _is_recorded(values: Sequence[Any]) -> bool:
 
 
 def owned(x: Tensor) -> Tensor:
-    """A result made below autograd as a tensor of its own, where the last step of making it was a view."""
+    """Return a tensor that owns a result made below autograd, if the last step of making it was a view."""
     return x if x._view_base is None else type(x).from_data(x._data, x._spec)

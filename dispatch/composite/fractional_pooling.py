@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def _check(
     name: str, grad: Tensor, self: Tensor, output_size: Sequence[int], indices: Tensor, rank: int
 ) -> None:
-    """Sizes and dtypes as PyTorch asks for them. Raises RuntimeError, NotImplementedError for no floats."""
+    """Check sizes and dtypes as PyTorch does. Raises RuntimeError, or NotImplementedError for non-floating dtypes."""
     spec, sizes = self._spec, grad._spec.sizes
     check_images(name, spec, rank)
     expected = (*spec.sizes[:-rank], *output_size)
@@ -45,7 +45,7 @@ def _check(
 def _backward(
     rank: int, grad_output: Tensor, self: Tensor, output_size: Sequence[int], indices: Tensor
 ) -> Tensor:
-    """Zeros to which each gradient is added where its window's largest element was, in the order of windows."""
+    """Scatter-add each gradient to its window's argmax in a tensor of zeros, in the order of windows."""
     name = f"fractional_max_pool{rank}d_backward"
     _check(name, grad_output, self, output_size, indices, rank)
     sizes = self._spec.sizes
@@ -58,21 +58,21 @@ def _backward(
             found = int(flat.masked_select(wrong).select(0, 0))
             raise RuntimeError(f"{name}: found an invalid max index {found} in volumes of {volume} elements")
     added = self.new_zeros((*lead, volume)).scatter_add(-1, flat, grad_output.reshape(places))
-    # A tensor of its own, and no view of one that nobody else sees.
+    # A tensor of its own, not a view of a hidden temporary.
     return added.reshape(sizes).detach()
 
 
 def fractional_max_pool2d_backward(
     grad_output: Tensor, self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], indices: Tensor
 ) -> Tensor:
-    """The gradient put where the largest elements were."""
+    """Scatter the gradient to the argmax positions."""
     return _backward(2, grad_output, self, output_size, indices)
 
 
 def fractional_max_pool3d_backward(
     grad_output: Tensor, self: Tensor, kernel_size: Sequence[int], output_size: Sequence[int], indices: Tensor
 ) -> Tensor:
-    """The gradient put where the largest elements were."""
+    """Scatter the gradient to the argmax positions."""
     return _backward(3, grad_output, self, output_size, indices)
 
 

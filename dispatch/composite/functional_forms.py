@@ -35,7 +35,7 @@ def _contiguous(view: Tensor) -> Tensor:
 
 
 def _own(view: Tensor) -> Tensor:
-    """A view of a copy that nobody else sees, as a tensor that is no view."""
+    """Return a view of a hidden copy as a tensor that is not a view."""
     return view.detach()
 
 
@@ -68,7 +68,7 @@ def as_strided_copy(
 
 @host_kernel("_strided_copy", "_strided_from", "clone")
 def _strided_copy(self: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
-    """A strided view `offset` elements after the tensor's first, copied."""
+    """Copy a strided view that begins `offset` elements after the tensor's first."""
     return _contiguous(self._strided_from(size, stride, offset))
 
 
@@ -148,7 +148,7 @@ def split_with_sizes_copy(self: Tensor, split_sizes: Sequence[int], dim: int) ->
 
 
 def _into_several(name: str, views: Callable[..., Any], *, resizes: bool = True) -> Callable[..., None]:
-    """The ``out=`` form of copies of several views: each into a tensor of its own, none written unless all can be."""
+    """Return the ``out=`` form of copies of several views. No output is written unless all can be."""
 
     def form(*args: Any) -> None:
         parts, out = views(*args[:-1]), args[-1]
@@ -186,7 +186,7 @@ def view_as_complex_copy(self: Tensor) -> Tensor:
 
 
 def _spread(self: Tensor) -> Tensor:
-    """A copy with the tensor's own strides, whatever lies between its elements."""
+    """Return a copy with the tensor's own strides, including gaps between elements."""
     spec = self._spec
     if spec.overlaps:
         return _contiguous(self)
@@ -231,7 +231,7 @@ def _plan_strided_scatter(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
 def as_strided_scatter(
     self: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None
 ) -> Tensor:
-    """`torch.as_strided_scatter`: the view is one of the tensor's storage, and must lie in the tensor."""
+    """`torch.as_strided_scatter`: the view is of the tensor's storage, and must be inside the tensor."""
     own = self.storage_offset()
     offset = 0 if storage_offset is None else storage_offset - own
     result: Tensor = packets["_strided_scatter"].call(self, src, size, stride, offset)
@@ -242,7 +242,7 @@ def as_strided_scatter(
 def _strided_scatter(
     self: Tensor, src: Tensor, size: Sequence[int], stride: Sequence[int], offset: int
 ) -> Tensor:
-    """A copy of the tensor in which the strided view `offset` elements after its first is `src`."""
+    """Return a copy of the tensor whose strided view `offset` elements after its first is `src`."""
     if len(size) != len(stride):
         raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
     out = _spread(self)
@@ -266,7 +266,7 @@ def copy(self: Tensor, src: Tensor, non_blocking: bool) -> Tensor:
 
 
 def _restride(self: Tensor, stride: Sequence[int]) -> Tensor:
-    """The same elements under other strides."""
+    """Return the same elements with other strides."""
     return self.new_empty_strided(self._spec.sizes, stride).copy_(self)
 
 
@@ -276,7 +276,7 @@ def lift_fresh(self: Tensor) -> Tensor:
 
 
 def lift_fresh_copy(self: Tensor) -> Tensor:
-    """A tensor that a program made of Python's data, as one of its own at each run."""
+    """Copy a tensor that a program made from Python data, so that each run gets its own."""
     return self.clone()
 
 
@@ -345,7 +345,7 @@ def bernoulli_functional(self: Tensor, p: Tensor | float, generator: Generator |
 
 
 def _part_copy(self: Tensor, part: str) -> Tensor:
-    """A copy of a part of a sparse tensor; of coordinates PyTorch has none, which is why it is another error."""
+    """Copy a part of a sparse tensor. PyTorch has none for COO tensors, which therefore raise another error."""
     data = self._data
     if self._spec.layout is sparse_coo and not (part in ("indices", "values") and data.is_coalesced):
         raise NotImplementedError(

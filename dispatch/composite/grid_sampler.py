@@ -1,4 +1,4 @@
-"""Sampling at given places: the gradient of the image, and grids of affine maps (ATen/native/GridSampler.cpp)."""
+"""Sampling at given positions: the gradient of the image, and grids of affine maps (ATen/native/GridSampler.cpp)."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def grid_sampler_backward(
     align_corners: bool,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients of the image and of the grid.
+    """Compute the gradients of the image and of the grid.
 
-    Each place gives the elements that it was made of their shares, which `index_add` adds up in a fixed order: one
-    more row of the plane takes those of places outside.
+    Each sample distributes its gradient to the elements that it was interpolated from. `index_add` sums them in a fixed
+    order; one more row of the plane receives those of positions outside.
     """
     modes = (interpolation_mode, padding_mode, align_corners)
     check_grid_gradient(grad_output._spec, input._spec, grid._spec, interpolation_mode)
@@ -65,7 +65,7 @@ def grid_sampler_backward(
 
 
 def _coordinates(theta: Tensor, n: int, align_corners: bool) -> Tensor:
-    """Places of the elements of a dimension in [-1, 1]."""
+    """Return the coordinates of the elements of a dimension in [-1, 1]."""
     if n <= 1:
         return ops.zeros(n, dtype=theta.dtype, device=theta.device)
     places = ops.linspace(-1, 1, n, dtype=theta.dtype, device=theta.device)
@@ -73,7 +73,7 @@ def _coordinates(theta: Tensor, n: int, align_corners: bool) -> Tensor:
 
 
 def _base_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """(places, rank + 1): each element's coordinates, innermost first, and 1."""
+    """Return (positions, rank + 1): each element's coordinates, the last dimension first, and 1."""
     spatial = list(size[2:])
     rank = len(spatial)
     parts = []
@@ -85,18 +85,18 @@ def _base_grid(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tenso
 
 
 def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """(N, rank, rank + 1) matrices give (N, *spatial, rank) places, for `torch.nn.functional.grid_sample`."""
+    """Return (N, *spatial, rank) positions of (N, rank, rank + 1) matrices, for `torch.nn.functional.grid_sample`."""
     rank = len(size) - 2
     if rank not in (2, 3):
         raise RuntimeError("AffineGridGenerator needs 4d (spatial) or 5d (volumetric) inputs.")
     base = _base_grid(theta, size, align_corners)
     made = ops.matmul(base.unsqueeze(0), theta.transpose(1, 2))
-    # A copy: below autograd a result must not be a view of what nobody else has.
+    # A copy: below autograd a result must not be a view of a hidden temporary.
     return made.reshape([size[0], *size[2:], rank]).clone()
 
 
 def affine_grid_generator_backward(grad: Tensor, size: Sequence[int], align_corners: bool) -> Tensor:
-    """The gradient of the matrices."""
+    """Compute the gradient of the matrices."""
     if len(size) not in (4, 5):
         raise RuntimeError(f"affine_grid_generator_backward: expected 4 or 5 sizes, got {list(size)}")
     rank = len(size) - 2

@@ -1,8 +1,8 @@
 """Histograms with their edges, of one and of several dimensions (ATen/native/Histogram.cpp).
 
-An element lies in the bin whose left edge is the last one that does not exceed it; the last bin has its right edge
-too. What lies outside the outer edges, and NaN, lies in none. Bins are counted in whole numbers and weights added in
-float64, in the order of elements, so that the results are those of every device.
+An element is in the bin whose left edge is the last one that does not exceed it; the last bin includes its right edge.
+Elements outside the outer edges, and NaN, are in no bin. Bins are counted in integers and weights summed in float64, in
+the order of elements, so that every device gives the same results.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _check_dims(self: Tensor) -> None:
 
 
 def _check_inputs(self: Tensor, bins: Sequence[Any], weight: Tensor | None) -> None:
-    """A sequence of edges for each of the last dimension's elements, of the input's dtype, as the weights."""
+    """Check for edges of each of the last dimension's elements; edges and weights must have the input's dtype."""
     _check_dims(self)
     spec = self._spec
     n = spec.sizes[-1]
@@ -109,7 +109,7 @@ def _check_counts(self: Tensor, counts: Sequence[int]) -> None:
 
 
 def _outer_edges(self: Tensor, range: Sequence[float] | None) -> list[tuple[float, float]]:
-    """The first and the last edge of each dimension: as told, else the least and the largest element.
+    """Return the first and last edge of each dimension: as given, else the minimum and maximum.
 
     Without elements, and on Meta without values, they are 0 and 1; equal ones are moved apart by one.
     """
@@ -146,7 +146,7 @@ def _edges(self: Tensor, counts: Sequence[int], range: Sequence[float] | None) -
 
 
 def _counted(self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, density: bool) -> Tensor:
-    """How many elements, or which weight, each bin has; with `density` for each unit of volume, of one in all."""
+    """Return the count or weight of each bin; with `density`, the share of the total per unit of volume."""
     spec = self._spec
     sizes = [part._spec.sizes[0] - 1 for part in edges]
     for d, size in enumerate(sizes):
@@ -169,7 +169,7 @@ def _counted(self: Tensor, edges: Sequence[Tensor], weight: Tensor | None, densi
         found = ops.index_add(bins, 0, place, inside.to(int64))
     else:
         bins = ops.zeros((math.prod(sizes),), dtype=float64, device=spec.device)
-        # What lies outside is left out: it may weigh NaN.
+        # Elements outside are removed: their weight may be NaN.
         weights = ops.where(inside, weight.detach().reshape((-1,)), 0)
         found = ops.index_add(bins, 0, place, weights.to(float64))
     hist = found.to(spec.dtype).reshape(tuple(sizes))
@@ -256,7 +256,7 @@ def histogram_bin_ct_out(
 def _histogramdd_bin_edges(
     self: Tensor, bins: Sequence[int], range: Sequence[float] | None, weight: Tensor | None, density: bool
 ) -> list[Tensor]:
-    """The edges of bins of one width for each dimension."""
+    """Return the edges of equal-width bins for each dimension."""
     _check_counts(self, bins)
     _check_weight(self, weight)
     _check_dtype(self)
@@ -267,14 +267,14 @@ def _histogramdd_bin_edges(
 def _histogramdd_from_bin_cts(
     self: Tensor, bins: Sequence[int], range: Sequence[float] | None, weight: Tensor | None, density: bool
 ) -> Tensor:
-    """The histogram of points, the last dimension of `self`, over bins of one width."""
+    """Compute the histogram of points, the last dimension of `self`, over equal-width bins."""
     return _counted(self, _histogramdd_bin_edges(self, bins, range, weight, density), weight, density)
 
 
 def _histogramdd_from_bin_tensors(
     self: Tensor, bins: Sequence[Tensor], weight: Tensor | None, density: bool
 ) -> Tensor:
-    """The histogram of points over bins between given edges."""
+    """Compute the histogram of points over bins between given edges."""
     _check_inputs(self, bins, weight)
     return _counted(self, bins, weight, density)
 

@@ -115,7 +115,7 @@ def _unsafe_index_put(
 
 
 def _bounded(self: Tensor, indices: Sequence[Any]) -> list[Any]:
-    """Indices brought into the bounds of their dimensions."""
+    """Clamp indices into the bounds of their dimensions."""
     return [
         index if index is None else ops.clamp(index, -self._spec.sizes[d], self._spec.sizes[d] - 1)
         for d, index in enumerate(indices)
@@ -134,7 +134,7 @@ def _check_unmasked(indices: Sequence[Tensor | None]) -> None:
 def _unsafe_masked_index(
     self: Tensor, mask: Tensor, indices: Sequence[Tensor | None], fill: Number
 ) -> Tensor:
-    """`torch._unsafe_masked_index`: elements where a mask holds, `fill` elsewhere, whatever the index is there."""
+    """Return `torch._unsafe_masked_index`: elements where a mask is True, `fill` elsewhere, for any index there."""
     _check_unmasked(indices)
     if not self._spec.numel:
         sizes = [d for d, index in enumerate(indices) if index is None]
@@ -165,7 +165,7 @@ def index_put_impl(
 
 
 def _entries(self: Tensor, dim: int, index: Tensor) -> Tensor:
-    """A mask of the entries of one dimension that an index names, to be broadcast; each counts once."""
+    """Return a broadcastable mask of the indexed entries of one dimension; each counts once."""
     rank = self._spec.ndim
     d = wrap_dim(dim, rank)
     if index._spec.dtype is not int64:
@@ -193,7 +193,7 @@ def _check_filling(self: Tensor, value: Tensor | Number) -> None:
 
 @host_kernel("index_fill", "index_put", "masked_fill.Scalar")
 def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | Number) -> Tensor:
-    """`torch.index_fill`: a copy that lies in memory as the tensor does."""
+    """Compute `torch.index_fill` on a copy with the tensor's memory layout."""
     _check_filling(self, value)
     order = outermost_first(self._spec)
     if order is None and self._spec.is_contiguous:
@@ -269,7 +269,7 @@ def _check_masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> None:
 
 
 def _scattered_where(self: Tensor, mask: Tensor, source: Tensor) -> tuple[tuple[Tensor, ...], Tensor]:
-    """Where a mask holds, as an index of `self`, and as many elements of the source."""
+    """Return the nonzero positions of a mask as an index of `self`, and as many elements of the source."""
     where = nonzero_numpy(mask.expand(self._spec.sizes))
     count = where[0]._spec.numel
     if source._spec.numel < count:
@@ -323,7 +323,7 @@ def nonzero_as_out(self: Tensor, as_tuple: bool, out: Tensor) -> Tensor:
 
 
 def nonzero_numpy(self: Tensor) -> tuple[Tensor, ...]:
-    """The places of elements that are not zero, a vector for each dimension; a number has one."""
+    """Return the indices of nonzero elements, one vector for each dimension; a 0-d tensor has one."""
     whole = self.unsqueeze(0) if self._spec.ndim == 0 else self
     return tuple(ops.nonzero(whole).unbind(1))
 
@@ -351,7 +351,7 @@ def _checked_put(self: Tensor, index: Tensor, source: Tensor) -> list[Tensor]:
 
 @host_kernel("put", "index_put")
 def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
-    """`torch.put`: elements of `source` at places of the flattened tensor, in a copy that lies as the tensor does."""
+    """Compute `torch.put`: write elements of `source` at flat indices, in a copy with the tensor's memory layout."""
     where = _checked_put(self, index, source)
     flat = self.reshape((-1,)).index_put(where, source.reshape((-1,)), accumulate)
     return laid_as(ops._unsafe_view(flat, self._spec.sizes), self._spec)

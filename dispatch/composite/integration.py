@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def diff(self: Tensor, n: int, dim: int, prepend: Tensor | None, append: Tensor | None) -> Tensor:
-    """`torch.diff`: the `n`-th difference of neighbours along `dim`; of bools, exclusive or."""
+    """Compute `torch.diff`: the `n`-th difference of neighbors along `dim`; XOR for bools."""
     if not self._spec.ndim:
         raise RuntimeError("diff expects input to be at least one-dimensional")
     axis = wrap_dim(dim, self._spec.ndim)
@@ -108,7 +108,7 @@ def cumulative_trapezoid_dx(y: Tensor, dx: Number, dim: int) -> Tensor:
 
 
 def _areas(y: Tensor, x: Tensor, axis: int) -> Tensor:
-    """The trapezoids between neighbours."""
+    """Return the areas of the trapezoids between neighbors."""
     if y.dtype is bool_ or x.dtype is bool_:
         raise RuntimeError("trapezoid: received a bool input for `x` or `y`, but bool is not supported")
     if x._spec.ndim == 1 and y._spec.ndim > 1:

@@ -33,7 +33,7 @@ def concat(tensors: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Host tensors that lie alike without gaps are joined at once, where their elements go."""
+    """Plan the stack of host tensors of the same layout without gaps as one direct write."""
     composed = op.rebind(stack, args)
     tensors, dim = args
     specs = tuple([each._spec for each in tensors])
@@ -76,12 +76,12 @@ def _plan_stack(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def _unfolded(
     fresh: Callable[[Sequence[Any]], Any], sizes: tuple[int, ...]
 ) -> Callable[[Sequence[Any]], Any]:
-    """The kernel that reads NumPy's own concatenation with one dimension more."""
+    """Return the kernel that reshapes NumPy's concatenation into one more dimension."""
     return lambda arrays: fresh(arrays).reshape(sizes)
 
 
 def _pair_of(allocate: Callable[[], Any]) -> Callable[[Sequence[Any]], Any]:
-    """The kernel of two arrays one after the other, in three quarters of the time of a concatenation."""
+    """Return the kernel that joins two arrays, in three quarters of the time of a concatenation."""
 
     def pair(arrays: Sequence[Any]) -> Any:
         made = allocate()
@@ -116,7 +116,7 @@ def stack_out(tensors: Sequence[Tensor], dim: int, out: Tensor) -> Tensor:
 
 
 def _joined_into(name: str, out: Tensor, joined: Tensor) -> Tensor:
-    """Tensors that were joined, in the one that was given for them. Raises TypeError, as `cat`, for its dtype."""
+    """Write joined tensors to the given ``out=`` tensor. Raises TypeError, as `cat`, for its dtype."""
     _check_cast(joined._spec.dtype, out)
     return write_out(name, out, joined)
 
@@ -129,7 +129,7 @@ def _check_cast(dtype: ScalarType, out: Tensor) -> None:
 
 
 def _at_least(rank: int, x: Tensor) -> Tensor:
-    """The tensor with as many dimensions as `torch.atleast_1d`, ``2d``, ``3d`` give it."""
+    """Return the tensor with as many dimensions as `torch.atleast_1d`, ``2d``, ``3d`` give it."""
     have = x._spec.ndim
     if have >= rank:
         return x

@@ -1,4 +1,4 @@
-"""Fake quantization by channels, with numbers that are learnt, and by the range of what was seen.
+"""Fake quantization: per channel, with learned parameters, and by the observed range.
 
 Source: PyTorch, FakeQuantPerChannelAffine.cpp, FakeQuantPerTensorAffine.cpp, FusedObsFakeQuant.cpp and QuantUtils.h.
 """
@@ -34,7 +34,7 @@ def fake_quantize_per_channel_affine(
 def fake_quantize_per_channel_affine_cachemask(
     self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> tuple[Tensor, Tensor]:
-    """The values, and which elements were not clamped."""
+    """Return the values, and a mask of the elements that were not clamped."""
     axis = check_channels(self, scale, zero_point, axis, quant_min, quant_max)
     # Numbers on another device are not waited for.
     if zero_point.dtype is int32 and zero_point.device.type == "cpu" and zero_point.numel():
@@ -45,7 +45,7 @@ def fake_quantize_per_channel_affine_cachemask(
 def by_channels(
     self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> tuple[Tensor, Tensor]:
-    """The same of what is checked."""
+    """Return the values and the mask for arguments that are already checked."""
     shape = [-1 if dim == axis else 1 for dim in range(self.dim())]
     step = scale.to(float32).reshape(shape)
     zero = zero_point.reshape(shape)
@@ -56,7 +56,7 @@ def by_channels(
     else:
         steps = ops.round(scaled + zero.to(wide.dtype))
     mask = (steps >= quant_min) & (steps <= quant_max)
-    # A nan is what the smallest integer stands for; a sum with a wide integer keeps it.
+    # NaN maps to the smallest integer; a sum with a wide integer keeps it.
     held = ops.where(steps.isnan(), float(quant_min), steps).to(float64).clamp(quant_min, quant_max)
     values = (held - zero.to(float64)) * step.to(float64)
     return values.to(self.dtype), mask
@@ -65,7 +65,7 @@ def by_channels(
 def check_channels(
     self: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> int:
-    """Refuse what per-channel quantization does not take; the axis, from the first."""
+    """Refuse arguments that per-channel quantization does not take; return the axis from the first."""
     if self.dtype not in (float32, float64, float16, bfloat16):
         raise NotImplementedError(
             f"\"fake_quantize_channel_cachemask_cpu_type_handling\" not implemented for '{self.dtype.scalar_name}'"
@@ -118,7 +118,7 @@ def check_range(name: str, quant_min: int, quant_max: int) -> None:
 
 
 def fake_quantize_per_channel_affine_cachemask_backward(grad: Tensor, mask: Tensor) -> Tensor:
-    """The gradient where the mask is True, else 0."""
+    """Return the gradient where the mask is True, else 0."""
     return fake_quantize_per_tensor_affine_cachemask_backward(grad, mask)
 
 
@@ -148,7 +148,7 @@ def _fake_quantize_learnable_per_tensor_affine_backward(
     quant_max: int,
     grad_factor: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the input, of the scale and of the zero point, the latter two of shape (1,)."""
+    """Compute gradients of the input, of the scale and of the zero point, the latter two of shape (1,)."""
     if not self.numel():
         return self.clone(), scale.clone(), zero_point.clone()
     zero = rounded(zero_point).to(float32).reshape(())
@@ -165,7 +165,7 @@ def _fake_quantize_learnable_per_channel_affine(
     quant_max: int,
     grad_factor: float = 1.0,
 ) -> Tensor:
-    """Fake quantization by scales and zero points that are rounded and held in the range."""
+    """Fake-quantize by scales and zero points that are rounded and clamped to the range."""
     check_range("_fake_quantize_learnable_per_channel_affine", quant_min, quant_max)
     zero = ops.round(zero_point.to(float32)).clamp(quant_min, quant_max).to(int32)
     axis = check_channels(self, scale, zero, axis, quant_min, quant_max)
@@ -182,7 +182,7 @@ def _fake_quantize_learnable_per_channel_affine_backward(
     quant_max: int,
     grad_factor: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the input, and of scales and zero points."""
+    """Compute gradients of the input, and of scales and zero points."""
     if not self.numel():
         return self.clone(), scale.clone(), zero_point.clone()
     if grad.shape != self.shape or not self.dim():
@@ -202,7 +202,7 @@ def _fake_quantize_learnable_per_channel_affine_backward(
 def learnt(
     grad: Tensor, self: Tensor, scale: Tensor, zero: Tensor, low: int, high: int, factor: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What each element adds to the gradients of itself, of its scale and of its zero point."""
+    """Return each element's contributions to the gradients of itself, of its scale and of its zero point."""
     inverse = scale.reciprocal()
     steps = ops.round(self * inverse) + zero
     below, inside = steps < low, (steps >= low) & (steps <= high)
@@ -249,7 +249,7 @@ def _fused_moving_avg_obs_fq_helper(
     per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The values and the mask of the elements that were not clamped; the state is changed in place."""
+    """Return the values and the mask of elements that were not clamped; update the state in place."""
     name = "fused_moving_avg_obs_fake_quant"
     check_range(name, quant_min, quant_max)
     if not self.numel():
@@ -293,7 +293,7 @@ def _fused_moving_avg_obs_fq_helper(
 def chosen(
     low: Tensor, high: Tensor, quant_min: int, quant_max: int, symmetric: bool
 ) -> tuple[Tensor, Tensor]:
-    """The scale and the zero point, float32 and int32, that put a range of numbers on one of integers; 0 is exact."""
+    """Return the float32 scale and int32 zero point that map a range of numbers onto one of integers; 0 is exact."""
     steps = quant_max - quant_min
     if symmetric:
         far = -(steps // 2 + 1), steps // 2
@@ -323,7 +323,7 @@ def chosen(
 
 
 def rounded(zero_point: Tensor) -> Tensor:
-    """A zero point as an integer, halves to even."""
+    """Round a zero point to an integer, halves to even."""
     return (
         ops.round(zero_point.to(float32)).to(int64)
         if zero_point.is_floating_point()
@@ -332,7 +332,7 @@ def rounded(zero_point: Tensor) -> Tensor:
 
 
 def one(name: str, argument: str, number: Tensor) -> Tensor:
-    """A tensor of one element, as it is."""
+    """Return a tensor of one element unchanged."""
     if number.numel() != 1:
         raise RuntimeError(
             f"{name}: expected `{argument}` to have one element, got sizes {list(number.shape)}"
@@ -355,7 +355,7 @@ def _fused_moving_avg_obs_fq_helper_functional(
     per_row_fake_quant: bool = False,
     symmetric_quant: bool = False,
 ) -> tuple[Tensor, ...]:
-    """The same with the new state among the results."""
+    """Return the same with the new state among the results."""
     state = [each.clone() for each in (running_min, running_max, scale, zero_point)]
     how = (averaging_const, quant_min, quant_max, ch_axis, per_row_fake_quant, symmetric_quant)
     output, mask = _call("_fused_moving_avg_obs_fq_helper", self, observer_on, fake_quant_on, *state, *how)

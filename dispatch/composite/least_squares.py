@@ -27,7 +27,7 @@ DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 def linalg_lstsq(
     self: Tensor, b: Tensor, rcond: float | None, driver: str | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """`torch.linalg.lstsq`: the least-squares solution, and what else the driver finds."""
+    """`torch.linalg.lstsq`: the least-squares solution, and the driver's other results."""
     name = "torch.linalg.lstsq"
     A, spec, other = self, self._spec, b._spec
     check_same_device(name, spec, other)
@@ -80,7 +80,7 @@ def linalg_lstsq(
     own = spec.sizes[:-2]
 
     def of_matrices(found: Tensor) -> Tensor:
-        """What is A's alone, once for each of its matrices, though they were solved with several right-hand sides."""
+        """Return results that depend on A alone once for each of its matrices, despite several right-hand sides."""
         if found._spec.sizes[: len(batch)] == own:
             return found
         found = found[(0,) * (len(batch) - len(own))]
@@ -99,7 +99,7 @@ def linalg_lstsq(
 
 
 def _least_squares_by_qr(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
-    """What ``gels`` leaves in the place of B, by A = Q R or by A^H = Q R, and the first zero of R's diagonal."""
+    """Return what ``gels`` writes over B, by A = Q R or by A^H = Q R, and the first zero of R's diagonal."""
     m, n = A._spec.sizes[-2:]
     if m >= n:
         packed, tau = ops.geqrf(A)
@@ -118,9 +118,9 @@ def _least_squares_by_qr(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _least_squares_by_values(A: Tensor, B: Tensor, rcond: float) -> tuple[Tensor, Tensor, Tensor]:
-    """What ``gelsd`` leaves in the place of B, the singular values, and how many of them count.
+    """Return what ``gelsd`` writes over B, the singular values, and how many of them count.
 
-    It serves the drivers that find a rank where there is no LAPACK: PyTorch has none of them on CUDA.
+    It serves the drivers that find a rank, on devices without LAPACK: PyTorch has none of them on CUDA.
     """
     m, n = A._spec.sizes[-2:]
     U, S, Vh = packets["_linalg_svd"].call(A, m > n, True)
@@ -135,7 +135,7 @@ def _least_squares_by_values(A: Tensor, B: Tensor, rcond: float) -> tuple[Tensor
 
 
 def is_vector_side_of_least_squares(A: TensorSpec, b: TensorSpec) -> bool:
-    """Whether the right-hand side is a batch of vectors."""
+    """Return True if the right-hand side is a batch of vectors."""
     if b.ndim == 1:
         return True
     return bool(A.ndim - 1 == b.ndim and A.sizes[:-1] == b.sizes)

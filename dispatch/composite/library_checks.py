@@ -1,4 +1,4 @@
-"""What composites check of a library's routines: the dtypes that they have, and whether they succeeded."""
+"""Checks of composites on a library's routines: supported dtypes, and success."""
 
 from __future__ import annotations
 

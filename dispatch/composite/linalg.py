@@ -1,4 +1,4 @@
-"""Products of tensors of any rank, made of products of matrices and vectors (ATen/native/LinearAlgebra.cpp)."""
+"""Products of tensors of any rank, composed of matmuls and matrix-vector products (ATen/native/LinearAlgebra.cpp)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _plan_rows = HostPlanner("linear", "mm", "addmm", "matmul", "add.Tensor")
 
 
 def plan_matmul(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Two matrices are planned as `mm`, so that ``a @ b`` costs no more than it; stacks have a host kernel."""
+    """Plan two matrices as `mm`, so that ``a @ b`` costs no more than it; batches have a host kernel."""
     if args[0]._spec.ndim == 2 and args[1]._spec.ndim == 2:
         return Dispatcher.singleton().find_schema_or_throw("aten::mm").plan(key_set, args)
     return _plan_stacks(op, key_set, args)
@@ -49,7 +49,7 @@ def matmul(self: Tensor, other: Tensor) -> Tensor:
 
 
 def _folded(self: Tensor, other: Tensor) -> Tensor:
-    """A stack of matrices by one matrix or vector: all rows together make one product."""
+    """Multiply a stack of matrices by one matrix or vector, as one matmul of all rows."""
     sizes = self._spec.sizes
     rows = self.reshape((_product(sizes[:-1]), sizes[-1]))
     if other._spec.ndim == 1:
@@ -58,7 +58,7 @@ def _folded(self: Tensor, other: Tensor) -> Tensor:
 
 
 def _batched(self: Tensor, other: Tensor) -> Tensor:
-    """A product for each member of the broadcast batch; vectors become matrices for the call."""
+    """Multiply each member of the broadcast batch; vectors become matrices for the call."""
     left = self.unsqueeze(0) if self._spec.ndim == 1 else self
     right = other.unsqueeze(1) if other._spec.ndim == 1 else other
     n, m = left._spec.sizes[-2:]
@@ -105,7 +105,7 @@ def outer_out(self: Tensor, vec2: Tensor, out: Tensor) -> Tensor:
 
 
 def _into(name: str, result: Tensor, out: Tensor) -> Tensor:
-    """A composite's result written to the tensor that was given for it."""
+    """Write a composite's result to the given ``out=`` tensor."""
     if is_grad_enabled() and (result._spec.requires_grad or out._spec.requires_grad):
         raise RuntimeError(
             f"{name}(): functions with out=... arguments don't support automatic differentiation, but one of the "
@@ -122,7 +122,7 @@ def _into(name: str, result: Tensor, out: Tensor) -> Tensor:
 
 
 def plan_linear(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Of host tensors all is one kernel; rows times a matrix with a bias are planned as `t` and `addmm`."""
+    """Plan host tensors as one kernel; plan rows times a matrix with a bias as `t` and `addmm`."""
     plan = _plan_rows(op, key_set, args)
     if plan is not None:
         return plan

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def reduced(loss: Tensor, reduction: int) -> Tensor:
-    """A loss for each element as asked: itself, its mean, its sum."""
+    """Return an elementwise loss as itself, its mean, or its sum."""
     if reduction == NONE:
         return loss
     return loss.mean() if reduction == MEAN else loss.sum()
@@ -44,23 +44,23 @@ def reduced(loss: Tensor, reduction: int) -> Tensor:
 def nll_loss(
     self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> Tensor:
-    """Negative log likelihood of (N, C) or (C)."""
+    """Compute the negative log likelihood of (N, C) or (C)."""
     return ops.nll_loss_forward(self, target, weight, reduction, ignore_index)[0]
 
 
 def nll_loss2d(
     self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> Tensor:
-    """Negative log likelihood of (N, C, H, W)."""
+    """Compute the negative log likelihood of (N, C, H, W)."""
     return ops.nll_loss2d_forward(self, target, weight, reduction, ignore_index)[0]
 
 
 def _plan_nll_loss_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """(N, C) and (N, C, H, W) are planned as what gives the sum of the weights too."""
+    """Plan (N, C) and (N, C, H, W) as the operator that also returns the sum of the weights."""
     self, target, *_ = args
     sizes, rank = self._spec.sizes, self._spec.ndim
     part = None
-    # Autocast knows `nll_loss` and not its part.
+    # Autocast lists `nll_loss`, not its part.
     if rank in (2, 4) and sizes[:1] == target._spec.sizes[:1] and not key_set & AUTOCAST_BIT:
         name = "aten::nll_loss_forward" if rank == 2 else "aten::nll_loss2d_forward"
         part = plan_of_part(op, key_set, args, name, args)
@@ -71,7 +71,7 @@ def _plan_nll_loss_nd(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> P
 def nll_loss_nd(
     self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int
 ) -> Tensor:
-    """Negative log likelihood of any rank: (C), (N, C) or (N, C, d1, d2, ...). Autocast knows what it is made of."""
+    """Compute the negative log likelihood of (C), (N, C) or (N, C, d1, d2, ...). Autocast lists its parts."""
     rank = self.dim()
     if rank < 1:
         raise ValueError(f"Expected 1 or more dimensions (got {rank})")
@@ -99,14 +99,14 @@ _plan_of_positions = HostPlanner("cross_entropy_loss", "_log_softmax", "nll_loss
 
 
 _FUSED_BITS = BACKEND_MASK | functionality_bit(Functionality.Dense) | AUTOGRAD_BITS | ADINPLACE_BIT
-"""Key sets of calls that nothing but autograd looks at."""
+"""Key sets of calls that only autograd intercepts."""
 
 
 def _plan_fused(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """One operator on a GPU: for what is seldom asked for, and for errors, None, which leaves it to the composite.
+    """Plan one operator on a GPU. Return None, for the composite, for rare options and errors.
 
-    Traces and transforms see the composite's operators. Autocast makes those give float32; so does this one, which
-    reads narrow scores as they are.
+    Traces and transforms see the composite's operators. Autocast makes those return float32. This operator does too,
+    and reads 16-bit scores directly.
     """
     self, target, weight, reduction, ignore_index, _ = args
     spec, of_target = self._spec, target._spec
@@ -146,7 +146,7 @@ def _plan_fused(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | 
 
 
 def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """One operator on a GPU; elsewhere class indices for (N, C) are `_log_softmax` and `nll_loss_forward`."""
+    """Plan one operator on a GPU. Elsewhere, plan class indices for (N, C) as `_log_softmax` and `nll_loss_forward`."""
     self, target, weight, reduction, ignore_index, _ = args
     fused = _plan_fused(op, key_set, args)
     if fused is not None:
@@ -158,7 +158,7 @@ def plan_cross_entropy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
     if len(sizes) != 2 or sizes == target_sizes or sizes[:1] != target_sizes[:1]:
         return composed
     if key_set & AUTOCAST_BIT:
-        # Autocast knows `log_softmax` and `nll_loss`, of which the composite is made, and not their parts.
+        # Autocast lists `log_softmax` and `nll_loss`, the parts of the composite, not their own parts.
         return composed
     find = Dispatcher.singleton().find_schema_or_throw
     softmax, loss = find("aten::_log_softmax"), find("aten::nll_loss_forward")
@@ -186,7 +186,7 @@ def cross_entropy_loss(
     ignore_index: int,
     label_smoothing: float,
 ) -> Tensor:
-    """Cross entropy with class indices, or with probabilities where `target` has the shape of `self`."""
+    """Compute cross entropy with class indices, or with probabilities if `target` has the shape of `self`."""
     if self.shape == target.shape:
         if not target.is_floating_point():
             raise RuntimeError(
@@ -208,7 +208,7 @@ def _class_dim(self: Tensor) -> int:
 
 
 def _aligned(weight: Tensor, rank: int, classes: int, class_dim: int) -> Tensor:
-    """Class weights shaped to broadcast along the class dimension."""
+    """Return class weights shaped to broadcast along the class dimension."""
     if weight.dim() != 1 or weight.numel() != classes:
         raise RuntimeError(
             f"cross_entropy: weight tensor should be defined either for all {classes} classes or no classes "
@@ -279,7 +279,7 @@ _OF_GAPS = ("sub.Tensor", "clamp", "mul.Tensor", "mean", "sum")
 
 @host_kernel("smooth_l1_loss", *_OF_GAPS, "div.Tensor")
 def smooth_l1_loss(self: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
-    """Squared below `beta`, linear above."""
+    """Compute a loss that is squared below `beta`, linear above."""
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
     if beta == 0:
@@ -290,7 +290,7 @@ def smooth_l1_loss(self: Tensor, target: Tensor, reduction: int, beta: float) ->
 
 @host_kernel("huber_loss", *_OF_GAPS)
 def huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
-    """Squared up to `delta`, linear above, continuous in slope."""
+    """Compute a loss that is squared up to `delta`, linear above, continuous in slope."""
     if not delta > 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     dtype, common = self._spec.dtype, result_type_of([self._spec, target._spec])
@@ -304,7 +304,7 @@ def huber_loss(self: Tensor, target: Tensor, reduction: int, delta: float) -> Te
 
 
 def huber_terms(self: Tensor, target: Tensor, delta: float) -> Tensor:
-    """Each element's loss: half the square of the gap, and beyond `delta` what grows on with the slope there."""
+    """Return each element's loss: half the square of the gap, and a line of the same slope beyond `delta`."""
     gap = self - target
     near = ops.clamp(gap, -delta, delta)
     return ops.sub(gap, near, alpha=0.5) * near
@@ -388,9 +388,9 @@ def poisson_nll_loss(
 
 
 def soft_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
-    """log(1 + exp(-target * self)), in self's dtype whatever the target's.
+    """log(1 + exp(-target * self)), in self's dtype regardless of the target's.
 
-    Of real numbers softplus, which does not overflow; it has no complex form.
+    Real numbers use softplus, which does not overflow and has no complex form.
     """
     dtype, given = self._spec.dtype, target._spec.dtype
     computed = promote_types(dtype, given)
@@ -436,7 +436,7 @@ def triplet_margin_loss(
 
 
 def binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int) -> Tensor:
-    """-(target log(self) + (1 - target) log(1 - self)), the logarithms held to -100."""
+    """Compute -(target log(self) + (1 - target) log(1 - self)), with logarithms of at least -100."""
     check_dtype("binary_cross_entropy", self._spec.dtype, self._spec.device)
     if target._spec.dtype is not self._spec.dtype:
         raise RuntimeError(
@@ -455,7 +455,7 @@ def binary_cross_entropy(self: Tensor, target: Tensor, weight: Tensor | None, re
 
 
 def binary_cross_entropy_terms(self: Tensor, target: Tensor) -> Tensor:
-    """Each element's loss, the logarithms held to -100."""
+    """Return each element's loss, with logarithms of at least -100."""
     positive = ops.clamp_min(ops.log(self), -100)
     negative = ops.clamp_min(ops.log1p(ops.neg(self)), -100)
     return ops.sub(ops.mul(ops.sub(target, 1), negative), ops.mul(target, positive))
@@ -474,7 +474,7 @@ def binary_cross_entropy_with_logits(
 
 
 def _hinge(gap: Tensor) -> Tensor:
-    """What is above 0 of a gap; that of NaN is none, as margin losses have it."""
+    """Return the positive part of a gap. NaN gives 0, as in PyTorch's margin losses."""
     return ops.where(ops.gt(gap, 0), gap, 0)
 
 
@@ -482,7 +482,7 @@ def _hinge(gap: Tensor) -> Tensor:
 def multi_margin_loss(
     self: Tensor, target: Tensor, p: Number, margin: Number, weight: Tensor | None, reduction: int
 ) -> Tensor:
-    """The mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the target's weight."""
+    """Compute the mean over other classes of max(0, margin - x[target] + x[class]) ** p, times the target's weight."""
     if p not in (1, 2):
         raise RuntimeError(f"only p == 1 and p == 2 supported, got {p}")
     rank = self._spec.ndim
@@ -520,7 +520,7 @@ def multi_margin_loss(
     "multilabel_margin_loss", "cumprod", "scatter_add", "gather", "where.ScalarOther", "sum.dim_IntList"
 )
 def multilabel_margin_loss(self: Tensor, target: Tensor, reduction: int) -> Tensor:
-    """The hinges of every class against each right one; `target` lists the right ones up to its first -1."""
+    """Compute the hinges of every class against each correct one; `target` lists those up to its first -1."""
     rank = self._spec.ndim
     if not (rank <= 2 and (rank == 0 or self._spec.sizes[-1])):
         raise RuntimeError(

@@ -54,10 +54,10 @@ DEGREE_18 = (
 
 
 def exponential(A: Tensor) -> Tensor:
-    """The exponential of each matrix of a non-empty batch (b, n, n), in the precision of its dtype.
+    """Compute the exponential of each matrix of a non-empty batch (b, n, n), in the precision of its dtype.
 
-    The host waits for the norms: a matrix that is small takes few products, beside large ones. A matrix with NaN, or
-    infinity, or whose norm overflows, has an exponential of NaN all over.
+    The host waits for the norms: a small matrix takes few matmuls, even in a batch with large ones. A matrix with NaN,
+    or infinity, or whose norm overflows, has an exponential of NaN all over.
     """
     width = A.dtype.itemsize // (2 if A.dtype.is_complex else 1)
     norms = ops.amax(ops.sum(ops.abs(A), [-2]), [-1]).cpu()
@@ -82,7 +82,7 @@ def _of_one_degree(A: Tensor, norms: Tensor, degree: int, largest: float) -> Ten
 
 
 def _scaled_and_squared(A: Tensor, norms: Tensor, largest: float) -> Tensor:
-    """exp(A / 2^s)^(2^s), where s is each matrix's own; those of the most squares stand first."""
+    """exp(A / 2^s)^(2^s), where s is each matrix's own; matrices with the most squarings come first."""
     sound = ops.isfinite(norms)
     all_sound = bool(ops.all(sound))
     halvings = ops.clamp(ops.ceil(ops.log2(norms / largest)), min=0.0)
@@ -114,7 +114,7 @@ def _scaled_and_squared(A: Tensor, norms: Tensor, largest: float) -> Tensor:
 
 
 def _combined(coefficients: Sequence[Sequence[float]], powers: Sequence[Tensor]) -> list[Tensor]:
-    """A sum of powers for each row of coefficients, all by one product."""
+    """Return a sum of powers for each row of coefficients, all by one matmul."""
     first = powers[1]
     rows = tensor(coefficients, dtype=first.dtype, device=first.device)
     made = ops.mm(rows, ops.stack(powers).reshape((len(powers), -1)))
@@ -165,4 +165,4 @@ def _degree_18(A: Tensor) -> Tensor:
 
 
 POLYNOMIALS: tuple[Polynomial, ...] = (_degree_1, _degree_2, _degree_4, _degree_8, _degree_12)
-"""Those that matrices below the bounds take, by the place of the bound; beyond the last one it is degree 18."""
+"""Degrees for matrices below the bounds, by the index of the bound; beyond the last one it is degree 18."""

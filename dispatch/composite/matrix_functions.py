@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @host_kernel("_linalg_det", "linalg_lu_factor_ex", "prod")
 def _linalg_det(A: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The determinant, and the factors that it is made of."""
+    """Compute the determinant, and return its factors too."""
     check_square("linalg.det", A._spec)
     check_floating("linalg.det", A._spec)
     LU, pivots, _ = ops.linalg_lu_factor_ex(A)
@@ -40,7 +40,7 @@ def linalg_det(A: Tensor) -> Tensor:
 
 
 def _linalg_slogdet(A: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sign of the determinant, the logarithm of its size, and the factors."""
+    """Compute the sign of the determinant, the logarithm of its absolute value, and the factors."""
     check_square("linalg.slogdet", A._spec)
     check_floating("linalg.slogdet", A._spec, narrow=False)
     LU, pivots, _ = ops.linalg_lu_factor_ex(A)
@@ -110,7 +110,7 @@ def _column(value: Any) -> Any:
 
 
 def _threshold(values: Tensor, atol: Tensor | float, rtol: Tensor | float) -> Tensor:
-    """The tolerance of each matrix from its largest singular value, as a column beside the values."""
+    """Return the tolerance of each matrix from its largest singular value, as a column next to the values."""
     relative = _column(rtol) * ops.amax(values, [-1], True)
     absolute = _column(atol)
     if not hasattr(absolute, "_spec"):
@@ -334,7 +334,7 @@ def linalg_vander(x: Tensor, N: int | None) -> Tensor:
 
 
 def vander(x: Tensor, N: int | None, increasing: bool) -> Tensor:
-    """`torch.vander`: powers of a vector's elements, descending unless asked otherwise."""
+    """Return `torch.vander`: powers of a vector's elements, descending by default."""
     if x._spec.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
     n = x._spec.sizes[0] if N is None else N

@@ -21,7 +21,7 @@ def pin_memory(self: Tensor, device: Device | None) -> Tensor:
 
 
 def _pin_memory(self: Tensor, device: Device | None) -> Tensor:
-    """A copy in page-locked memory, of the same strides where they leave no gaps."""
+    """Return a copy in page-locked memory, with the same strides if they leave no gaps."""
     _check(self, device)
     return empty_like(self, pin_memory=True).copy_(self)
 

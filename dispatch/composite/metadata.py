@@ -10,31 +10,31 @@ if TYPE_CHECKING:
 
 
 def sym_size(self: Tensor, dim: int) -> int:
-    """The size of a dimension."""
+    """Return the size of a dimension."""
     size: int = self.size(dim)
     return size
 
 
 def sym_stride(self: Tensor, dim: int) -> int:
-    """The stride of a dimension, in elements."""
+    """Return the stride of a dimension, in elements."""
     stride: int = self.stride(dim)
     return stride
 
 
 def sym_numel(self: Tensor) -> int:
-    """The number of elements."""
+    """Return the number of elements."""
     count: int = self.numel()
     return count
 
 
 def sym_storage_offset(self: Tensor) -> int:
-    """The first element's place in the storage, in elements."""
+    """Return the first element's offset in the storage, in elements."""
     offset: int = self.storage_offset()
     return offset
 
 
 def _local_scalar_dense(self: Tensor) -> Number:
-    """The first element as a number. Raises RuntimeError for a tensor without any."""
+    """Return the first element as a number. Raises RuntimeError for a tensor without elements."""
     if self.numel() == 0:
         raise RuntimeError("_local_scalar_dense: Empty tensor not supported")
     number: Number = self.reshape(-1)[0].item()
@@ -42,6 +42,6 @@ def _local_scalar_dense(self: Tensor) -> Number:
 
 
 def item(self: Tensor) -> Number:
-    """The one element as a number. Raises RuntimeError for a tensor of none or several."""
+    """Return the one element as a number. Raises RuntimeError for a tensor of none or several."""
     number: Number = self.item()
     return number

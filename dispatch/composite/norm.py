@@ -27,7 +27,7 @@ ONE_PASS = {0: "0", 1: "1", 2: "2", math.inf: "inf", -math.inf: "-inf"}
 def linalg_vector_norm(
     self: Tensor, ord: float, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarType | None
 ) -> Tensor:
-    """`torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for the narrow floats."""
+    """Compute `torch.linalg.vector_norm`: sum(|x| ** ord) ** (1 / ord), in float32 for 16-bit floats."""
     name = "linalg.vector_norm"
     check_floating(name, self._spec)
     if isinstance(ord, complex):
@@ -46,7 +46,7 @@ def linalg_vector_norm(
             _check_identity(name, self._spec.sizes, ord, dim, dims)
     x = ops.abs(self) if self.dtype.is_complex else self
     if ord != 0 and all(self._spec.sizes[d] == 1 for d in dims):
-        # One element is its own norm, whatever its powers overflow to.
+        # A single element is its own norm, even if its powers overflow.
         size = x if self.dtype.is_complex else ops.abs(x)
         return owned(size.reshape(reduced_shape(self._spec.sizes, dims, keepdim)))
     if ord in ONE_PASS:
@@ -72,7 +72,7 @@ def _check_identity(
 
 
 def _check_conversion(name: str, given: ScalarType, wanted: ScalarType) -> None:
-    """Refuse to compute a norm in a dtype of another kind than the input's, or in a narrower one."""
+    """Refuse to compute a norm in a dtype of another kind than the input's, or of lower precision."""
     if wanted.is_complex != given.is_complex:
         kind = "complex" if given.is_complex else "real"
         raise RuntimeError(f"{name}: dtype should be {kind} for {kind} inputs, but got {wanted.scalar_name}")
@@ -119,7 +119,7 @@ def linalg_matrix_norm(
 def _norm_of_singular_values(
     self: Tensor, ord: Any, rows: int, columns: int, keepdim: bool, dtype: Any
 ) -> Tensor:
-    """The sum, the largest or the smallest of the singular values of matrices in two dimensions."""
+    """Return the sum, the largest or the smallest of the singular values of matrices in two dimensions."""
     if dtype is not None:
         _check_conversion("linalg.matrix_norm", self.dtype, dtype)
     x = ops.movedim(self if dtype is None else self.to(dtype), [rows, columns], [-2, -1])

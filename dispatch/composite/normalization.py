@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _plan_layer_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The first result of `native_layer_norm`."""
+    """Plan the first result of `native_layer_norm`."""
     part = plan_of_part(op, key_set, args, "aten::native_layer_norm", args[:5])
     return op.rebind(layer_norm, args) if part is None else first_of(part)
 
@@ -64,7 +64,7 @@ def rms_norm(
 
 
 def _plan_group_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The first result of `native_group_norm`."""
+    """Plan the first result of `native_group_norm`."""
     input, num_groups, weight, bias, eps, _ = args
     given = (input, weight, bias, *_groups(input, num_groups, weight, bias), num_groups, eps)
     part = plan_of_part(op, key_set, args, "aten::native_group_norm", given)
@@ -90,7 +90,7 @@ def group_norm(
 def _groups(
     input: Tensor, num_groups: int, weight: Tensor | None, bias: Tensor | None
 ) -> tuple[int, int, int]:
-    """Samples, channels and positions, checked."""
+    """Check and return samples, channels and positions."""
     spec = input._spec
     if num_groups <= 0:
         raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
@@ -106,7 +106,7 @@ def _groups(
 
 
 def _plan_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The first result of the operator that has the call's statistics."""
+    """Plan the first result of the operator that has the call's statistics."""
     input, weight, bias, mean, _, training, momentum, eps, _ = args
     if not input._spec.numel:
         return op.rebind(batch_norm, args)
@@ -220,7 +220,7 @@ def _native_batch_norm_legit_functional(
 
 
 def _reserve(input: Tensor) -> Tensor:
-    """What a library keeps for its backward pass: nothing here."""
+    """Return an empty reserve: the library space for backward is not used here."""
     return ops.empty((0,), dtype=uint8, device=input.device)
 
 
@@ -242,7 +242,7 @@ def _batch_norm_with_update(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Batch normalisation in training, which writes the running statistics; the last result is empty."""
+    """Compute batch normalization in training, which writes the running statistics; the last result is empty."""
     results = packets["_native_batch_norm_legit"].call(
         input, weight, bias, running_mean, running_var, True, momentum, eps
     )
@@ -288,7 +288,7 @@ def _batch_norm_no_update(
     momentum: float,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Batch normalisation by running statistics; the last result is empty."""
+    """Compute batch normalization by running statistics; the last result is empty."""
     for name, parameter in (("running_mean", running_mean), ("running_var", running_var)):
         if parameter is None:
             raise RuntimeError(f"{name} must be defined in evaluation mode")
@@ -314,7 +314,7 @@ def batch_norm_backward(
     output_mask: Sequence[bool],
     reserve: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of `_batch_norm_with_update`, or with `update` false of `_batch_norm_no_update`."""
+    """Compute the gradients of `_batch_norm_with_update`, or with `update` false of `_batch_norm_no_update`."""
     return ops.native_batch_norm_backward(
         grad_out, input, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask
     )

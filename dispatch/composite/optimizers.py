@@ -21,7 +21,7 @@ def _copied(value: Any) -> Any:
 
 
 def functional_form(name: str, written: int, keywords: Sequence[str]) -> Written:
-    """The step `name` on copies of its first `written` arguments, which it returns.
+    """Return the step `name` on copies of its first `written` arguments, which it returns.
 
     Args:
         keywords: the names of its keyword-only arguments, which come last.
@@ -38,7 +38,7 @@ def functional_form(name: str, written: int, keywords: Sequence[str]) -> Written
 
 
 def out_form(name: str, functional: Written, written: int) -> Callable[..., None]:
-    """The results of the functional form: the first in `out`, the others in the arguments that they came from."""
+    """Return the ``out=`` form: the first result goes to `out`, the others to the arguments that they came from."""
 
     def form(*args: Any) -> None:
         results = functional(*args[:-1])
@@ -72,7 +72,7 @@ _fused_adamw_out = _fused_adamw_tensor_lr_out = out_form("_fused_adamw", _fused_
 def _amp_foreach_non_finite_check_and_unscale(
     self: Sequence[Tensor], found_inf: Tensor, inv_scale: Tensor
 ) -> tuple[Sequence[Tensor], Tensor]:
-    """Gradients without their scale, and whether all are finite."""
+    """Return the unscaled gradients, and whether all are finite."""
     copies, found = _copied(self), _copied(found_inf)
     packets["_amp_foreach_non_finite_check_and_unscale_"].call(copies, found, inv_scale)
     return copies, found

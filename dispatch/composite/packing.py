@@ -28,7 +28,7 @@ def _check_lengths(tensor: Tensor) -> None:
 
 
 def runs(batch_sizes: Sequence[int]) -> list[tuple[int, int]]:
-    """Runs of steps as (how many steps, how many sequences).
+    """Return runs of steps as (number of steps, number of sequences).
 
     >>> runs([3, 3, 1])
     [(2, 3), (1, 1)]
@@ -37,7 +37,7 @@ def runs(batch_sizes: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def _pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> tuple[Tensor, Tensor]:
-    """The rows of all steps, and how many there are of each, on the host."""
+    """Return the rows of all steps, and the number of rows of each step, on the host."""
     _check_lengths(lengths)
     if batch_first:
         input = input.transpose(0, 1)
@@ -75,7 +75,7 @@ def _pack_padded_sequence(input: Tensor, lengths: Tensor, batch_first: bool) -> 
 def _pack_padded_sequence_backward(
     grad: Tensor, input_size: Sequence[int], batch_sizes: Tensor, batch_first: bool
 ) -> Tensor:
-    """The gradient of the padded tensor, zero in the padding."""
+    """Compute the gradient of the padded tensor, zero in the padding."""
     size = list(input_size)
     if len(size) < 2:
         raise RuntimeError(
@@ -90,7 +90,7 @@ def _pack_padded_sequence_backward(
 
 
 def _padded(data: Tensor, batch_sizes: Tensor, batch: int, length: int, value: float) -> Tensor:
-    """(length, batch, ...) of packed rows, with `value` where there is none."""
+    """Return (length, batch, ...) of packed rows, with `value` as padding."""
     shape = data.shape[1:]
     parts = []
     begin, steps = 0, 0
@@ -108,7 +108,7 @@ def _padded(data: Tensor, batch_sizes: Tensor, batch: int, length: int, value: f
 def _pad_packed_sequence(
     data: Tensor, batch_sizes: Tensor, batch_first: bool, padding_value: float, total_length: int
 ) -> tuple[Tensor, Tensor]:
-    """The padded sequences, and their lengths on the host."""
+    """Return the padded sequences, and their lengths on the host."""
     _check_lengths(batch_sizes)
     sizes = [int(n) for n in batch_sizes.tolist()]
     longest = len(sizes)

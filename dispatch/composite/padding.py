@@ -20,7 +20,7 @@ SUPPORTED = """Supported combinations for non-constant padding:
 
 
 def _pad_circular(self: Tensor, pad: Sequence[int]) -> Tensor:
-    """The other side of each dimension as its border; negative sides are left off first. The result is contiguous.
+    """Pad each dimension with its other side; negative widths crop first. The result is contiguous.
 
     Raises RuntimeError where none, or more than two dimensions stay as they are, and for a border longer than the
     dimension.

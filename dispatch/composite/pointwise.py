@@ -120,7 +120,7 @@ __all__ = [
 
 
 def add_scalar(self: Tensor, other: Number, alpha: Number) -> Tensor:
-    """``add.Scalar``: a number in the second place."""
+    """Compute ``add.Scalar``: the second operand is a number."""
     return add(self, other, alpha=alpha)
 
 
@@ -150,7 +150,7 @@ def div_scalar_mode(self: Tensor, other: Tensor | Number, rounding_mode: str | N
 
 
 def positive(self: Tensor) -> Tensor:
-    """The tensor itself. Raises RuntimeError for bool."""
+    """Return the tensor itself. Raises RuntimeError for bool."""
     if self.dtype.name == "bool":
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
     return self
@@ -158,17 +158,17 @@ def positive(self: Tensor) -> Tensor:
 
 @host_kernel("square", "pow.Tensor_Scalar")
 def square(self: Tensor) -> Tensor:
-    """The second power."""
+    """Compute the square."""
     return pow(self, 2)
 
 
 def square_(self: Tensor) -> Tensor:
-    """The second power, in place."""
+    """Compute the square in place."""
     return self.pow_(2)
 
 
 def square_out(self: Tensor, out: Tensor) -> Tensor:
-    """The second power, into `out`."""
+    """Compute the square into `out`."""
     return pow(self, 2, out=out)
 
 
@@ -185,17 +185,17 @@ def _plan_conj_physical(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
 
 @planned_by(_plan_conj_physical)
 def conj_physical(self: Tensor) -> Tensor:
-    """The complex conjugate; a real tensor itself."""
+    """Compute the complex conjugate; return a real tensor itself."""
     return _conj_physical(self) if self.dtype.is_complex else self
 
 
 def conj_physical_(self: Tensor) -> Tensor:
-    """The complex conjugate, in place."""
+    """Compute the complex conjugate in place."""
     return _conj_physical_(self)
 
 
 def conj_physical_out(self: Tensor, out: Tensor) -> Tensor:
-    """The complex conjugate, into `out`."""
+    """Compute the complex conjugate into `out`."""
     return _conj_physical(self, out=out)
 
 
@@ -203,17 +203,17 @@ conj = conj_physical
 
 
 def unresolved(self: Tensor) -> Tensor:
-    """The tensor itself: conjugates and negatives are always materialised."""
+    """Return the tensor itself: conjugates and negatives are always materialized."""
     return self
 
 
 def isnan(self: Tensor) -> Tensor:
-    """Where an element is NaN, by its not being equal to itself."""
+    """Return a mask of NaN: elements that are not equal to themselves."""
     return ne(self, self)
 
 
 def isinf(self: Tensor) -> Tensor:
-    """Where an element, or a part of a complex one, is infinite."""
+    """Return a mask of elements that are infinite, or have an infinite part."""
     if self.dtype.is_complex:
         return ops.logical_or(isinf(ops.real(self)), isinf(ops.imag(self)))
     if self.dtype.is_floating_point:
@@ -222,7 +222,7 @@ def isinf(self: Tensor) -> Tensor:
 
 
 def isfinite(self: Tensor) -> Tensor:
-    """Where an element is neither infinite nor NaN."""
+    """Return a mask of elements that are neither infinite nor NaN."""
     if self.dtype.is_complex:
         return ops.logical_and(isfinite(ops.real(self)), isfinite(ops.imag(self)))
     if self.dtype.is_floating_point:
@@ -231,7 +231,7 @@ def isfinite(self: Tensor) -> Tensor:
 
 
 def frexp(self: Tensor) -> tuple[Tensor, Tensor]:
-    """A mantissa in [0.5, 1) with the number's sign, and the exponent of two, as int32."""
+    """Return a mantissa in [0.5, 1) with the number's sign, and the exponent of two, as int32."""
     results: tuple[Tensor, Tensor] = named(
         "frexp", mantissa=ops._frexp_mantissa(self), exponent=ops._frexp_exponent(self)
     )
@@ -269,7 +269,7 @@ def ldexp(self: Tensor, other: Tensor) -> Tensor:
         return mul(self, pow(2.0, other))
     power = ops.clamp(other.to(int64), -EXPONENTS, EXPONENTS)
     if dtype is float64:
-        # The mantissa first: what underflows does so in the last product alone.
+        # Multiply the mantissa first: underflow then occurs only in the last multiplication.
         mantissa, exponent = frexp(self.to(dtype))
         power = ops.add(power, exponent)
     else:
@@ -281,27 +281,27 @@ def ldexp(self: Tensor, other: Tensor) -> Tensor:
 
 
 def deg2rad(self: Tensor) -> Tensor:
-    """Degrees as radians. Raises RuntimeError for complex numbers."""
+    """Convert degrees to radians. Raises RuntimeError for complex numbers."""
     if self._spec.dtype.is_complex:
         raise RuntimeError("deg2rad is not supported for complex tensors.")
     return mul(self, math.pi / 180)
 
 
 def rad2deg(self: Tensor) -> Tensor:
-    """Radians as degrees. Raises RuntimeError for complex numbers."""
+    """Convert radians to degrees. Raises RuntimeError for complex numbers."""
     if self._spec.dtype.is_complex:
         raise RuntimeError("rad2deg is not supported for complex tensors.")
     return mul(self, 180 / math.pi)
 
 
 def float_power(self: Any, exponent: Tensor | Number) -> Tensor:
-    """A power in float64, or in complex128 where a complex number is involved."""
+    """Compute a power in float64, or in complex128 if a complex number is involved."""
     dtype = _widest(self, exponent)
     return pow(_operand_in(dtype, self), _operand_in(dtype, exponent))
 
 
 def float_power_(self: Tensor, exponent: Tensor | Number) -> Tensor:
-    """`float_power` in place, of a tensor that is float64 or complex128 already."""
+    """Compute `float_power` in place, of a tensor that is float64 or complex128 already."""
     dtype = _widest(self, exponent)
     if self._spec.dtype is not dtype:
         raise RuntimeError(
@@ -319,7 +319,7 @@ def _widest(*operands: Any) -> ScalarType:
 
 
 def _operand_in(dtype: ScalarType, value: Any) -> Any:
-    """A tensor or a number in a dtype."""
+    """Return a tensor or a number in a dtype."""
     if isinstance(value, TensorImpl):
         tensor: Any = value
         return tensor.to(dtype)
@@ -328,7 +328,7 @@ def _operand_in(dtype: ScalarType, value: Any) -> Any:
 
 @host_kernel("angle", "ne.Tensor", "lt.Scalar", "mul.Tensor", "where.self")
 def angle(self: Tensor) -> Tensor:
-    """The argument of a complex number; of a real one 0 or pi, and NaN of NaN."""
+    """Compute the argument of a complex number; a real number gives 0 or pi, and NaN for NaN."""
     dtype = self._spec.dtype
     if dtype.is_complex:
         if dtype is complex32 and self._spec.device.type == "cpu":
@@ -341,7 +341,7 @@ def angle(self: Tensor) -> Tensor:
 
 @host_kernel("complex", "stack", "view_as_complex")
 def complex_(real: Tensor, imag: Tensor) -> Tensor:
-    """Numbers from their two parts, which are of one floating dtype."""
+    """Combine two parts of one floating dtype to complex numbers."""
     check_parts("complex", real, imag)
     parts = list(ops.broadcast_tensors([real, imag]))
     leading = imag if real._spec.numel < parts[0]._spec.numel else real
@@ -350,7 +350,7 @@ def complex_(real: Tensor, imag: Tensor) -> Tensor:
         made = ops.view_as_complex(ops.stack(parts, -1))
     else:
         made = restored(ops.view_as_complex(ops.stack([part.permute(order) for part in parts], -1)), order)
-    made._view_base = None  # nobody sees the pairs that it was made of
+    made._view_base = None  # the pairs that it was made of are hidden
     return made
 
 
@@ -361,7 +361,7 @@ def complex_out(real: Tensor, imag: Tensor, out: Tensor) -> Tensor:
 
 @host_kernel("polar", "stack", "view_as_complex", "mul.Tensor", "cos", "sin")
 def polar(abs: Tensor, angle: Tensor) -> Tensor:
-    """Numbers from sizes and angles, which are of one floating dtype."""
+    """Combine absolute values and angles of one floating dtype to complex numbers."""
     check_parts("polar", abs, angle)
     if abs._spec.dtype is float16:
         raise NotImplementedError(f"\"polar_{abs._spec.device.type}\" not implemented for 'Half'")
@@ -375,7 +375,7 @@ def polar_out(abs: Tensor, angle: Tensor, out: Tensor) -> Tensor:
 
 
 def write_exactly(name: str, result: Tensor, out: Tensor) -> Tensor:
-    """A result into `out`, whose dtype must be the result's."""
+    """Write a result into `out`, whose dtype must be the result's."""
     if out._spec.dtype is not result._spec.dtype:
         raise RuntimeError(
             f"Expected object of scalar type {result._spec.dtype.scalar_name} but got scalar type "
@@ -401,5 +401,5 @@ PARTS = ("float16", "float32", "float64")
 
 
 def where_nonzero(condition: Tensor) -> tuple[Tensor, ...]:
-    """The form of `where` that is given nothing to choose from: the elements' positions, a tensor a dimension."""
+    """Return the positions of true elements, one tensor for each dimension: `where` of a condition alone."""
     return nonzero_numpy(condition)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _by_part(name: str, function: Callable[..., Any], alone: bool) -> Planner:
-    """The planner of calls that another operator of the same arguments serves, by its first result if `alone`."""
+    """Return a planner of calls that another operator serves, by its first result if `alone`."""
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         part = plan_of_part(op, key_set, args, name, args)
@@ -47,7 +47,7 @@ def max_pool2d(self: Tensor, *window: Any) -> Tensor:
 
 
 def _row(name: str, values: Sequence[int], fill: int, omissible: bool = False) -> tuple[int, ...]:
-    """A list for one dimension as one for two, the first of which does nothing."""
+    """Extend a list for one dimension to two; the first one has no effect."""
     if omissible and len(values) == 0:
         return ()
     if len(values) != 1:
@@ -123,7 +123,7 @@ def max_pool3d(self: Tensor, *window: Any) -> Tensor:
 def _adaptive_average(
     self: Tensor, output_size: Sequence[int], rank: int, pool: Callable[..., Tensor]
 ) -> Tensor:
-    """Even shares; one of the whole is a mean."""
+    """Average even windows; a window over everything is a mean."""
     name = f"adaptive_avg_pool{rank}d"
     if len(output_size) != rank:
         raise RuntimeError(f"{name}: output_size must be {rank}")
@@ -154,7 +154,7 @@ def _keeps_channels_last(spec: TensorSpec, rank: int) -> bool:
 
 
 def _adaptive_average_of(rank: int) -> Callable[..., Any]:
-    """The operator over `rank` dimensions, planned as its one part."""
+    """Return the operator over `rank` dimensions, planned as its one part."""
     name = f"_adaptive_avg_pool{rank}d"
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
@@ -235,7 +235,7 @@ def _check_unpooled(name: str, self: Tensor, indices: Tensor, rank: int) -> None
 
 
 def _unpooled(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
-    """Zeros with each element at its place in the flattened plane or volume; of several for one the last."""
+    """Scatter each element to its index in a zero plane or volume; of several for one the last wins."""
     rank = len(output_size)
     lead = self._spec.sizes[:-rank]
     volume = math.prod(output_size)
@@ -251,7 +251,7 @@ def _unpooled(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tens
             shape = "x".join(map(str, output_size))
             raise RuntimeError(f"Found an invalid max index: {found} (output volumes are of size {shape}")
     places = zeros.scatter(-1, flat, self.reshape(flat._spec.sizes))
-    # A tensor of its own, and no view of one that nobody else sees.
+    # A tensor of its own, not a view of a hidden temporary.
     return places.reshape((*lead, *output_size)).detach()
 
 
@@ -260,7 +260,7 @@ _OF_UNPOOLING = ("scatter.src", "masked_select", "any", "new_zeros")
 
 @host_kernel("max_unpool2d", *_OF_UNPOOLING)
 def max_unpool2d(self: Tensor, indices: Tensor, output_size: Sequence[int]) -> Tensor:
-    """`torch.nn.functional.max_unpool2d` of an output size: elements at the places that max_pool2d found them."""
+    """`torch.nn.functional.max_unpool2d` of an output size: elements at the indices from max_pool2d."""
     if len(output_size) != 2:
         raise RuntimeError(
             "There should be exactly two elements (height, width) in output_size, but got "

@@ -24,7 +24,7 @@ def fake_quantize_per_tensor_affine(
 def fake_quantize_by_tensors(
     self: Tensor, scale: Tensor, zero_point: Tensor, quant_min: int, quant_max: int
 ) -> Tensor:
-    """The same with tensors for numbers."""
+    """Fake-quantize with tensors for the scale and zero point."""
     enabled = ones(1, dtype=int64, device=self.device)
     return _fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
         self, scale, zero_point, enabled, quant_min, quant_max
@@ -32,7 +32,7 @@ def fake_quantize_by_tensors(
 
 
 def fake_quantize_per_tensor_affine_cachemask_backward(grad: Tensor, mask: Tensor) -> Tensor:
-    """The gradient where the mask is True, else 0."""
+    """Return the gradient where the mask is True, else 0."""
     name = "fake_quantize_per_tensor_affine_cachemask_backward"
     if mask.dtype is not bool_:
         raise RuntimeError(f"{name}: expected `mask` to be of bools, but got {mask.dtype.scalar_name}")

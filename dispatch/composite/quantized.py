@@ -37,18 +37,18 @@ Sizes = Sequence[int]
 
 
 def quantized_tensor(ints: Any, quantizer: Quantizer, dtype: ScalarType, sizes: Sizes | None = None) -> Any:
-    """A quantized tensor over a dense one of integers; packed ones need its sizes. Nothing is checked."""
+    """Return a quantized tensor over dense integers, without checks. Packed integers need its sizes."""
     spec = quantized_spec(ints._spec, dtype, None if sizes is None else tuple(sizes))
     return Tensor.from_data(Quantized(ints, quantizer), spec)
 
 
 def is_quantized(tensor: Any) -> bool:
-    """Whether a tensor has a quantizer."""
+    """Return True if a tensor has a quantizer."""
     return bool(tensor._spec.keys & QUANTIZED_BIT)
 
 
 def check_quantizable(self: Any, dtype: ScalarType, name: str = "quantize_per_tensor") -> None:
-    """Raise RuntimeError for a tensor that is no floating one of single precision, or a dtype that is not quantized."""
+    """Raise RuntimeError unless the tensor is float32 and the dtype is quantized."""
     if is_quantized(self) or self._spec.layout is not strided:
         key = highest_priority(self._spec.call_keys & BELOW_AUTOGRAD)
         raise NotImplementedError(
@@ -71,14 +71,14 @@ def check_zero_point(name: str, dtype: ScalarType, zero_point: int) -> None:
 
 
 def quantize_per_tensor(self: Tensor, scale: float, zero_point: int, dtype: ScalarType) -> Any:
-    """By one scale and zero point."""
+    """Quantize by one scale and zero point."""
     check_quantizable(self, dtype)
     check_zero_point("quantize_tensor_per_tensor_affine", dtype, zero_point)
     return quantized_by(self, PerTensorAffine(float(scale), zero_point), dtype)
 
 
 def quantized_by(self: Any, quantizer: Quantizer, dtype: ScalarType) -> Any:
-    """A floating tensor quantized by a quantizer whose zero points are among the dtype's integers."""
+    """Quantize a floating tensor by a quantizer whose zero points are among the dtype's integers."""
     if isinstance(quantizer, PerTensorAffine):
         scale: Any = quantizer.scale
         zero_point: Any = quantizer.zero_point
@@ -92,12 +92,12 @@ def quantized_by(self: Any, quantizer: Quantizer, dtype: ScalarType) -> Any:
 
 
 def along(channels: Any, axis: int, ndim: int) -> Any:
-    """Numbers of channels in the shape in which they broadcast with a tensor of `ndim` dimensions."""
+    """Reshape numbers of channels to broadcast with a tensor of `ndim` dimensions."""
     return channels.reshape([-1 if d == axis else 1 for d in range(ndim)])
 
 
 def packed(ints: Any) -> Any:
-    """Integers below 16, two in a byte, the first one in the lower half."""
+    """Pack integers below 16 two in a byte, the first one in the lower half."""
     flat = ints.reshape(-1)
     if flat._spec.numel % 2:
         flat = ops.cat([flat, ops.zeros_like(flat[:1])])
@@ -105,7 +105,7 @@ def packed(ints: Any) -> Any:
 
 
 def unpacked(data: Any, sizes: Sizes) -> Any:
-    """The integers that `packed` packed, in uint8, contiguous in these sizes."""
+    """Return the integers that `packed` packed, in uint8, contiguous in these sizes."""
     numel = 1
     for size in sizes:
         numel *= size
@@ -113,14 +113,14 @@ def unpacked(data: Any, sizes: Sizes) -> Any:
 
 
 def integers_of(self: Any) -> Any:
-    """A quantized tensor's integers in its own sizes: its memory, unless it is packed."""
+    """Return a quantized tensor's integers in its own sizes: its memory, unless it is packed."""
     if self._spec.dtype is quint4x2:
         return unpacked(self._data.ints, self._spec.sizes)
     return self._data.ints
 
 
 def numbers_of(self: Any) -> Any:
-    """The numbers that a quantized tensor stands for, in float32."""
+    """Dequantize a tensor to float32."""
     quantizer = self._data.quantizer
     if isinstance(quantizer, PerTensorAffine):
         return ops._dequantize_affine(integers_of(self), quantizer.scale, quantizer.zero_point)
@@ -130,7 +130,7 @@ def numbers_of(self: Any) -> Any:
 
 
 def vector_numbers_of(self: Any) -> Any:
-    """The same of a tensor with one scale, as PyTorch's vector kernels compute them.
+    """Dequantize a tensor with one scale, as PyTorch's vector kernels compute it.
 
     The integers round to float32. The product with the scale and the sum with the product of scale and zero point,
     which is rounded, round once.
@@ -145,7 +145,7 @@ def vector_numbers_of(self: Any) -> Any:
 
 
 def quantize_per_tensor_by_tensors(self: Tensor, scale: Tensor, zero_point: Tensor, dtype: ScalarType) -> Any:
-    """By tensors of one element."""
+    """Quantize by one-element tensors."""
     if self._spec.is_meta:
         return quantize_per_tensor(self, 1.0, 0, dtype)
     return quantize_per_tensor(self, float(scale.item()), int(zero_point.item()), dtype)
@@ -154,14 +154,14 @@ def quantize_per_tensor_by_tensors(self: Tensor, scale: Tensor, zero_point: Tens
 def quantize_tensors(
     tensors: Sequence[Tensor], scales: Tensor, zero_points: Tensor, dtype: ScalarType
 ) -> tuple[Any, ...]:
-    """Each by its own scale and zero point."""
+    """Quantize each tensor by its own scale and zero point."""
     return tuple(
         [quantize_per_tensor_by_tensors(x, scales[i], zero_points[i], dtype) for i, x in enumerate(tensors)]
     )
 
 
 def chosen_quantizer(least: float, greatest: float, dtype: ScalarType, reduce_range: bool) -> PerTensorAffine:
-    """The scale and zero point that a range asks for (ATen/native/quantized/cpu/QuantUtils.h)."""
+    """Return the scale and zero point for a range (ATen/native/quantized/cpu/QuantUtils.h)."""
     qmin, qmax = LIMITS[dtype]
     if reduce_range:
         qmin, qmax = int(qmin / 2), qmax // 2
@@ -194,7 +194,7 @@ def chosen_quantizer(least: float, greatest: float, dtype: ScalarType, reduce_ra
 
 
 def quantize_per_tensor_dynamic(self: Tensor, dtype: ScalarType, reduce_range: bool) -> Any:
-    """By a scale and zero point for the range of the elements."""
+    """Quantize by a scale and zero point for the range of the elements."""
     if self._spec.dtype is not float32:
         raise RuntimeError(f"Quantize only works on Float Tensor, got {self._spec.dtype.scalar_name}")
     if dtype is float16:
@@ -209,9 +209,9 @@ def quantize_per_tensor_dynamic(self: Tensor, dtype: ScalarType, reduce_range: b
 
 
 def check_channels(self: Any, scales: Any, zero_points: Any, axis: int, dtype: ScalarType | None) -> None:
-    """Raise RuntimeError where scales and zero points do not fit a tensor's dimension.
+    """Raise RuntimeError if scales and zero points do not fit a tensor's dimension.
 
-    Their values are looked at on the CPU only.
+    Only the CPU checks their values.
     """
     if scales._spec.ndim != 1:
         raise RuntimeError("scale tensor must have dimension 1")
@@ -236,7 +236,7 @@ def check_channels(self: Any, scales: Any, zero_points: Any, axis: int, dtype: S
 
 
 def channel_quantizer(scales: Any, zero_points: Any, axis: int) -> Quantizer:
-    """The quantizer of these scales and zero points, which are copied in the dtypes that quantizers have."""
+    """Return the quantizer of these scales and zero points, which are copied in the dtypes that quantizers have."""
     if zero_points._spec.dtype.is_floating_point:
         return PerChannelAffineFloatQParams(
             scales.detach().to(float32, copy=True).contiguous(),
@@ -253,7 +253,7 @@ def channel_quantizer(scales: Any, zero_points: Any, axis: int) -> Quantizer:
 def quantize_per_channel(
     self: Tensor, scales: Tensor, zero_points: Tensor, axis: int, dtype: ScalarType
 ) -> Any:
-    """By a scale and zero point for each index of a dimension."""
+    """Quantize by a scale and zero point for each index of a dimension."""
     check_quantizable(self, dtype, "quantize_per_channel")
     check_channels(self, scales, zero_points, axis, dtype)
     floating = zero_points._spec.dtype.is_floating_point
@@ -268,17 +268,17 @@ def quantize_per_channel(
 
 
 def dequantize_dense(self: Tensor) -> Tensor:
-    """A tensor that is not quantized, in float32."""
+    """Return a tensor that is not quantized, in float32."""
     return self.to(float32)
 
 
 def dequantize_tensors(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
-    """Each of several."""
+    """Dequantize each of several tensors."""
     return tuple([each.dequantize() for each in tensors])
 
 
 def quantized_dtype_of(ints: Any) -> ScalarType:
-    """The quantized dtype that keeps its integers in a tensor's dtype. Raises RuntimeError where none does."""
+    """Return the quantized dtype whose integers have a tensor's dtype. Raises RuntimeError if there is none."""
     found = QUANTIZED_AS.get(ints._spec.dtype)
     if found is None:
         raise RuntimeError("Creation of quantized tensor requires quantized dtype like torch.quint8")
@@ -286,13 +286,13 @@ def quantized_dtype_of(ints: Any) -> ScalarType:
 
 
 def _make_per_tensor_quantized_tensor(self: Tensor, scale: float, zero_point: int) -> Any:
-    """A copy of integers with one scale and zero point."""
+    """Return a quantized copy of integers with one scale and zero point."""
     dtype = quantized_dtype_of(self)
     return quantized_tensor(self.contiguous().clone(), PerTensorAffine(float(scale), zero_point), dtype)
 
 
 def _make_per_channel_quantized_tensor(self: Tensor, scale: Tensor, zero_point: Tensor, axis: int) -> Any:
-    """A copy of integers with a scale and zero point for each index of a dimension."""
+    """Return a quantized copy of integers with a scale and zero point for each index of a dimension."""
     dtype = quantized_dtype_of(self)
     check_channels(self, scale, zero_point, axis, None)
     return quantized_tensor(self.contiguous().clone(), channel_quantizer(scale, zero_point, axis), dtype)
@@ -307,7 +307,7 @@ def empty_by(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """A quantized tensor without values. Raises RuntimeError for a dtype that is not quantized."""
+    """Return a quantized tensor without values. Raises RuntimeError for a dtype that is not quantized."""
     if dtype not in INTEGERS:
         raise RuntimeError("Creation of quantized tensor requires quantized dtype like torch.quint8")
     if layout is not None and layout is not strided:
@@ -335,7 +335,7 @@ def _empty_affine_quantized(
     zero_point: int,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """Without values, with one scale and zero point."""
+    """Return an uninitialized tensor with one scale and zero point."""
     quantizer = PerTensorAffine(float(scale), zero_point)
     return empty_by(size, quantizer, dtype, layout, device, pin_memory, memory_format)
 
@@ -351,7 +351,7 @@ def _empty_per_channel_affine_quantized(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """Without values, with a scale and zero point for each index of a dimension."""
+    """Return an uninitialized tensor with a scale and zero point for each index of a dimension."""
     check_channels(tuple(size), scales, zero_points, axis, None)
     quantizer = channel_quantizer(scales, zero_points, axis)
     where = scales._spec.device if device is None else device

@@ -52,7 +52,7 @@ Drawn = Callable[[Sequence[Any]], Plan]
 
 
 def _filling_new_memory(made_of: Drawn) -> Callable[[Composite], Composite]:
-    """Decorator of a composite that fills new memory: `made_of` gives the plan that does both, for host tensors."""
+    """Decorate a composite that fills new memory: `made_of` makes the plan that does both, for host tensors."""
 
     def decorate(function: Composite) -> Composite:
         def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
@@ -66,7 +66,7 @@ def _filling_new_memory(made_of: Drawn) -> Callable[[Composite], Composite]:
 
 
 def _integers(low: int | None, high: int, size: int, generator: int | None) -> Drawn:
-    """Integers of a size, by the places of the arguments; without `low` from 0."""
+    """Return the planner of integers of a size, by the positions of the arguments; without `low` from 0."""
     rest = size + 1 if generator is None else generator + 1
 
     def made_of(args: Sequence[Any]) -> Plan:
@@ -78,7 +78,7 @@ def _integers(low: int | None, high: int, size: int, generator: int | None) -> D
 
 
 def _integers_like(low: int | None, high: int, generator: int | None) -> Drawn:
-    """Integers of another tensor's size, by the places of the arguments."""
+    """Return the planner of integers of another tensor's size, by the positions of the arguments."""
     rest = high + 1 if generator is None else generator + 1
 
     def made_of(args: Sequence[Any]) -> Plan:
@@ -156,7 +156,7 @@ def randint_out(high: int, size: Sequence[int], out: Tensor) -> Tensor:
 
 
 def _bound_of(high: Any) -> int:
-    """The bound of random integers, which may be a tensor of one element without dimensions."""
+    """Return the bound of random integers, which may be a 0-d tensor."""
     if isinstance(high, TensorImpl) and high._spec.ndim:
         raise RuntimeError(f"randint_like: high must be a scalar tensor, got sizes {list(high._spec.sizes)}")
     return int(high)
@@ -291,7 +291,7 @@ def normal_out(mean: Tensor | float, std: Tensor | float, generator: Generator |
     if not out._spec.dtype.is_floating_point and not out._spec.dtype.is_complex:
         raise NotImplementedError(f"\"normal_kernel\" not implemented for '{out._spec.dtype.scalar_name}'")
     if isinstance(mean, TensorImpl) and mean._spec.dtype.is_integral:
-        mean = mean.to(out._spec.dtype)  # the output's numbers are drawn, not the mean's
+        mean = mean.to(out._spec.dtype)  # the random numbers are for the output's shape, not the mean's
     return out_form("normal", partial(normal, generator=generator))(mean, std, out)
 
 
@@ -335,7 +335,7 @@ randn_generator_named = named_factory("randn.generator", 2)
 
 
 SELU_SHIFT = 1.7580993408473766
-"""alpha * scale of `selu`: what it tends to far below zero, to which `alpha_dropout` sets elements."""
+"""alpha * scale of `selu`: its limit far below zero, to which `alpha_dropout` sets elements."""
 
 
 def alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
@@ -354,7 +354,7 @@ def feature_alpha_dropout(input: Tensor, p: float, train: bool) -> Tensor:
 
 
 def dropped(input: Tensor, p: float, train: bool, feature: bool, alpha: bool) -> Tensor:
-    """An element, or a channel, dropped with probability `p`; `alpha` is by Klambauer et al. (2017)."""
+    """Drop elements, or channels, with probability `p`; `alpha` is by Klambauer et al. (2017)."""
     if not 0 <= p <= 1:
         raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
     if p == 0 or not train or input.numel() == 0:
@@ -390,12 +390,12 @@ def feature_alpha_dropout_(self: Tensor, p: float, train: bool) -> Tensor:
 
 
 def written(self: Tensor, made: Tensor) -> Tensor:
-    """A result in the place of `self`, which it may be already."""
+    """Write a result into `self`, unless it is `self` already."""
     return self if made is self else self.copy_(made)
 
 
 def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: Generator | None) -> Tensor:
-    """`torch.rrelu`: `leaky_relu` whose slope is drawn from [lower, upper] for each element, or is their mean."""
+    """`torch.rrelu`: `leaky_relu` whose slope is sampled from [lower, upper] for each element, or is their mean."""
     lower, upper = real(lower), real(upper)
     for name, bound in (("lower", lower), ("upper", upper)):
         if not math.isfinite(bound):
@@ -406,7 +406,7 @@ def rrelu(self: Tensor, lower: float, upper: float, training: bool, generator: G
         return leaky_relu(self, (lower + upper) / 2)
     check_dtype("rrelu", self._spec.dtype, self._spec.device)
     if isinstance(stream_of(generator, self._spec.device), MersenneGenerator):
-        # PyTorch draws for the elements that have a slope alone, in float64.
+        # PyTorch generates numbers only for the elements that have a slope, in float64.
         lower, upper = self.new_tensor([lower, upper]).tolist()
         positive = self > 0
         count = int((~positive).sum())

@@ -1,8 +1,8 @@
 """Recurrent layers and their cells, as ATen composes them without a library (ATen/native/RNN.cpp).
 
-The input's share of the gates is one product for the whole sequence, with both biases in it where they are only added;
-what is left of a step is a product of the hidden state and a fused kernel. On the CPU a layer of whole sequences is one
-operator, `_fused_rnn_layer`.
+One matmul computes the input's share of the gates for the whole sequence, including both biases if they are only added.
+A step is then a matmul of the hidden state and a fused kernel. On the CPU a layer of whole sequences is one operator,
+`_fused_rnn_layer`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
 State = tuple["Tensor", ...]
-"""A cell's state after a step: the hidden one, and an LSTM's own beside it."""
+"""State of a cell after a step: the hidden state, and an LSTM's cell state."""
 
 
 class Weights(NamedTuple):
@@ -35,7 +35,7 @@ class Weights(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A cell: its share of the input with what is only added to it, and a step from that share.
+    """A cell: its input's share of the gates, including added biases, and a step from that share.
 
     `step` gets the share of one step, the state, the transposed weights of the hidden state, the bias that is not
     in the share, and the transposed projection.
@@ -68,7 +68,7 @@ def _times(hidden: Tensor, w_hh: Tensor, bias: Tensor | None) -> Tensor:
 
 
 def _is_fused(gates: Tensor, state: Tensor) -> bool:
-    """Whether the fused step takes these: floats of one dtype, which on CUDA autocast sees to."""
+    """Return True if the fused step takes these: floats of one dtype, which autocast ensures on CUDA."""
     dtype = gates._spec.dtype
     return dtype.is_floating_point and (dtype is state._spec.dtype or gates._spec.device.type == "cuda")
 
@@ -119,13 +119,13 @@ class Steps(NamedTuple):
     sizes: tuple[int, ...] | None = None
 
     def steps(self) -> list[Tensor]:
-        """The rows of each step."""
+        """Return the rows of each step."""
         if self.sizes is None:
             return list(self.data.unbind(0))
         return list(self.data.split_with_sizes(list(self.sizes), 0))
 
     def made_of(self, steps: Sequence[Tensor]) -> Steps:
-        """One of such steps."""
+        """Return the collection of such steps."""
         return Steps(ops.stack(steps, 0) if self.sizes is None else ops.cat(steps, 0), self.sizes)
 
 
@@ -138,7 +138,7 @@ def _joined(states: Sequence[State]) -> State:
 
 
 def _direction(cell: Cell, input: Steps, state: State, weights: Weights, reverse: bool) -> tuple[Any, State]:
-    """The output of all steps, and the state after the last; of packed sequences after each one's own last."""
+    """Return the output of all steps, and the last state; packed sequences have the state after their own last step."""
     share = cell.share(input.data, weights)
     if input.sizes is None and _is_one_operator(cell, share, state, weights):
         bias = cell.bias(weights)
@@ -152,7 +152,9 @@ def _direction(cell: Cell, input: Steps, state: State, weights: Weights, reverse
 
 
 def _is_one_operator(cell: Cell, share: Tensor, state: State, weights: Weights) -> bool:
-    """Whether `_fused_rnn_layer` takes these: plain tensors of the CPU, of one full float, without tangents."""
+    """Return True if `_fused_rnn_layer` takes these: plain CPU tensors of one float32 or float64 dtype, without
+    tangents.
+    """
     bias = cell.bias(weights)
     given = [share, *state, weights.w_hh] + ([] if bias is None else [bias])
     dtype = share._spec.dtype
@@ -177,7 +179,7 @@ def _is_one_operator(cell: Cell, share: Tensor, state: State, weights: Weights) 
 def _by_steps(
     cell: Cell, input: Steps, state: State, weights: Weights, reverse: bool
 ) -> tuple[list[Any], State]:
-    """The output of each step of the input's share, and the last state, from an operator for each step."""
+    """Return the output of each step of the input's share, and the last state, with one operator for each step."""
     steps = input.steps()
     if not steps:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
@@ -220,7 +222,7 @@ def _layers(
     train: bool,
     bidirectional: bool,
 ) -> tuple[Any, State]:
-    """The output of the last layer, and all states, each (layers * directions, N, H)."""
+    """Return the output of the last layer, and all states, each (layers * directions, N, H)."""
     directions = 2 if bidirectional else 1
     if bidirectional and (len(states) % 2 or len(params) % 2):
         raise RuntimeError("Odd number of params or hiddens given to a bidirectional RNN")
@@ -255,7 +257,7 @@ def _check_devices(input: Tensor, hidden: Sequence[Tensor], params: Sequence[Ten
 
 
 def _gathered(params: Sequence[Tensor], has_biases: bool, projected: bool = False) -> list[Weights]:
-    """The parameters of each layer and direction."""
+    """Return the parameters of each layer and direction."""
     each = (4 if has_biases else 2) + projected
     if len(params) % each:
         raise RuntimeError("got an incorrect number of RNN parameters")
@@ -270,7 +272,7 @@ def _gathered(params: Sequence[Tensor], has_biases: bool, projected: bool = Fals
 
 
 def _sizes(batch_sizes: Tensor) -> tuple[int, ...]:
-    """How many sequences reach each step, from a tensor in host memory."""
+    """Return the number of sequences that reach each step, from a tensor in host memory."""
     sizes = tuple(int(n) for n in batch_sizes.tolist())
     if not sizes:
         raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
@@ -296,7 +298,7 @@ def _one_state(
 
 
 def _of_input(cell: Cell) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The overload of whole sequences of a layer with one state."""
+    """Return the overload of whole sequences of a layer with one state."""
 
     def layer(input: Tensor, hx: Tensor, params: Sequence[Tensor], *options: Any) -> tuple[Tensor, Tensor]:
         *rest, batch_first = options
@@ -308,7 +310,7 @@ def _of_input(cell: Cell) -> Callable[..., tuple[Tensor, Tensor]]:
 
 
 def _of_data(cell: Cell) -> Callable[..., tuple[Tensor, Tensor]]:
-    """The overload of packed sequences of a layer with one state."""
+    """Return the overload of packed sequences of a layer with one state."""
 
     def layer(
         data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], *options: Any
@@ -414,7 +416,7 @@ gru_cell, rnn_tanh_cell, rnn_relu_cell = _cell(GRU), _cell(TANH), _cell(RELU)
 def _thnn_fused_lstm_cell_backward(
     grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """The gradients of both kinds of gates, of the cell's state, and of both biases."""
+    """Compute the gradients of both kinds of gates, of the cell's state, and of both biases."""
     gates, state, bias = ops._thnn_fused_lstm_cell_backward_impl(
         grad_hy, grad_cy, cx, cy, workspace, has_bias
     )
@@ -431,7 +433,7 @@ def _thnn_differentiable_lstm_cell_backward(
     cx: Tensor,
     cy: Tensor,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """The same made of operators, for gradients of gradients."""
+    """Compute the gradients of an LSTM's step with operators, for gradients of gradients."""
     if grad_hy is None and grad_cy is None:
         return (None,) * 5
     check_ranks("_thnn_differentiable_lstm_cell_backward", "input_gates", input_gates._spec, 2)
@@ -467,7 +469,7 @@ def _thnn_differentiable_gru_cell_backward(
     input_bias: Tensor | None,
     hidden_bias: Any,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor | None]:
-    """The gradients of a GRU's step made of operators, for gradients of gradients."""
+    """Compute the gradients of a GRU's step with operators, for gradients of gradients."""
     name = "_thnn_differentiable_gru_cell_backward"
     check_ranks(name, "input_gates", input_gates._spec, 2)
     check_ranks(name, "hidden_gates", hidden_gates._spec, 2)

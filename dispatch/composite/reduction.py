@@ -38,45 +38,45 @@ def min_other_out(self: Tensor, other: Tensor, out: Tensor) -> Tensor:
 
 @host_kernel("count_nonzero", "ne.Scalar", "sum.dim_IntList")
 def count_nonzero(self: Tensor, dim: Sequence[int] | int | None) -> Tensor:
-    """How many elements are not zero, over `dim` or everything."""
+    """Count the nonzero elements, over `dim` or everything."""
     return ops.sum(ops.ne(self, 0), dim)
 
 
 def var_mean(self: Tensor, unbiased: bool) -> tuple[Tensor, Tensor]:
-    """Variance and mean of everything."""
+    """Compute the variance and mean of everything."""
     return ops.var_mean(self, None, correction=None if unbiased else 0, keepdim=False)
 
 
 def var_mean_dim(
     self: Tensor, dim: Sequence[int] | int | None, unbiased: bool, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
-    """Variance and mean over `dim`."""
+    """Compute the variance and mean over `dim`."""
     return ops.var_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
 
 
 def std_mean(self: Tensor, unbiased: bool) -> tuple[Tensor, Tensor]:
-    """Standard deviation and mean of everything."""
+    """Compute the standard deviation and mean of everything."""
     return ops.std_mean(self, None, correction=None if unbiased else 0, keepdim=False)
 
 
 def std_mean_dim(
     self: Tensor, dim: Sequence[int] | int | None, unbiased: bool, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
-    """Standard deviation and mean over `dim`."""
+    """Compute the standard deviation and mean over `dim`."""
     return ops.std_mean(self, dim, correction=int(unbiased), keepdim=keepdim)
 
 
 def value_selecting_reduction_backward(
     grad: Tensor, dim: int, indices: Tensor, sizes: Sequence[int], keepdim: bool
 ) -> Tensor:
-    """Zeros of `sizes` with the gradient at the selected indices."""
+    """Return zeros of `sizes` with the gradient at the selected indices."""
     if not keepdim and len(sizes):
         grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
     return ops.scatter(grad.new_zeros(tuple(sizes)), dim, indices, grad)
 
 
 def cummaxmin_backward(grad: Tensor, input: Tensor, indices: Tensor, dim: int) -> Tensor:
-    """The gradient added up where each running extreme stands."""
+    """Sum the gradients at the positions of the running maxima or minima."""
     if input.numel() == 0:
         return input
     return ops.scatter_add(ops.zeros_like(input), dim, indices, grad)
@@ -87,10 +87,12 @@ def _suffix_sums(x: Tensor, dim: int) -> Tensor:
 
 
 def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> Tensor:
-    """The gradient of `cumprod`, linear in time: exact for zeros, of which a line's first one is set apart.
+    """Compute the gradient of `cumprod` in linear time.
 
-    Where it is to be differentiated itself and there are zeros, every product without one factor is formed, in
-    quadratic time and space, as second derivatives at zeros need them.
+    It is exact for zeros, because the first zero of a line is set apart.
+
+    If the gradient is differentiated itself and there are zeros, it forms every product without one factor, in
+    quadratic time and space. Second derivatives at zeros need these products.
     """
     if input.numel() <= 1 or input.dim() == 0:
         return grad
@@ -115,7 +117,7 @@ def cumprod_backward(grad: Tensor, input: Tensor, dim: int, output: Tensor) -> T
 
 
 def _cumprod_backward_by_factors(grad: Any, input: Any, dim: int) -> Any:
-    """For each factor the prefix products without it, from its own place on, times the gradient."""
+    """Return for each factor the prefix products without it, from its own position on, times the gradient."""
     x, g = input.movedim(dim, -1), grad.movedim(dim, -1)
     return ops.sum(prefix_products_without(x) * g.unsqueeze(-2), -1).movedim(-1, dim).to(grad.dtype)
 

@@ -79,7 +79,7 @@ def rot90(self: Tensor, k: int, dims: Sequence[int]) -> Tensor:
 
 
 def repeat(self: Tensor, repeats: Sequence[int]) -> Tensor:
-    """`Tensor.repeat`: copies of the tensor beside each other."""
+    """Run `Tensor.repeat`: tile copies of the tensor."""
     spec = self._spec
     lead = len(repeats) - spec.ndim
     if lead < 0:
@@ -101,9 +101,9 @@ def repeat(self: Tensor, repeats: Sequence[int]) -> Tensor:
 
 
 def repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
-    """``torch.repeat_interleave(repeats)``: each place as often as its number says.
+    """``torch.repeat_interleave(repeats)``: each position repeated by its number.
 
-    Their number is known to the host only once the device has summed them, or by `output_size`.
+    The host knows the output's size only once the device has summed the repeats, or by `output_size`.
     """
     spec = repeats._spec
     if spec.is_meta and output_size is None:
@@ -130,15 +130,15 @@ def repeat_interleave(repeats: Tensor, output_size: int | None) -> Tensor:
         if output_size is not None and output_size != total:
             raise RuntimeError("allocated size does not match required size")
     places = ops.arange(total, dtype=ends.dtype, device=repeats.device)
-    # The last end is beyond all places. Where repeats are wrong it may not be: then, too, entries are those there are,
-    # so that nobody reports them as wrong indices before the repeats are.
+    # The last end is beyond all positions. With invalid repeats it may not be. Clamp the entries then too,
+    # so that the invalid repeats are reported before any invalid indices.
     return ops.searchsorted(
         ends.narrow(0, 0, spec.numel - 1), places, out_int32=spec.dtype is int32, right=True
     )
 
 
 def _report_where(wrong: Tensor) -> None:
-    """Have whoever waits for the device raise an error if repeats are wrong; a wrapped tensor has no bytes."""
+    """Raise an error for invalid repeats when a thread next waits for the device; a wrapped tensor has no bytes."""
     spec = wrong._spec
     if type(wrong) is Tensor and spec.keys == TensorSpec.contiguous(spec.sizes, bool_, spec.device).keys:
         _repeats_check(spec)(wrong._data)
@@ -151,7 +151,7 @@ def _repeats_check(spec: TensorSpec) -> Callable[[Any], None]:
 
 
 def _line(self: Tensor, dim: int | None) -> tuple[Tensor, int]:
-    """The tensor and a dimension of it; without one, the flattened tensor and its only one."""
+    """Return the tensor and a dimension of it; without a dimension, the flattened tensor and its only one."""
     if dim is None:
         return self.reshape((-1,)), 0
     if not self._spec.ndim:

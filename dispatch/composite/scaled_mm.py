@@ -105,7 +105,7 @@ def block_scaled(
     out_dtype: ScalarType | None,
     use_fast_accum: bool,
 ) -> Tensor:
-    """A product with scales of blocks; where both operands have one for all, too, the float32 sums take these."""
+    """Compute a matmul with block scales; if both operands have a global scale too, apply these to the float32 sums."""
     if use_fast_accum and PACKED in (self._spec.dtype, mat2._spec.dtype):
         raise ValueError(
             "`use_fast_accum` is not supported when `mat_a` or `mat_b` tensors have the `Float4_e2m1fn_x2` dtype."
@@ -134,7 +134,7 @@ def check_contraction(self: Tensor, mat2: Tensor, dims: Sequence[int]) -> None:
 
 
 def one_recipe(which: str, scales: Sequence[Tensor], recipe: Sequence[int], swizzle: Sequence[int]) -> int:
-    """The recipe of an operand, which has one level and no swizzle."""
+    """Return the recipe of an operand, which has one level and no swizzle."""
     if len(scales) != 1 or len(recipe) != 1:
         raise ValueError(
             f"Invalid scaling configuration: expected one scale_{which} and one recipe_{which}, got {len(scales)} and "
@@ -150,7 +150,7 @@ def one_recipe(which: str, scales: Sequence[Tensor], recipe: Sequence[int], swiz
 
 
 def as_v1(which: str, scale: Tensor, recipe: int, lines: int, k: int) -> Tensor:
-    """A scale for each of the lines and their blocks along k, of a recipe's shape, as (lines, blocks)."""
+    """Return the scales of lines and their blocks along k, in a recipe's shape, as (lines, blocks)."""
     blocks, padded = -(-k // BLOCK), -(-k // (4 * BLOCK)) * 4
     if recipe == TENSOR:
         expected: tuple[int, ...] | None = None

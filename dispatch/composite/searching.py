@@ -42,7 +42,7 @@ def searchsorted_scalar(
 
 
 def _as_value(number: Number, sequence: Tensor) -> Tensor:
-    """A number as a tensor of the dtype in which it is compared with a sequence."""
+    """Return a number as a tensor of the dtype in which it is compared with a sequence."""
     return ops.full((), number, dtype=result_type(sequence, number), device=sequence.device)
 
 
@@ -70,7 +70,7 @@ def _check_member(*tensors: Tensor) -> None:
 
 @host_kernel("isin", "sort", "searchsorted.Tensor", "eq.Tensor")
 def isin(elements: Tensor, test_elements: Tensor, assume_unique: bool, invert: bool) -> Tensor:
-    """`torch.isin`: whether each element is one of those to test, which are sorted and searched."""
+    """Run `torch.isin`: whether each element is among the test elements, which are sorted and searched."""
     _check_member(elements, test_elements)
     count = test_elements._spec.numel
     compare = ops.ne if invert else ops.eq
@@ -107,20 +107,20 @@ def _check_number(value: Number) -> None:
 
 
 def _shifted(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    """All elements along a dimension but the first, and but the last."""
+    """Return all elements along a dimension except the first, and all except the last."""
     n = x._spec.sizes[dim]
     return x.slice(dim, 1, n, 1), x.slice(dim, 0, n - 1, 1)
 
 
 def _begins(different: Tensor, dim: int) -> Tensor:
-    """Where runs begin along a dimension: at its first place, and where a place differs from the one before."""
+    """Return where runs begin along a dimension: at position 0, and at elements that differ from the previous one."""
     sizes = list(different._spec.sizes)
     sizes[dim] = 1
     return ops.cat([ops.ones(sizes, dtype=bool_, device=different.device), different], dim)
 
 
 def _runs(begins: Tensor, order: Tensor | None, inverse: bool, counts: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Runs of a line: where they begin, the run of each element of the line before it was ordered, their lengths."""
+    """Return the runs of a line: where they begin, the run of each element before sorting, and their lengths."""
     n, device = begins._spec.numel, begins.device
     starts = ops.nonzero(begins).reshape((-1,))
     nothing = ops.empty((0,), dtype=int64, device=device)
@@ -143,7 +143,7 @@ def _check_unique(self: Tensor) -> None:
 
 
 def _of_vector(self: Tensor, sort: bool, inverse: bool, counts: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Unique elements of the flattened tensor; without sorting, of each run of equal ones."""
+    """Return the unique elements of the flattened tensor; without sorting, one of each run of equal elements."""
     _check_unique(self)
     spec = self._spec
     flat = self.reshape((-1,))
@@ -181,7 +181,7 @@ def unique_consecutive(
 
 
 def _entries(self: Tensor, dim: int) -> tuple[int, Any]:
-    """The wrapped dimension, and its entries as rows; None for none of them."""
+    """Return the wrapped dimension, and its entries as rows; None without entries."""
     _check_unique(self)
     spec = self._spec
     d = wrap_dim(dim, spec.ndim, scalar_ok=False)
@@ -204,7 +204,7 @@ def _selected(
 ) -> tuple[Any, Any, Any]:
     starts, run, length = _runs(begins, order, inverse, counts)
     places = starts if order is None else order.index_select(0, starts)
-    # The entries are compared as rows, and lie in memory as rows.
+    # The entries are compared as rows, and are contiguous rows in memory.
     entries = ops.movedim(self, d, 0).index_select(0, places)
     return owned(ops.movedim(entries, 0, d)), run, length
 
@@ -227,10 +227,10 @@ def unique_dim(
 
 
 def _ranks_of_rows(rows: Tensor) -> Tensor:
-    """The rank of each row in lexicographic order, the same for equal ones.
+    """Return the rank of each row in lexicographic order; equal rows have the same rank.
 
-    Columns become ranks, and neighbours one column of pairs of them, until one is left: a sort of all columns for
-    each halving of their number, in place of a comparison of rows, which no vector instruction does.
+    Columns become ranks, and each pair of neighboring columns becomes one column, until one is left. This takes one
+    sort of all columns per halving, and replaces row comparisons, which do not vectorize.
     """
     count = rows._spec.sizes[0]
     ranks = _ranks_of_columns(rows)
@@ -243,7 +243,7 @@ def _ranks_of_rows(rows: Tensor) -> Tensor:
 
 
 def _ranks_of_columns(x: Tensor) -> Tensor:
-    """For each element how many different ones of its column are below it."""
+    """Return for each element the number of different smaller ones in its column."""
     ordered, order = ops.sort(x, stable=True, dim=0)
     ranks = ops.cumsum(_begins(ops.ne(*_shifted(ordered, 0)), 0), 0) - 1
     return ops.empty_like(ranks).scatter_(0, order, ranks)
@@ -265,7 +265,7 @@ _mode_results: Callable[..., tuple[Tensor, Tensor]] = named_results("mode", ("va
 
 @host_kernel("mode", "sort", "argmax", "gather")
 def mode(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
-    """`torch.mode`: the most frequent element along a dimension, of several the smallest, and its last place."""
+    """`torch.mode`: the most frequent element along a dimension, of several the smallest, and its last index."""
     spec = self._spec
     if spec.dtype.is_complex:
         raise NotImplementedError(
@@ -287,7 +287,7 @@ def mode(self: Tensor, dim: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     best = ops.argmax(place - start, d, keepdim=True) if spec.numel else order.slice(d, 0, 1, 1)
     found, where = values.gather(d, best), order.gather(d, best)
     if not keepdim:
-        # Tensors of their own, and no views of ones that nobody else sees.
+        # Tensors of their own, not views of hidden temporaries.
         found, where = found.squeeze(d).detach(), where.squeeze(d).detach()
     return _mode_results((found, where))
 

@@ -1,9 +1,10 @@
-"""Matrices of which two in each four elements of a row are kept: how they are packed, and what products are made of.
+"""2:4 semi-structured sparse matrices, which keep two of every four elements of a row: packing, and matmuls.
 
-Kept elements stand in a matrix of half as many columns. Four bits say where the two of four columns were: the lower two
-the column of the first one, the upper two that of the second. Of float32 one in two elements is kept, which four bits
-tell as if each were two halves. Words of four such (int16) or of eight (int32, of int8) make the metadata, in the order
-of rows or interleaved: a thread of a sparse tensor core's warp has its words side by side then.
+The kept elements form a matrix of half as many columns. Four bits hold their positions among four columns: the lower
+two bits for the first element, the upper two for the second. In float32, one of two elements is kept; four bits
+describe it as if each element were two halves. Four of these fields make an int16 word of metadata, or eight make an
+int32 word (for int8). Words are in the order of rows, or interleaved so that a thread of a sparse tensor core's warp
+has its words next to each other.
 
 Source: PyTorch, torch/sparse/_semi_structured_conversions.py and ATen/native/sparse/cuda/SparseSemiStructured*.cu.
 """
@@ -28,20 +29,20 @@ OUTPUTS_OF_INT8 = (float16, bfloat16, int32)
 
 
 def columns_of_four_bits(dtype: ScalarType) -> int:
-    """For how many columns four bits stand."""
+    """Return the number of columns that four bits describe."""
     return 2 if dtype is float32 else 4
 
 
 def word_of(dtype: ScalarType) -> ScalarType:
-    """The dtype of interleaved words of a matrix of this one."""
+    """Return the dtype of interleaved metadata words of a matrix of this dtype."""
     return int32 if dtype is int8 else int16
 
 
 def bits_of(kept: Tensor, dtype: ScalarType) -> tuple[Tensor, Tensor]:
-    """The columns of the two elements that are kept of each four, where `kept` (M, K) says which ones may be.
+    """Return the columns of the two kept elements of each four; `kept` (M, K) marks the candidates.
 
-    Of none, the last two are; one alone is kept with the last or the third; of three, the first two where the second
-    is among them and the last column, or else the two at the ends.
+    Without candidates, the last two are kept. A single candidate is kept with the last or the third element. From
+    three, the first two are kept if columns 0 and 1 are among them, otherwise the first and the last.
     """
     rows, columns = kept.shape
     each = columns_of_four_bits(dtype)
@@ -53,7 +54,7 @@ def bits_of(kept: Tensor, dtype: ScalarType) -> tuple[Tensor, Tensor]:
 
 
 def packed_by(dense: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
-    """The kept elements (M, K / 2) of a matrix and their four bits (M, K / 4, or K / 2 of float32)."""
+    """Return the kept elements (M, K / 2) of a matrix and their four bits (M, K / 4, or K / 2 of float32)."""
     rows, columns = dense.shape
     first, second = bits_of(kept, dense.dtype)
     if dense.dtype is float32:
@@ -72,16 +73,16 @@ def words_of(bits: Tensor, word: ScalarType) -> Tensor:
     shifts = ops.arange(0, 4 * count, 4, device=bits.device)
     rows, across = bits.shape
     wide = (bits.to(int64).reshape((rows, across // count, count)) << shifts).sum(-1)
-    # The upper half of the bits' range stands for negative numbers.
+    # The upper half of the bits' range means negative numbers.
     wide = wide - ((wide >> (4 * count - 1)) << (4 * count))
     return wide.to(word)
 
 
 def interleaved(words: Tensor) -> Tensor:
-    """Words in the order of rows as CUTLASS has them (`ColumnMajorInterleaved<2>` after its `reorder_meta`).
+    """Interleave words in the order of rows as in CUTLASS (`ColumnMajorInterleaved<2>` after its `reorder_meta`).
 
-    A group has 32 rows (16 of int32), and of it rows that are 8 apart lie together; two columns of words follow each
-    other, and where the row is the second of a pair and the column the first, the two change places.
+    A group has 32 rows (16 of int32), and its rows that are 8 apart are adjacent. Two columns of words follow each
+    other. If the row is the second of a pair and the column the first, the two words are swapped.
     """
     rows, columns = words.shape
     pairs = 4 // words.dtype.itemsize
@@ -90,7 +91,7 @@ def interleaved(words: Tensor) -> Tensor:
 
 
 def in_order_of_rows(words: Tensor) -> Tensor:
-    """Interleaved words in the order of rows."""
+    """Return interleaved words in the order of rows."""
     rows, columns = words.shape
     pairs = 4 // words.dtype.itemsize
     split = words.reshape((columns // 2, rows // (16 * pairs), 8, pairs, 2, 2))
@@ -98,7 +99,7 @@ def in_order_of_rows(words: Tensor) -> Tensor:
 
 
 def expanded(values: Tensor, words: Tensor) -> Tensor:
-    """The dense matrix of kept elements and words in the order of rows."""
+    """Return the dense matrix of kept elements and words in the order of rows."""
     rows, half = values.shape
     each = columns_of_four_bits(values.dtype)
     shifts = ops.arange(0, 8 * words.dtype.itemsize, 4, device=words.device)
@@ -115,14 +116,14 @@ def check_interleaved(rows: int, columns: int, dtype: ScalarType) -> None:
     group = 64 // word_of(dtype).itemsize
     if rows % group:
         raise RuntimeError(f"Number of rows of dense matrix {rows} must be divisible by {group}")
-    # Two columns of words lie together.
+    # Two columns of words are adjacent.
     across = 4 * columns_of_four_bits(dtype) * word_of(dtype).itemsize
     if columns % across:
         raise RuntimeError(f"Number of columns of dense matrix {columns} must be divisible by {across}")
 
 
 def _to_sparse_semi_structured(dense: Tensor) -> tuple[Tensor, Tensor]:
-    """Kept elements and interleaved words of what is not 0."""
+    """Return the kept elements and interleaved words of nonzero elements."""
     if dense.dim() != 2:
         raise RuntimeError(f"Expected 2-dimensional dense tensor, got {dense.dim()}-dimensional tensor")
     if dense.dtype not in PACKED:
@@ -135,7 +136,7 @@ def _to_sparse_semi_structured(dense: Tensor) -> tuple[Tensor, Tensor]:
 def _sparse_semi_structured_mm(
     mat1: Tensor, mat1_meta: Tensor, mat2: Tensor, out_dtype: ScalarType | None
 ) -> Tensor:
-    """The kernel's product, of interleaved words."""
+    """Compute the kernel's matmul, with interleaved words."""
     return ops._semi_structured_mm(mat1, mat1_meta, mat2, None, out_dtype, True, False)
 
 
@@ -148,7 +149,7 @@ def _sparse_semi_structured_addmm(
     beta: Number,
     out_dtype: ScalarType | None,
 ) -> Tensor:
-    """The kernel adds the numbers of rows; other factors than 1 take a product that is not rounded yet."""
+    """Compute the kernel's matmul with a per-row bias; scale factors other than 1 need an unrounded result."""
     if alpha == 1 and beta == 1:
         return ops._semi_structured_mm(mat1, mat1_meta, mat2, input, out_dtype, True, False)
     wide = int32 if mat1.dtype is int8 else float32
@@ -164,7 +165,7 @@ def _sparse_semi_structured_addmm(
 
 
 def rounded(made: Tensor, dtype: ScalarType) -> Tensor:
-    """A product in its dtype; integers of 8 bits saturate."""
+    """Round a matmul result to its dtype; int8 saturates."""
     return (ops.clamp(made, -128, 127) if dtype is int8 else made).to(dtype)
 
 
@@ -176,7 +177,7 @@ def _sparse_semi_structured_linear(
     activation: str | None,
     out_dtype: ScalarType | None,
 ) -> Tensor:
-    """The transposed product, which the kernel writes as such."""
+    """Compute the transposed matmul, which the kernel writes directly."""
     if activation not in ACTIVATIONS:
         raise RuntimeError(
             f'_sparse_semi_structured_linear: expected an activation of "none", "relu" or "silu", got {activation!r}'
@@ -189,7 +190,7 @@ def _sparse_semi_structured_linear(
 
 
 def _cslt_compress(input: Tensor) -> Tensor:
-    """Kept elements, then words in the order of rows, as bytes of one vector."""
+    """Return kept elements, then words in the order of rows, as bytes of one vector."""
     name = "_cslt_compress"
     if input.dtype not in PACKED:
         raise RuntimeError(f"{name}: Unsupported dtype for cuSPARSELt compressed matrix, got {input.dtype}")
@@ -201,13 +202,13 @@ def _cslt_compress(input: Tensor) -> Tensor:
 
 
 def joined(values: Tensor, bits: Tensor) -> Tensor:
-    """Kept elements and four bits each in one vector."""
+    """Return kept elements and four bits each in one vector."""
     words = words_of(bits, int16).reshape((-1,)).view(values.dtype)
     return ops.cat([values.reshape((-1,)), words])
 
 
 def split(packed: Tensor, columns: int) -> tuple[Tensor, Tensor]:
-    """Kept elements and words of what `_cslt_compress` made of a matrix of so many columns; views of it."""
+    """Return views of the kept elements and words of the result of `_cslt_compress`, for this number of columns."""
     flat = packed.reshape((-1,))
     sixteenths = 10 if packed.dtype is int8 else 9
     rows = flat.shape[0] * 16 // (sixteenths * columns) if columns else 0
@@ -233,7 +234,7 @@ def _cslt_sparse_mm(
     split_k: int,
     split_k_mode: int,
 ) -> Tensor:
-    """The kernel's product, of words in the order of rows; a factor takes one that is not rounded yet."""
+    """Compute the kernel's matmul, with words in the order of rows; a scale factor needs an unrounded result."""
     name = "_cslt_sparse_mm"
     if dense_B.dim() != 2:
         raise RuntimeError(f"{name}: expected `dense_B` to be a matrix, got {dense_B.dim()} dimensions")
@@ -272,24 +273,24 @@ def _cslt_sparse_mm_search(
     out_dtype: ScalarType | None,
     transpose_result: bool,
 ) -> int:
-    """There is one algorithm."""
+    """Return 0: there is only one algorithm."""
     return 0
 
 
 def tiles_of(matrix: Tensor) -> Tensor:
-    """A matrix (M, K) as tiles of 4 x 4: (M / 4, K / 4, 4, 4)."""
+    """Return a matrix (M, K) as tiles of 4 x 4: (M / 4, K / 4, 4, 4)."""
     rows, columns = matrix.shape
     return matrix.reshape((rows // 4, 4, columns // 4, 4)).transpose(1, 2)
 
 
 def matrix_of(tiles: Tensor) -> Tensor:
-    """The matrix of such tiles."""
+    """Return the matrix of 4 x 4 tiles."""
     down, across = tiles.shape[:2]
     return tiles.transpose(1, 2).reshape((4 * down, 4 * across))
 
 
 def greedily_kept(values: Tensor, rooms: Sequence[int] = (2, 2, 2, 2), rows_in_order: bool = False) -> Tensor:
-    """Which elements of tiles are kept, taken from the largest on, where their row and their column have room.
+    """Return which elements of tiles are kept, in descending order, while their row and their column have room.
 
     Args:
         values: Tiles (..., 4, 4).
@@ -320,7 +321,7 @@ def greedily_kept(values: Tensor, rooms: Sequence[int] = (2, 2, 2, 2), rows_in_o
 
 
 def kept_by(algorithm: str, tiles: Tensor) -> Tensor:
-    """Which elements of tiles an algorithm keeps."""
+    """Return which elements of tiles an algorithm keeps."""
     if algorithm in ("", "largest_values_greedy"):
         return greedily_kept(tiles)
     if algorithm == "largest_abs_values_greedy":
@@ -331,7 +332,9 @@ def kept_by(algorithm: str, tiles: Tensor) -> Tensor:
 
 
 def masks_of(kept: Tensor) -> Tensor:
-    """Kept places (M, K) as 8 bytes for each 8 x 8: two for each tile of 4 x 4, of two rows each, lowest bit first."""
+    """Pack kept positions (M, K) as 8 bytes for each 8 x 8: two for each tile of 4 x 4, of two rows each, lowest bit
+    first.
+    """
     rows, columns = kept.shape
     bits = kept.reshape((rows // 8, 2, 2, 2, columns // 8, 2, 4)).permute((0, 4, 1, 5, 2, 3, 6))
     bits = bits.reshape((rows // 8, columns // 8, 8, 8)).to(int64)
@@ -339,7 +342,7 @@ def masks_of(kept: Tensor) -> Tensor:
 
 
 def places_of(masks: Tensor) -> Tensor:
-    """The kept places of such bytes."""
+    """Return the kept positions of mask bytes."""
     down, across = masks.shape[:2]
     bits = masks.to(int64).unsqueeze(-1) >> ops.arange(8, device=masks.device) & 1
     bits = bits.reshape((down, across, 2, 2, 2, 2, 4)).permute((0, 2, 4, 5, 1, 3, 6))
@@ -347,7 +350,7 @@ def places_of(masks: Tensor) -> Tensor:
 
 
 def check_tiles(name: str, input: Tensor, multiple: int) -> None:
-    """Raise RuntimeError where a matrix is not one of tiles."""
+    """Raise RuntimeError if a matrix does not divide into tiles."""
     if input.dtype not in (float16, bfloat16):
         raise RuntimeError(
             f"{name}: Unsupported dtype - only `float16` and `bfloat16` are supported currently, got {input.dtype}"
@@ -363,7 +366,7 @@ def check_tiles(name: str, input: Tensor, multiple: int) -> None:
 def _sparse_semi_structured_tile(
     input: Tensor, algorithm: str, use_cutlass: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """What is kept of tiles, packed by rows and by columns."""
+    """Return the kept elements of tiles, packed by rows and by columns."""
     name = "_sparse_semi_structured_tile"
     check_tiles(name, input, 32)
     if input.stride(1) != 1:
@@ -395,7 +398,7 @@ def _check_masks(name: str, input: Tensor, thread_masks: Tensor) -> None:
 
 
 def _sparse_semi_structured_apply(input: Tensor, thread_masks: Tensor) -> tuple[Tensor, Tensor]:
-    """The elements at places that were kept, by rows and by columns."""
+    """Return the elements at kept positions, by rows and by columns."""
     _check_masks("_sparse_semi_structured_apply", input, thread_masks)
     kept = places_of(thread_masks)
     pruned = ops.where(kept, input, 0)
@@ -403,6 +406,6 @@ def _sparse_semi_structured_apply(input: Tensor, thread_masks: Tensor) -> tuple[
 
 
 def _sparse_semi_structured_apply_dense(input: Tensor, thread_masks: Tensor) -> Tensor:
-    """0 at all other places."""
+    """Set all other positions to 0."""
     _check_masks("_sparse_semi_structured_apply_dense", input, thread_masks)
     return ops.where(places_of(thread_masks), input, 0)

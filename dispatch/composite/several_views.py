@@ -1,4 +1,4 @@
-"""Plans of operators that return several views along a dimension: the views' own plans, one after another."""
+"""Plans of operators that return several views along a dimension: they run the views' own plans in order."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _plan_several(
     of_each: Sequence[tuple[Any, ...]],
     node: str,
 ) -> Plan | None:
-    """The views that `part` makes of a call's tensor with each of these arguments, as those of one operator."""
+    """Plan the views that `part` makes of a call's tensor with each of these arguments, as views of one operator."""
     if len(of_each) > MOST_PARTS:
         return None
     plans = []
@@ -61,7 +61,7 @@ def _plan_several(
 
 
 def plan_split(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Parts of one size; what is empty or refused is the composite's."""
+    """Plan parts of one size; the composite handles empty and invalid calls."""
     self, length, dim = args
     if length <= 0:
         return None
@@ -72,7 +72,7 @@ def plan_split(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | N
 
 
 def plan_split_with_sizes(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Parts of the sizes given."""
+    """Plan parts of the sizes given."""
     self, sizes, dim = args
     if not sizes or any(n < 0 for n in sizes) or sum(sizes) != _size_along(self._spec, dim):
         return None
@@ -80,7 +80,7 @@ def plan_split_with_sizes(op: OperatorEntry, key_set: int, args: Sequence[Any]) 
 
 
 def plan_chunk(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Parts of one size, of which there are as many."""
+    """Plan this number of parts of one size."""
     self, chunks, dim = args
     if chunks <= 0:
         return None
@@ -92,20 +92,20 @@ def plan_chunk(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | N
 
 
 def _size_along(spec: TensorSpec, dim: int) -> int:
-    """The size of a dimension; 0 for a tensor without any."""
+    """Return the size of a dimension; 0 for a tensor without any."""
     return spec.sizes[wrap_dim(dim, spec.ndim)] if spec.ndim else 0
 
 
 def _plan_slices(
     op: OperatorEntry, key_set: int, args: Sequence[Any], ends: Sequence[int], node: str
 ) -> Plan | None:
-    """Slices that begin where the last one ended."""
+    """Plan consecutive slices."""
     slices = [(args[-1], start, end, 1) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
     return _plan_several(op, key_set, args, "aten::slice.Tensor", slices, node) if slices else None
 
 
 def plan_unbind(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """Every index of a dimension."""
+    """Plan a view of every index of a dimension."""
     self, dim = args
     size = _size_along(self._spec, dim)
     if not 0 < size <= MOST_PARTS:

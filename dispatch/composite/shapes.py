@@ -33,7 +33,7 @@ __all__ = ["unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes"]
 
 
 def _divisible(name: str, self: Tensor, least: int, dim: int, sections: int) -> int:
-    """The dimension to split evenly. Raises RuntimeError where that cannot be."""
+    """Return the dimension to split evenly. Raises RuntimeError if it cannot be split."""
     rank = self._spec.ndim
     if rank < least:
         raise RuntimeError(
@@ -273,7 +273,7 @@ def narrow_copy(self: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def sum_to_size(self: Tensor, size: Sequence[int]) -> Tensor:
-    """`torch.Tensor.sum_to_size`: summed over what broadcasting had expanded."""
+    """`torch.Tensor.sum_to_size`: summed over the broadcast dimensions."""
     sizes, target = self._spec.sizes, tuple(size)
     if not target:
         return ops.sum(self)
@@ -335,7 +335,7 @@ def pixel_unshuffle(self: Tensor, downscale_factor: int) -> Tensor:
 
 
 def _moved(permuted: Tensor, sizes: Sequence[int]) -> Tensor:
-    """A copy of elements in a new order, in a shape of its own: never a view, even of what keeps its order."""
+    """Copy permuted elements into a new shape. The result is never a view, even if the order is unchanged."""
     return ops._unsafe_view(ops.clone(permuted, memory_format=contiguous_format), sizes)
 
 

@@ -1,6 +1,6 @@
-"""`torch.hann_window` and its kin: what stands over a signal (ATen/native/TensorFactories.cpp).
+"""`torch.hann_window` and similar windows over a signal (ATen/native/TensorFactories.cpp).
 
-A periodic window is a symmetric one of one more element, without its last.
+A periodic window is a symmetric window of one more element, without its last.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _window(
     if length < 2:
         return ops.ones(length, dtype=dtype, device=device, pin_memory=pin)
     whole = length + periodic
-    # Narrow floats count in float32: they have not every integer.
+    # 16-bit floats count in float32, because they do not represent every integer.
     wide = dtype if dtype.itemsize > 2 else get_default_dtype()
     made: Tensor = shape(ops.arange(whole, dtype=wide, device=device), whole)
     made = made.narrow(0, 0, length).to(dtype) if periodic else made.to(dtype)
@@ -63,7 +63,7 @@ def _cosine(alpha: float, beta: float) -> Callable[[Any, int], Any]:
 
 
 def hann_window(window_length: int, *rest: Any) -> Tensor:
-    """(1 - cos(2 pi n / (N - 1))) / 2."""
+    """Compute (1 - cos(2 pi n / (N - 1))) / 2."""
     *given, dtype, layout, device, pin = rest
     return _window(
         "hann_window", _cosine(0.5, 0.5), window_length, (*given, True)[0], dtype, layout, device, pin
@@ -82,7 +82,7 @@ def blackman_window(window_length: int, *rest: Any) -> Tensor:
 
 
 def bartlett_window(window_length: int, *rest: Any) -> Tensor:
-    """A triangle."""
+    """Compute a triangular window."""
     *given, dtype, layout, device, pin = rest
 
     def shape(n: Tensor, whole: int) -> Tensor:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _served_by(part: str) -> Planner:
-    """The planner of ``(self, dim, dtype)`` without a dtype to convert to: all of the call is `part`."""
+    """Return the planner of ``(self, dim, dtype)`` without a dtype to convert to: `part` serves the whole call."""
 
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         self, dim, dtype = args

@@ -19,7 +19,7 @@ def argsort(self: Tensor, dim: int, descending: bool) -> Tensor:
 
 
 def argsort_stable(self: Tensor, stable: bool, dim: int, descending: bool) -> Tensor:
-    """`torch.argsort`, equal elements in the order of their places."""
+    """Run `torch.argsort`; equal elements keep their order."""
     return ops.sort(self, stable=stable, dim=dim, descending=descending)[1]
 
 

@@ -1,4 +1,4 @@
-"""Sparse tensors of compressed rows or columns: made of dense parts, which are looked at (ATen/native/sparse/).
+"""Sparse tensors of compressed rows or columns: construction from dense parts, and checks (ATen/native/sparse/).
 
 The numbers of the invariants are those of PyTorch's `ValidateCompressedIndicesCommon.h`.
 """
@@ -34,7 +34,7 @@ Sizes = Sequence[int]
 
 
 class Naming(NamedTuple):
-    """What the parts of a layout are called."""
+    """Names of the parts of a layout."""
 
     compressed: str
     plain: str
@@ -47,12 +47,12 @@ _COLUMNS = Naming("ccol_indices", "row_indices", "column", "row")
 
 
 def naming(layout: Layout) -> Naming:
-    """The names of a layout's parts."""
+    """Return the names of a layout's parts."""
     return _ROWS if layout in ROW_COMPRESSED else _COLUMNS
 
 
 def expect_compressed(name: str, layout: Layout | None) -> Layout:
-    """The layout, if it is a compressed one. Raises RuntimeError for another."""
+    """Return the layout if it is a compressed one. Raises RuntimeError for another."""
     if layout is None or layout not in COMPRESSED:
         given = "none" if layout is None else spoken(layout)
         raise RuntimeError(f"{name} expected sparse compressed tensor layout but got {given}")
@@ -60,7 +60,7 @@ def expect_compressed(name: str, layout: Layout | None) -> Layout:
 
 
 def compressed_tensor(compressed: Any, plain: Any, values: Any, size: Sizes, layout: Layout) -> Any:
-    """A sparse tensor over dense ones that fit each other; nothing is checked."""
+    """Return a sparse tensor over dense tensors that match each other, without checks."""
     spec = sparse_spec(tuple(size), values._spec.dtype, values._spec.device, layout)
     return Tensor.from_data(SparseCompressed(compressed, plain, values), spec)
 
@@ -154,7 +154,7 @@ def check_parts(compressed: Any, plain: Any, values: Any, size: Sizes, layout: L
 
 
 def counts_of(size: Sizes, batch_ndim: int, block: Sizes, layout: Layout) -> tuple[int, int]:
-    """How many lines of blocks are compressed, and how many blocks each of them is long."""
+    """Return the number of compressed lines of blocks, and the number of blocks in each."""
     rows, columns = size[batch_ndim] // block[0], size[batch_ndim + 1] // block[1]
     return (rows, columns) if layout in ROW_COMPRESSED else (columns, rows)
 
@@ -163,10 +163,10 @@ def check_indices(compressed: Any, plain: Any, lines: int, length: int, layout: 
     """Raise RuntimeError where indices break an invariant; on a GPU the host waits for each of them.
 
     Args:
-        compressed, plain: what a sparse tensor is made of, of shapes that fit.
-        lines: how many lines are compressed.
-        length: how many elements, or blocks, each of them is long.
-        layout: the layout, which says how things are called.
+        compressed, plain: The parts of a sparse tensor, of matching shapes.
+        lines: Number of compressed lines.
+        length: Length of each line, in elements or blocks.
+        layout: The layout, which determines names in messages.
     """
     if compressed._spec.is_meta or not compressed._spec.numel:
         return
@@ -215,7 +215,7 @@ def _validate_sparse_compressed_tensor_args(
 
 
 def inferred_size(compressed: Any, plain: Any, values: Any, layout: Layout) -> tuple[int, ...]:
-    """The least sizes that hold all indices. On a GPU the host waits for them."""
+    """Return the least sizes that hold all indices. On a GPU the host waits for them."""
     batch_ndim = compressed._spec.ndim - 1
     if batch_ndim < 0 or values._spec.ndim <= batch_ndim:
         check_parts(compressed, plain, values, (0, 0), layout)
@@ -239,7 +239,7 @@ def sparse_compressed_tensor_sized(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Any:
-    """``sparse_compressed_tensor(compressed, plain, values, size)``, whose indices are looked at."""
+    """``sparse_compressed_tensor(compressed, plain, values, size)``, whose indices are checked."""
     kind = expect_compressed("sparse_compressed_tensor", layout)
     ops._validate_sparse_compressed_tensor_args(compressed_indices, plain_indices, values, size, kind)
     return ops._sparse_compressed_tensor_unsafe(
@@ -274,7 +274,7 @@ def _sparse_compressed_tensor_unsafe(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Any:
-    """A sparse tensor over the memory of dense ones; the values of indices are not looked at."""
+    """Return a sparse tensor over the memory of dense ones, without checking the index values."""
     kind = expect_compressed("sparse_compressed_tensor_unsafe", layout)
     check_parts(compressed_indices, plain_indices, values, size, kind)
     outer, plain, filled = (part.detach() for part in (compressed_indices, plain_indices, values))
@@ -282,7 +282,7 @@ def _sparse_compressed_tensor_unsafe(
 
 
 def _of_layout(kind: Layout) -> dict[str, Callable[..., Any]]:
-    """The functions of one layout: with sizes, of the least sizes, unchecked, and their check."""
+    """Return the functions of one layout: with sizes, with the least sizes, unchecked, and their check."""
     name = f"{kind.name}_tensor"
 
     def expect(layout: Layout | None) -> None:
@@ -333,7 +333,7 @@ def _sparse_compressed_tensor_with_dims(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Any:
-    """A sparse tensor whose values, as many as are asked for, are not initialised and whose lines are empty."""
+    """Return a sparse tensor with empty lines and the requested number of uninitialized values."""
     name = "sparse_compressed_tensor_with_dims"
     kind = expect_compressed(f"{name}:", layout)
     if nnz < 0:
@@ -387,7 +387,7 @@ row_indices = _part("row_indices", "plain", rows=False)
 
 
 def _to(kind: Layout) -> Callable[..., Any]:
-    """``to_sparse_csr`` and its kin: the tensor itself if nothing changes."""
+    """Return ``to_sparse_csr`` or a similar function, which returns the tensor itself if nothing changes."""
     name = f"to_{kind.name}"
 
     def convert(self: Any, *rest: Any) -> Any:
@@ -417,7 +417,7 @@ to_sparse_csr, to_sparse_csc, to_sparse_bsr, to_sparse_bsc = (
 
 
 def converted(name: str, self: Any, layout: Layout, blocksize: Sizes | None, dense_dim: int | None) -> Any:
-    """A tensor in another compressed layout, for ``_to_sparse(layout=)``."""
+    """Convert a tensor to another compressed layout, for ``_to_sparse(layout=)``."""
     given = self._spec.layout
     route = f"{name}: conversion from {spoken(given)} to {spoken(layout)}"
     if layout in BLOCKED:
@@ -472,7 +472,7 @@ def check_blocksize(name: str, blocksize: Sizes, size: Sizes) -> None:
 
 
 def in_blocks(x: Any, batch_ndim: int, block: Sizes, layout: Layout) -> Any:
-    """A strided tensor as [batch, lines, length of lines, *block, *dense], lines being what is compressed."""
+    """Return a strided tensor as [batch, compressed lines, length of lines, *block, *dense]."""
     size = x._spec.sizes
     batch = math.prod(size[:batch_ndim])
     rows, columns = size[batch_ndim] // block[0], size[batch_ndim + 1] // block[1]
@@ -487,7 +487,7 @@ def in_blocks(x: Any, batch_ndim: int, block: Sizes, layout: Layout) -> Any:
 
 
 def compress(x: Any, batch_ndim: int, block: Sizes, layout: Layout) -> Any:
-    """The elements of a strided tensor that are not zero, or its blocks that hold one, by lines."""
+    """Return the nonzero elements of a strided tensor, or its nonzero blocks, by lines."""
     spec = x._spec
     blocks = in_blocks(x, batch_ndim, block, layout)
     batch, lines, length = blocks._spec.sizes[:3]
@@ -525,7 +525,7 @@ def compress(x: Any, batch_ndim: int, block: Sizes, layout: Layout) -> Any:
 
 
 def begins_of(line: Any, batch: int, lines: int, nnz: int) -> Any:
-    """Where each line of each matrix begins, [batch, lines + 1], from sorted numbers of lines over all of them."""
+    """Return the start of each line of each matrix, [batch, lines + 1], from sorted line numbers over all matrices."""
     where = line._spec.device
     bounds = ops.searchsorted(line, ops.arange(batch * lines, dtype=line.dtype, device=where))
     bounds = bounds.to(line.dtype).reshape((batch, lines))
@@ -542,7 +542,7 @@ _to_sparse_csr, _to_sparse_csc, _to_sparse_bsr, _to_sparse_bsc = (
 def _convert_indices_from_csr_to_coo(
     crow_indices: Any, col_indices: Any, out_int32: bool, transpose: bool
 ) -> Any:
-    """Coordinates, [batch dimensions + 2, elements], of compressed rows; of compressed columns with `transpose`."""
+    """Return COO indices, [batch dimensions + 2, elements], of compressed rows; of columns with `transpose`."""
     batch_sizes = crow_indices._spec.sizes[:-1]
     lines, nnz = crow_indices._spec.sizes[-1] - 1, col_indices._spec.sizes[-1]
     dtype = int32 if out_int32 else int64
@@ -561,7 +561,7 @@ def _convert_indices_from_csr_to_coo(
 
 
 def _convert_indices_from_coo_to_csr(self: Any, size: int, out_int32: bool) -> Any:
-    """Where each of `size` rows begins among sorted numbers of rows."""
+    """Return the start of each of `size` rows among sorted row numbers."""
     if self._spec.ndim > 1:
         raise RuntimeError(f"Input is supposed to be a vector, but got {self._spec.ndim} dimensional tensor.")
     ends = ops.arange(size + 1, dtype=self.dtype, device=self._spec.device)

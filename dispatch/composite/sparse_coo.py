@@ -22,7 +22,7 @@ Sizes = Sequence[int]
 
 
 def coo_tensor(indices: Tensor, values: Tensor, size: Sizes, is_coalesced: bool) -> Any:
-    """A sparse tensor over dense ones that fit each other; nothing is checked."""
+    """Return a sparse tensor over dense tensors that match each other, without checks."""
     spec = sparse_spec(tuple(size), values._spec.dtype, values._spec.device, sparse_coo)
     return Tensor.from_data(SparseCoo(indices, values, is_coalesced), spec)
 
@@ -30,7 +30,7 @@ def coo_tensor(indices: Tensor, values: Tensor, size: Sizes, is_coalesced: bool)
 def empty_coo(
     sparse_dim: int, dense_dim: int, size: Sizes, dtype: ScalarType | None, device: Device | None
 ) -> Any:
-    """A sparse tensor without elements."""
+    """Return a sparse tensor without elements."""
     where = get_default_device() if device is None else device
     indices = ops.empty((sparse_dim, 0), dtype=int64, device=where)
     values = ops.empty((0, *size[sparse_dim:]), dtype=dtype or get_default_dtype(), device=where)
@@ -73,7 +73,7 @@ def _sparse_coo_tensor_with_dims(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Any:
-    """A sparse tensor without elements, some of whose dimensions are dense."""
+    """Return a sparse tensor without elements, some of whose dimensions are dense."""
     check_dims(size, sparse_dim, dense_dim)
     return empty_coo(sparse_dim, dense_dim, size, dtype, device)
 
@@ -90,7 +90,7 @@ def _sparse_coo_tensor_with_dims_and_tensors(
     pin_memory: bool | None,
     is_coalesced: bool | None,
 ) -> Any:
-    """A sparse tensor over the memory of dense ones, which fit each other."""
+    """Return a sparse tensor over the memory of dense tensors, which match each other."""
     check_dims(size, sparse_dim, dense_dim)
     _check_parts(indices, values, size)
     nnz = indices._spec.sizes[1]
@@ -155,7 +155,7 @@ def _validate_sparse_coo_tensor_args(
 
 
 def flattened(indices: Tensor, size: Sizes) -> Any:
-    """The place of each column of indices, row-major in the sizes of the sparse dimensions."""
+    """Return the flat row-major index of each column of indices, over the sparse dimensions."""
     sparse_dim = indices._spec.sizes[0]
     if sparse_dim == 1:
         return indices[0]
@@ -168,7 +168,7 @@ def flattened(indices: Tensor, size: Sizes) -> Any:
 
 
 def inferred_size(indices: Tensor, values: Tensor) -> tuple[int, ...]:
-    """The least sizes that hold all indices. On a GPU the host waits for them."""
+    """Return the least sizes that hold all indices. On a GPU the host waits for them."""
     if indices._spec.ndim != 2:
         raise RuntimeError(f"indices must be sparse_dim x nnz, but got: {list(indices._spec.sizes)}")
     dense = values._spec.sizes[1:]
@@ -218,7 +218,7 @@ def _sparse_coo_tensor_unsafe(
     pin_memory: bool | None,
     is_coalesced: bool | None,
 ) -> Any:
-    """A sparse tensor whose indices are not looked at."""
+    """Return a sparse tensor without checking its indices."""
     values = _rows(values)
     sparse_dim = indices._spec.sizes[0] if indices._spec.ndim else 0
     return ops._sparse_coo_tensor_with_dims_and_tensors(
@@ -236,12 +236,12 @@ def _sparse_coo_tensor_unsafe(
 
 
 def _rows(values: Any) -> Any:
-    """Values with a first dimension: a single number is one of them."""
+    """Return values with a first dimension: a 0-d value counts as a vector of one."""
     return values if values._spec.ndim else values.expand((1,))
 
 
 def _expected(self: Any, name: str) -> SparseCoo:
-    """The parts of a sparse tensor of coordinates. Raises RuntimeError for another one."""
+    """Return the parts of a sparse COO tensor. Raises RuntimeError for another tensor."""
     if self._spec.layout is not sparse_coo:
         raise RuntimeError(
             f"{name} expected sparse coordinate tensor layout but got {spoken(self._spec.layout)}"
@@ -283,7 +283,7 @@ def to_dense(self: Any, dtype: ScalarType | None, masked_grad: bool | None) -> A
 
 
 def to_dense_backward(grad: Any, input: Any, masked_grad: bool | None) -> Any:
-    """The gradient of a sparse tensor from that of its dense form: at its places, or everywhere."""
+    """Return the gradient of a sparse tensor from that of its dense form: at its indices, or everywhere."""
     if masked_grad is not False:
         mask = input.coalesce() if input._spec.layout is sparse_coo else input
         return grad.sparse_mask(mask)
@@ -313,7 +313,7 @@ def to_sparse(self: Any, layout: Layout | None, blocksize: Sizes | None, dense_d
 
 
 def _to_sparse_sparse_dim(self: Any, sparse_dim: int) -> Any:
-    """The elements of a strided tensor that are not zero, or its blocks that hold one."""
+    """Return the nonzero elements of a strided tensor, or its nonzero blocks, as a sparse tensor."""
     ndim = self._spec.ndim
     if not 0 <= sparse_dim <= ndim:
         raise RuntimeError(
@@ -336,7 +336,7 @@ def _to_sparse_sparse_dim(self: Any, sparse_dim: int) -> Any:
 
 
 def _to_sparse(self: Any, layout: Layout | None, blocksize: Sizes | None, dense_dim: int | None) -> Any:
-    """A strided tensor in a sparse layout."""
+    """Convert a strided tensor to a sparse layout."""
     if layout is None or layout is sparse_coo:
         if blocksize is not None:
             raise RuntimeError(
@@ -351,7 +351,7 @@ def _to_sparse(self: Any, layout: Layout | None, blocksize: Sizes | None, dense_
 
 
 def _spdiags(diagonals: Any, offsets: Any, shape: Sizes, layout: Layout | None) -> Any:
-    """``_spdiags``: element j of a diagonal at offset k stands in row j - k and column j."""
+    """``_spdiags``: element j of a diagonal at offset k is in row j - k and column j."""
     if diagonals._spec.ndim == 1:
         diagonals = diagonals.unsqueeze(0)
     if not offsets._spec.ndim:
@@ -390,7 +390,7 @@ def _spdiags(diagonals: Any, offsets: Any, shape: Sizes, layout: Layout | None) 
 def embedding_sparse_backward(
     grad: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
-    """The gradient of an embedding's rows, one entry for each that was looked up."""
+    """Return the gradient of an embedding's rows, with one entry for each row that was looked up."""
     if scale_grad_by_freq:
         raise RuntimeError("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
     width = grad._spec.sizes[-1] if grad._spec.ndim else 1
@@ -410,7 +410,7 @@ def embedding_sparse_backward(
 
 
 def _gather_sparse_backward(grad: Any, input_sizes: Sizes, dim: int, index: Any) -> Any:
-    """The gradient of what was gathered, one entry for each element."""
+    """Return the gradient of the gathered tensor, with one entry for each element."""
     ndim = index._spec.ndim
     if not ndim:
         empty = ops.empty((0, 1), dtype=int64, device=grad.device)

@@ -1,6 +1,6 @@
-"""Compressed lines by themselves: the line of each value, and the order in which values lie by the other lines.
+"""Compressed lines: the line of each value, and the order of values by the other lines.
 
-On the CPU a kernel answers at once; elsewhere both are made of dense operators, which wait for nothing.
+On the CPU a kernel computes both. Elsewhere dense operators compute them without synchronization.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _kernel(stub: str) -> Any:
 
 
 def lines_of(compressed: Any, total: int) -> Any:
-    """The line of each value, counted over all matrices of a batch, [total]."""
+    """Return the line of each value, counted over all matrices of a batch, [total]."""
     if compressed._spec.device is CPU:
         return from_numpy(_kernel("_sparse_lines_stub")(compressed._data, total))
     taken = compressed[..., 1:] - compressed[..., :-1]
@@ -31,7 +31,7 @@ def lines_of(compressed: Any, total: int) -> Any:
 
 
 def other_lines(compressed: Any, plain: Any, length: int) -> tuple[Any, Any, Any]:
-    """Of one matrix: where the other lines begin, which lines they hold, and the order of the values in them."""
+    """Return one matrix in the other direction: line starts, their indices, and the order of the values in them."""
     if compressed._spec.device is CPU:
         made = _kernel("_sparse_other_lines_stub")(compressed._data, plain._data, length)
         begins, line, order = (from_numpy(part) for part in made)

@@ -17,7 +17,7 @@ REDUCTIONS = ("sum", "mean", "amax", "amin")
 
 
 def _sparse_mm(sparse: Any, dense: Any) -> Any:
-    """``torch.sparse.mm``: the gradient of a sparse operand has its places."""
+    """``torch.sparse.mm``: the gradient of a sparse operand has its indices."""
     left, right = sparse._spec.layout, dense._spec.layout
     if left is strided and right is strided:
         return ops.mm(sparse, dense)

@@ -11,7 +11,7 @@ from ..generated import functions as ops
 
 
 def _sparse_sum(self: Any) -> Any:
-    """The sum of all elements; its gradient is sparse."""
+    """Compute the sum of all elements; its gradient is sparse."""
     if not self._spec.ndim:
         return self.to_dense()
     total = ops._sparse_sum(self, tuple(range(self._spec.ndim)))
@@ -19,12 +19,12 @@ def _sparse_sum(self: Any) -> Any:
 
 
 def _sparse_sum_dtype(self: Any, dtype: ScalarType) -> Any:
-    """The same of another dtype."""
+    """Compute the sum of all elements in another dtype."""
     return _sparse_sum(self.to(dtype))
 
 
 def _sparse_sum_dim_dtype(self: Any, dim: Sequence[int], dtype: ScalarType) -> Any:
-    """The sum over dimensions, of another dtype."""
+    """Compute the sum over dimensions in another dtype."""
     return ops._sparse_sum(self.to(dtype), dim)
 
 

@@ -95,12 +95,12 @@ def polygamma_(self: Tensor, n: int) -> Tensor:
 
 @host_kernel("mvlgamma", "lgamma", "add.Tensor", "sum.dim_IntList")
 def special_multigammaln(self: Tensor, p: int) -> Tensor:
-    """`torch.special.multigammaln`: `mvlgamma`, which modes see."""
+    """Run `torch.special.multigammaln`: `mvlgamma`, which modes see."""
     return ops.mvlgamma(self, p)
 
 
 def mvlgamma(self: Tensor, p: int) -> Tensor:
-    """The logarithm of the multivariate gamma function of dimension `p`.
+    """Compute the logarithm of the multivariate gamma function of dimension `p`.
 
     Raises RuntimeError for a dimension below 1; elements must exceed (p - 1) / 2, or the result is not a number's.
     """
@@ -119,7 +119,7 @@ def mvlgamma(self: Tensor, p: int) -> Tensor:
 
 @host_kernel("special_ndtr", "erf", "erfc", "mul.Tensor", "where.self")
 def ndtr(self: Tensor) -> Tensor:
-    """The distribution function of the normal distribution, by `erfc` away from zero."""
+    """Compute the cumulative distribution function of the normal distribution, by `erfc` away from zero."""
     if not self._spec.dtype.is_floating_point:
         self = ops.mul(self, 1.0)
     scaled = ops.mul(self, math.sqrt(0.5))

@@ -1,4 +1,4 @@
-"""Sums and means without NaN, quantiles, histograms and renormalisation (ATen/native/Sorting.cpp, SummaryOps.cpp)."""
+"""Sums and means without NaN, quantiles, histograms and renormalization (ATen/native/Sorting.cpp, SummaryOps.cpp)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def nansum(self: Tensor, dim: Sequence[int] | int | None, keepdim: bool, dtype: 
 
 
 def _summed_in(name: str, self: Tensor, dtype: ScalarType | None, out: Tensor) -> ScalarType:
-    """The dtype that an ``out=`` form sums in, which is the output's; a real one."""
+    """Return the dtype that an ``out=`` form sums in: the output's real dtype."""
     given: ScalarType = out._spec.dtype
     if dtype is not None and dtype is not given:
         raise RuntimeError(
@@ -80,7 +80,7 @@ INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 @host_kernel("quantile", "sort", "lerp.Tensor", "gather")
 def quantile(self: Tensor, q: Tensor | float, dim: int | None, keepdim: bool, interpolation: str) -> Tensor:
-    """The values below which shares `q` of the elements lie; NaN where there is one."""
+    """Compute the quantiles `q` of the elements; NaN if there is a NaN."""
     return quantiles("quantile", self, q, dim, keepdim, interpolation, False)
 
 
@@ -100,7 +100,7 @@ def quantiles(
     interpolation: str,
     ignore_nan: bool,
 ) -> Tensor:
-    """Interpolated between neighbours in order: at the rank q (n - 1) of n elements."""
+    """Interpolate between sorted neighbors: at the rank q (n - 1) of n elements."""
     if not isinstance(q, TensorImpl):
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
@@ -116,7 +116,7 @@ def quantiles(
         counted = ops.sum(ops.logical_not(ops.isnan(ordered)), -1, True)
         ranks = ops.mul(shares, ops.clamp_min(ops.sub(counted, 1), 0).to(shares._spec.dtype))
     else:
-        # NaN is last in order, and whatever is asked is then NaN.
+        # NaN sorts last, so that every quantile is then NaN.
         has_nan = ops.isnan(ops.narrow(ordered, -1, last, 1))
         ranks = ops.where(has_nan, float(last), ops.mul(shares, last))
     found = interpolated(ordered, ranks, interpolation)
@@ -132,7 +132,7 @@ def quantiles(
 
 
 def interpolated(ordered: Tensor, ranks: Tensor, interpolation: str) -> Tensor:
-    """What stands in order at ranks between whole numbers."""
+    """Interpolate sorted elements at fractional ranks."""
     if interpolation == "lower":
         ranks = ops.floor(ranks)
     elif interpolation == "higher":
@@ -170,7 +170,7 @@ def check_quantiles(name: str, self: Tensor, q: Tensor, interpolation: str) -> N
 
 @host_kernel("histc", "sub.Tensor", "div.Tensor", "index_add")
 def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
-    """How many elements lie in each of `bins` equal shares of [min, max], which is that of the elements if empty.
+    """Count the elements in each of `bins` equal parts of [min, max], which is the elements' range if empty.
 
     Integers are taken where PyTorch takes them, on CUDA; their shares are whole.
     """
@@ -203,9 +203,9 @@ def histc(self: Tensor, bins: int, min: float, max: float) -> Tensor:
 
 
 def bincount(self: Tensor, weights: Tensor | None, minlength: int) -> Tensor:
-    """`torch.bincount`: how often each whole number from 0 on occurs, or the sum of the weights beside it.
+    """`torch.bincount`: the count of each integer from 0 on, or the sum of its weights.
 
-    The host waits for the largest number: there are as many bins.
+    The host waits for the maximum, which determines the number of bins.
     """
     spec = self._spec
     if spec.dtype.is_floating_point or spec.dtype.is_complex or spec.dtype is bool_:
@@ -237,7 +237,7 @@ def bincount_out(self: Tensor, weights: Tensor | None, minlength: int, out: Tens
 
 
 def bounds(flat: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
-    """The bounds of a histogram: those given, or if they are equal the elements'; one apart from equal ones."""
+    """Return the bounds of a histogram: the given ones, or the elements' if equal; equal bounds move apart by one."""
     dtype, device = flat._spec.dtype, flat._spec.device
     if low == high and flat.numel():
         least, most = ops.aminmax(flat)

@@ -140,7 +140,7 @@ def istft(
         raise RuntimeError(
             "istft requires a complex-valued input tensor matching the output from stft with return_complex=True."
         )
-    for dim in (-2, -3):  # of real and imaginary parts beside the input's dimensions
+    for dim in (-2, -3):  # of real and imaginary parts in addition to the input's dimensions
         wrap_dim(dim, self.dim() + 1)
     if self.numel() == 0:
         raise refuse("input tensor cannot be empty.")
@@ -206,7 +206,7 @@ def istft(
 
 
 def _overlapped(frames: Tensor, length: int, n_fft: int, hop: int) -> Tensor:
-    """(batch, frames, n_fft) added up at their places in (batch, length)."""
+    """Add (batch, frames, n_fft) at their positions in (batch, length)."""
     batch = frames.shape[0]
     columns = frames.transpose(1, 2)
     return ops.col2im(columns, [1, length], [1, n_fft], [1, 1], [0, 0], [1, hop]).reshape(batch, length)

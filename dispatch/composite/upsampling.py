@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def output_size_of(
     input_size: Sequence[int], output_size: Sequence[int] | None, scale_factors: Sequence[float] | None
 ) -> list[int]:
-    """The spatial sizes of the result. Raises RuntimeError unless one of the two is given, for each dimension."""
+    """Return the spatial sizes of the result. Raises RuntimeError unless exactly one of the two is given."""
     rank = len(input_size) - 2
     if (output_size is None) == (scale_factors is None):
         raise RuntimeError("Must specify exactly one of output_size and scale_factors")

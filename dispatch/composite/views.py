@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def _reshaped(spec: TensorSpec, shape: tuple[int, ...]) -> tuple[tuple[int, ...], bool]:
-    """The shape with a -1 filled in, and whether a view has it."""
+    """Return the shape with a -1 filled in, and whether a view has it."""
     sizes = infer_size(shape, spec.numel)
     return sizes, view_strides(spec.sizes, spec.strides, sizes) is not None
 
 
 def _plan_reshape(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-    """A reshape that is a view is planned as one."""
+    """Plan a reshape that is a view as a view."""
     sizes, is_view = _reshaped(args[0]._spec, tuple(args[1]))
     return plan_of_part(op, key_set, args, "aten::view", (args[0], sizes)) if is_view else None
 
@@ -79,7 +79,7 @@ def _check_reach(self: Tensor, size: Sequence[int], stride: Sequence[int], first
 def plan_at_start(
     op: OperatorEntry, key_set: int, args: Sequence[Any], part: str, others: Sequence[Any] = ()
 ) -> Plan | None:
-    """The plan of an operator of ``as_strided``'s arguments, for tensors that begin where their storage does.
+    """Plan an operator of ``as_strided``'s arguments, for tensors that begin where their storage does.
 
     `part` takes, behind `others`, an offset from the tensor's first element; other tensors are the composite's.
     """
@@ -151,9 +151,9 @@ def narrow(self: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def narrow_tensor(self: Tensor, dim: int, start: Tensor, length: int) -> Tensor:
-    """`torch.narrow` from a place that an integral 0-d tensor holds.
+    """`torch.narrow` from a start that an integral 0-d tensor holds.
 
-    Meta tensors hold no values; sizes and strides do not depend on this one, so there the place is taken to be 0.
+    Meta tensors have no values; sizes and strides do not depend on the start, so that it is 0 for them.
     """
     if start._spec.ndim or not start._spec.dtype.is_integral:
         raise RuntimeError("start must be an 0-dim integral Tensor.")
@@ -183,7 +183,7 @@ def broadcast_to(self: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def _moved_order(rank: int, source: int | Sequence[int], destination: int | Sequence[int]) -> list[int]:
-    """The order of dimensions in which the named ones have new places, the others their order."""
+    """Return the order of dimensions that moves the named ones; the others keep their order."""
     given = (source,) if isinstance(source, int) else tuple(source)
     wanted = (destination,) if isinstance(destination, int) else tuple(destination)
     if len(given) != len(wanted):
@@ -214,7 +214,7 @@ def _plan_movedim(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan 
 
 @planned_by(_plan_movedim)
 def movedim(self: Tensor, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
-    """`torch.movedim`: the named dimensions to new places, the others in order."""
+    """`torch.movedim`: the named dimensions to new positions, the others in order."""
     order = _moved_order(self._spec.ndim, source, destination)
     return self.permute(order) if order else self.alias()
 
@@ -237,7 +237,7 @@ def adjoint(self: Tensor) -> Tensor:
 
 @lru_cache(maxsize=4096)
 def _flattened(sizes: tuple[int, ...], start_dim: int, end_dim: int) -> tuple[int, ...] | None:
-    """The sizes with a range of dimensions joined; None where there is nothing to join."""
+    """Return the sizes with a range of dimensions joined; None if there is nothing to join."""
     first, last = wrap_dim(start_dim, len(sizes)), wrap_dim(end_dim, len(sizes))
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
@@ -428,7 +428,7 @@ def _check_tensor_split(rank: int) -> None:
 
 @planned_by(plan_unbind)
 def unbind(self: Tensor, dim: int) -> tuple[Tensor, ...]:
-    """`torch.unbind`: the slices along a dimension, which goes away."""
+    """`torch.unbind`: the slices along a dimension, which is removed."""
     spec = self._spec
     d = wrap_dim(dim, spec.ndim, scalar_ok=False)
     refuse_too_many_views("unbind", spec.sizes[d])

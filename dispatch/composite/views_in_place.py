@@ -1,8 +1,7 @@
-"""Views that a tensor becomes itself: ``transpose_``, ``squeeze_`` and their like. No bytes move, and none is written.
+"""In-place views: ``transpose_``, ``squeeze_`` and similar operators. They move and write no bytes.
 
-The tensor's history goes on with the view's, and so do its tangents; its version counts the change as a write, and
-tensors that were views of it keep their own sizes (torch/csrc/autograd VariableTypeManual,
-ATen/native/TensorShape.cpp).
+The tensor's history and tangents become those of the view. Its version counts the change as a write. Earlier views of
+the tensor keep their own sizes (torch/csrc/autograd VariableTypeManual, ATen/native/TensorShape.cpp).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def check_leaf(tensor: Tensor) -> None:
 
 
 def becoming(name: str) -> InPlace:
-    """The in-place form of the view method `name`."""
+    """Return the in-place form of the view method `name`."""
 
     def become(self: Tensor, *args: Any) -> Tensor:
         check_leaf(self)

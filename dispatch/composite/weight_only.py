@@ -18,8 +18,10 @@ ROWS = 64
 
 
 def _convert_weight_to_int4pack(self: Tensor, innerKTiles: int) -> Tensor:
-    """Eight rows by 16 columns are the operand of an instruction, whose lanes each hold columns 2 t, 2 t + 1, 2 t + 8
-    and 2 t + 9 of a row; an int32 has those of two such operands.
+    """Pack int4 weights for tensor-core instructions.
+
+    An operand has eight rows by 16 columns; each lane holds columns 2 t, 2 t + 1, 2 t + 8 and 2 t + 9 of a row. An
+    int32 packs these columns of two operands.
     """
     name = "_convert_weight_to_int4pack"
     if self.dim() != 2 or self.dtype is not uint8 or not self.is_contiguous():
@@ -38,16 +40,16 @@ def _convert_weight_to_int4pack(self: Tensor, innerKTiles: int) -> Tensor:
     lanes = pairs.reshape((n // 8, 8, k // (16 * innerKTiles), innerKTiles // 2, 4, 4, 2))
     # (tile, row, outer, inner, eight columns, lane, pair): a lane is a row and two columns.
     lanes = lanes.permute((0, 2, 1, 5, 3, 4, 6)).to(int64)
-    # Where the columns 0, 1, 8, 9, 16, 17, 24 and 25, counted from a lane's first, stand in its 32 bits.
+    # Bit positions of the columns 0, 1, 8, 9, 16, 17, 24 and 25, counted from a lane's first, in its 32 bits.
     shifts = 4 * ops.arange(4, device=self.device)[:, None] + 16 * ops.arange(2, device=self.device)
     words = (lanes << shifts).sum((-1, -2))
-    # The upper half of 32 bits stands for negative numbers.
+    # The upper half of 32 bits means negative numbers.
     words = words - ((words >> 31) << 32)
     return words.to(int32).reshape((n // 8, k // (16 * innerKTiles), 32, innerKTiles // 2))
 
 
 def _convert_weight_to_int4pack_for_cpu(self: Tensor, innerKTiles: int) -> Tensor:
-    """Of each 64 rows 32 bytes for a column, each with rows that are 32 apart; of the rest, neighbours."""
+    """Pack 64 rows into 32 bytes per column, each with rows that are 32 apart; the remaining rows pair neighbors."""
     name = "_convert_weight_to_int4pack_for_cpu"
     if self.dim() != 2 or self.dtype is not int32:
         raise RuntimeError(

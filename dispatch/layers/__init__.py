@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Callable[..., Any]:
-    """The plan of an operator on batched tensors; the batching rules are imported with the first one."""
+    """Plan an operator on batched tensors; the batching rules are imported with the first one."""
     from .batching.kernel import plan_batched
 
     return plan_batched(op, key_set, args)

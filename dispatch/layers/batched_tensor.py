@@ -1,6 +1,6 @@
-"""Batched tensors: one example as the user's function sees it, over the values of all (functorch BatchedTensorImpl).
+"""Batched tensors: the metadata of one example over the values of all examples (functorch BatchedTensorImpl).
 
-A batched tensor has the metadata of one example. In place of bytes it holds a `BatchedValue`: the tensor of all
+A batched tensor has the metadata of one example. Instead of bytes it holds a `BatchedValue`: the tensor of all
 examples, which of its dimensions is mapped, and the vmap level that maps it. Its key set sends every operator to the
 batching rules, below autograd.
 """
@@ -21,13 +21,13 @@ from .levels import VmapLevel, is_visible
 BATCHED_KEYS = functionality_bit(Functionality.Batched) | functionality_bit(
     Functionality.FuncTorchDynamicLayerBackMode
 )
-"""What a batched tensor's key set has beside its backend's: where the rules stand, and the key of user kernels."""
+"""Additional keys of a batched tensor: those of the batching rules and of user kernels."""
 
 _specs: dict[tuple[TensorSpec, int], TensorSpec] = {}
 
 
 class BatchedValue:
-    """What a batched tensor has for bytes.
+    """Data of a batched tensor.
 
     `base`, `nbytes` and the array interface answer `root_of` and `address_of` with the storage of all examples and
     the address of the first one, so that views of a batched tensor know their offset in it.
@@ -56,7 +56,7 @@ class BatchedValue:
 
 
 def logical_spec(spec: TensorSpec, dim: int) -> TensorSpec:
-    """The spec of one example of a tensor of this spec, mapped over `dim`."""
+    """Return the spec of one example of a tensor of this spec, mapped over `dim`."""
     found = _specs.get((spec, dim))
     if found is None:
         if len(_specs) >= MAX_SPECS:
@@ -75,7 +75,7 @@ def logical_spec(spec: TensorSpec, dim: int) -> TensorSpec:
 
 
 def batched(value: Tensor, dim: int, level: VmapLevel) -> BatchedTensor:
-    """A tensor of which `level` maps the dimension `dim`. Raises RuntimeError for a quantized one."""
+    """Return a tensor whose dimension `dim` is mapped by `level`. Raises RuntimeError for a quantized tensor."""
     if value._spec.keys & QUANTIZED_BIT:
         raise RuntimeError(
             f"vmap: expected tensors that are not quantized, got one of dtype {value._spec.dtype}: dequantize() gives "
@@ -89,13 +89,13 @@ def batched(value: Tensor, dim: int, level: VmapLevel) -> BatchedTensor:
 
 
 def level_of(tensor: TensorImpl) -> VmapLevel | None:
-    """The level that maps a tensor; None for one that is not batched."""
+    """Return the level that maps a tensor; None for a tensor that is not batched."""
     data = tensor._data
     return data.level if data.__class__ is BatchedValue else None
 
 
 def unbatched(tensor: TensorImpl, level: VmapLevel) -> tuple[Any, int | None]:
-    """The tensor of all examples and the dimension that `level` maps; the tensor itself and None for others."""
+    """Return the tensor of all examples and the dimension that `level` maps; the tensor itself and None for others."""
     data = tensor._data
     if data.__class__ is BatchedValue and data.level is level:
         return data.value, data.dim
@@ -113,9 +113,9 @@ def refuse_escaped(level: VmapLevel, what: str) -> None:
 
 
 class BatchedTensor(Tensor):
-    """A tensor inside `tt.vmap`: it looks like one example, operators compute on all of them.
+    """A tensor inside `tt.vmap`: it has the metadata of one example, and operators compute on all of them.
 
-    Values of single examples cannot be read: `item`, `bool`, `numpy` and the like raise RuntimeError.
+    Values of single examples cannot be read: `item`, `bool`, `numpy` and similar methods raise RuntimeError.
     """
 
     __slots__ = ()
@@ -129,7 +129,7 @@ class BatchedTensor(Tensor):
         return f"BatchedTensor(lvl={data.level.number}, bdim={data.dim}, value=\n{body}\n)"
 
     def item(self) -> NoReturn:
-        """Refused: there is one value for each example."""
+        """Raise RuntimeError: there is one value for each example."""
         raise RuntimeError(
             "vmap: It looks like you're calling .item() on a Tensor. We don't support vmap over calling .item() on a "
             "Tensor, please try to rewrite what you're doing with other operations."
@@ -142,7 +142,7 @@ class BatchedTensor(Tensor):
         )
 
     def detach_(self) -> Self:
-        """As of any tensor: also out of the graph outside of vmap, and without the tangents from there."""
+        """Detach the tensor, also from the graph outside of vmap, and drop the tangents from there."""
         super().detach_()
         data: BatchedValue = self._data
         value: Any = data.value
@@ -156,30 +156,30 @@ class BatchedTensor(Tensor):
         )
 
     def numpy(self, *, force: bool = False) -> NoReturn:
-        """Refused: a batched tensor has no array of its own."""
+        """Raise RuntimeError: a batched tensor has no array of its own."""
         self._no_storage("Tensor.numpy()")
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         self._no_storage("Tensor.__array__()")
 
     def tolist(self) -> NoReturn:
-        """Refused: there is one list for each example."""
+        """Raise RuntimeError: there is one list for each example."""
         self._no_storage("Tensor.tolist()")
 
     def host_array(self) -> NoReturn:
-        """Refused: a batched tensor has no array of its own."""
+        """Raise RuntimeError: a batched tensor has no array of its own."""
         self._no_storage("reading it on the host")
 
     def data_ptr(self) -> NoReturn:
-        """Refused: a batched tensor has no bytes of its own."""
+        """Raise RuntimeError: a batched tensor has no bytes of its own."""
         self._no_storage("Tensor.data_ptr()")
 
     def untyped_storage(self) -> NoReturn:
-        """Refused: a batched tensor has no bytes of its own."""
+        """Raise RuntimeError: a batched tensor has no bytes of its own."""
         self._no_storage("Tensor.untyped_storage()")
 
     def storage_offset(self) -> int:
-        """The offset of the first example, in elements."""
+        """Return the offset of the first example, in elements."""
         value: Tensor = self._data.value
         return int(value.storage_offset())
 

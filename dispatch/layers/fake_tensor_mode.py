@@ -123,8 +123,8 @@ class FakeTensorMode(MetaKernels, TensorDispatchMode):
     Sizes are numbers. Launches of Triton kernels on fake tensors do nothing.
 
     Args:
-        allow_non_fake_inputs: If True, operators take real tensors beside fake ones, of which they read no element.
-            Default: False.
+        allow_non_fake_inputs: If True, operators take real tensors in addition to fake ones, and read no elements of
+            them. Default: False.
         shape_env: Not supported: sizes are never symbols. Default: None.
 
     Raises:

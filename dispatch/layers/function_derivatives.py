@@ -1,7 +1,7 @@
 """`tt.autograd.functional`: derivatives of functions by their graphs (torch/autograd/functional.py).
 
-Each calls the function once on tensors of its own, and goes backward through what it recorded. `tt.func` has the
-same derivatives as transforms of functions.
+Each calls the function once on tensors of its own, and runs backward through the recorded graph. `tt.func` has the same
+derivatives as transforms of functions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 Tensors = tuple[Any, ...]
 Func = Callable[..., Any]
 
-# What strict mode says of a derivative that is not there, by where it was looked for.
+# Strict-mode messages for a missing derivative, by its kind.
 INDEPENDENT = {
     "vjp": "The output of the user-provided function is independent of input {}. This is not allowed in strict mode.",
     "vhp": "The jacobian of the user-provided function is independent of input {}. This is not allowed in strict mode.",
@@ -48,12 +48,12 @@ CONSTANT = {
 
 
 class _Call:
-    """A function, called on tensors of its own: what it took and gave, and whether either was a tuple."""
+    """A call of a function on tensors of its own: inputs and outputs, and whether either was a tuple."""
 
     def __init__(self, name: str, func: Func, inputs: Any, create_graph: bool, strict: bool) -> None:
         self.name, self.func, self.create_graph, self.strict = name, func, create_graph, strict
         self.takes_tuple, given = _tensors(inputs, "inputs", name)
-        # New tensors, so that what `func` has caught by itself is told apart from what it is given.
+        # New tensors, so that captured tensors of `func` are distinct from its arguments.
         self.inputs = tuple(_fresh(t, create_graph, True) for t in given)
         self.gives_tuple = False
         self.outputs: Tensors = ()
@@ -65,7 +65,7 @@ class _Call:
         self.check(self.outputs, "outputs")
 
     def check(self, values: Sequence[Any], what: str) -> None:
-        """In strict mode, raise RuntimeError for a value that depends on no input."""
+        """Raise RuntimeError in strict mode for a value that depends on no input."""
         if self.strict:
             for number, value in enumerate(values):
                 if value is None:
@@ -74,7 +74,7 @@ class _Call:
                     raise RuntimeError(CONSTANT[what].format(number))
 
     def vector(self, v: Any, like: Tensors, is_tuple: bool, missing: str) -> Tensors | None:
-        """The vector given, checked against what it goes with; None where one element needs none."""
+        """Return the given vector, checked against its tensors; None if one element needs none."""
         if v is None:
             if len(like) != 1 or like[0].numel() != 1:
                 raise RuntimeError(f"The vector v can only be None if {missing}.")
@@ -104,7 +104,7 @@ class _Call:
             )
 
     def filled(self, grads: Sequence[Any], like: Tensors) -> Tensors:
-        """Zeros for what is not there, or in strict mode an error."""
+        """Return zeros for missing values, or raise an error in strict mode."""
         found = []
         for number, (each, other) in enumerate(zip(grads, like, strict=True)):
             if each is None and self.strict:
@@ -119,12 +119,12 @@ class _Call:
         return tuple(found)
 
     def last(self, outputs: Tensors, inputs: Tensors, v: Tensors | None) -> Sequence[Any]:
-        """The last gradients, recorded where somebody may differentiate them."""
+        """Return the last gradients, recorded if the caller may differentiate them."""
         with set_grad_enabled(self.create_graph or is_grad_enabled()):
             return _gradients(outputs, inputs, v, self.create_graph)
 
     def finish(self, values: Tensors, as_tuple: bool) -> Any:
-        """Values as they are returned: without history unless it is asked for."""
+        """Return the values without history, unless the caller asks for it."""
         found = values if self.create_graph else tuple(t.detach() for t in values)
         return found if as_tuple else found[0]
 
@@ -151,7 +151,7 @@ def _fresh(tensor: Tensor, create_graph: bool, requires_grad: bool) -> Tensor:
 def _gradients(
     outputs: Tensors, inputs: Tensors, grads: Tensors | None, create_graph: bool, **options: Any
 ) -> Sequence[Any]:
-    """`grad` of those outputs that require it; None for what is independent."""
+    """Return `grad` of the outputs that require it; None for independent ones."""
     given = grads or (None,) * len(outputs)
     pairs = [(o, g) for o, g in zip(outputs, given, strict=True) if o is not None and o.requires_grad]
     if not pairs:
@@ -168,7 +168,7 @@ def vjp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """The function's value, and v times its Jacobian (`torch.autograd.functional.vjp`).
+    """Return the function's value, and v times its Jacobian (`torch.autograd.functional.vjp`).
 
     Args:
         func: takes tensors, gives a tensor or a tuple of them.
@@ -210,9 +210,9 @@ def jvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """The function's value, and its Jacobian times v (`torch.autograd.functional.jvp`).
+    """Return the function's value, and its Jacobian times v (`torch.autograd.functional.jvp`).
 
-    It goes backward twice; `tt.func.jvp` goes forward. Arguments and errors are `vjp`'s, `v` has the inputs' shapes.
+    It runs backward twice; `tt.func.jvp` runs forward. Arguments and errors are `vjp`'s, `v` has the inputs' shapes.
 
     Example:
         >>> import triten as tt
@@ -239,7 +239,7 @@ def vhp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """The function's value, and v times its Hessian (`torch.autograd.functional.vhp`).
+    """Return the function's value, and v times its Hessian (`torch.autograd.functional.vhp`).
 
     `func` gives one element. Arguments and errors are `vjp`'s, `v` has the inputs' shapes.
 
@@ -261,10 +261,10 @@ def hvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """The function's value, and its Hessian times v (`torch.autograd.functional.hvp`).
+    """Return the function's value, and its Hessian times v (`torch.autograd.functional.hvp`).
 
-    `func` gives one element. It goes backward three times; where the Hessian is symmetric, `vhp` is the same and goes
-    twice. Arguments and errors are `vjp`'s, `v` has the inputs' shapes.
+    `func` returns one element. It runs backward three times. If the Hessian is symmetric, `vhp` gives the same result
+    and runs backward twice. Arguments and errors are `vjp`'s, `v` has the inputs' shapes.
 
     Example:
         >>> import triten as tt
@@ -311,23 +311,24 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The Jacobian of a function (`torch.autograd.functional.jacobian`).
+    """Compute the Jacobian of a function (`torch.autograd.functional.jacobian`).
 
     Args:
-        func: takes tensors, gives a tensor or a tuple of them.
-        inputs: a tensor, or a tuple of them.
-        create_graph: whether the result can be differentiated.
-        strict: whether an output that is independent of an input is an error.
-        vectorize: whether all rows, or columns, are computed at once by `tt.vmap`.
+        func: A function from tensors to a tensor or a tuple of them.
+        inputs: A tensor, or a tuple of tensors.
+        create_graph: If True, the result can be differentiated. Default: False.
+        strict: If True, an output that is independent of an input is an error. Default: False.
+        vectorize: If True, compute all rows, or columns, at once by `tt.vmap`. Default: False.
         strategy: ``"reverse-mode"`` computes rows, ``"forward-mode"`` columns, with `vectorize` alone.
 
     Returns:
-        For each output and each input a tensor of both shapes, one after the other; nested as those are tuples.
+        A tensor for each output and input, with the output's shape followed by the input's. It is nested like their
+        tuples.
 
     Raises:
-        TypeError: for other than tensors.
+        TypeError: for values other than tensors.
         RuntimeError: in strict mode, and for strict with `vectorize`.
-        NotImplementedError: for what forward mode does not go with.
+        NotImplementedError: for combinations that forward mode does not support.
 
     Example:
         >>> import triten as tt
@@ -359,7 +360,7 @@ def jacobian(
 
 
 def _rows(call: _Call, number: int) -> list[Any]:
-    """The derivatives of each element of an output by every input, one after the other."""
+    """Return the derivatives of each element of an output with respect to every input, one after the other."""
     flat = call.outputs[number].reshape(-1)
     rows: list[list[Any]] = [[] for _ in call.inputs]
     for i in range(flat.numel()):
@@ -452,7 +453,7 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """The Hessian of a function that gives one element (`torch.autograd.functional.hessian`).
+    """Compute the Hessian of a function that returns one element (`torch.autograd.functional.hessian`).
 
     Arguments and errors are `jacobian`'s; `outer_jacobian_strategy` is how the gradient is differentiated.
 

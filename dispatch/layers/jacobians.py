@@ -19,7 +19,7 @@ Function = Callable[..., Any]
 
 
 def _basis_of(tensors: Sequence[Any]) -> list[Any]:
-    """The unit vectors of the space that tensors span together: a tensor of them for each, stacked in front."""
+    """Return the unit vectors of the space that tensors span together: a tensor of them for each, stacked in front."""
     total = sum(t._spec.numel for t in tensors)
     made = []
     start = 0
@@ -39,7 +39,7 @@ def _check_are_tensors(values: Sequence[Any], name: str, what: str) -> None:
 
 
 def _check_are_real(values: Sequence[Any], name: str, what: str, each: str) -> None:
-    """Refuse complex tensors, whose derivatives are no single complex numbers. Raises RuntimeError."""
+    """Refuse complex tensors, whose derivatives are not single complex numbers. Raises RuntimeError."""
     for position, value in enumerate(values):
         if isinstance(value, TensorImpl) and value._spec.dtype.is_complex:
             raise RuntimeError(
@@ -55,19 +55,20 @@ def jacrev(
     has_aux: bool = False,
     chunk_size: int | None = None,
 ) -> Function:
-    """A function that gives the Jacobian of `func` by backward mode (`torch.func.jacrev`).
+    """Return a function that computes the Jacobian of `func` by reverse mode (`torch.func.jacrev`).
 
-    Best where there are fewer outputs than inputs. For an output of shape O and an input of shape I the Jacobian has
+    It is best if there are fewer outputs than inputs. For an output of shape O and an input of shape I the Jacobian has
     the shape O + I; trees of outputs give trees of them, and tuples of `argnums` tuples within those.
 
     Args:
-        func: takes and returns tensors or trees of them, with `has_aux` a pair of outputs and what is passed on.
-        argnums: by which positional arguments.
-        has_aux: whether `func` returns something beside the outputs.
-        chunk_size: how many rows to compute at a time; all of them if None.
+        func: A function from tensors to tensors, or trees of them. With `has_aux`, it returns a pair of outputs and
+            auxiliary data.
+        argnums: Positions of the arguments to differentiate by. An int or a tuple of ints.
+        has_aux: If True, `func` also returns auxiliary data.
+        chunk_size: Number of rows to compute at a time. Default: None, all of them.
 
     Raises:
-        RuntimeError: for outputs or inputs that are no tensors.
+        RuntimeError: for outputs or inputs that are not tensors.
 
     Example:
         >>> import triten as tt
@@ -108,14 +109,14 @@ def jacrev(
 
 
 def _rows(block: Tensor, start: int, count: int, sizes: tuple[int, ...]) -> Tensor:
-    """The rows of one output, with the output's dimensions in front of the input's."""
+    """Return the rows of one output, with the output's dimensions in front of the input's."""
     return block.narrow(0, start, count).reshape((*sizes, *block._spec.sizes[1:]))
 
 
 def jacfwd(
     func: Function, argnums: ArgNums = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Function:
-    """A function that gives the Jacobian of `func` by forward mode (`torch.func.jacfwd`).
+    """Return a function that computes the Jacobian of `func` by forward mode (`torch.func.jacfwd`).
 
     Best where there are fewer inputs than outputs. Shapes and errors are those of `jacrev`; `randomness` is `vmap`'s.
 
@@ -164,17 +165,17 @@ def jacfwd(
 
 
 def _first(value: Tensor) -> Tensor:
-    """What every column has, since it does not depend on the direction."""
+    """Return the auxiliary value of the first column, which is the same for every direction."""
     return value.select(0, 0) if hasattr(value, "select") else value
 
 
 def _columns(block: Tensor, start: int, count: int, sizes: tuple[int, ...]) -> Tensor:
-    """The columns of one input, with the input's dimensions behind the output's."""
+    """Return the columns of one input, with the input's dimensions after the output's."""
     return block.narrow(0, start, count).movedim(0, -1).reshape((*block._spec.sizes[1:], *sizes))
 
 
 def hessian(func: Function, argnums: ArgNums = 0) -> Function:
-    """A function that gives the Hessian of `func`, forward over backward mode (`torch.func.hessian`).
+    """Return a function that computes the Hessian of `func`, forward over reverse mode (`torch.func.hessian`).
 
     Example:
         >>> import triten as tt

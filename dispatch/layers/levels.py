@@ -1,7 +1,7 @@
 """The stack of function transforms that a thread is in: vmap and grad levels (functorch/DynamicLayer.h).
 
-Every level has a number, its place from the outside, starting at 1. What runs on behalf of a level sees only those
-outside it, so that nested transforms unwind from the inside out.
+Every level has a number, its depth from the outside, starting at 1. Code that runs on behalf of a level sees only the
+levels outside it, so that nested transforms unwind from the inside out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DIFFERENTIATING = AUTOGRAD_BITS | functionality_bit(Functionality.ForwardAD)
 
 
 class Level:
-    """One transform in progress; `number` is its place on the stack."""
+    """One transform in progress; `number` is its position on the stack."""
 
     __slots__ = ("number",)
 
@@ -31,7 +31,7 @@ class Level:
 
 
 class VmapLevel(Level):
-    """A `vmap` in progress: the size of the mapped dimension, and what random operators do."""
+    """A `vmap` in progress: the size of the mapped dimension, and the mode of random operators."""
 
     __slots__ = ("batch_size", "randomness")
 
@@ -66,7 +66,7 @@ _stack = inherited(_Stack())
 
 @contextmanager
 def entered_vmap(batch_size: int, randomness: str) -> Iterator[VmapLevel]:
-    """A new innermost vmap level for the time of the block."""
+    """Enter a new innermost vmap level for the block."""
     before = _stack.levels
     level = VmapLevel(len(before) + 1, batch_size, randomness)
     _stack.levels = (*before, level)
@@ -78,9 +78,9 @@ def entered_vmap(batch_size: int, randomness: str) -> Iterator[VmapLevel]:
 
 @contextmanager
 def entered_grad(depth: int | None = None) -> Iterator[GradLevel]:
-    """A new innermost grad level for the time of the block; it keeps the grad mode that it is entered in.
+    """Enter a new innermost grad level for the block; it keeps the grad mode in which it is entered.
 
-    `depth` is that of an earlier level of which this one goes on.
+    `depth` is that of an earlier level that this one continues.
     """
     before = _stack.levels
     level = GradLevel(len(before) + 1, is_grad_enabled(), len(before) if depth is None else depth)
@@ -92,18 +92,18 @@ def entered_grad(depth: int | None = None) -> Iterator[GradLevel]:
 
 
 def current_levels() -> tuple[Level, ...]:
-    """The levels that are visible to this thread, outermost first."""
+    """Return the levels that are visible to this thread, outermost first."""
     return _stack.levels
 
 
 def is_visible(level: Level) -> bool:
-    """Whether a level is one of this thread's, and not hidden by work on behalf of it or of one outside it."""
+    """Return True if a level belongs to this thread and is not hidden by work on behalf of it or of an outer level."""
     levels = _stack.levels
     return len(levels) >= level.number and levels[level.number - 1] is level
 
 
 def innermost_vmap() -> VmapLevel | None:
-    """The innermost visible vmap level."""
+    """Return the innermost visible vmap level."""
     for level in reversed(_stack.levels):
         if isinstance(level, VmapLevel):
             return level
@@ -120,11 +120,11 @@ def vmap_level_of(number: int) -> VmapLevel:
 
 
 def run_below(level: Level, function: Callable[..., Result], *args: Any) -> Result:
-    """Call a function on behalf of a level: of the levels, it sees those outside this one.
+    """Call a function on behalf of a level; the function sees only the levels outside it.
 
-    Autograd keys that are excluded come back, since an operator recorded inside the level may have operands of
-    levels outside it, where nobody has recorded anything yet; and the grad mode is the one around the first grad
-    level within, which alone was entered on behalf of what runs inside.
+    Excluded autograd keys are included again. An operator recorded inside the level may have operands of outer levels,
+    which have not recorded it yet. The grad mode is the one around the first grad level within, because only that level
+    was entered on behalf of the inner code.
     """
     levels = _stack.levels
     excluded = local.excluded
@@ -145,7 +145,7 @@ def run_below(level: Level, function: Callable[..., Result], *args: Any) -> Resu
 
 
 def run_outside(level: Level, function: Callable[..., Result], *args: Any) -> Result:
-    """Call a function that sees only the levels outside of `level`; in everything else it is the caller's."""
+    """Call a function that sees only the levels outside of `level`; all other state is the caller's."""
     levels = _stack.levels
     _stack.levels = levels[: level.number - 1]
     try:

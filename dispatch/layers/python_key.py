@@ -1,7 +1,7 @@
 """Operators handled in Python: dispatch modes, and tensor subclasses (torch/utils/_python_dispatch.py).
 
-Both are one fallback at the Python key, which stands below autograd and above the kernels. A mode puts the key into
-its thread's set, a subclass into its tensors' own.
+Both are one fallback at the Python key, which is below autograd and above the kernels. A mode puts the key into its
+thread's set, a subclass into its tensors' own.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ _stack = inherited(_Stack())
 class TensorDispatchMode:
     """A context in which every operator below autograd goes through `__tensor_dispatch__` (`TorchDispatchMode`).
 
-    Modes nest: the innermost one sees a call first, and what it calls goes to the one around it. While it handles a
-    call a mode is not active, so that it may call the operator itself. A mode sees the overloads that PyTorch
-    dispatches. It sees the parts of the operators that PyTorch decomposes too.
+    Modes nest: the innermost one sees a call first, and its own calls go to the next outer one. While it handles a call
+    a mode is not active, so that it may call the operator itself. A mode sees the overloads that PyTorch dispatches. It
+    sees the parts of the operators that PyTorch decomposes too.
 
     Example:
         >>> import triten as tt
@@ -129,12 +129,12 @@ class _Below:
 
 
 def below_innermost() -> _Below:
-    """This thread without its innermost mode, whose handler runs."""
+    """Run this thread without its innermost mode, whose handler runs."""
     return _Below(-1)
 
 
 def active_modes() -> tuple[TensorDispatchMode, ...]:
-    """The modes that would see a call of this thread, outermost first; one that handles a call is not among them."""
+    """Return the modes that would see a call of this thread, outermost first, except modes that are handling a call."""
     return tuple(_stack.modes)
 
 
@@ -144,7 +144,7 @@ def sees_whole() -> bool:
 
 
 def without_modes() -> _Below:
-    """This thread in no mode."""
+    """Run this thread without modes."""
     return _Below(0)
 
 
@@ -174,10 +174,9 @@ def _is_default(value: Any, default: Any) -> bool:
 def bound_handler(
     op: OperatorEntry, values: Sequence[Any]
 ) -> Callable[[OperatorEntry, Sequence[Any]], Any] | None:
-    """What a call with all arguments comes to if that is the innermost mode, and the mode has `handle_bound`.
+    """Return the innermost mode's `handle_bound` if a call with all arguments would reach that mode, else None.
 
-    So a mode that records many calls is asked without the dispatcher's plans. None for all other calls: they go through
-    the dispatcher.
+    A mode that records many calls then avoids the dispatcher's plans. All other calls go through the dispatcher.
     """
     if not _stack.modes or dispatch_rules or observers:
         return None
@@ -195,7 +194,7 @@ def bound_handler(
 
 
 def handling_types(values: Sequence[Any]) -> list[type]:
-    """The tensor subclasses with a handler among arguments: in their order, subclasses before their bases."""
+    """Return the tensor subclasses with a handler among arguments: in their order, subclasses before their bases."""
     found: list[type] = []
     for tensor in tensors_in(values):
         cls = type(tensor)
@@ -214,7 +213,7 @@ bound_handlers: dict[type, Callable[[OperatorEntry, list[Any]], Any]] = {}
 
 
 def _ask(asker: Any, op: OperatorEntry, func: OpOverload, types: Any, args: Any, kwargs: Any) -> Any:
-    """What a class or a mode makes of a call."""
+    """Return the result of a class's or a mode's handler for a call."""
     if dispatch_rules:
         rule = dispatch_rules.get((op.name, asker if isinstance(asker, type) else type(asker)))
         if rule is not None:
@@ -223,7 +222,7 @@ def _ask(asker: Any, op: OperatorEntry, func: OpOverload, types: Any, args: Any,
 
 
 def python_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
-    """The Python key's kernel for every operator: ask the innermost mode, else the subclasses in their order.
+    """Serve every operator at the Python key: ask the innermost mode, else the subclasses in their order.
 
     Raises TypeError where all of them answer NotImplemented, and for results that the schema does not have.
     """
@@ -294,7 +293,7 @@ def _owned(op: OperatorEntry, results: Sequence[Any]) -> Sequence[Any]:
 
 
 def keys_of(cls: type) -> int:
-    """What a class adds to the keys of its tensors' specs: the Python key, and that it takes over public calls."""
+    """Return the keys that a class adds to its tensors' specs: the Python key, and the one for overridden calls."""
     keys = PYTHON_BIT if hasattr(cls, HANDLER) else 0
     if handles(cls):
         keep_backward_below()
@@ -303,9 +302,9 @@ def keys_of(cls: type) -> int:
 
 
 def as_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
-    """A tensor of another class over the same bytes, whose gradient is `tensor`'s.
+    """Return a tensor of another class over the same bytes, whose gradient is `tensor`'s.
 
-    Raises TypeError for what is no Tensor class.
+    Raises TypeError for other classes.
     """
     if not tensor._spec.requires_grad:
         return detached_subclass(tensor, cls)
@@ -328,7 +327,7 @@ def _check_class(cls: Any) -> None:
 
 
 def detached_subclass(tensor: TensorImpl, cls: type[Subclass]) -> Subclass:
-    """A tensor of another class over the same bytes, in no graph. Raises TypeError for what is no Tensor class."""
+    """Return a tensor of another class over the same bytes, without a graph. Raises TypeError for other classes."""
     _check_class(cls)
     made = cls._blank()
     made._data = tensor._data
@@ -348,7 +347,7 @@ def wrapper_subclass(
     memory_format: MemoryFormat | None = None,
     layout: Layout = strided,
 ) -> Subclass:
-    """Return a tensor without bytes of its own: metadata, and a class whose handler knows what to do.
+    """Return a tensor without bytes of its own: metadata, and a class whose handler serves its operators.
 
     Raises TypeError for a class without handler, whose operators would read bytes that are not there.
     """
@@ -379,22 +378,22 @@ def wrapper_subclass(
 
 
 def _repeated(root: Any, spec: TensorSpec, offset: int = 0) -> Any:
-    """Return an array of a spec's sizes whose elements are all the one of `root` at a byte offset."""
+    """Return an array of a spec's sizes whose elements all alias that of `root` at a byte offset."""
     made = np.ndarray(spec.sizes, spec.np_dtype, root, offset, (0,) * spec.ndim)
     made.flags.writeable = False
     return made
 
 
 def _is_repeated(data: Any) -> bool:
-    """Return whether an array is one of a wrapper subclass, without bytes of its own."""
+    """Return True if an array belongs to a wrapper subclass, without bytes of its own."""
     root = root_of(data)
     return root is not data and root.dtype == np.uint8 and not any(data.strides) and not data.flags.writeable
 
 
 def share_storage(tensor: TensorImpl, source: TensorImpl) -> None:
-    """Have a tensor lie in the storage of another one, with its own sizes, strides and storage offset.
+    """Make a tensor share the storage of another one, with its own sizes, strides and storage offset.
 
-    Raises RuntimeError for a tensor with bytes whose elements would lie outside the storage.
+    Raises RuntimeError for a tensor with bytes whose elements would be outside the storage.
     """
     data: Any = source._data
     if isinstance(data, np.ndarray) and _is_repeated(data):

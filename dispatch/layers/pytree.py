@@ -23,7 +23,7 @@ class KeyEntry(Protocol):
     """One step of a key path: from a node to one of its children."""
 
     def get(self, parent: Any, /) -> Any:
-        """The child."""
+        """Return the child."""
 
 
 class SequenceKey(Record):
@@ -35,7 +35,7 @@ class SequenceKey(Record):
         return f"[{self.idx!r}]"
 
     def get(self, sequence: Sequence[Any], /) -> Any:
-        """The element."""
+        """Return the element."""
         return sequence[self.idx]
 
 
@@ -48,7 +48,7 @@ class MappingKey(Record):
         return f"[{self.key!r}]"
 
     def get(self, mapping: Mapping[Any, Any], /) -> Any:
-        """The value."""
+        """Return the value."""
         return mapping[self.key]
 
 
@@ -61,7 +61,7 @@ class GetAttrKey(Record):
         return f".{self.name}"
 
     def get(self, obj: Any, /) -> Any:
-        """The attribute."""
+        """Return the attribute."""
         return getattr(obj, self.name)
 
 
@@ -84,7 +84,7 @@ class NodeDef(NamedTuple):
 
 
 class Serialization(NamedTuple):
-    """How a class stands in the text of a spec: its name, and its context as JSON."""
+    """Serialized form of a class in a spec: its name, and its context as JSON."""
 
     type: type[Any]
     name: str
@@ -176,14 +176,14 @@ def register_pytree_node(
 
 
 def deregister(cls: type[Any]) -> None:
-    """Make a class a leaf again. Raises KeyError for one that is no node."""
+    """Make a class a leaf again. Raises KeyError for a class that is not a node."""
     with _lock:
         del NODES[cls]
         NAMED_TYPES.pop(SERIALIZATIONS.pop(cls).name, None)
 
 
 def is_namedtuple_class(cls: Any) -> bool:
-    """Whether a class is a named tuple's, or a subclass of one."""
+    """Return True if a class is a named tuple's, or a subclass of one."""
     return (
         isinstance(cls, type_of)
         and issubclass(cls, tuple)
@@ -196,7 +196,7 @@ def is_namedtuple_class(cls: Any) -> bool:
 
 
 def node_type(tree: Any) -> Any:
-    """The class that an object is a node of, `collections.namedtuple` for all named tuples."""
+    """Return the node class of an object, `collections.namedtuple` for all named tuples."""
     cls = type_of(tree)
     if cls is tuple or cls is list or cls is dict or not issubclass(cls, tuple):
         return cls
@@ -206,8 +206,8 @@ def node_type(tree: Any) -> Any:
 class TreeSpec:
     """A tree without its leaves.
 
-    `type` is the node's class (`collections.namedtuple` for all named tuples), None for a leaf; the context is what
-    its `NodeDef` gave beside the children, such as the keys of a dict. Its lists are not to be changed.
+    `type` is the node's class (`collections.namedtuple` for all named tuples), None for a leaf; the context is the
+    other data of its `NodeDef`, such as the keys of a dict. Callers must not change its lists.
     """
 
     __slots__ = ("_children", "_context", "num_children", "num_leaves", "num_nodes", "type")
@@ -232,7 +232,7 @@ class TreeSpec:
 
     @property
     def context(self) -> Any:
-        """What the node is built with beside its children."""
+        """Data from which the node is built in addition to its children."""
         return self._context
 
     @property
@@ -247,19 +247,19 @@ class TreeSpec:
         return self._children
 
     def is_leaf(self) -> bool:
-        """Whether the tree is one leaf."""
+        """Return True if the tree is one leaf."""
         return self.num_nodes == 1 and self.num_leaves == 1
 
     def children(self) -> list[TreeSpec]:
-        """The specs of the root's children."""
+        """Return the specs of the root's children."""
         return self._children.copy()
 
     def child(self, index: int) -> TreeSpec:
-        """The spec of one child."""
+        """Return the spec of one child."""
         return self._children[index]
 
     def flatten_up_to(self, tree: Any) -> list[Any]:
-        """The subtrees of a tree that stand where this one has its leaves.
+        """Return the subtrees of a tree at the positions of this spec's leaves.
 
         A dict may stand for an OrderedDict or defaultdict of the same keys, and a deque for one of another length.
 
@@ -271,7 +271,7 @@ class TreeSpec:
         return found
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
-        """The tree of these leaves. Raises ValueError for another number of them than it has."""
+        """Return the tree of these leaves. Raises ValueError for a wrong number of leaves."""
         given = leaves if isinstance(leaves, list | tuple) else list(leaves)
         if len(given) != self.num_leaves:
             raise ValueError(
@@ -337,7 +337,7 @@ TreeSpec.__init__(LEAF, None, None, [])
 
 
 def treespec_leaf() -> LeafSpec:
-    """The spec of a leaf."""
+    """Return the spec of a leaf."""
     return LEAF
 
 
@@ -352,7 +352,7 @@ class ConstantNode(Record):
 
 
 def children_of(tree: Any) -> tuple[Any, Any, list[Any]]:
-    """A node's class (None for a leaf), the context that it is rebuilt with, and its children in order."""
+    """Return a node's class (None for a leaf), the context that rebuilds it, and its children in order."""
     kind = node_type(tree)
     node = NODES.get(kind)
     if node is None:
@@ -362,12 +362,12 @@ def children_of(tree: Any) -> tuple[Any, Any, list[Any]]:
 
 
 def tree_is_leaf(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> bool:
-    """Whether a tree is one leaf (`torch.utils._pytree.tree_is_leaf`)."""
+    """Return True if a tree is one leaf (`torch.utils._pytree.tree_is_leaf`)."""
     return (is_leaf is not None and is_leaf(tree)) or node_type(tree) not in NODES
 
 
 def tree_flatten(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> tuple[list[Any], TreeSpec]:
-    """The leaves of a tree, in order, and what is needed to build it again (`torch.utils._pytree.tree_flatten`).
+    """Return the leaves of a tree, in order, and the spec that rebuilds it (`torch.utils._pytree.tree_flatten`).
 
     Args:
         tree: any nesting of containers.
@@ -398,7 +398,7 @@ def _flatten_into(tree: Any, leaves: list[Any], is_leaf: Callable[[Any], bool] |
 def _broadcast_to_and_flatten(
     tree: Any, treespec: TreeSpec, is_leaf: Callable[[Any], bool] | None = None
 ) -> list[Any] | None:
-    """Return a tree's leaves, each as often as the spec has leaves in its place; None if the tree is no prefix of it.
+    """Return a tree's leaves, each repeated for the spec's leaves at its position; None if it is not a prefix.
 
     Source: torch.utils._pytree._broadcast_to_and_flatten.
     """
@@ -447,11 +447,11 @@ def _flatten_up_to(spec: TreeSpec, tree: Any, found: list[Any]) -> None:
 
 
 def tree_unflatten(leaves: Iterable[Any], treespec: TreeSpec) -> Any:
-    """The tree of these leaves (`torch.utils._pytree.tree_unflatten`).
+    """Return the tree of these leaves (`torch.utils._pytree.tree_unflatten`).
 
     Raises:
-        TypeError: `treespec` is no spec.
-        ValueError: there are not as many leaves as the tree has.
+        TypeError: `treespec` is not a spec.
+        ValueError: the number of leaves differs from the tree's.
     """
     if not isinstance(treespec, TreeSpec):
         if not isinstance(leaves, TreeSpec):
@@ -471,8 +471,7 @@ def _built(leaves: Any, spec: TreeSpec) -> Any:
 def tree_map(
     func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
-    """The tree whose leaves are `func` of a tree's leaves, and of what `rests` have at the same places
-    (`torch.utils._pytree.tree_map`).
+    """Apply `func` to the leaves of a tree and of `rests` at the same positions (`torch.utils._pytree.tree_map`).
 
     Args:
         func: gets a leaf, and a leaf or a subtree of each of `rests`.
@@ -493,12 +492,12 @@ def tree_map(
 
 
 def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
-    """The leaves of a tree, in order (`torch.utils._pytree.tree_leaves`)."""
+    """Return the leaves of a tree, in order (`torch.utils._pytree.tree_leaves`)."""
     return tree_flatten(tree, is_leaf)[0]
 
 
 def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> TreeSpec:
-    """The tree without its leaves (`torch.utils._pytree.tree_structure`)."""
+    """Return the tree without its leaves (`torch.utils._pytree.tree_structure`)."""
     return tree_flatten(tree, is_leaf)[1]
 
 

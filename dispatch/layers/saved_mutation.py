@@ -1,7 +1,7 @@
 """Writes into tensors that a graph has saved, permitted for a block (`allow_mutation_on_saved_tensors`).
 
-What is saved is remembered by its storage; before an operator writes into that storage, a mode clones what was saved of
-it, and backward gets the clone.
+The mode records saved tensors by their storage. Before an operator writes into that storage, the mode clones its saved
+tensors, and backward gets the clones.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class _Saved:
 
 
 class SavedTensors:
-    """What the graph of a block has saved, by storage and version; it is empty once the block has ended."""
+    """Tensors that the graph of a block has saved, by storage and version; it is empty once the block has ended."""
 
     def __init__(self) -> None:
         self._of_storage: defaultdict[int, WeakSet[_Saved]] = defaultdict(WeakSet)
         self.is_open = True
 
     def pack(self, tensor: Tensor) -> _Saved:
-        """Remember a tensor, which the node holds by what this gives."""
+        """Record a saved tensor, and return the handle that the node holds."""
         saved = _Saved(tensor)
         self._of_storage[_storage_of(tensor)].add(saved)
         return saved
 
     def unpack(self, saved: _Saved) -> Tensor:
-        """The tensor as it was."""
+        """Return the tensor as it was saved."""
         if not self.is_open:
             raise AssertionError(
                 "Trying to backward outside of the 'allow_mutation_on_saved_tensors' context in which the graph was "
@@ -52,7 +52,7 @@ class SavedTensors:
         return saved.tensor
 
     def keep(self, written: Any) -> None:
-        """A storage is about to be written into: clone what was saved of it."""
+        """Clone the saved tensors of a storage that is about to be written."""
         if isinstance(written, list | tuple):
             for each in written:
                 self.keep(each)
@@ -97,7 +97,7 @@ _open: list[SavedTensors] = []
 
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[SavedTensors]:
-    """A block in which tensors may be written into after a graph has saved them.
+    """Permit writes into tensors that a graph has saved, within the block.
 
     Without it, backward refuses (`torch.autograd.graph.allow_mutation_on_saved_tensors`). Forward and backward are
     both inside of the block. A clone is made where something is written, and only there.

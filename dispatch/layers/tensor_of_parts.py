@@ -1,4 +1,4 @@
-"""What subclasses of tensors share that are made of other tensors: how they are copied, printed and exchanged."""
+"""Base of wrapper subclasses, which consist of other tensors: copying, printing and conversion."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..tensor import Tensor
 class TensorOfParts(Tensor):
     """A tensor without bytes of its own, over the tensors that `PARTS` names.
 
-    A subclass says in `SETTINGS` what else it has, in `STATE` which attributes follow from neither, and in `like` how
-    another one is made of other parts. Its ``__tensor_dispatch__`` serves operators.
+    A subclass declares its other settings in `SETTINGS`, and independent attributes in `STATE`. `like` makes another
+    tensor from other parts. Its ``__tensor_dispatch__`` serves operators.
     """
 
     __tensor_function__ = disabled_tensor_function  # type: ignore[assignment]
@@ -34,11 +34,11 @@ class TensorOfParts(Tensor):
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """What it has beside tensors."""
+        """Settings in addition to the tensors."""
         return tuple(getattr(self, name) for name in self.SETTINGS)
 
     def like(self, parts: Sequence[Any] | None = None) -> Self:
-        """The same with other parts."""
+        """Return the same tensor with other parts."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it is made")
 
     @property

@@ -30,7 +30,7 @@ _everywhere: list[TextIO | None] = []
 
 
 def describe(value: Any) -> str:
-    """An argument in a line of the trace: a tensor by dtype, shape and device, others by value."""
+    """Describe an argument in a line of the trace: a tensor by dtype, shape and device, others by value."""
     if isinstance(value, TensorImpl):
         spec = value._spec
         return f"{spec.dtype.name}{list(spec.sizes)}@{spec.device}"
@@ -63,11 +63,11 @@ def show_trace(file: TextIO | None = None) -> Iterator[None]:
     """Print every hop of this thread's calls: ``call`` for an operator, ``redispatch`` for its next kernel.
 
     A hop is indented below the one that it belongs to. The environment variable ``TRITEN_SHOW_DISPATCH_TRACE=1`` does
-    the same for a whole program. Plans are made anew at both ends, so that calls pay for the trace only while it
+    the same for a whole program. Plans are rebuilt at its start and end, so that calls pay for the trace only while it
     lasts.
 
     Args:
-        file: where to print; standard error if None.
+        file: Text stream to print to. Default: None, standard error.
 
     Example:
         >>> import sys

@@ -1,8 +1,8 @@
-"""Derivatives of functions: `grad`, `vjp`, `jvp` and what is made of them (torch/_functorch/eager_transforms.py).
+"""Derivatives of functions: `grad`, `vjp`, `jvp` and functions composed of them (torch/_functorch/eager_transforms.py).
 
-A function is differentiated at aliases of its arguments: they share the arguments' bytes and stand in the graph
-around, so that transforms nest in each other, in vmap and in a graph of the caller's own. What depends on nothing
-outside comes back without a graph.
+A function is differentiated at aliases of its arguments. They share the arguments' bytes and belong to the surrounding
+graph, so that transforms nest in each other, in vmap and in the caller's own graph. Results without outside
+dependencies have no graph.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Sources:
         self.fresh: set[int] = set()
         before = set_grad_enabled(
             True
-        )  # what is differentiated later, outside of a no_grad block, has its history
+        )  # a tensor differentiated later, outside of a no_grad block, has its history
         try:
             self._take(given, name)
         finally:
@@ -66,7 +66,7 @@ class _Sources:
         return tree_unflatten(self.tensors, self.spec)
 
     def depend_on_others(self, outputs: Sequence[Any]) -> bool:
-        """Whether outputs have something in their graph that requires grad but is no source of this transform."""
+        """Return True if the outputs' graph has a leaf that requires grad but is not a source of this transform."""
         own = {root_edge(t)[0] for t in self.tensors if id(t) in self.fresh}
         seen: set[Node] = set()
         stack = [root_edge(o)[0] for o in outputs if o._spec.requires_grad]
@@ -88,7 +88,7 @@ def _alias(tensor: Any) -> Any:
 
 
 def _of_innermost_vmap(tensor: Any) -> Any:
-    """The tensor as one of every example, so that what is differentiated by it is not taken for the levels outside."""
+    """Expand the tensor to every example, so that derivatives by it do not belong to outer levels."""
     level = innermost_vmap()
     if level is None or level_of(tensor) is level:
         return tensor
@@ -97,7 +97,7 @@ def _of_innermost_vmap(tensor: Any) -> Any:
 
 
 def lowered(tensor: Any) -> Any:
-    """The tensor outside of the graph: over the same bytes, tangents and batch dimensions kept."""
+    """Return the tensor outside of the graph: over the same bytes, tangents and batch dimensions kept."""
     if not isinstance(tensor, TensorImpl) or not tensor._spec.requires_grad:
         return tensor
     before = set_grad_enabled(False)
@@ -131,7 +131,7 @@ def _split_aux(result: Any, has_aux: bool, name: str) -> tuple[Any, Any]:
 
 
 def chosen_arguments(args: tuple[Any, ...], argnums: ArgNums, name: str) -> tuple[int, ...]:
-    """The positions of the arguments to differentiate by."""
+    """Return the positions of the arguments to differentiate by."""
     if not isinstance(argnums, int | tuple) or isinstance(argnums, bool):
         raise RuntimeError(f"argnum must be int or Tuple[int, ...], got: {type(argnums)}")
     if isinstance(argnums, tuple) and not argnums:
@@ -150,7 +150,7 @@ def chosen_arguments(args: tuple[Any, ...], argnums: ArgNums, name: str) -> tupl
 
 
 def with_chosen(args: tuple[Any, ...], positions: Sequence[int], values: Sequence[Any]) -> tuple[Any, ...]:
-    """The arguments with others at some positions."""
+    """Return the arguments with others at some positions."""
     replaced = list(args)
     for position, value in zip(positions, values, strict=True):
         replaced[position] = value
@@ -158,7 +158,7 @@ def with_chosen(args: tuple[Any, ...], positions: Sequence[int], values: Sequenc
 
 
 def grad_and_value(func: Function, argnums: ArgNums = 0, has_aux: bool = False) -> Function:
-    """A function that gives the gradient of `func` and its value (`torch.func.grad_and_value`).
+    """Return a function that computes the gradient of `func` and its value (`torch.func.grad_and_value`).
 
     Args and errors are those of `grad`. The result is ``(gradient, value)``, with `has_aux`
     ``(gradient, (value, aux))``.
@@ -210,7 +210,7 @@ def _check_scalar(output: Any) -> None:
 def _gradients(
     outputs: Sequence[Any], sources: _Sources, cotangents: Any, create_graph: bool, retain_graph: bool
 ) -> list[Any]:
-    """The gradients of outputs by the sources, zeros where an output does not depend on one."""
+    """Return the gradients of outputs by the sources, zeros where an output does not depend on one."""
     from ..generated.functions import zeros_like
 
     pairs = [
@@ -236,13 +236,13 @@ def _gradients(
 
 
 def grad(func: Function, argnums: ArgNums = 0, has_aux: bool = False) -> Function:
-    """A function that gives the gradient of `func`, which returns a scalar (`torch.func.grad`).
+    """Return a function that computes the gradient of `func`, which returns a scalar (`torch.func.grad`).
 
     Args:
-        func: takes tensors or trees of them, and returns a tensor without dimensions, with `has_aux` a pair of that
-            and of a tree that is passed on.
-        argnums: by which positional arguments; a tuple gives a tuple of gradients.
-        has_aux: whether `func` returns something beside the scalar.
+        func: A function from tensors or trees of them to a 0-d tensor. With `has_aux`, it returns a pair of that tensor
+            and a tree of auxiliary data.
+        argnums: Positions of the arguments to differentiate by; a tuple gives a tuple of gradients.
+        has_aux: If True, `func` also returns auxiliary data.
 
     Raises:
         RuntimeError: for a result of another form, and for positions that do not exist.
@@ -267,7 +267,7 @@ def grad(func: Function, argnums: ArgNums = 0, has_aux: bool = False) -> Functio
 
 @api_boundary
 def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
-    """The value of `func`, and the function from cotangents of it to cotangents of `primals` (`torch.func.vjp`).
+    """Return the value of `func`, and the function from its cotangents to cotangents of `primals` (`torch.func.vjp`).
 
     The second may be called any number of times; it takes cotangents in the structure of the value and gives a tuple,
     or one tree where there is one primal. With `has_aux` the result has the auxiliary tree as its third part.
@@ -328,14 +328,14 @@ def vjp(func: Function, *primals: Tensor, has_aux: bool = False) -> Any:
 
 @api_boundary
 def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
-    """The value of `func`, and the linear function that is its derivative there (`torch.func.linearize`).
+    """Return the value of `func`, and the linear function that is its derivative there (`torch.func.linearize`).
 
-    The derivative may be called any number of times, with one tangent for each primal; `func` is not called again for
-    it, what it computed is kept instead. For one direction `jvp` takes less memory.
+    The derivative may be called any number of times, with one tangent for each primal. It does not call `func` again;
+    it uses the stored results of the first call. For one direction `jvp` takes less memory.
 
     Args:
-        func: takes `primals` and returns tensors.
-        primals: trees of tensors.
+        func: A function from `primals` to tensors.
+        primals: Trees of tensors.
 
     Returns:
         The value, and the function from tangents in the structure of `primals` to tangents of the value.
@@ -353,7 +353,7 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
     points, spec = tree_flatten(primals)
     outputs, out_spec = tree_flatten(value)
     is_linked = any(each.requires_grad for each in outputs)
-    # To pull back is linear in the cotangents, so that its own pull-back pushes forward, whatever they are.
+    # The pull-back is linear in the cotangents, so that its own pull-back pushes forward for any cotangents.
     zeros = tree_unflatten([ops.zeros_like(each) for each in outputs], out_spec)
     _, push_forward = vjp(lambda cotangents: pull_back(cotangents, create_graph=True), zeros)
 
@@ -375,7 +375,7 @@ def linearize(func: Function, *primals: Any) -> tuple[Any, Function]:
         (found,) = push_forward(tree_unflatten(directions, spec))
         if is_linked or (is_grad_enabled() and any(each.requires_grad for each in directions)):
             return found
-        # Of what the inner pull-back was recorded for, nothing is the caller's.
+        # The inner pull-back was recorded, but none of its graph belongs to the caller.
         return tree_map(_lowered_throughout, found)
 
     return value, derivative
@@ -391,13 +391,13 @@ def _lowered_throughout(tensor: Any) -> Any:
 
 @api_boundary
 def debug_unwrap(tensor: Tensor, *, recurse: bool = True) -> Tensor:
-    """The tensor of all examples behind one that `vmap` maps, to look at (`torch.func.debug_unwrap`).
+    """Return the tensor of all examples behind a mapped tensor, for inspection (`torch.func.debug_unwrap`).
 
-    Computing with it inside of the mapped function is not defined. A tensor that is not mapped is given back itself.
+    Computing with it inside of the mapped function is not defined. A tensor that is not mapped is returned unchanged.
 
     Args:
-        tensor: the tensor.
-        recurse: whether all levels of `vmap` are taken away, or the innermost alone.
+        tensor: The tensor.
+        recurse: If True, unwrap all levels of `vmap`. If False, unwrap only the innermost.
 
     Example:
         >>> import triten as tt
@@ -423,17 +423,18 @@ def jvp(
     strict: bool = False,
     has_aux: bool = False,
 ) -> Any:
-    """The value of `func` and its derivative in a direction, by forward mode (`torch.func.jvp`).
+    """Return the value of `func` and its derivative in a direction, by forward mode (`torch.func.jvp`).
 
     Args:
-        func: takes `primals` and returns tensors.
-        primals: a tuple of trees of tensors.
-        tangents: a tuple of the same structure.
-        strict: whether an output that does not depend on the inputs is refused; otherwise its tangent is zero.
-        has_aux: whether `func` returns something beside the outputs, which is passed on.
+        func: A function from `primals` to tensors.
+        primals: A tuple of trees of tensors.
+        tangents: A tuple of the same structure.
+        strict: If True, refuse an output that does not depend on the inputs; otherwise its tangent is zero. Default:
+            False.
+        has_aux: If True, `func` also returns auxiliary data. Default: False.
 
     Raises:
-        RuntimeError: for arguments that are no tuples, of different structures, or not made of tensors.
+        RuntimeError: for arguments that are not tuples, have different structures, or do not consist of tensors.
 
     Example:
         >>> import triten as tt

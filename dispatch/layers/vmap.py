@@ -30,20 +30,20 @@ def vmap(
     *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """`func`, written for one example, as a function that maps it over a dimension of its inputs (`torch.func.vmap`).
+    """Return a function that maps `func`, written for one example, over a dimension of its inputs (`torch.func.vmap`).
 
     Operators inside `func` see tensors without the mapped dimension and compute on all examples at once. Maps nest,
     and compose with autograd inside and outside of them.
 
     Args:
-        func: takes tensors, or nested tuples, lists and dicts of them, and returns such. Keyword arguments are passed
-            on as they are.
-        in_dims: the dimension of each input to map over, of the inputs' structure or one for a part of it; None for
-            an input that all examples share.
-        out_dims: where the mapped dimension appears in the outputs; None for one that is the same for all.
-        randomness: what random operators do inside: "error" refuses them, with "different" each example draws for
-            itself, with "same" all get the same draw.
-        chunk_size: how many examples to compute at once; None means all. It bounds the memory used.
+        func: A function between tensors, or nested tuples, lists and dicts of them. Keyword arguments are passed on
+            unchanged.
+        in_dims: The dimension of each input to map over, in the inputs' structure or one int for a subtree. None for an
+            input that all examples share.
+        out_dims: Position of the mapped dimension in the outputs; None for an output that is the same for all.
+        randomness: Mode of random operators inside: "error" refuses them, "different" samples for each example, and
+            "same" gives all examples the same sample.
+        chunk_size: Number of examples to compute at once; None means all. It bounds the memory used.
 
     Returns:
         A function of the same arguments, whose results have the mapped dimension at `out_dims`.
@@ -163,7 +163,7 @@ def _mapped(
     randomness: str,
     kwargs: dict[str, Any],
 ) -> Any:
-    """All examples at once."""
+    """Run all examples at once."""
     with entered_vmap(size, randomness) as level:
         given = _create_batched_inputs(dims, leaves, level.number, spec)
         return _unwrap_batched(func(*given, **kwargs), out_dims, level.number, size, func)
@@ -183,7 +183,7 @@ def _create_batched_inputs(
 def _unwrap_batched(
     batched_outputs: Any, out_dims: Any, vmap_level: int, batch_size: int, func: Callable[..., Any]
 ) -> Any:
-    """Return the outputs with all examples, the mapped dimension of each in its place."""
+    """Return the outputs with all examples, and the mapped dimension of each at its position."""
     flat, spec, places = _outputs(func, batched_outputs, out_dims)
     name = _get_name(func)
     return tree_unflatten(
@@ -198,7 +198,7 @@ def _unwrap_batched(
 def _outputs(
     func: Callable[..., Any], outputs: Any, out_dims: Any
 ) -> tuple[list[Any], TreeSpec, list[int | None]]:
-    """The leaves of the outputs, their structure, and the place of the mapped dimension in each."""
+    """Return the leaves of the outputs, their structure, and the mapped dimension of each."""
     flat, spec = tree_flatten(outputs)
     if isinstance(outputs, TensorImpl) and isinstance(out_dims, tuple) and len(out_dims) == 1:
         places: list[Any] | None = list(out_dims)
@@ -260,7 +260,7 @@ def _remove_batch_dim(tensor: Any, level: int, batch_size: int, out_dim: int) ->
         tensor: A tensor inside the `vmap`.
         level: The number of the `vmap`, as `maybe_get_level` gives it.
         batch_size: The number of examples.
-        out_dim: The place of the mapped dimension in the result.
+        out_dim: The position of the mapped dimension in the result.
 
     Raises:
         RuntimeError: No `vmap` in progress has this number.
@@ -293,7 +293,7 @@ def _in_chunks(
     randomness: str,
     kwargs: dict[str, Any],
 ) -> Any:
-    """Some examples at a time, and the outputs joined. With randomness "same" every chunk draws the same."""
+    """Run some examples at a time, and join the outputs. With randomness "same" every chunk has the same numbers."""
     from ..generated.functions import cat
     from ..random import get_rng_state, set_rng_state
 

@@ -16,17 +16,17 @@ from ...runtime.tensor_spec import TensorSpec
 
 
 def numpy_may_allocate(spec: TensorSpec) -> bool:
-    """Whether NumPy's own allocation of a result is as good as ours: small, contiguous, no user's allocator."""
+    """Return True if NumPy may allocate a result itself: small, contiguous, and without a user's allocator."""
     return spec.ndim > 0 and spec.is_contiguous and spec.nbytes < ALIGN_FROM and not allocators.host_is_custom
 
 
 def numpy_may_make_number(spec: TensorSpec) -> bool:
-    """The same of a result without dimensions, which `numpy_may_allocate` leaves out: NumPy would make it a scalar."""
+    """Return True if NumPy may make a 0-d result, which `numpy_may_allocate` excludes: NumPy would return a scalar."""
     return spec.ndim == 0 and spec.device is CPU and not allocators.host_is_custom
 
 
 def allocator_of(spec: TensorSpec) -> Callable[[], Any]:
-    """A function without arguments that allocates the bytes of a tensor of this spec."""
+    """Return a function without arguments that allocates the bytes of a tensor of this spec."""
     device = spec.device
     if device is CPU:
         if spec.is_contiguous and spec.nbytes < ALIGN_FROM and not allocators.host_is_custom:

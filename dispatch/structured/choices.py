@@ -1,11 +1,11 @@
-"""What kernel factories say about their choices while somebody asks: the algorithm, and the sizes that decided.
+"""Reports of kernel factories on the algorithms that they choose, and on the sizes that decide.
 
 A factory that has several kernels says which one it took, in the middle of its branch::
 
     chosen("rows in blocks", "the row of {} elements is contiguous and longer than {}", n, SHORT)
 
-Nobody listens as a rule, and then this is one look at an empty list. It is for planning alone: what a plan runs never
-calls it. `layers/explain` listens.
+Without listeners, a report costs one check of an empty list. Only planning reports; a plan's kernels never do.
+`layers/explain` listens.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from typing import Any, Protocol
 
 
 class Listener(Protocol):
-    """Whoever is told of choices."""
+    """Receiver of reports on choices."""
 
     def on_choice(self, algorithm: str, because: str) -> None:
-        """A factory has taken one of its algorithms."""
+        """Receive the algorithm that a factory has taken."""
 
     def on_stub(self, name: str, device_type: str, factory: Callable[..., Any]) -> None:
-        """A plan asks for the kernel of a stub, which `factory` makes."""
+        """Receive the name of a stub whose kernel a plan asks for, and the `factory` that makes the kernel."""
 
     def on_launch_planned(self, kernel: Any, constants: Mapping[str, object]) -> None:
-        """A plan has made a launch of a Triton kernel with these constants."""
+        """Receive a planned launch of a Triton kernel with these constants."""
 
 
 listeners: list[Listener] = []
-"""Those who are told, in every thread; empty as a rule."""
+"""The listeners, in every thread; usually empty."""
 
 
 def chosen(algorithm: str, because: str, *values: object) -> None:
     """Tell the listeners which algorithm a kernel factory took.
 
     Args:
-        algorithm: a few words, by which it is found in the factory's module.
-        because: a plain sentence without a full stop, with a ``{}`` for each of `values`. It is put together only if
-            somebody listens.
-        values: the sizes that decided.
+        algorithm: A few words that identify the algorithm in the factory's module.
+        because: A plain sentence without a full stop, with a ``{}`` for each of `values`. It is formatted only if there
+            are listeners.
+        values: The sizes that decided.
 
     Example:
         >>> import triten as tt

@@ -1,8 +1,8 @@
-"""Compiled loops in the place of host kernels that take several passes of NumPy (the extra ``triten[jit]``).
+"""Compiled loops that replace host kernels which take several passes of NumPy (the extra ``triten[jit]``).
 
-A kernel whose stub is in `LOOPED` or in `ROWS` begins as NumPy's. When it has computed `WORTH` elements, a thread in
-the background makes its loop, from the disk where it is known; from then on the loop, which has the same bits, computes
-the plan's calls. Without llvmlite nothing of the kind happens, and small programs never import it.
+A kernel whose stub is in `LOOPED` or in `ROWS` begins with NumPy's implementation. After `WORTH` elements, a background
+thread makes its loop, or loads it from the disk cache. From then on the loop computes the plan's calls, with the same
+bits. Without llvmlite no loops are made, and small programs never import llvmlite.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ WORTH = 1 << 23
 WORTH_WARM = 1 << 21
 """The same once llvmlite is imported, which takes most of the time of the first loop."""
 CALLS = 4
-"""Calls before, at least: what is computed once is not worth a loop, however large it is."""
+"""Minimum number of calls before a loop is made: a single computation is not worth a loop, even if it is large."""
 LARGE_FROM = 1 << 16
 """Elements from which one pass of NumPy has a loop, which threads share more readily."""
 SHORT_LINE = 1 << 12
-"""The longest line that NumPy begins too slowly beside an operand that is repeated."""
+"""Longest row for which NumPy's start-up is too slow if an operand is broadcast."""
 THREAD_BYTES = 1 << 25
-"""Memory that must be there to start a thread: the stack, and what Python needs to begin."""
+"""Memory required to start a thread: the stack, and Python's start-up."""
 POLL = 0.001
-"""Seconds between looks whether the thread has ended."""
+"""Seconds between checks whether the thread has ended."""
 MOST = 32
 """Loops of a plan, each of other numbers or sizes."""
 NARROW = (bfloat16, float16)
@@ -54,23 +54,23 @@ Loop = Callable[..., None]
 
 
 def several_passes(call: StructuredCall) -> bool:
-    """Kernels that are several passes in any dtype."""
+    """Return True for kernels that take several passes in any dtype."""
     return True
 
 
 def widens(call: StructuredCall) -> bool:
-    """Kernels that are one pass, of operands that are brought to float32 first."""
+    """Return True for kernels of one pass whose operands are cast to float32 first."""
     return any(spec.dtype in NARROW for spec in (call.outputs[0], *_tensors(call)))
 
 
 def converts(call: StructuredCall) -> bool:
-    """Copies to and from 16-bit floats."""
+    """Return True for copies to and from 16-bit floats."""
     source, target = call.args.get("src", call.args["self"]).dtype, call.outputs[0].dtype
     return source is not target and {source, target} <= {bfloat16, float16, float32}
 
 
 def repeats(call: StructuredCall) -> bool:
-    """Short lines beside an operand that is repeated: NumPy begins anew for each of them."""
+    """Return True for short rows with a broadcast operand: NumPy restarts for each of them."""
     out = call.outputs[0]
     if out.dtype is not float32 or not 0 < out.sizes[-1] <= SHORT_LINE:
         return False
@@ -90,40 +90,45 @@ LOOPED: dict[str, Callable[[StructuredCall], bool]] = {
     **dict.fromkeys((f"{name}_stub" for name in ONE_PASS), widens),
     "copy_stub": converts,
 }
-"""By stub: whether a loop would be quicker than a call's kernel, whatever its shapes are."""
+"""Predicates by stub: whether a loop would be faster than a call's kernel, for any shapes."""
 ROWS = (
     *("softmax", "softmax_backward", "log_softmax", "log_softmax_backward", "logsumexp"),
     *("native_layer_norm", "fused_rms_norm"),
 )
-"""Kernels that reduce rows, of which each then goes through the cache once."""
+"""Kernels that reduce rows, each of which passes through the cache once."""
 SINGLE = {f"{name}_stub": 1 << 15 if name in ("exp", "tanh") else LARGE_FROM for name in ONE_PASS}
-"""Stubs of which that is so if a call `repeats`, or has so many floats of one dtype."""
+"""Stubs whose loop is faster if a call `repeats`, or has this many floats of one dtype."""
 
 
 class Sharing(IntEnum):
-    """Whether threads share the parts of a loop. To wake one takes 10 us, and it comes some 50 us later."""
+    """Policy for sharing the parts of a loop among threads.
+
+    Waking a thread takes 10 us, and the thread starts some 50 us later.
+    """
 
     ALONE = 0
     AWAKE = 1
-    """Those that do not sleep, or that a program in a burst of work needs again at once."""
+    """Threads that do not sleep, or that a program in a burst of work needs again at once."""
     WAKING = 2
-    """All of them."""
+    """All threads."""
 
     @staticmethod
     def of(work: int, least: int, waking: int) -> Sharing:
-        """That of so much work, from the least that is shared, and the least for which threads are woken."""
+        """Return the policy for this much work, from the minimum that is shared, and the minimum for which threads are
+        woken.
+        """
         return Sharing.WAKING if work >= waking else Sharing.AWAKE if work >= least else Sharing.ALONE
 
 
 class Makers(NamedTuple):
-    """What makes loops.
+    """Functions that make loops.
 
     Attributes:
-        of_call: of a stub's call, for numbers by name; the last argument names inputs that are the output itself. None
-            where there is none.
-        by_name: of a kernel that asks for one by a name of its own; None without llvmlite.
-        shared_loop: of a loop, the numbers of parts, how threads share them, and which array is what a thread works in
-            and its bytes, a function of the arrays.
+        of_call: Makes the loop of a stub's call, for numbers by name. The last argument names inputs that are the
+            output itself. Returns None if there is no loop.
+        by_name: Makes the loop that a kernel asks for by name; None without llvmlite.
+        shared_loop: Makes a function of the arrays from a loop, its numbers of parts, how threads share them, and its
+            workspace: the array that a thread works in, and its bytes.
     """
 
     of_call: Callable[[str, StructuredCall, dict[str, Any], tuple[str, ...]], Loop | None]
@@ -135,7 +140,7 @@ _makers: Callable[[], Makers] | None = None
 
 
 def register_makers(load: Callable[[], Makers]) -> None:
-    """Have `load` import what makes loops, when one is first wanted."""
+    """Make `load` import the makers of loops when a loop is first wanted."""
     global _makers
     _makers = load
 
@@ -145,18 +150,18 @@ class _Token:
 
 
 class _Background:
-    """Makes loops one by one, in a thread that ends when there is no more to make.
+    """Background compiler: it makes loops one by one, in a thread that ends when no more are queued.
 
     `threading.Thread.start` waits for ever for a thread that has no memory to say that it has begun. Therefore the
     thread is one of `_thread`, for which nothing waits.
     """
 
     def __init__(self) -> None:
-        self.busy = threading.RLock()  # what makes a loop may plan a kernel that makes one at once
+        self.busy = threading.RLock()  # making a loop may plan a kernel that makes a loop at once
         self.forget()
 
     def forget(self) -> None:
-        """Start anew: what a fork's child must do."""
+        """Reset the state, as a child must after a fork."""
         self.lock = threading.Lock()
         self.requests: list[Callable[[], None]] = []
         self.is_warm = False
@@ -169,7 +174,7 @@ class _Background:
         return token is not None and token() is not None and not self.starting
 
     def ask(self, request: Callable[[], None]) -> None:
-        """Have a loop made by `request`."""
+        """Queue the loop that `request` makes."""
         with self.lock:
             self.requests.append(request)
             if not self.is_running():
@@ -195,7 +200,7 @@ class _Background:
                 self.is_warm = True
 
     def wait(self) -> None:
-        """Wait until all that was asked for is made, or given up."""
+        """Wait until all requested loops are made, or given up."""
         while self.is_running():
             time.sleep(POLL)
 
@@ -203,7 +208,7 @@ class _Background:
 background = _Background()
 atexit.register(background.wait)  # LLVM must not be stopped in the middle
 if hasattr(os, "register_at_fork"):
-    # A child has none of the other threads: it must not begin in the middle of what one of them compiles.
+    # A child has none of the other threads: it must not begin in the middle of another thread's compilation.
     hold_across_fork(background.busy)
     os.register_at_fork(after_in_child=background.forget)
 
@@ -223,7 +228,7 @@ class NamedLoop:
         self.loop: Loop | None = None
 
     def beside(self, work: int) -> Loop | None:
-        """The loop, if it is made; if not, so much work is NumPy's."""
+        """Return the loop if it is made. Otherwise count this much work, which NumPy does."""
         loop = self.loop
         if loop is None and self.done < self.worth:
             self.done += work
@@ -237,7 +242,8 @@ class NamedLoop:
 
 
 def loop_now(name: str) -> Loop | None:
-    """The loop of a name, made at once: for kernels whose bits are not NumPy's, so that no call is NumPy's first.
+    """Make the loop of a name at once, for kernels whose bits differ from NumPy's: NumPy must not compute their first
+    call.
 
     None where it cannot be compiled, for lack of memory too: the process then has no such loop later on either.
     """
@@ -247,7 +253,7 @@ def loop_now(name: str) -> Loop | None:
 def shared_loop(
     loop: Loop, parts: Sequence[Any], sharing: Sharing, workspace: tuple[int, int] | None
 ) -> Loop:
-    """A function of the arrays of a loop but for its workspace (`Makers`)."""
+    """Return a loop as a function of its arrays other than its workspace (`Makers`)."""
     assert _makers is not None
     return _makers().shared_loop(loop, parts, sharing, workspace)
 
@@ -301,12 +307,12 @@ class _Loops:
         return run
 
     def compute(self, into: Loop, written: tuple[int, ...], out: Any, inputs: tuple[Any, ...]) -> None:
-        """Call the loop if there is one, else `into`, and ask for the loop when that is worth it."""
+        """Call the loop if there is one, else `into`, and request the loop when that is worth it."""
         key: Any = (out.size, written) if self.by_size else written
         if self.numbers:
             key = (key, *[key_of(inputs[i]) for i in self.numbers])
         loop = self.known.get(key)
-        # A loop of a size is one of contiguous arrays, which nothing repeats.
+        # Loops of one size take contiguous arrays without broadcasting.
         if not self.by_size or len(self.arrays) == 1 or self._have_one_shape(out, inputs):
             if loop is not None:
                 loop(out, *inputs)
@@ -356,7 +362,7 @@ class _RowLoops(_Loops):
     """The loops of a kernel over rows, which may have several outputs, by its numbers."""
 
     def over(self, into: Loop) -> Loop:
-        """`into`, or a loop in its place."""
+        """Return `into`, or a loop instead of it."""
         count, numbers, may_share = len(self.call.outputs), self.numbers, np.may_share_memory
         known, pairs = self.known, [(i, count + j) for i in range(count) for j in self.arrays]
         size = next(self.call.args[self.call.runtime[i]].numel for i in self.arrays)
@@ -379,7 +385,7 @@ class _RowLoops(_Loops):
 
 
 def _of_sizes(call: StructuredCall, sizes: tuple[int, ...]) -> StructuredCall:
-    """A call of contiguous tensors for other sizes, the same for all of them."""
+    """Return a call of contiguous tensors with other sizes, the same for all of them."""
 
     def resized(value: Any) -> Any:
         return (
@@ -390,7 +396,7 @@ def _of_sizes(call: StructuredCall, sizes: tuple[int, ...]) -> StructuredCall:
 
     args = {name: resized(value) for name, value in call.args.items()}
     outputs = tuple([resized(spec) for spec in call.outputs])
-    # What is known of operands is their common dtype.
+    # The operands are known only by their common dtype.
     extra = call.extra if call.dtype is None else {**call.extra, "common_dtype": call.dtype}
     return call._replace(args=args, outputs=outputs, iterator=None, extra=extra)
 
@@ -424,7 +430,7 @@ def looped(stub: str, factory: KernelFactory) -> KernelFactory:
 
 
 def looped_rows(stub: str, factory: KernelFactory) -> KernelFactory:
-    """`factory`, whose kernels of many rows that lie side by side have loops later on."""
+    """Wrap `factory`: its kernels of many contiguous rows get loops later on."""
 
     def planned(call: StructuredCall) -> PlannedKernel:
         kernel = factory(call)
@@ -441,7 +447,7 @@ def looped_rows(stub: str, factory: KernelFactory) -> KernelFactory:
 
 
 def _for_any_shape(loops: _Loops, kernel: PlannedKernel, numel: int) -> PlannedKernel:
-    """A kernel that serves other shapes of contiguous tensors, those of many elements each with a loop of its own."""
+    """Return a kernel that serves other shapes of contiguous tensors; each large shape has its own loop."""
     loops.by_size = True
     sized = kernel.sized
 
@@ -458,7 +464,7 @@ def _for_any_shape(loops: _Loops, kernel: PlannedKernel, numel: int) -> PlannedK
 
 
 def _is_plain(call: StructuredCall) -> bool:
-    """Whether all there is lies side by side, in float32 or float64: a loop's reads are those of NumPy."""
+    """Return True if all operands are contiguous and of float32 or float64: a loop then reads what NumPy reads."""
     out = call.outputs[0]
     return out.dtype in (float32, float64) and all(
         spec.dtype is out.dtype and spec.is_contiguous and spec.sizes in (out.sizes, ())
@@ -478,7 +484,7 @@ def _tensors(call: StructuredCall) -> list[TensorSpec]:
 
 
 def key_of(number: Any) -> Any:
-    """A number, told apart from equal ones of other classes and signs."""
+    """Return a key that tells a number apart from equal numbers of other classes and signs."""
     return (number.__class__, number, math.copysign(1.0, number) if number.__class__ is float else 0)
 
 

@@ -33,7 +33,7 @@ _SERVED_ON_CUDA = frozenset(f"{name}_stub" for name in ON_CUDA.split())
 
 
 def serves_complex_half(stub: str, device_type: str) -> bool:
-    """Whether a stub's kernel on a device takes complex32."""
+    """Return True if a stub's kernel on a device takes complex32."""
     return stub in _SERVED or (device_type == "cuda" and stub in _SERVED_ON_CUDA)
 
 
@@ -79,11 +79,11 @@ CPU_KERNELS: dict[str, str] = {
     "prod_stub": "prod_out_cpu",
     "softmax_stub": "softmax_lastdim_kernel_impl",
 }
-"""What PyTorch's refusals on the CPU call a stub's kernel, where that is not what they call it for other dtypes."""
+"""Names of kernels in PyTorch's CPU errors for complex32, if they differ from those for other dtypes."""
 
 
 def holds_complex_half(values: Iterable[Any]) -> bool:
-    """Whether a tensor among values, or in a list of them, is of complex32."""
+    """Return True if any value, or any member of a list among the values, is a complex32 tensor."""
     for value in values:
         for spec in value if isinstance(value, tuple) else (value,):
             if isinstance(spec, TensorSpec) and spec.dtype is complex32:

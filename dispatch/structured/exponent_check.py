@@ -9,7 +9,7 @@ import numpy as np
 
 
 def exponent_check(np_dtype: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What has a kernel refuse constant exponents that are negative or too large for an integer dtype."""
+    """Return a decorator that makes a kernel refuse negative or too large constant exponents of an integer dtype."""
     most = np.iinfo(np_dtype).max
 
     def wrap(kernel: Callable[..., Any]) -> Callable[..., Any]:

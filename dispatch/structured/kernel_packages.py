@@ -1,6 +1,6 @@
-"""Packages of kernels: their modules are imported when a kernel of theirs is first wanted.
+"""Packages of kernels, whose modules are imported when one of their kernels is first wanted.
 
-Which module registers which kernel stands in `generated/kernel_index.py`, written by `make generate`.
+`generated/kernel_index.py`, written by `make generate`, maps kernels to the modules that register them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class KernelPackage(NamedTuple):
             import_module(f"{self.name}.{registering}")
 
     def modules(self) -> list[str]:
-        """The names of all modules below the package, those among them that register nothing."""
+        """Return the names of all modules below the package, including modules that register nothing."""
         from pkgutil import walk_packages
 
         package = import_module(self.name)

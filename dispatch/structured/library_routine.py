@@ -1,8 +1,8 @@
-"""What a stub asks of a library of linear algebra: the same call of LAPACK on the host and of cuSOLVER on a device.
+"""Calls of linear-algebra library routines: the same LAPACK call on the host and cuSOLVER call on a device.
 
-A factorisation is no kernel of ours. Its stub's row says which operands are copied into results, which are read, and
-which routine runs over them; each backend brings the library, a namespace of routines by LAPACK's names
-(`runtime/lapack.py`, `runtime/cuda/solver.py`), and operands as it takes them.
+Factorizations are not kernels of this project. A stub's row says which operands are copied into results, which are
+read, and which routine runs over them. Each backend brings operands in its form and the library: a namespace of
+routines by LAPACK's names (`runtime/lapack.py`, `runtime/cuda/solver.py`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ NOT_FINITE = -4
 
 
 def raise_failure(name: str, info: NDArray[Any]) -> None:
-    """Raise the error of the first matrix that an operator could not do.
+    """Raise the error of the first matrix for which an operator failed.
 
     Args:
         name: the operator, as PyTorch's messages have it.
@@ -303,7 +303,10 @@ KERNEL_NAMES = {
 
 
 def routine_of(stub: str, call: StructuredCall) -> LibraryRoutine:
-    """The routine of a call. Raises NotImplementedError for dtypes other than float, double and their complex ones."""
+    """Return the routine of a call.
+
+    Raises NotImplementedError for dtypes other than float, double and their complex ones.
+    """
     spec = next(value for value in call.args.values() if hasattr(value, "dtype"))
     if spec.dtype.scalar_name not in LIBRARY_DTYPES:
         kernel = KERNEL_NAMES.get(stub)

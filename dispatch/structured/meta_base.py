@@ -1,4 +1,4 @@
-"""`MetaBase`: where a structured operator's meta function says what its outputs are (ATen/TensorMeta.h).
+"""`MetaBase`: the outputs that a structured operator's meta function declares (ATen/TensorMeta.h).
 
 A meta function is a pure function of specs. It checks its arguments and calls one of the ``set_output``
 methods for each output; an iterator operator builds a `TensorIterator`, which does both.
@@ -18,17 +18,17 @@ from ..iterator.tensor_iterator import TensorIterator
 from ..iterator.type_promotion import can_cast
 
 NumberKind: TypeAlias = type | int
-"""A number as a meta function sees it: its class, or an int that is the default of its schema, such as alpha=1."""
+"""A number for a meta function: its class, or an int that is the default of its schema, such as alpha=1."""
 
 
 class MetaBase:
     """The outputs of one call while they are decided.
 
     Args:
-        name: the operator's name, for messages.
+        name: The operator's name, for messages.
         form: ``functional``, ``inplace`` or ``out``.
-        given: the specs of the tensors that an in-place or ``out=`` call writes to.
-        device: where outputs live if the meta function names no device.
+        given: The specs of the tensors that an in-place or ``out=`` call writes to.
+        device: Device of the outputs if the meta function names none.
     """
 
     __slots__ = (
@@ -63,11 +63,12 @@ class MetaBase:
         """Whether elements of an output may share memory, as where every one gets the same value."""
         self.extra: dict[str, object] = {}
         self.rule: Callable[[Sequence[Any]], TensorSpec | None] | None = None
-        """What tells the one output of other calls of this one's kind, on other shapes; None from it for those that the
-        meta function is to look at."""
+        """Function that returns the output of similar calls on other shapes; None for calls that need the meta
+        function.
+        """
 
     def maybe_get_output(self, index: int = 0) -> TensorSpec | None:
-        """The tensor that an in-place or ``out=`` call was given; None for a functional call."""
+        """Return the tensor that an in-place or ``out=`` call was given; None for a functional call."""
         return self.given[index] if index < len(self.given) else None
 
     def set_output_raw_strided(
@@ -78,7 +79,7 @@ class MetaBase:
         dtype: ScalarType | None = None,
         device: Device | None = None,
     ) -> None:
-        """Declare an output that the kernel writes in whatever strides it comes."""
+        """Declare an output that the kernel writes in its current strides, whatever they are."""
         self._set(index, sizes, strides, dtype, device, exact=False)
 
     def set_output_strided(

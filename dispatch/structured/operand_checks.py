@@ -35,7 +35,7 @@ def check_dtype(name: str, argument: str, spec: TensorSpec | None, *dtypes: Scal
 
 
 def check_sizes_given(name: str, argument: str, sizes: Sequence[int]) -> None:
-    """Raise RuntimeError for sizes one of which is negative."""
+    """Raise RuntimeError if any size is negative."""
     if any(size < 0 for size in sizes):
         raise RuntimeError(
             f"{name}: expected {argument} of sizes that are not negative, but got {list(sizes)}"

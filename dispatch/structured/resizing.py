@@ -60,7 +60,7 @@ def set_geometry(self: Tensor, storage: Storage, spec: TensorSpec, offset: int) 
 
 
 def _views_follow(self: Tensor, storage: Storage) -> None:
-    """Have the views of `self` see a resize; they are the other holders of its version cell."""
+    """Make the views of `self` see a resize; they are the other holders of its version cell."""
     cell = self._version_cell
     if cell is not None and sys.getrefcount(cell) > 3:
         root = storage.root

@@ -1,6 +1,6 @@
 """Stubs: one name under which each device registers its kernel (ATen/native/DispatchStub.h).
 
-What is registered is a *kernel factory*: called once for a plan with the `StructuredCall`, it looks at
+A device registers a *kernel factory*. A plan calls the factory once with the `StructuredCall`. The factory reads
 dtypes, sizes and strides, and returns the function that computes.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class StructuredCall(NamedTuple):
-    """What a kernel factory knows: everything but the bytes.
+    """Input of a kernel factory: everything about a call except the bytes.
 
     `args` maps schema names to specs (tensors), classes (Python numbers) or values (everything static);
     `runtime` names, in order, the arguments that the kernel is called with after the outputs.
@@ -52,7 +52,7 @@ class StructuredCall(NamedTuple):
     extra: dict[str, Any]
 
     def kernel_name(self) -> str:
-        """The name in PyTorch's refusals, such as ``sigmoid_cpu``."""
+        """Return the name in PyTorch's refusals, such as ``sigmoid_cpu``."""
         return kernel_name(self.name, self.device.type)
 
     @property
@@ -81,11 +81,11 @@ class StructuredCall(NamedTuple):
 
 
 class ElementFunction(NamedTuple):
-    """What a pointwise kernel of CUDA computes for one element, for whoever puts several into one kernel.
+    """Per-element function of a pointwise CUDA kernel, for planners that fuse several into one kernel.
 
     `function` is a `@triton.jit` function of the operands in these Triton `types`; its result is converted to the
-    output's dtype. `operands` are the positions, among the kernel's arguments after the output, of those that it takes;
-    `prepare` makes each of these what a launch is given: an address, or a number in range.
+    output's dtype. `operands` are the positions of its operands among the kernel's arguments after the output.
+    `prepare` turns each operand into a launch argument: an address, or a number in range.
     """
 
     function: Any
@@ -97,14 +97,14 @@ class ElementFunction(NamedTuple):
 class PlannedKernel(NamedTuple):
     """A kernel ready to run on bytes.
 
-    `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new
-    contiguous array, for host results that NumPy may allocate itself. `quiet` has the plan call them with
-    floating-point errors ignored. A kernel that depends on
-    dtypes alone as long as all operands are contiguous serves other shapes too, up to `any_shape` elements;
-    `sized`, where there is one, makes it anew for the output's sizes. `first(*inputs)` returns a new array of the first
-    of several outputs, and is called as if `quiet`, where nobody asks for the others. `number` is `fresh` for one
-    output without dimensions: a new 0-d array, where NumPy's own result would be a scalar. `unshared` is `into` for one
-    output that overlaps no input, where that saves looking. `element` is what a pointwise kernel of CUDA computes.
+    `into(*outputs, *inputs)` writes to given outputs; `fresh(*inputs)`, where there is one, returns a new contiguous
+    array, for host results that NumPy may allocate itself. `quiet` has the plan call them with floating-point errors
+    ignored. A kernel that depends on dtypes alone as long as all operands are contiguous serves other shapes too, up to
+    `any_shape` elements; `sized`, if set, rebuilds it for the output's sizes. `first(*inputs)` returns a new array of
+    the first of several outputs if the caller needs no other output; it is called as if `quiet`. `number` is `fresh`
+    for one output without dimensions: a new 0-d array, where NumPy's own result would be a scalar. `unshared` is `into`
+    for one output that overlaps no input, if that saves a check. `element` is the per-element function of a pointwise
+    CUDA kernel.
     """
 
     into: Callable[..., Any]
@@ -121,11 +121,11 @@ class PlannedKernel(NamedTuple):
 class HostKernel(NamedTuple):
     """A composite's kernel on the host, ready to run on arrays (see `plans/host_kernel.py`).
 
-    `outputs` are the specs of what it computes, which no meta function says. `fresh(*arguments)` returns a new array
-    for each of them, in the strides of its spec: one array, or a tuple of several. It serves small outputs; without
-    `into` larger ones are the composite's. `into(*arrays, *arguments)` writes to outputs of any size. `quiet` has
-    the plan call them with floating-point errors ignored. If the kernel `declines`, `fresh` returns None, and `into`
-    False, for values that are the composite's.
+    `outputs` are the specs of its results, which have no meta function. `fresh(*arguments)` returns a new array for
+    each of them, in the strides of its spec: one array, or a tuple of several. It serves small outputs; without `into`
+    larger ones are the composite's. `into(*arrays, *arguments)` writes to outputs of any size. `quiet` has the plan
+    call them with floating-point errors ignored. If the kernel `declines`, `fresh` returns None, and `into` False, for
+    values that are the composite's.
     """
 
     outputs: tuple[TensorSpec, ...]
@@ -136,7 +136,7 @@ class HostKernel(NamedTuple):
 
     @staticmethod
     def of(kernel: PlannedKernel, *outputs: TensorSpec) -> HostKernel:
-        """The host kernel that a structured operator's is."""
+        """Return the host kernel of a structured operator's kernel."""
         fresh = kernel.fresh if outputs[0].ndim else kernel.number
         if not all(spec.is_contiguous for spec in outputs):
             fresh = None
@@ -145,16 +145,18 @@ class HostKernel(NamedTuple):
 
 KernelFactory = Callable[[StructuredCall], PlannedKernel]
 HostKernelFactory = Callable[[StructuredCall], HostKernel | None]
-"""The factory of a composite's kernel on the host, called without outputs; None for what is the composite's."""
+"""Factory of a composite's kernel on the host, called without outputs; it returns None to leave a call to the
+composite.
+"""
 
 
 def by_arguments(factory: Callable[..., HostKernel | None]) -> HostKernelFactory:
-    """The factory of a host kernel from a function of the operator's arguments, as `StructuredCall.args` has them."""
+    """Return the factory of a host kernel from a function of the operator's arguments (`StructuredCall.args`)."""
     return lambda call: factory(*call.args.values())
 
 
 def followed_by(function: Callable[..., Any], constant: Any) -> Callable[[Any], Any]:
-    """A kernel's `fresh` of one input: `function` of it and a constant.
+    """Return a kernel's `fresh` of one input: `function` of the input and a constant.
 
     A plan that looks for what the result is marked with calls `function` itself, without one of Python's between.
     """
@@ -167,9 +169,9 @@ def followed_by(function: Callable[..., Any], constant: Any) -> Callable[[Any], 
 
 
 def with_defaults(factory: KernelFactory) -> KernelFactory:
-    """A factory whose kernel is called with all of an operator's arguments, numbers at their defaults among them.
+    """Return a factory whose kernel is called with all of an operator's arguments, including numbers at their defaults.
 
-    A plan leaves such numbers out; a function of several would not know which ones.
+    A plan omits such numbers, and a kernel of several would not know which ones.
     """
 
     def complete(call: StructuredCall) -> PlannedKernel:
@@ -210,10 +212,10 @@ on_register: list[Callable[[str, str], None]] = []
 """Called with a stub and a device type of another package that has a kernel there now."""
 
 Loader = Callable[[str | None], object]
-"""Imports what registers the named kernel, which may be one that it does not know; everything for None."""
+"""Imports the registration of the named kernel, which may be unknown; of all kernels for None."""
 
 loopers: dict[str, Callable[[str, KernelFactory], KernelFactory]] = {}
-"""By stub: what gives the CPU's kernels compiled loops later on (`compiled_loops.py`)."""
+"""Function by stub that adds compiled loops to the CPU's kernels later on (`compiled_loops.py`)."""
 
 _stubs: dict[str, dict[str, Callable[[StructuredCall], Any]]] = {}
 _bodies: dict[tuple[str, str], dict[str, Any] | None] = {}
@@ -251,7 +253,7 @@ def register_stub(name: str, device_type: str, factory: KernelFactory | HostKern
         tt.library.register_stub("add_stub", "npu", add)
     """
     if device_type in OWN:
-        # Whoever is second hears it now, and not the package's own kernel when that is wanted.
+        # A second registration fails here, not later when the package's own kernel is wanted.
         load_kernels(device_type, name)
     else:
         device_type = check_device_type(device_type)
@@ -267,7 +269,7 @@ def register_stub(name: str, device_type: str, factory: KernelFactory | HostKern
 
 
 def register_loader(device_type: str, load: Loader, prepare: Callable[[], object] | None = None) -> None:
-    """Have `load` import a backend's kernels when they are first wanted, after `prepare` if one is to run."""
+    """Make `load` import a backend's kernels when they are first wanted, after `prepare` if it is given."""
     _loaders[device_type] = load
     if prepare is not None:
         _preparations[device_type] = prepare
@@ -282,7 +284,7 @@ def load_kernels(device_type: str, name: str | None = None) -> None:
 def _factory_of(name: str, device_type: str) -> Callable[[StructuredCall], Any] | None:
     """Return the registered factory, whose module is imported first.
 
-    A factory that is there may come from an import that was interrupted, and lack what stands below it in its module.
+    A registered factory may come from an interrupted import, and lack later definitions of its module.
     """
     factory = _stubs.get(name, {}).get(device_type)
     if factory is not None and is_imported(_bodies.get((name, device_type))):
@@ -296,7 +298,7 @@ def _factory_of(name: str, device_type: str) -> Callable[[StructuredCall], Any] 
 
 
 def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
-    """The factory of a stub on a device. Raises NotImplementedError where there is none; nothing falls back."""
+    """Return the factory of a stub on a device. Raises NotImplementedError if there is none; there is no fallback."""
     prepare = _preparations.get(device_type)
     if prepare is not None:
         prepare()
@@ -324,13 +326,13 @@ def find_kernel(name: str, device_type: str, operator: str) -> KernelFactory:
 
 
 def for_checked(factory: KernelFactory) -> KernelFactory:
-    """A factory of `find_kernel` without its looks at dtypes, for another call of a kind that passed them."""
+    """Return a factory of `find_kernel` without its dtype checks, for another call of a kind that passed them."""
     checked: KernelFactory = getattr(factory, "checked", factory)
     return checked
 
 
 def find_host_kernel(name: str) -> HostKernelFactory:
-    """The factory of a composite's kernel on the host. Raises NotImplementedError for a stub without one."""
+    """Return the factory of a composite's kernel on the host. Raises NotImplementedError for a stub without one."""
     factory = _factory_of(name, "cpu")
     if factory is None:
         raise _missing(name, "cpu", name.removesuffix(HOST_STUB))
@@ -340,7 +342,7 @@ def find_host_kernel(name: str) -> HostKernelFactory:
 
 
 def _missing(name: str, device_type: str, operator: str) -> NotImplementedError:
-    """The error for a stub without a kernel on a device."""
+    """Return the error for a stub without a kernel on a device."""
     for known in _loaders:
         load_kernels(known, name)
     having = ", ".join(sorted(_stubs.get(name, {}))) or "none"
@@ -351,17 +353,17 @@ def _missing(name: str, device_type: str, operator: str) -> NotImplementedError:
 
 
 def has_kernel(name: str, device_type: str) -> bool:
-    """Whether planners may ask for a stub's kernel on a device: always on this package's own."""
+    """Return True if planners may ask for a stub's kernel on a device; always True on this package's devices."""
     return device_type in OWN or device_type in _stubs.get(name, {})
 
 
 def is_registered(name: str, device_type: str) -> bool:
-    """Whether a device has a stub's kernel, this package's own among them."""
+    """Return True if a device has a stub's kernel, including this package's own devices."""
     return _factory_of(name, device_type) is not None
 
 
 def foreign_device_types(name: str) -> list[str]:
-    """The device types of other packages that have a stub's kernel."""
+    """Return the device types of other packages that have a stub's kernel."""
     return [device_type for device_type in _stubs.get(name, ()) if device_type not in OWN]
 
 
@@ -415,7 +417,7 @@ def without_complex_half(name: str, factory: KernelFactory) -> KernelFactory:
 
 
 def computes_complex_half(name: str, call: StructuredCall) -> bool:
-    """Whether a call computes in complex32: in its common dtype, or for want of one in any tensor's."""
+    """Return True if a call computes in complex32: its common dtype, or without one any tensor's dtype."""
     common = call.extra.get("common_dtype") or (call.iterator and call.iterator._common_dtype)
     if common is not None:
         return common is complex32
@@ -450,7 +452,7 @@ def refusing(name: str, factory: KernelFactory) -> KernelFactory:
 
 
 def holds_stored(call: StructuredCall) -> bool:
-    """Whether any tensor of a call is of a dtype that is only stored; new shapes pay for this look each time."""
+    """Return True if any tensor of a call has a storage-only dtype. New shapes pay for this check each time."""
     for value in (*call.outputs, *call.args.values()):
         kind = value.__class__
         if kind is TensorSpec:
@@ -471,13 +473,13 @@ def check_packed(call: StructuredCall) -> None:
 
 
 FILLING = frozenset({"fill_stub", "zero_stub"})
-"""Stubs whose CUDA kernels know what bytes stand for."""
+"""Stubs whose CUDA kernels interpret stored bytes."""
 COMPARING = frozenset({"eq_stub", "ne_stub"})
-"""Those that know it of powers of two."""
+"""Stubs that interpret the bytes of powers of two."""
 
 
 def check_bytes(name: str, call: StructuredCall) -> None:
-    """Refuse to bring numbers and other dtypes to what CUDA kernels move as bytes. Raises NotImplementedError."""
+    """Refuse conversions from and to dtypes that CUDA kernels move as bytes. Raises NotImplementedError."""
     values: list[Any] = list(call.outputs)
     for value in call.args.values():
         values += value if isinstance(value, tuple) else (value,)
@@ -490,7 +492,7 @@ def check_bytes(name: str, call: StructuredCall) -> None:
 
 
 def _computed(call: StructuredCall) -> list[TensorSpec]:
-    """The tensors whose dtypes a kernel computes in: inputs that are brought to another common dtype are not."""
+    """Return the tensors whose dtypes a kernel computes in, without inputs that are cast to another common dtype."""
     common = None if call.iterator is None else call.iterator._common_dtype
     values: list[Any] = list(call.outputs)
     for value in call.args.values():
@@ -530,10 +532,13 @@ def _guarded(kernel: PlannedKernel, device: Device) -> PlannedKernel:
 Recorder = Callable[[str, ScalarType | None, Callable[..., Any]], Callable[..., Any]]
 
 recorders: list[Recorder] = []
-"""What stands around every run of every kernel, put there when plans are made: given the kernel's name, its dtype and
-the function that computes, each returns a function for its place. See `record_kernels`.
+"""Wrappers of every run of every kernel, applied when plans are made: given the kernel's name, its dtype and
+its function, each returns a replacement.
 
-Whoever appends or removes one has the dispatcher forget all plans.
+See `record_kernels`.
+
+The caller that appends or removes a wrapper must make the dispatcher forget all
+plans.
 """
 
 
@@ -553,5 +558,5 @@ def recording(factory: KernelFactory) -> KernelFactory:
 
 
 def stub_names(device_type: str) -> Sequence[str]:
-    """The stubs that have a kernel on a device, sorted."""
+    """Return the sorted stubs that have a kernel on a device."""
     return sorted(name for name, kernels in _stubs.items() if device_type in kernels)

@@ -1,8 +1,8 @@
-"""Which dtypes an operator has, declared once for every device, and what PyTorch's CPU calls the kernel that lacks one.
+"""Supported dtypes of operators, declared once for every device, with the kernel names of PyTorch's CPU errors.
 
-The table holds operators whose dtypes no meta function decides: kernels behind a stub, held to it when a plan is
-made, and composites, which ask with `check_dtype`. PyTorch's own declarations decide (the dtypes of its operator
-database on the CPU or on CUDA): a dtype that only its CPU lacks is welcome everywhere.
+The table holds operators whose dtypes no meta function decides. Kernels behind a stub are checked when a plan is made;
+composites call `check_dtype`. The source is PyTorch's operator database for the CPU and CUDA. Every device supports a
+dtype that only PyTorch's CPU lacks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FULL_FLOATS = tuple(
         *("spherical_bessel_j0", "zeta"),
     )
 )
-"""Special functions that PyTorch has for float32 and float64 alone, on no device for narrower ones."""
+"""Special functions that PyTorch has only for float32 and float64, on every device."""
 
 DTYPES: dict[str, str] = {
     "bernoulli": "buinf",
@@ -109,14 +109,14 @@ CPU_KERNELS: dict[str, str] = {
 
 
 ROUNDING_NUMBERS = frozenset({"eq", "fmod", "ge", "gt", "le", "lt", "ne", "remainder"})
-"""Operators that see numbers, and tensors in host memory without dimensions, rounded to a narrow common dtype.
+"""Operators that see numbers, and tensors in host memory without dimensions, rounded to a 16-bit common dtype.
 
 A float16 that was made of 0.1 equals 0.1, then. Sums, products and quotients keep a number's digits, as PyTorch's do.
 """
 
 
 def kernel_name(operator: str, device_type: str) -> str:
-    """The name in PyTorch's refusals, such as ``sigmoid_cpu``."""
+    """Return the name in PyTorch's refusals, such as ``sigmoid_cpu``."""
     found = CPU_KERNELS.get(operator) or CPU_KERNELS.get(operator.rstrip("_"))
     if device_type == "cpu" and found is not None:
         return found

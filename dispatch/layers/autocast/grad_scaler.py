@@ -18,7 +18,7 @@ from ...tensor import Tensor
 
 
 class OptState(enum.Enum):
-    """What was done with an optimizer since the last `update`."""
+    """State of an optimizer since the last `update`."""
 
     READY = 0
     UNSCALED = 1
@@ -26,7 +26,7 @@ class OptState(enum.Enum):
 
 
 class Optimizer(Protocol):
-    """What is asked of an optimizer: groups of parameters, and `step`."""
+    """Protocol of an optimizer: groups of parameters, and `step`."""
 
     param_groups: Sequence[dict[str, Any]]
 
@@ -43,18 +43,19 @@ class _OptimizerState:
 
 
 class GradScaler:
-    """Scales losses, unscales gradients, skips steps with infinities, adapts the scale (`torch.amp.GradScaler`).
+    """Gradient scaler: it scales losses, unscales gradients, skips steps with infinities and adapts the scale
+    (`torch.amp.GradScaler`).
 
-    In each iteration: `scale` the loss before ``backward()``, `step` in place of ``optimizer.step()``, then `update`.
-    `unscale_` before `step` where gradients are to be clipped or looked at.
+    In each iteration: `scale` the loss before ``backward()``, `step` instead of ``optimizer.step()``, then `update`.
+    Call `unscale_` before `step` to clip or inspect gradients.
 
     Args:
-        device: the device type; CUDA where there is none is warned of, and the scaler is then disabled.
-        init_scale: the first scale.
-        growth_factor: the scale is multiplied by it after `growth_interval` iterations without infinities; over 1.
-        backoff_factor: the scale is multiplied by it after an iteration with infinities; under 1.
-        growth_interval: see `growth_factor`.
-        enabled: a disabled scaler leaves losses, gradients and steps as they are.
+        device: The device type. For CUDA on a machine without it, warn and disable the scaler.
+        init_scale: The initial scale.
+        growth_factor: Factor of the scale after `growth_interval` iterations without infinities. Greater than 1.
+        backoff_factor: Factor of the scale after an iteration with infinities. Less than 1.
+        growth_interval: Number of iterations, see `growth_factor`.
+        enabled: If False, leave losses, gradients and steps unchanged.
 
     Raises:
         AssertionError: for factors on the wrong side of 1, and for methods called out of order.
@@ -90,7 +91,7 @@ class GradScaler:
     ) -> None:
         self._device = device
         self._enabled = enabled
-        from ....runtime.cuda import driver as drivers  # not before somebody scales gradients
+        from ....runtime.cuda import driver as drivers  # only when a program scales gradients
 
         if enabled and device == "cuda" and not drivers.is_available():
             warnings.warn("GradScaler is enabled, but CUDA is not available.  Disabling.", stacklevel=2)
@@ -122,9 +123,9 @@ class GradScaler:
     def scale(self, outputs: Iterable[Any]) -> Iterable[Any]: ...
 
     def scale(self, outputs: Tensor | Iterable[Any]) -> Tensor | Iterable[Any]:
-        """A tensor times the scale, or an iterable of such; lists and tuples stay what they are.
+        """Multiply a tensor, or each of an iterable of tensors, by the scale; lists and tuples keep their type.
 
-        Raises ValueError for what is no tensor.
+        Raises ValueError for other types.
         """
         return self._scaled(outputs, {}) if self._enabled else outputs
 
@@ -145,7 +146,7 @@ class GradScaler:
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def _started(self, asked_by: str) -> tuple[Tensor, Tensor]:
-        """The scale and the growth tracker. Raises AssertionError before the first `scale`."""
+        """Return the scale and the growth tracker. Raises AssertionError before the first `scale`."""
         if self._scale is None or self._growth_tracker is None:
             raise AssertionError(
                 f"Attempted {asked_by} but _scale is None.  This may indicate your script did not use "
@@ -177,7 +178,7 @@ class GradScaler:
         state.stage = OptState.UNSCALED
 
     def _check_gradients(self, optimizer: Optimizer, inverse: Tensor | None) -> dict[Device, Tensor]:
-        """Whether gradients hold infinities, by device; with `inverse` they are multiplied by it."""
+        """Return whether gradients hold infinities, by device; with `inverse`, multiply them by it."""
         by_device: dict[Device, list[Tensor]] = {}
         for grad in _gradients(optimizer):
             if inverse is not None and grad.dtype is float16:
@@ -187,7 +188,7 @@ class GradScaler:
         with no_grad():
             for device, grads in by_device.items():
                 found[device] = ops.full((), 0.0, dtype=float32, device=device)
-                # A scale of 1 is looked for infinities only.
+                # A scale of 1 only checks for infinities.
                 factor = (
                     ops.full((), 1.0, dtype=float32, device=device) if inverse is None else inverse.to(device)
                 )
@@ -195,7 +196,7 @@ class GradScaler:
         return found
 
     def step(self, optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        """`unscale_` where that was not done, then ``optimizer.step(*args, **kwargs)`` unless infinities were found.
+        """Run `unscale_` if that was not done, then ``optimizer.step(*args, **kwargs)`` unless infinities were found.
 
         An optimizer with ``_step_supports_amp_scaling`` is stepped in any case: it finds ``grad_scale`` (None if
         gradients are unscaled) and ``found_inf`` among its attributes.
@@ -291,13 +292,13 @@ class GradScaler:
         tracker.copy_(successful * ops.logical_not(restarts).to(int32))
 
     def get_scale(self) -> float:
-        """The scale; 1.0 if disabled. Waits for the device."""
+        """Return the scale; 1.0 if disabled. Waits for the device."""
         if not self._enabled:
             return 1.0
         return self._init_scale if self._scale is None else float(self._scale.item())
 
     def get_growth_factor(self) -> float:
-        """The growth factor."""
+        """Return the growth factor."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
@@ -305,7 +306,7 @@ class GradScaler:
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """The backoff factor."""
+        """Return the backoff factor."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
@@ -313,7 +314,7 @@ class GradScaler:
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """The growth interval."""
+        """Return the growth interval."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
@@ -326,7 +327,7 @@ class GradScaler:
         return self._init_growth_tracker if self._growth_tracker is None else int(self._growth_tracker.item())
 
     def is_enabled(self) -> bool:
-        """Whether the scaler scales."""
+        """Return True if the scaler scales."""
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
@@ -373,7 +374,7 @@ class GradScaler:
 
 
 def _combined(found: Iterable[Tensor], device: Device) -> Tensor:
-    """Whether there is an infinity on any device, on that of the scale."""
+    """Combine the infinity flags of all devices on the scale's device."""
     combined = ops.full((), 0.0, dtype=float32, device=device)
     for each in found:
         combined = combined + each.to(device)
@@ -381,7 +382,7 @@ def _combined(found: Iterable[Tensor], device: Device) -> Tensor:
 
 
 def _gradients(optimizer: Optimizer) -> Iterable[Tensor]:
-    """The gradients that there are. Raises AssertionError for a parameter that is no tensor."""
+    """Yield the existing gradients. Raises AssertionError for a parameter that is not a tensor."""
     for group in optimizer.param_groups:
         for param in group["params"]:
             if not isinstance(param, Tensor):

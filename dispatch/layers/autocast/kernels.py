@@ -1,7 +1,7 @@
 """The kernels of the Autocast keys: one planner, which casts arguments by a policy and calls the operator below.
 
-A plan holds, for each dtype that the thread may have set, the casts of those arguments that need one and the plans
-below; what remains for the call are the casts themselves. Casts are operators (`_to_copy`) that autograd records.
+A plan holds, for each dtype that the thread may have set, the casts that arguments need and the plans below. A call
+then only runs the casts and a plan. Casts are operators (`_to_copy`) that autograd records.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 _PLAIN = BACKEND_MASK | functionality_bit(Functionality.Dense) | AUTOGRAD_BITS | AUTOCAST_BIT
-"""The keys of calls that autograd alone may see below; modes and subclasses are asked for every cast too."""
+"""Keys of calls that only autograd sees below; modes and subclasses receive every cast too."""
 
 _AUTOGRAD = (Functionality.AutogradFunctionality, Functionality.AutogradOther)
 
@@ -59,7 +59,7 @@ class Call(NamedTuple):
     positions: Sequence[int]
 
     def eligible(self, value: Any) -> bool:
-        """Whether an argument is a tensor that autocast may cast: of its backend, floating point, and not float64."""
+        """Return True if autocast may cast an argument: a floating-point tensor of its backend, not float64."""
         if not isinstance(value, TensorImpl):
             return False
         spec = value._spec
@@ -69,7 +69,7 @@ class Call(NamedTuple):
 
 
 def planner_of(policy: Callable[[Call, ScalarType], Plan], backend: int) -> Planner:
-    """The planner of a kernel: what `policy` makes of a call for the dtype that the thread has set."""
+    """Return the planner of a kernel, which applies `policy` to a call for the dtype that the thread has set."""
 
     def plan(op: OperatorEntry, bits: int, args: Sequence[Any]) -> Plan:
         positions = op.runtime_positions(args)
@@ -98,17 +98,17 @@ def _filled(template: Sequence[Any], positions: Sequence[int], runtime: Sequence
 
 
 def lower_precision_fp(call: Call, dtype: ScalarType) -> Plan:
-    """Every eligible argument in the thread's dtype; casts of parameters are kept."""
+    """Cast every eligible argument to the thread's dtype; keep casts of parameters."""
     return _casting(call, dtype, keep=True)
 
 
 def fp32(call: Call, dtype: ScalarType) -> Plan:
-    """Every eligible argument in float32."""
+    """Cast every eligible argument to float32."""
     return _casting(call, float32, keep=False)
 
 
 def promote(call: Call, dtype: ScalarType) -> Plan:
-    """Every eligible argument in the widest dtype among them: the thread's, or float32.
+    """Cast every eligible argument to the widest dtype among them: the thread's, or float32.
 
     Raises RuntimeError where there is a third.
     """
@@ -132,7 +132,7 @@ def promote(call: Call, dtype: ScalarType) -> Plan:
 
 
 def fp32_set_opt_dtype(call: Call, dtype: ScalarType) -> Plan:
-    """The ``dtype`` argument at float32 if the first argument is eligible and none is given."""
+    """Set the ``dtype`` argument to float32 if the first argument is eligible and no dtype is given."""
     if not call.eligible(call.args[0]):
         return _below(call, call.args)
     given = [
@@ -143,7 +143,7 @@ def fp32_set_opt_dtype(call: Call, dtype: ScalarType) -> Plan:
 
 
 def fp32_append_dtype(call: Call, dtype: ScalarType) -> Plan:
-    """The overload with a ``dtype``: float32 if the first argument is eligible, else the argument's own.
+    """Call the overload with a ``dtype``: float32 if the first argument is eligible, else the argument's own.
 
     Raises RuntimeError where that overload is not defined.
     """
@@ -159,7 +159,7 @@ def fp32_append_dtype(call: Call, dtype: ScalarType) -> Plan:
 
 
 def banned(call: Call, dtype: ScalarType) -> Plan:
-    """Refused with what to use instead."""
+    """Refuse the operator, and name what to use instead."""
     raise RuntimeError(
         "triten.nn.functional.binary_cross_entropy and triten.nn.BCELoss are unsafe to autocast.\n"
         "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
@@ -170,7 +170,7 @@ def banned(call: Call, dtype: ScalarType) -> Plan:
 
 
 def casting_to(dtype: ScalarType) -> Callable[[Call, ScalarType], Plan]:
-    """The policy that casts to one dtype whatever the thread has set, as custom operators ask for."""
+    """Return the policy that casts to one dtype regardless of the thread's, as custom operators ask for."""
 
     def cast_inputs(call: Call, _: ScalarType) -> Plan:
         return _casting(call, dtype, keep=False, optional_lists=True)
@@ -189,7 +189,7 @@ POLICIES: dict[str, Callable[[Call, ScalarType], Plan]] = {
 
 
 def _excluding(function: Plan, args: Sequence[Any]) -> Any:
-    """Call with autocast off in this thread: what an operator is made of takes the arguments as they are."""
+    """Call with autocast off in this thread: the parts of an operator take the arguments unchanged."""
     before = local.excluded
     local.excluded = before | AUTOCAST_BIT
     try:
@@ -199,10 +199,10 @@ def _excluding(function: Plan, args: Sequence[Any]) -> Any:
 
 
 def _below(call: Call, args: Sequence[Any]) -> Plan:
-    """The plan below the Autocast key for these arguments, some of them perhaps cast."""
+    """Return the plan below the Autocast key for these arguments, which may be cast."""
     op, bits = call.op, call.bits & ~AUTOCAST_BIT
     if bits & ~_PLAIN:
-        # A mode or a subclass; what it dispatches on is the thread's to say, at the call.
+        # A mode or a subclass: the keys that it dispatches on depend on the thread, at the call.
         positions = call.positions
         template = [None if i in positions else value for i, value in enumerate(args)]
 
@@ -215,7 +215,7 @@ def _below(call: Call, args: Sequence[Any]) -> Plan:
     plan: Plan = _excluding(op.plan, (bits, args))
     key, kernel = op.served_by(bits)
     if key.functionality in _AUTOGRAD and kernel.planner is not None:
-        # A generated wrapper calls nothing but what is below it.
+        # A generated wrapper calls only the plan below it.
         kernel = op.served_by(bits & BELOW_AUTOGRAD)[1]
     if kernel.leaf:
         return plan
@@ -223,12 +223,14 @@ def _below(call: Call, args: Sequence[Any]) -> Plan:
 
 
 def _holds_optionals(kind: Type) -> bool:
-    """Whether arguments of a schema type are lists such as the indices of `index_put`, which PyTorch does not cast."""
+    """Return True if arguments of a schema type are lists such as the indices of `index_put`, which PyTorch does not
+    cast.
+    """
     return isinstance(kind, ListType) and isinstance(kind.elem, OptionalType)
 
 
 def _casting(call: Call, dtype: ScalarType, *, keep: bool, optional_lists: bool = False) -> Plan:
-    """The plan that casts eligible arguments to `dtype`; with `keep` those of parameters are kept for the thread."""
+    """Return the plan that casts eligible arguments to `dtype`; with `keep`, the thread keeps casts of parameters."""
     arguments = call.op.schema.arguments
     casters: list[tuple[int, Caster]] = []
     for index, position in enumerate(call.positions):
@@ -259,7 +261,7 @@ def _casting(call: Call, dtype: ScalarType, *, keep: bool, optional_lists: bool 
 
 
 def _caster(call: Call, value: Any, dtype: ScalarType, keep: bool) -> Caster | None:
-    """What casts the arguments of one place; None where they stay as they are."""
+    """Return the function that casts the arguments of one position; None if they are unchanged."""
     if value.__class__ is list or value.__class__ is tuple:
         each = [_caster(call, v, dtype, keep) for v in value]
         if not any(each):
@@ -277,7 +279,7 @@ def _caster(call: Call, value: Any, dtype: ScalarType, keep: bool) -> Caster | N
 
 
 def _cast(value: Tensor, dtype: ScalarType, bits: int) -> Caster:
-    """What casts tensors that look like `value`."""
+    """Return the function that casts tensors with the metadata of `value`."""
     if bits & ~_PLAIN:
         return lambda tensor: _excluding(tensor.to, (dtype,))
     keys = value._spec.call_keys
@@ -313,7 +315,7 @@ def _keeping(cast: Caster, dtype: ScalarType, recorded: bool) -> Caster:
 
 
 def autocast_key(backend: int) -> DispatchKey:
-    """The Autocast key of a backend."""
+    """Return the Autocast key of a backend."""
     return RUNTIME[Functionality.AutocastFunctionality, BackendComponent(backend)]
 
 

@@ -1,11 +1,11 @@
-"""Which operators autocast casts, and how: a table of names by cast policy, for each device type.
+"""Autocast operator lists: a table of names by cast policy, for each device type.
 
-Names are those of the operator registry without ``aten::``, overloads after a dot. Composite operators such as
-`linear` and `matmul` are cast as a whole, before autograd records them, so that what is saved for backward has the
-narrow dtype. An operator that is in no list runs in whatever dtype its arguments have; so do in-place and ``out=``
-forms. Names that the library does not define yet take effect when they are defined.
+Names are those of the operator registry without ``aten::``, overloads after a dot. Composite operators such as `linear`
+and `matmul` are cast as a whole, before autograd records them, so that tensors saved for backward have the 16-bit
+dtype. Operators in no list run in the dtype of their arguments, as in-place and ``out=`` forms do. Names that the
+library does not define yet take effect when they are defined.
 
-Source: ATen/autocast_mode.h (AT_FORALL_LOWER_PRECISION_FP and its like) and autocast_mode.cpp, PyTorch 2.13.
+Source: ATen/autocast_mode.h (AT_FORALL_LOWER_PRECISION_FP and similar macros) and autocast_mode.cpp, PyTorch 2.13.
 """
 
 from __future__ import annotations

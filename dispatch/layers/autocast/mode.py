@@ -34,27 +34,28 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class autocast:
     """A region in which operators run in a dtype chosen for each (`torch.autocast`): context manager and decorator.
 
-    Products and convolutions take their floating-point arguments in a narrow dtype, operators that lose precision in
-    it in float32, others as they come; float64 and other arguments are never cast. `lists` has the operators.
-    Casts are recorded by autograd: the gradient of a float32 parameter is float32. Casts of float32 leaves that
-    require grad are kept until the outermost region ends. In-place and ``out=`` forms are not affected.
+    Matmuls and convolutions take floating-point arguments in a 16-bit dtype. Operators that lose precision in it take
+    them in float32; the rest leave them unchanged. float64 and other arguments are never cast. `lists` has the
+    operators. Casts are recorded by autograd: the gradient of a float32 parameter is float32. Casts of float32 leaves
+    that require grad are kept until the outermost region ends. In-place and ``out=`` forms are not affected.
 
-    It is the calls whose tensors are on `device_type` that are affected, in this thread. (Where tensors of several
-    backends meet, as a zero-dimensional CPU tensor does with CUDA ones, the call belongs to the higher backend.)
-    Regions nest, for one device type or several, and ``enabled=False`` makes one without autocast inside another.
+    Autocast affects calls with tensors on `device_type`, in this thread. (A call with tensors of several backends, such
+    as a zero-dimensional CPU tensor and CUDA tensors, belongs to the higher backend.) Regions nest, for one device type
+    or several, and ``enabled=False`` makes one without autocast inside another.
 
     Args:
         device_type: ``"cuda"``, ``"cpu"``, or another one for which `is_autocast_available`.
-        dtype: the narrow dtype; if None that of `get_autocast_dtype`: float16 on CUDA, bfloat16 on the CPU.
-        enabled: whether autocast is on in the region.
-        cache_enabled: whether casts are kept; if None as around the region.
+        dtype: The 16-bit dtype. Default: None, which means `get_autocast_dtype`: float16 on CUDA, bfloat16 on the CPU.
+        enabled: If True, autocast is on in the region. Default: True.
+        cache_enabled: If True, casts are cached. Default: None, which keeps the setting around the region.
 
-    Warns, and leaves autocast off, for a dtype that the device type does not support, and for CUDA where there is none.
+    Warns, and leaves autocast off, for a dtype that the device type does not support, and for CUDA on a machine without
+    it.
 
     Raises:
-        ValueError: for a device type that is no string.
+        ValueError: for a device type that is not a string.
         RuntimeError: for an unknown device type, one without autocast, and bfloat16 on a CUDA device without it.
-        TypeError: if what is decorated is not callable, and for what is no dtype when the region is entered.
+        TypeError: if the decorated object is not callable, and on entry if `dtype` is not a dtype.
 
     Example:
         >>> import triten as tt
@@ -163,7 +164,7 @@ def _check_device_type(device_type: str) -> None:
 
 
 def _cast(value: Any, device_type: str, dtype: ScalarType) -> Any:
-    """A value with the floating-point tensors in it cast, but for float64 and tensors of other devices."""
+    """Cast the floating-point tensors in a value, except float64 and tensors of other devices."""
     if isinstance(value, TensorImpl):
         spec = value._spec
         eligible = (
@@ -190,13 +191,13 @@ def custom_fwd(fwd: Function, *, device_type: str, cast_inputs: ScalarType | Non
 def custom_fwd(
     fwd: Callable[..., Any] | None = None, *, device_type: str, cast_inputs: ScalarType | None = None
 ) -> Callable[..., Any]:
-    """Decorator of the `forward(ctx, ...)` of a `tt.autograd.Function` (`torch.amp.custom_fwd`).
+    """Decorate the `forward(ctx, ...)` of a `tt.autograd.Function` (`torch.amp.custom_fwd`).
 
-    Called in a region where autocast is on for `device_type`, the tensors among its arguments are cast to `cast_inputs`
-    (floating-point ones of that device type, except float64), and it runs with autocast off. Without `cast_inputs` it
-    runs as it is called; `custom_bwd` then brings the same state about for `backward`.
+    In a region with autocast for `device_type`, `forward` runs with autocast off and its arguments are cast to
+    `cast_inputs`. The casts affect floating-point tensors of that device type, except float64. Without `cast_inputs`,
+    `forward` runs in the caller's autocast state, and `custom_bwd` restores that state for `backward`.
 
-    Raises ValueError for a device type that is no string.
+    Raises ValueError for a device type that is not a string.
 
     Example:
         >>> import triten as tt
@@ -240,9 +241,9 @@ def custom_bwd(bwd: None = None, *, device_type: str) -> Callable[[Function], Fu
 @overload
 def custom_bwd(bwd: Function, *, device_type: str) -> Function: ...
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Callable[..., Any]:
-    """Decorator of the `backward(ctx, ...)` beside a `custom_fwd`: it runs in the autocast state of `forward`.
+    """Decorate the `backward(ctx, ...)` of a function with `custom_fwd`: it runs in the autocast state of `forward`.
 
-    Raises ValueError for a device type that is no string. Source: `torch.amp.custom_bwd`.
+    Raises ValueError for a device type that is not a string. Source: `torch.amp.custom_bwd`.
     """
     _check_device_type(device_type)
     if bwd is None:

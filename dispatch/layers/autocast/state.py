@@ -1,11 +1,11 @@
-"""What a thread has set about autocast: where it is on, to which dtype, the casts that it keeps (ATen/autocast_mode.h).
+"""Autocast state of a thread: enabled backends, their dtypes, and the cache of casts (ATen/autocast_mode.h).
 
 In c10 every tensor carries its Autocast key and each thread excludes it until autocast is on. Here tensors do not carry
-it, so that a call outside of autocast has nothing to exclude; a thread's key set takes it in while autocast is on, and
-only for calls whose backend it is on for (`local.autocast`, `effective`).
+it, so that a call outside of autocast has nothing to exclude. A thread's key set includes it while autocast is on, only
+for calls of an enabled backend (`local.autocast`, `effective`).
 
-Everything here belongs to the thread. Unlike PyTorch's, so does the cache of casts; and it tells casts to different
-dtypes apart.
+All of this state belongs to the thread. Unlike PyTorch's, the cache of casts is also per thread, and distinguishes
+casts to different dtypes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEFAULT_DTYPES = {
 """The dtype of each device type that has autocast, until a thread sets another."""
 
 Cast = tuple[int, ScalarType, bool]
-"""What a kept cast is found by: the source's id, the dtype, and whether autograd knows it."""
+"""Key of a cached cast: the source's id, the dtype, and whether autograd records it."""
 
 
 class _State(threading.local):
@@ -54,9 +54,9 @@ _ON = object()
 
 
 def backend_of(device_type: str, asked_by: str) -> int:
-    """The backend of a device type that has autocast.
+    """Return the backend of a device type that has autocast.
 
-    Raises TypeError for what is no string, RuntimeError for an unknown device type and for one without autocast.
+    Raises TypeError if it is not a string, RuntimeError for an unknown device type and for one without autocast.
     """
     device = _parse(device_type, asked_by)
     if device.type not in DEFAULT_DTYPES:
@@ -76,17 +76,17 @@ def _parse(device_type: str, asked_by: str) -> Device:
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether a device type has autocast (`torch.amp.autocast_mode.is_autocast_available`).
+    """Return True if a device type has autocast (`torch.amp.autocast_mode.is_autocast_available`).
 
     Args:
-        device_type: The type, such as "cuda". Of those that there are, "meta" has none.
+        device_type: The type, such as "cuda". "meta" has no autocast.
 
     Returns:
         A bool.
 
     Raises:
-        TypeError: `device_type` is no string.
-        RuntimeError: There is no such type of devices.
+        TypeError: `device_type` is not a string.
+        RuntimeError: The device type is unknown.
 
     Example:
         >>> import triten as tt
@@ -101,7 +101,7 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether autocast is on for a device type in this thread (`torch.is_autocast_enabled`).
+    """Return True if autocast is on for a device type in this thread (`torch.is_autocast_enabled`).
 
     Args:
         device_type: The type, such as "cpu".
@@ -110,7 +110,7 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
         A bool.
 
     Raises:
-        TypeError: `device_type` is no string.
+        TypeError: `device_type` is not a string.
         RuntimeError: The type has no autocast.
 
     Example:
@@ -129,14 +129,14 @@ def is_autocast_enabled(device_type: str = "cuda") -> bool:
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
     """Switch autocast on or off for a device type in this thread (`torch.set_autocast_enabled`).
 
-    `tt.autocast` restores what was before; this does not.
+    `tt.autocast` restores the previous state; this does not.
 
     Args:
         device_type: The type, such as "cpu"; or a bool alone, which switches CUDA's.
-        enabled: Whether autocast is on.
+        enabled: If True, switch autocast on.
 
     Raises:
-        TypeError: `device_type` is no string, or `enabled` no bool.
+        TypeError: `device_type` is not a string, or `enabled` is not a bool.
         RuntimeError: The type has no autocast.
 
     Example:
@@ -179,7 +179,7 @@ def switch(backend: int, enabled: bool) -> None:
 
 
 def get_autocast_dtype(device_type: str) -> ScalarType:
-    """The narrow dtype of autocast for a device type in this thread (`torch.get_autocast_dtype`).
+    """Return the 16-bit dtype of autocast for a device type in this thread (`torch.get_autocast_dtype`).
 
     Args:
         device_type: The type, such as "cpu".
@@ -188,7 +188,7 @@ def get_autocast_dtype(device_type: str) -> ScalarType:
         A dtype: float16 for CUDA, bfloat16 for the CPU, unless `set_autocast_dtype` has set another.
 
     Raises:
-        TypeError: `device_type` is no string.
+        TypeError: `device_type` is not a string.
         RuntimeError: The type has no autocast.
 
     Example:
@@ -204,14 +204,14 @@ def get_autocast_dtype(device_type: str) -> ScalarType:
 
 
 def set_autocast_dtype(device_type: str, dtype: ScalarType) -> None:
-    """Set the narrow dtype of autocast for a device type in this thread (`torch.set_autocast_dtype`).
+    """Set the 16-bit dtype of autocast for a device type in this thread (`torch.set_autocast_dtype`).
 
     Args:
         device_type: The type, such as "cuda".
         dtype: The dtype to which operands are converted.
 
     Raises:
-        TypeError: `device_type` is no string, or `dtype` no dtype.
+        TypeError: `device_type` is not a string, or `dtype` is not a dtype.
         RuntimeError: The type has no autocast.
 
     Example:
@@ -229,7 +229,7 @@ def set_autocast_dtype(device_type: str, dtype: ScalarType) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether this thread keeps casts of parameters for their next use (`torch.is_autocast_cache_enabled`).
+    """Return True if this thread caches casts of parameters for their next use (`torch.is_autocast_cache_enabled`).
 
     Returns:
         A bool. Leaves in float32 that require grad count as parameters.
@@ -243,13 +243,13 @@ def is_autocast_cache_enabled() -> bool:
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Have this thread keep casts of parameters for their next use, or not (`torch.set_autocast_cache_enabled`).
+    """Enable or disable this thread's cache of parameter casts (`torch.set_autocast_cache_enabled`).
 
     Args:
-        enabled: Whether they are kept.
+        enabled: If True, cache casts of parameters.
 
     Raises:
-        TypeError: `enabled` is no bool.
+        TypeError: `enabled` is not a bool.
 
     Example:
         >>> import triten as tt

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _mask(x: Tensor | None, dim: int | None, batch: int, size: int) -> Tensor | None:
-    """A mask that broadcasts to (batch * b, h, l, s), where one example's broadcasts to (b, h, l, s)."""
+    """Return a mask that broadcasts to (batch * b, h, l, s), from one that broadcasts to (b, h, l, s) per example."""
     if x is None:
         return None
     if sizes_of(x, dim) == (0,):
@@ -32,7 +32,7 @@ def _mask(x: Tensor | None, dim: int | None, batch: int, size: int) -> Tensor | 
 
 
 def _results(batch: Batch, b: int, results: Any) -> tuple[Any, Any]:
-    """The results apart again; those of fewer than two dimensions are of all examples."""
+    """Split the results into examples; results of fewer than two dimensions belong to all examples."""
     mapped = [r._spec.ndim > 1 for r in results]
     values = tuple([apart(r, batch.size, b) if own else r for r, own in zip(results, mapped, strict=True)])
     return values, tuple([0 if own else None for own in mapped])
@@ -115,7 +115,7 @@ def efficient_attention_backward(
     causal: bool,
     scale: float | None,
 ) -> tuple[Any, Any]:
-    """`_scaled_dot_product_efficient_attention_backward`; what was drawn is that of all examples."""
+    """Run `_scaled_dot_product_efficient_attention_backward`; the random numbers are those of all examples."""
     b = _batches(query, dims[1])
     places = (0, 1, 2, 3, 5, 6)
     args = (grad, query, key, value, bias, out, lse)
@@ -163,7 +163,7 @@ def sliding_window_backward(
 
 
 def _batches(query: Tensor, dim: int | None) -> int:
-    """The batches of one example."""
+    """Return the batch size of one example."""
     size: int = query._spec.sizes[0 if dim is None or dim > 0 else 1]
     return size
 

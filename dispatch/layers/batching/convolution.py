@@ -27,7 +27,7 @@ def convolution(
     output_padding: Window,
     groups: int,
 ) -> tuple[Any, Any]:
-    """Inputs of one shared weight are samples; weights of their own make each example a group."""
+    """Run a convolution: a shared weight makes examples samples; mapped weights make each example a group."""
     size = batch.size
     if size == 0:
         rest = (stride, padding, dilation, transposed, output_padding, groups)
@@ -68,7 +68,7 @@ def backward_input(
     dilation: Window,
     groups: int,
 ) -> tuple[Any, Any]:
-    """The gradient of the input, which is also a transposed convolution."""
+    """Compute the gradient of the input, which is also a transposed convolution."""
     size = batch.size
     if size == 0:
         return outline(batch, dims, grad, weight, input_size, stride, padding, dilation, groups), 0
@@ -96,7 +96,7 @@ def backward_weight(
     dilation: Window,
     groups: int,
 ) -> tuple[Any, Any]:
-    """The gradient of the weight: one for each example."""
+    """Compute the gradient of the weight: one for each example."""
     size = batch.size
     if size == 0:
         return outline(batch, dims, grad, input, weight_size, stride, padding, dilation, groups), 0
@@ -129,7 +129,10 @@ def backward_both(
     dilation: Window,
     groups: int,
 ) -> tuple[Any, Any]:
-    """Both gradients, each by its own rule; one of what no operand is batched for is the same for every example."""
+    """Compute both gradients, each by its own rule.
+
+    A gradient without batched operands is the same for every example.
+    """
     rest = (stride, padding, dilation, groups)
     shapes = []
     for tensor, dim in ((input, dims[1]), (weight, dims[2])):
@@ -152,7 +155,7 @@ def backward_both(
 
 
 def repeated(result: Tensor, size: int) -> tuple[Tensor, int]:
-    """What is the same for every example."""
+    """Expand a result that is the same for every example."""
     return result.unsqueeze(0).expand((size, *result._spec.sizes)), 0
 
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class VmapInfo(NamedTuple):
-    """What a user's rule is told of the vmap (`torch._library.VmapInfo`)."""
+    """Description of the vmap for a user's rule (`torch._library.VmapInfo`)."""
 
     batch_size: int
     randomness: str
 
 
 def custom_rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """The user's rule ``func(info, in_dims, *args, **kwargs) -> (output, out_dims)``; the loop where there is none.
+    """Call the user's rule ``func(info, in_dims, *args, **kwargs) -> (output, out_dims)``, or loop if there is none.
 
     Raises RuntimeError for a rule that returns something else.
     """
@@ -60,7 +60,7 @@ def custom_rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
 
 
 def check_out_dims(name: str, output: Tensor, dim: Any) -> None:
-    """Raise RuntimeError for an output whose mapped dimension is no dimension of it."""
+    """Raise RuntimeError for an output whose mapped dimension does not exist."""
     if dim is None:
         return
     if isinstance(dim, list | tuple):

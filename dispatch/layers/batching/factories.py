@@ -35,7 +35,7 @@ def new(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int], *options: A
 def new_strided(
     batch: Batch, dims: Dims, self: Tensor, size: Sequence[int], stride: Sequence[int], *options: Any
 ) -> tuple[Any, Any]:
-    """`new_empty_strided`: the examples lie one after another."""
+    """Run `new_empty_strided`: the examples are consecutive in memory."""
     reach = storage_size(tuple(size), tuple(stride))
     return batch.op.call(self, (batch.size, *size), (reach, *stride), *options), 0
 

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 
 def _out_dims(results: Any, empty: Sequence[int] = ()) -> tuple[Any, Any]:
-    """All results are mapped in front, except those that were not asked for."""
+    """Return 0 for each result; None for results that were not asked for."""
     if not isinstance(results, tuple | list):
         return results, 0
     return tuple(results), tuple([None if i in empty else 0 for i in range(len(results))])
 
 
 def leading(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]:
-    """An operator of one batch of matrices."""
+    """Run an operator of one batch of matrices."""
     return _out_dims(batch.op.call(front(self, dims[0]), *args))
 
 
 def together(tensors: int) -> Rule:
-    """The rule of an operator whose first tensors share their batch dimensions exactly."""
+    """Return the rule of an operator whose first tensors share their batch dimensions exactly."""
 
     def rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
         opened = [whole(x, d, batch.size) for x, d in zip(args[:tensors], dims[:tensors], strict=True)]
@@ -35,20 +35,20 @@ def together(tensors: int) -> Rule:
 
 
 def _broadcast(batch: Batch, a: Tensor, a_dim: Any, b: Tensor, b_dim: Any) -> tuple[Any, Any]:
-    """Two batches of matrices, lined up behind the mapped dimension."""
+    """Return two batches of matrices, aligned after the mapped dimension."""
     rank = max(rank_of(a, a_dim), rank_of(b, b_dim))
     return aligned(a, a_dim, rank), aligned(b, b_dim, rank)
 
 
 def solve_triangular(batch: Batch, dims: Dims, self: Tensor, B: Tensor, *args: Any) -> tuple[Any, Any]:
-    """Triangular equations, whose batches broadcast."""
+    """Solve triangular equations, whose batches broadcast."""
     A, right = _broadcast(batch, self, dims[0], B, dims[1])
     upper, left, unitriangular = args
     return ops.linalg_solve_triangular(A, right, upper=upper, left=left, unitriangular=unitriangular), 0
 
 
 def cholesky_solve(batch: Batch, dims: Dims, self: Tensor, input2: Tensor, upper: bool) -> tuple[Any, Any]:
-    """The same by a Cholesky factor."""
+    """Solve by a Cholesky factor."""
     right, factor = _broadcast(batch, self, dims[0], input2, dims[1])
     return ops.cholesky_solve(right, factor, upper), 0
 
@@ -56,7 +56,7 @@ def cholesky_solve(batch: Batch, dims: Dims, self: Tensor, input2: Tensor, upper
 def lu_solve(
     batch: Batch, dims: Dims, LU: Tensor, pivots: Tensor, B: Tensor, left: bool, adjoint: bool
 ) -> tuple[Any, Any]:
-    """The same by LU factors, whose pivots are mapped with them."""
+    """Solve by LU factors, whose pivots are mapped with them."""
     lu_dim = dims[0]
     if lu_dim is not None or dims[1] is not None:
         LU, pivots, lu_dim = whole(LU, dims[0], batch.size), whole(pivots, dims[1], batch.size), 0
@@ -67,7 +67,7 @@ def lu_solve(
 
 
 def _is_vector(A: Tensor, a_dim: Any, b: Tensor, b_dim: Any) -> bool:
-    """Whether the right-hand side of one example is a vector, or one for each of its matrices."""
+    """Return True if the right-hand side of one example is a vector, or one for each of its matrices."""
     have, given = rank_of(A, a_dim), rank_of(b, b_dim)
     if given == 1:
         return True
@@ -79,7 +79,7 @@ def _is_vector(A: Tensor, a_dim: Any, b: Tensor, b_dim: Any) -> bool:
 def solve_ex(
     batch: Batch, dims: Dims, A: Tensor, B: Tensor, left: bool, check_errors: bool
 ) -> tuple[Any, Any]:
-    """Equations with a matrix or a vector on the right of each example."""
+    """Solve equations with a matrix or a vector on the right of each example."""
     vector = _is_vector(A, dims[0], B, dims[1])
     right, right_dim = (
         (front(B, dims[1]).unsqueeze(-1), None if dims[1] is None else 0) if vector else (B, dims[1])
@@ -101,18 +101,18 @@ def solve_ex(
 def svd(
     batch: Batch, dims: Dims, A: Tensor, full_matrices: bool, compute_uv: bool, driver: str | None
 ) -> tuple[Any, Any]:
-    """Singular values; bases that were not asked for are empty."""
+    """Compute singular values; bases that were not asked for are empty."""
     made = batch.op.call(front(A, dims[0]), full_matrices, compute_uv, driver)
     return _out_dims(made, () if compute_uv else (0, 2))
 
 
 def eigh(batch: Batch, dims: Dims, A: Tensor, UPLO: str, compute_v: bool) -> tuple[Any, Any]:
-    """Eigenvalues of Hermitian matrices."""
+    """Compute eigenvalues of Hermitian matrices."""
     return _out_dims(batch.op.call(front(A, dims[0]), UPLO, compute_v), () if compute_v else (1,))
 
 
 def qr(batch: Batch, dims: Dims, A: Tensor, mode: str) -> tuple[Any, Any]:
-    """QR; Q is empty where R alone was asked for."""
+    """Compute QR; Q is empty if only R was asked for."""
     return _out_dims(batch.op.call(front(A, dims[0]), mode), (0,) if mode == "r" else ())
 
 
@@ -127,7 +127,7 @@ def pinv(batch: Batch, dims: Dims, self: Tensor, atol: Any, rtol: Any, hermitian
 
 
 def check_errors(batch: Batch, dims: Dims, info: Tensor, api_name: str, is_matrix: bool) -> tuple[Any, Any]:
-    """The flags of all examples at once."""
+    """Check the error flags of all examples at once."""
     batch.op.call(front(info, dims[0]), api_name, False)
     return None, None
 

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 def apply_batched(cls: type[Function], args: Sequence[Any]) -> Any:
-    """`cls.apply` where some argument is batched.
+    """Run `cls.apply` with batched arguments.
 
-    The values of the innermost level are opened and the function is applied to them by its rule, so that what lies
-    outside records it; where an argument requires grad, it is recorded as the function of one example too.
+    The innermost level's values are unwrapped, and the function is applied to them by its rule, so that outer levels
+    record it. If an argument requires grad, the function of one example is recorded too.
 
     Raises RuntimeError for a function without rule, or one whose forward takes the context.
     """
@@ -49,9 +49,9 @@ def apply_batched(cls: type[Function], args: Sequence[Any]) -> Any:
 def _run(
     cls: type[Function], level: VmapLevel, context: Callable[..., FunctionCtx] | None, args: Sequence[Any]
 ) -> Any:
-    """The function applied on behalf of a level and recorded, where an argument requires grad, for one example.
+    """Apply the function on behalf of a level, and record it for one example if an argument requires grad.
 
-    `context` makes what the function saves in; None for what need not save unless it is recorded.
+    `context` makes the object in which the function saves; None if the function saves only when it is recorded.
     """
     tensors = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
     needs = tuple(isinstance(a, TensorImpl) and a._spec.requires_grad for a in args)
@@ -95,7 +95,7 @@ def _check_rule(cls: type[Function]) -> None:
 
 
 def _apply_at(cls: type[Function], level: VmapLevel, args: Sequence[Any]) -> Any:
-    """The function applied on behalf of a level, its results batched again."""
+    """Apply the function on behalf of a level, and batch its results again."""
     values, opened_dims = _opened(args, level)
     dims = tuple(opened_dims)
     if cls.vmap is not Function.vmap:
@@ -125,7 +125,7 @@ def _wrapped(value: Tensor, dim: int | None, level: VmapLevel) -> Tensor:
 
 
 def _opened(values: Sequence[Any], level: VmapLevel) -> tuple[list[Any], list[int | None]]:
-    """Values outside of a level, and which of their dimensions it maps."""
+    """Return values outside of a level, and their mapped dimensions."""
     found = [unbatched(v, level) if isinstance(v, TensorImpl) else (v, None) for v in values]
     return [v for v, _ in found], [d for _, d in found]
 
@@ -180,7 +180,7 @@ class _Generated(Function):
 
     @classmethod
     def _inner(cls, ctx: FunctionCtx, dims: str, level: VmapLevel) -> FunctionCtx:
-        """What the function of one example saves in, with the tensors of `ctx` mapped."""
+        """Return the context of the function of one example, with the tensors of `ctx` mapped."""
         inner: FunctionCtx = ctx.__dict__["inner"]
         saved = cls._mapped(ctx.saved_tensors, ctx.__dict__[dims], level)
         inner._saved = [(t, 0 if t is None else saved_version(t), -1) for t in saved]
@@ -212,14 +212,14 @@ class _Generated(Function):
 
     @classmethod
     def _share(cls, grad: Tensor | None, dim: int | None, level: VmapLevel) -> Tensor | None:
-        """The gradient of an output as backward sees it: of an output of all examples together, each has its share."""
+        """Return the gradient of an output for backward. An output shared by all examples gives each an equal share."""
         if grad is None:
             return None
         return grad / max(cls.size, 1) if dim is None else batched(grad, dim, level)
 
     @classmethod
     def _fitting(cls, grad: Tensor | None, dim: int | None, own: int | None) -> Tensor | None:
-        """A gradient in the shape of its input: summed over the examples that share it, or repeated for each."""
+        """Return a gradient in the shape of its input: summed over the examples that share it, or repeated for each."""
         if grad is None:
             return None
         if own is None:

@@ -20,7 +20,7 @@ _BATCHED = functionality_bit(Functionality.Batched)
 
 
 def copied(view: Rule) -> Rule:
-    """The rule of a view's copy."""
+    """Return the rule of a view's copy."""
 
     def rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
         result, dim = view(batch, dims, *args)
@@ -38,7 +38,7 @@ def _copy_for(src: Any, x: Tensor) -> Tensor:
 
 
 def scattered(view: Rule) -> Rule:
-    """The rule of ``x_scatter``: a copy whose view is written to."""
+    """Return the rule of ``x_scatter``: a copy whose view is written to."""
 
     def rule(batch: Batch, dims: Dims, self: Tensor, src: Tensor, *args: Any) -> tuple[Any, Any]:
         out = _copy_for(src, whole(self, dims[0], batch.size))
@@ -56,7 +56,7 @@ def written(batch: Batch, dims: Dims, self: Tensor, value: Tensor, *rest: Any) -
 
 
 def drawn(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]:
-    """`uniform` and its like, which draw as their in-place forms do."""
+    """Run `uniform` and similar operators, which generate numbers as their in-place forms do."""
     if batch.level.randomness == "same":
         if any(d is not None for d in dims[1:]):
             random.refuse_same(batch)

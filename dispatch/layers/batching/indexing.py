@@ -1,4 +1,4 @@
-"""Rules of picking and placing elements: an index of its own for each example gets the example's number beside it."""
+"""Rules of gathering and scattering: an index that differs by example is paired with the example's number."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cat(batch: Batch, dims: Dims, tensors: Sequence[Tensor], dim: int) -> tuple[
 
 
 def stepped(x: Tensor, dim: int | None, size: int, rank: int) -> Tensor:
-    """The tensor as (batch, *sizes) with at least `rank` dimensions behind the mapped one."""
+    """Return the tensor as (batch, *sizes) with at least `rank` dimensions after the mapped one."""
     x = whole(x, dim, size)
     missing = rank + 1 - x._spec.ndim
     return x.reshape((*x._spec.sizes, *(1,) * missing)) if missing > 0 else x
@@ -48,7 +48,7 @@ def scatter(batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, *mo
 
 
 def scatter_(batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, *more: Any) -> tuple[Any, Any]:
-    """The same in place."""
+    """Run `scatter` in place."""
     if dims[0] is None:
         refuse_inplace(batch)
     x = front(self, dims[0])
@@ -85,7 +85,7 @@ def index_select(batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor
 
 
 def _along(index: Tensor, sizes: Sequence[int], d: int, count: int) -> Tensor:
-    """Index vectors (batch, count) as an index for all elements beside the dimension `d`."""
+    """Return index vectors (batch, count) as an index for all elements along the dimension `d`."""
     spread = [sizes[0]] + [1] * (len(sizes) - 1)
     spread[d] = count
     target = list(sizes)
@@ -106,7 +106,7 @@ def index_add(
 def index_add_(
     batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Number
 ) -> tuple[Any, Any]:
-    """The same in place."""
+    """Run `index_add` in place."""
     if dims[0] is None:
         refuse_inplace(batch)
     rank = rank_of(self, dims[0])
@@ -156,7 +156,7 @@ def index_reduce_(
     reduce: str,
     include_self: bool,
 ) -> tuple[Any, Any]:
-    """The same in place."""
+    """Run `index_reduce` in place."""
     if dims[0] is None:
         refuse_inplace(batch)
     rank = rank_of(self, dims[0])
@@ -177,7 +177,9 @@ def _reduced(
     include_self: bool,
     forms: tuple[Any, Any],
 ) -> Any:
-    """The result by the first form, or by the second with an index for each element where examples differ in it."""
+    """Return the result of the first form; if examples differ in the index, that of the second with an elementwise
+    index.
+    """
     slices = _source_of(batch, dims, x, d, index, source)
     if dims[2] is None:
         return forms[0](d, index, slices, reduce, include_self=include_self)
@@ -188,7 +190,7 @@ def _reduced(
 
 
 def _source_of(batch: Batch, dims: Dims, x: Tensor, d: int, index: Tensor, source: Tensor) -> Tensor:
-    """The source with as many dimensions as the tensor that it goes to."""
+    """Return the source with as many dimensions as its destination."""
     made = whole(source, dims[3], batch.size)
     if made._spec.ndim == x._spec.ndim:
         return made
@@ -210,7 +212,7 @@ def index_copy(
 def index_copy_(
     batch: Batch, dims: Dims, self: Tensor, dim: int, index: Tensor, source: Tensor
 ) -> tuple[Any, Any]:
-    """The same in place."""
+    """Run `index_copy` in place."""
     if dims[0] is None:
         refuse_inplace(batch)
     rank = rank_of(self, dims[0])
@@ -241,12 +243,12 @@ def take(batch: Batch, dims: Dims, self: Tensor, index: Tensor) -> tuple[Any, An
 
 
 def _numbers(batch: Batch, rank: int, device: Any) -> Tensor:
-    """The examples' numbers, to broadcast with an index of `rank` dimensions behind the mapped one."""
+    """Return the example numbers, to broadcast with an index of `rank` dimensions after the mapped one."""
     return ops.arange(batch.size, device=device).reshape((batch.size, *(1,) * rank))
 
 
 def _opened(indices: Sequence[Any], of: Sequence[Any]) -> list[tuple[Any, int | None]]:
-    """Indices with masks as the places where they hold. Raises RuntimeError for a mask of each example's own."""
+    """Return indices with masks as their nonzero positions. Raises RuntimeError for a mask that differs by example."""
     opened: list[tuple[Any, int | None]] = []
     for index, dim in zip(indices, of, strict=True):
         if index is None or index._spec.dtype not in (bool_, uint8):
@@ -262,7 +264,7 @@ def _opened(indices: Sequence[Any], of: Sequence[Any]) -> list[tuple[Any, int | 
 
 
 class _Advanced:
-    """Where an advanced index puts its dimensions: in place of adjacent indexed ones, else first."""
+    """Placement of an advanced index's dimensions: in place of adjacent indexed dimensions, else first."""
 
     def __init__(self, batch: Batch, indices: Sequence[tuple[Any, int | None]]) -> None:
         self.indices = indices
@@ -275,11 +277,11 @@ class _Advanced:
         self.numbers = _numbers(batch, self.rank, self.device) if used else None
 
     def of_batch(self) -> list[Any]:
-        """The indices of (batch, ...): the examples' numbers first."""
+        """Return the indices of (batch, ...): the example numbers first."""
         return [self.numbers, *[self._aligned(index, dim) for index, dim in self.indices]]
 
     def of_shared(self) -> list[Any]:
-        """The indices of a tensor that all examples share."""
+        """Return the indices of a tensor that all examples share."""
         return [self._aligned(index, dim) for index, dim in self.indices]
 
     def _aligned(self, index: Tensor | None, dim: int | None) -> Tensor | None:
@@ -290,7 +292,7 @@ class _Advanced:
         return moved.reshape((sizes[0], *(1,) * (self.rank + 1 - len(sizes)), *sizes[1:]))
 
     def placed(self, x: Tensor) -> Tensor:
-        """A result (batch, index dimensions, others) with the index dimensions where they belong."""
+        """Move the index dimensions of a result (batch, index dimensions, others) to their place."""
         if self.first == 0 or self.rank == 0:
             return x
         index = range(1, 1 + self.rank)
@@ -298,7 +300,7 @@ class _Advanced:
         return x.permute((0, *before, *index, *range(1 + self.rank + self.first, x._spec.ndim)))
 
     def first_dims(self, x: Tensor) -> Tensor:
-        """The inverse of `placed`: (batch, index dimensions, others)."""
+        """Invert `placed`: return (batch, index dimensions, others)."""
         if self.first == 0 or self.rank == 0:
             return x
         before = range(1, 1 + self.first)
@@ -327,7 +329,7 @@ def index_put(
 def index_put_(
     batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool
 ) -> tuple[Any, Any]:
-    """The same in place."""
+    """Run `index_put` in place."""
     if dims[0] is None:
         refuse_inplace(batch)
     front(self, dims[0]).index_put_(*_put(batch, dims, self, indices, values), accumulate)
@@ -335,7 +337,7 @@ def index_put_(
 
 
 def _put(batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Any], values: Tensor) -> tuple[Any, Any]:
-    """The indices of (batch, ...), and the values in the order of what these pick."""
+    """Return the indices of (batch, ...), and the values in the order of the indexed elements."""
     of = dims[1] if dims[1].__class__ is tuple else (None,) * len(indices)
     advanced = _Advanced(batch, _opened(indices, of))
     used = sum(i is not None for i, _ in advanced.indices)
@@ -351,7 +353,7 @@ def _put(batch: Batch, dims: Dims, self: Tensor, indices: Sequence[Any], values:
 def embedding(
     batch: Batch, dims: Dims, weight: Tensor, indices: Tensor, padding_idx: int, by_freq: bool, sparse: bool
 ) -> tuple[Any, Any]:
-    """`embedding`: tables of their own lie one after another in a single one."""
+    """Run `embedding`: tables that differ by example are concatenated into a single one."""
     if dims[0] is None:
         return ops.embedding(weight, indices, padding_idx, by_freq, sparse), dims[1]
     table = front(weight, dims[0])
@@ -365,7 +367,7 @@ def embedding(
 
 
 def _shifted_rows(batch: Batch, indices: Tensor, dim: int | None, count: int) -> Tensor:
-    """(batch, ...): rows of tables of `count` rows that lie one after another."""
+    """Return (batch, ...) as rows of concatenated tables of `count` rows."""
     where = whole(indices, dim, batch.size).to(int64)
     return where + _numbers(batch, where._spec.ndim - 1, where.device) * count
 
@@ -373,7 +375,7 @@ def _shifted_rows(batch: Batch, indices: Tensor, dim: int | None, count: int) ->
 def embedding_backward(
     batch: Batch, dims: Dims, grad: Tensor, indices: Tensor, count: int, padding_idx: int, by_freq: bool
 ) -> tuple[Any, Any]:
-    """The gradients of the tables, of which padding gets none."""
+    """Compute the gradients of the tables; padding rows get none."""
     rows = whole(grad, dims[0], batch.size)
     if padding_idx >= 0:
         is_padding = ops.eq(whole(indices, dims[1], batch.size), padding_idx)

@@ -1,7 +1,7 @@
-"""What stands at FuncTorchDynamicLayerBackMode for every operator: the rule of the innermost mapped argument.
+"""Kernel of FuncTorchDynamicLayerBackMode for every operator: it runs the rule of the innermost mapped argument.
 
-The key lies below autograd, so that `grad` inside `vmap` records batched tensors and its formulas run batched, and
-above the backends. A rule runs on behalf of its level: the operators that it calls are recorded for what lies outside.
+The key is below autograd, so that `grad` inside `vmap` records batched tensors and its formulas run batched, and above
+the backends. A rule runs on behalf of its level: outer levels record the operators that it calls.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _KEY = BY_NAME["FuncTorchDynamicLayerBackMode"].bits
 
 
 def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The plan of a call with batched tensors; the level, which specs do not tell, is found at each call.
+    """Plan a call with batched tensors. Each call finds the level, which is not part of specs.
 
-    What the operator says about one example, its errors above all, it says here, from metadata.
+    The operator checks one example here, from metadata, and raises its errors.
     """
     if not any(tensor._data.__class__ is BatchedValue for tensor in tensors_in(args)):
-        # Somebody has included the key for tensors that are not mapped.
+        # A caller has included the key for tensors that are not mapped.
         return op.plan(key_set & ~_KEY, args)
     rule, describable = rule_for(op)
     if describable and not any(args[i] is not None for i in op.device_positions):
@@ -40,7 +40,7 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     schema = op.schema
     make = result_type_of(schema)
     alias = schema.returns[0].alias_info if len(schema.returns) == 1 else None
-    # Batch normalisation writes statistics beside the results of its own.
+    # Batch normalization writes running statistics in addition to its results.
     writes = op.is_mutable and not any(each.alias_info is None for each in schema.returns)
     is_view = alias is not None and not alias.is_write
 
@@ -77,7 +77,7 @@ def plan_batched(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _innermost(op: OperatorEntry, values: Sequence[Any]) -> VmapLevel:
-    """The innermost level among arguments. Raises RuntimeError for one that is not in progress here."""
+    """Return the innermost level among arguments. Raises RuntimeError for a level that is not in progress here."""
     found: VmapLevel | None = None
     for tensor in tensors_in(values):
         data = tensor._data
@@ -98,7 +98,7 @@ def _open(value: Any, level: VmapLevel) -> tuple[Any, int | None]:
 
 
 def _wrapped(value: Any, dim: Any, level: VmapLevel) -> Any:
-    """A rule's result as a batched tensor; a list of them for a list."""
+    """Return a rule's result as a batched tensor; a list of them for a list."""
     if dim.__class__ is int:
         return batched(value, dim, level)
     if dim.__class__ is tuple:
@@ -107,7 +107,7 @@ def _wrapped(value: Any, dim: Any, level: VmapLevel) -> Any:
 
 
 def _written(op: OperatorEntry, values: Sequence[Any], make: Any) -> Any:
-    """The results of an operator that wrote into arguments: those arguments, with their versions counted up."""
+    """Return the written arguments as an operator's results, with their versions incremented."""
     arguments = op.schema.arguments
     for argument, value in zip(arguments, values, strict=True):
         if argument.is_write:
@@ -122,7 +122,7 @@ def _written(op: OperatorEntry, values: Sequence[Any], make: Any) -> Any:
 
 
 def _as_view(out: Tensor, base: Tensor) -> Tensor:
-    """A view's result, which shares its base's version and remembers it for autograd."""
+    """Return a view's result, which shares its base's version and records the base for autograd."""
     if out._spec.is_inference:
         return out
     out._version_cell = base.version_cell()

@@ -1,4 +1,4 @@
-"""Where the mapped dimension lies: moved to the front, and operands lined up behind it."""
+"""Layout of the mapped dimension: functions that move it to the front, and align operands behind it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rule = Callable[..., tuple[Any, Any]]
 
 
 class Batch(NamedTuple):
-    """One call of an operator on batched tensors, as its rule sees it."""
+    """One call of an operator on batched tensors, for its rule."""
 
     op: OperatorEntry
     level: VmapLevel
@@ -39,26 +39,26 @@ def _to_front(rank: int, dim: int) -> tuple[int, ...]:
 
 
 def front(x: Tensor, dim: int | None) -> Tensor:
-    """The tensor with its mapped dimension first; one without as it is."""
+    """Move a tensor's mapped dimension first; a tensor without one is unchanged."""
     if not dim:
         return x
     return x.permute(_to_front(x._spec.ndim, dim))
 
 
 def rank_of(x: Any, dim: int | None) -> int:
-    """The number of dimensions of one example."""
+    """Return the number of dimensions of one example."""
     rank: int = x._spec.ndim
     return rank if dim is None else rank - 1
 
 
 def sizes_of(x: Tensor, dim: int | None) -> tuple[int, ...]:
-    """The sizes of one example."""
+    """Return the sizes of one example."""
     sizes: tuple[int, ...] = x._spec.sizes
     return sizes if dim is None else sizes[:dim] + sizes[dim + 1 :]
 
 
 def numel_of(x: Tensor, dim: int | None) -> int:
-    """The number of elements of one example."""
+    """Return the number of elements of one example."""
     count = 1
     for n in sizes_of(x, dim):
         count *= n
@@ -66,7 +66,7 @@ def numel_of(x: Tensor, dim: int | None) -> int:
 
 
 def aligned(x: Any, dim: int | None, rank: int) -> Any:
-    """The tensor such that it broadcasts with (batch, *sizes of `rank` dimensions)."""
+    """Reshape the tensor so that it broadcasts with (batch, *sizes of `rank` dimensions)."""
     if dim is None:
         return x
     x = front(x, dim)
@@ -76,7 +76,7 @@ def aligned(x: Any, dim: int | None, rank: int) -> Any:
 
 
 def whole(x: Any, dim: int | None, size: int) -> Tensor:
-    """The tensor as (batch, *sizes): one without mapped dimension repeated, without a copy."""
+    """Return the tensor as (batch, *sizes); a tensor without a mapped dimension is expanded, without a copy."""
     if dim is not None:
         return front(x, dim)
     repeated: Tensor = x.expand((size, *x._spec.sizes))
@@ -84,32 +84,32 @@ def whole(x: Any, dim: int | None, size: int) -> Tensor:
 
 
 def folded(x: Tensor) -> Tensor:
-    """(batch, n, ...) as (batch * n, ...)."""
+    """Reshape (batch, n, ...) to (batch * n, ...)."""
     sizes = x._spec.sizes
     return x.reshape((sizes[0] * sizes[1], *sizes[2:]))
 
 
 def apart(x: Tensor, size: int, each: int | None = None) -> Tensor:
-    """(batch * n, ...) as (batch, n, ...); `each`, n, is given where there may be no examples."""
+    """Reshape (batch * n, ...) to (batch, n, ...); `each`, n, is required if there may be no examples."""
     sizes = x._spec.sizes
     return x.reshape((size, sizes[0] // size if each is None else each, *sizes[1:]))
 
 
 def as_channels(x: Tensor, dim: int | None, size: int) -> Tensor:
-    """(n, batch * channels, ...) from (batch, n, channels, ...)."""
+    """Reshape (batch, n, channels, ...) to (n, batch * channels, ...)."""
     x = whole(x, dim, size)
     sizes = x._spec.sizes
     return x.transpose(0, 1).reshape((sizes[1], sizes[0] * sizes[2], *sizes[3:]))
 
 
 def from_channels(x: Tensor, size: int) -> Tensor:
-    """(n, batch, channels, ...) from (n, batch * channels, ...)."""
+    """Reshape (n, batch * channels, ...) to (n, batch, channels, ...)."""
     sizes = x._spec.sizes
     return x.reshape((sizes[0], size, sizes[1] // size, *sizes[2:]))
 
 
 def shifted(dim: int, rank: int) -> int:
-    """A dimension of one example as one behind a leading mapped dimension."""
+    """Return a dimension of one example as a dimension after a leading mapped one."""
     return wrap_dim(dim, rank) + 1
 
 
@@ -128,9 +128,9 @@ _META_KEYS = BY_NAME["Meta"].bits
 
 
 def result_of_one(op: OperatorEntry, args: Sequence[Any]) -> Any:
-    """What the operator returns for one example of these arguments, on the meta device; it raises its own errors.
+    """Return the operator's result for one example of these arguments, on the meta device, or raise its error.
 
-    This is no call of the program's: neither modes nor traces see it.
+    Modes and traces do not see this call.
     """
     metas = [described(value) for value in args]
     plan = op.lookup(_META_KEYS).plan(op, _META_KEYS, metas)
@@ -138,7 +138,7 @@ def result_of_one(op: OperatorEntry, args: Sequence[Any]) -> Any:
 
 
 def described(value: Any) -> Any:
-    """An argument with the metadata of one example and no values, on the meta device."""
+    """Return an argument with the metadata of one example and no values, on the meta device."""
     if isinstance(value, TensorImpl):
         spec = value._spec
         meta = TensorSpec.of(spec.sizes, spec.strides, spec.dtype, META)
@@ -149,7 +149,7 @@ def described(value: Any) -> Any:
 
 
 def outline(batch: Batch, dims: Dims, *args: Any) -> Tensor:
-    """An empty batch of what the operator returns for one example."""
+    """Return an empty batch of the operator's result for one example."""
     given = [
         value if dim is None else value.new_empty(sizes_of(value, dim))
         for value, dim in zip(args, dims, strict=True)

@@ -1,4 +1,4 @@
-"""Rules of products of matrices and vectors: one product over the batch, or one over rows where a side is shared."""
+"""Rules of matmuls and dot products: one matmul over the batch, or one over rows if an operand is shared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _matrices(batch: Batch, a: Tensor, a_dim: int | None, b: Tensor, b_dim: int | None) -> Tensor:
-    """(batch, n, m) from matrices, of which one side may be shared by all examples."""
+    """Return (batch, n, m) from matrices, of which one operand may be shared by all examples."""
     if b_dim is None:
         rows = front(a, a_dim)
         size, n, k = rows._spec.sizes
@@ -27,12 +27,12 @@ def _matrices(batch: Batch, a: Tensor, a_dim: int | None, b: Tensor, b_dim: int 
 
 
 def mm(batch: Batch, dims: Dims, self: Tensor, mat2: Tensor) -> tuple[Any, Any]:
-    """Matrix by matrix."""
+    """Multiply matrix by matrix."""
     return _matrices(batch, self, dims[0], mat2, dims[1]), 0
 
 
 def mv(batch: Batch, dims: Dims, self: Tensor, vec: Tensor) -> tuple[Any, Any]:
-    """Matrix by vector; a shared matrix meets all vectors as the rows of one."""
+    """Multiply matrix by vector; a shared matrix multiplies all vectors as the rows of one matrix."""
     if dims[0] is None:
         return front(vec, dims[1]).mm(self.t()), 0
     matrix = front(self, dims[0])
@@ -43,7 +43,7 @@ def mv(batch: Batch, dims: Dims, self: Tensor, vec: Tensor) -> tuple[Any, Any]:
 
 
 def dot(batch: Batch, dims: Dims, self: Tensor, tensor: Tensor) -> tuple[Any, Any]:
-    """Vector by vector."""
+    """Multiply vector by vector."""
     if dims[0] is None:
         return front(tensor, dims[1]).mv(self), 0
     if dims[1] is None:
@@ -53,13 +53,13 @@ def dot(batch: Batch, dims: Dims, self: Tensor, tensor: Tensor) -> tuple[Any, An
 
 
 def vdot(batch: Batch, dims: Dims, self: Tensor, other: Tensor) -> tuple[Any, Any]:
-    """The conjugate of a vector by another."""
+    """Compute the dot product of a vector's conjugate with another vector."""
     left = ops.conj_physical(self) if self._spec.dtype.is_complex else self
     return dot(batch, dims, left, other)
 
 
 def _batches(batch: Batch, a: Tensor, a_dim: int | None, b: Tensor, b_dim: int | None) -> Tensor:
-    """(batch, p, n, m) from stacks of matrices."""
+    """Return (batch, p, n, m) from batches of matrices."""
     left, right = whole(a, a_dim, batch.size), whole(b, b_dim, batch.size)
     size, p, n, k = left._spec.sizes
     m = right._spec.sizes[3]
@@ -67,12 +67,12 @@ def _batches(batch: Batch, a: Tensor, a_dim: int | None, b: Tensor, b_dim: int |
 
 
 def bmm(batch: Batch, dims: Dims, self: Tensor, mat2: Tensor) -> tuple[Any, Any]:
-    """Stacks of matrices."""
+    """Compute batched matmuls."""
     return _batches(batch, self, dims[0], mat2, dims[1]), 0
 
 
 def _plus(self: Tensor, dim: int | None, product: Tensor, beta: Number, alpha: Number) -> Any:
-    """beta * self + alpha * product; a beta of 0 ignores even what is not finite."""
+    """Compute beta * self + alpha * product; a beta of 0 ignores even NaN and infinities."""
     out = product if alpha == 1 else product * alpha
     if beta == 0:
         return out
@@ -104,7 +104,7 @@ def addmm_activation(
     alpha: Number,
     use_gelu: bool,
 ) -> tuple[Any, Any]:
-    """`_addmm_activation`: the activation of what `addmm` gives."""
+    """Run `_addmm_activation`: the activation of the result of `addmm`."""
     out, dim = addmm(batch, dims, self, mat1, mat2, beta, alpha)
     return (ops.gelu(out) if use_gelu else ops.relu(out)), dim
 
@@ -136,7 +136,7 @@ def addbmm(
 
 
 def written(rule: Rule) -> Rule:
-    """The rule of the in-place form of an operator, from that of the functional one."""
+    """Return the rule of the in-place form of an operator, from that of the functional one."""
 
     def rule_(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]:
         if dims[0] is None:

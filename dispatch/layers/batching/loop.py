@@ -22,7 +22,8 @@ def refuse_alias(name: str) -> None:
 def loop(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
     """Run the operator for each example; writes go through views of the examples.
 
-    Raises RuntimeError for an empty batch, whose results' sizes nobody knows, and for results that are no tensors.
+    Raises RuntimeError for an empty batch, because the sizes of its results are unknown, and for results that are not
+    tensors.
     """
     op = batch.op
     if op.name not in _warned:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _reduced(loss: Tensor, reduction: int) -> Tensor:
-    """A loss of (batch, ...) as asked within each example."""
+    """Reduce a loss of (batch, ...) within each example."""
     if reduction == NONE:
         return loss
     flat = loss.reshape((loss._spec.sizes[0], _count(loss)))
@@ -33,7 +33,7 @@ def mse_loss(batch: Batch, dims: Dims, self: Tensor, target: Tensor, reduction: 
 def mse_loss_backward(
     batch: Batch, dims: Dims, grad: Tensor, self: Tensor, target: Tensor, reduction: int
 ) -> tuple[Any, Any]:
-    """The gradient of `mse_loss`; the mean's is shared out among the elements of an example."""
+    """Compute the gradient of `mse_loss`; the mean's is divided among the elements of an example."""
     rank = max(rank_of(self, dims[1]), rank_of(target, dims[2]))
     given = [aligned(a, d, rank) for a, d in zip((grad, self, target), dims[:3], strict=True)]
     out = ops.mul(ops.sub(given[1], given[2]), given[0]) * 2.0
@@ -60,11 +60,11 @@ class _Samples:
         self.size = batch.size
 
     def apart(self, value: Tensor) -> Tensor:
-        """A result of all samples as (batch, n, ...)."""
+        """Return a result of all samples as (batch, n, ...)."""
         return value.reshape((*self.lead, *value._spec.sizes[1:]))
 
     def weights(self, weight: Tensor | None, dim: int | None, ignore_index: int) -> Tensor:
-        """The weight of each sample, (batch, n, ...): that of its class, 0 for an ignored one. It has no gradient."""
+        """Return the weight of each sample's class, (batch, n, ...), 0 for an ignored one. It has no gradient."""
         counted = ops.ne(self.targets, ignore_index)
         if weight is None:
             return self.apart(counted.to(self.x._spec.dtype))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _unless_empty(rule: Rule) -> Rule:
-    """The rule, or for no examples an empty batch of what the operator returns for one."""
+    """Return the rule; without examples, it returns an empty batch of the operator's result for one."""
 
     def either(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
         if batch.size:
@@ -47,7 +47,7 @@ def _unless_empty(rule: Rule) -> Rule:
 
 
 def _behind(x: Tensor | None, dim: int | None, rank: int) -> Tensor | None:
-    """A parameter of the last dimensions such that it broadcasts with (batch, *rank dimensions)."""
+    """Reshape a parameter of the last dimensions so that it broadcasts with (batch, *rank dimensions)."""
     if x is None or dim is None:
         return x
     x = front(x, dim)
@@ -56,7 +56,7 @@ def _behind(x: Tensor | None, dim: int | None, rank: int) -> Tensor | None:
 
 
 def _of_channels(x: Tensor | None, dim: int | None, rank: int) -> Tensor | None:
-    """A parameter of channels such that it broadcasts with (batch, n, channels, ...)."""
+    """Reshape a channel parameter so that it broadcasts with (batch, n, channels, ...)."""
     if x is None:
         return None
     batch = 1 if dim is None else x._spec.sizes[dim]
@@ -73,7 +73,7 @@ def _applied(out: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 
 
 def _sum(x: Tensor, dims: Sequence[int], like: Tensor) -> Tensor:
-    """A parameter's gradient of each example."""
+    """Sum a parameter's gradient within each example."""
     out = ops.sum(x, list(dims)) if dims else x
     return out.to(like._spec.dtype)
 
@@ -116,7 +116,7 @@ def _weight_sums(
 
 
 def _hat(x: Tensor, rstd: Tensor, over: Sequence[int], centred: bool = True) -> Tensor:
-    """The normalised input, such that a second derivative finds statistics that depend on the input."""
+    """Return the normalized input, with statistics that depend on the input for second derivatives."""
     gap = ops.sub(x, ops.mean(x, list(over), True)) if centred else x
     variance = ops.mean(ops.mul(gap, gap), list(over), True)
     rest = ops.sub(ops.pow(rstd, -2), variance).detach()
@@ -237,7 +237,7 @@ def group_norm_backward(
 
 
 def _parameter(x: Tensor | None, dim: int | None, size: int) -> Any:
-    """(batch * channels) from (batch, channels)."""
+    """Reshape (batch, channels) to (batch * channels)."""
     return None if x is None else whole(x, dim, size).reshape((-1,))
 
 
@@ -252,7 +252,7 @@ def _batch_norm(
     training: bool,
     numbers: Sequence[float],
 ) -> tuple[Any, Any]:
-    """Examples are channels of their own; running statistics are written where they lie."""
+    """Normalize with examples as channels; running statistics are updated in place."""
     size = batch.size
     written = [(mean, dims[3]), (var, dims[4])] if training and mean is not None else []
     if any(dim is None for _, dim in written):

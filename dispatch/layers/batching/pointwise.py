@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def pointwise(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """Any operator that broadcasts its tensors: those of lower rank get dimensions of size 1 after the mapped one."""
+    """Run an operator that broadcasts its tensors: lower-rank ones get dimensions of size 1 after the mapped one."""
     places = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
     first = places[0]
     if len(places) == 1:
@@ -41,7 +41,7 @@ def pointwise(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
 
 
 def promoted(dims: Dims, args: Sequence[Any], places: Sequence[int], ranks: Sequence[int]) -> tuple[Any, ...]:
-    """The arguments with mapped numbers in the dtype that promotion gives the call on one example.
+    """Return the arguments, with mapped numbers cast to the dtype that promotion gives the call on one example.
 
     A tensor without dimensions gives way to others in promotion; with the mapped dimension it would not.
     """
@@ -68,7 +68,7 @@ def _common_dtype(dims: Dims, args: Sequence[Any]) -> ScalarType:
 
 
 def pointwise_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """The same in place: through a view of the written tensor with its mapped dimension first."""
+    """Run in place, through a view of the written tensor with its mapped dimension first."""
     if dims[0] is None:
         refuse_inplace(batch)
     places = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
@@ -94,7 +94,7 @@ def where(
 
 
 def of_one_shape(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """Operators element by element that do not broadcast."""
+    """Run a pointwise operator that does not broadcast."""
     given = [
         whole(a, d, batch.size) if isinstance(a, TensorImpl) else a for a, d in zip(args, dims, strict=True)
     ]
@@ -112,7 +112,7 @@ def masked_fill(
 def masked_fill_tensor(
     batch: Batch, dims: Dims, self: Tensor, mask: Tensor, value: Tensor
 ) -> tuple[Any, Any]:
-    """`masked_fill` with a number for each example."""
+    """Run `masked_fill` with one number for each example."""
     if dims[2] is None:
         return masked_fill(batch, dims, self, mask, value)
     top = max(rank_of(self, dims[0]), rank_of(mask, dims[1]))
@@ -125,7 +125,7 @@ def masked_fill_tensor(
 def masked_fill_tensor_(
     batch: Batch, dims: Dims, self: Tensor, mask: Tensor, value: Tensor
 ) -> tuple[Any, Any]:
-    """The same in place."""
+    """Run `masked_fill` with a tensor value in place."""
     if dims[2] is None:
         return pointwise_(batch, dims, self, mask, value)
     if dims[0] is None:
@@ -136,12 +136,12 @@ def masked_fill_tensor_(
 
 
 def unary(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """Operators of one tensor for which the mapped dimension is one like others, wherever it lies."""
+    """Run an operator of one tensor that treats the mapped dimension like any other."""
     return batch.op.call(*args), dims[0]
 
 
 def unary_(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
-    """The same in place."""
+    """Run a unary operator in place."""
     batch.op.call(*args)
     return None, None
 

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 
 def pooling(tensors: tuple[int, ...] = (0,), rank: int = 2) -> Rule:
-    """The rule of an operator over the last `rank` dimensions, behind channels; `tensors` are its tensor arguments."""
+    """Return the rule of an operator over the last `rank` dimensions, after channels; `tensors` are its tensor
+    arguments.
+    """
 
     def rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
         given = list(args)
@@ -31,7 +33,7 @@ def pooling(tensors: tuple[int, ...] = (0,), rank: int = 2) -> Rule:
 
 
 def fractional(rank: int) -> Rule:
-    """The rule of pooling at random places, whose numbers may be for more images than there are."""
+    """Return the rule of fractional pooling, whose samples may be for more images than there are."""
 
     def rule(
         batch: Batch, dims: Dims, self: Tensor, kernel: Any, out: Any, samples: Tensor

@@ -1,8 +1,7 @@
-"""Random operators inside vmap: refused, one draw for all examples, or one for each (BatchRulesRandomness.cpp).
+"""Random operators inside vmap: refused, one sample for all examples, or one for each (BatchRulesRandomness.cpp).
 
-Whether an operator draws inside a vmap, its arguments do not tell: a factory has no tensors, and others may get such
-as are not mapped. So the first vmap of a process puts a watch around the plans of random operators, and of these
-alone, for good.
+Arguments do not show that a random operator runs inside a vmap: a factory has no tensors, and other operators may get
+unmapped ones. So the first vmap of a process wraps the plans of random operators, and only these, permanently.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ _MAYBE_RANDOM = {
     "aten::_scaled_dot_product_flash_attention_for_cpu",
     "aten::_scaled_dot_product_efficient_attention_backward",
 }
-"""What draws nothing where it has nothing to do, or nothing at all; what composites are made of is watched."""
+"""Operators that need no random numbers in some or all cases; the parts of composites are watched instead."""
 
 _lock = forkable(threading.Lock())
 
 
 def start_watching() -> None:
-    """Have random operators ask, from now on, for the vmap that they are called in."""
+    """Make random operators ask, from now on, for the vmap that they are called in."""
     if _WATCH not in interceptions:
         with _lock:
             if _WATCH not in interceptions:
@@ -83,7 +82,7 @@ _WATCH = Interception(_is_drawn, _watched)
 
 
 def _draw(op: OperatorEntry, level: VmapLevel, args: Sequence[Any]) -> Any:
-    """A random operator inside a vmap none of whose arguments is mapped."""
+    """Run a random operator inside a vmap if none of its arguments is mapped."""
     if level.randomness == "same":
         return run_outside(level, op.call, *args)
     if op.is_mutable:
@@ -107,7 +106,7 @@ def _draw(op: OperatorEntry, level: VmapLevel, args: Sequence[Any]) -> Any:
 
 
 def refuse_same(batch: Batch) -> None:
-    """Raise RuntimeError where one draw is to serve examples that differ."""
+    """Raise RuntimeError if one sample would serve examples that differ."""
     if batch.level.randomness == "same":
         raise RuntimeError(
             f"Vmap does not currently support same randomness with a batched tensor input ({batch.op.name})."
@@ -115,7 +114,7 @@ def refuse_same(batch: Batch) -> None:
 
 
 def like(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, Any]:
-    """`rand_like`, `randn_like`: with "same" one draw, which is not mapped."""
+    """Run `rand_like` or `randn_like`: with "same", one unmapped sample."""
     *others, _ = options
     if batch.level.randomness == "same":
         example = self.new_empty(sizes_of(self, dims[0]))
@@ -124,7 +123,7 @@ def like(batch: Batch, dims: Dims, self: Tensor, *options: Any) -> tuple[Any, An
 
 
 def inplace(batch: Batch, dims: Dims, self: Tensor, *args: Any) -> tuple[Any, Any]:
-    """``normal_`` and its like; "same" draws once and copies."""
+    """Run ``normal_`` or a similar operator; "same" generates once and copies."""
     if dims[0] is None:
         refuse_inplace(batch)
     given = [aligned(a, d, rank_of(self, dims[0])) for a, d in zip(args, dims[1:], strict=True)]

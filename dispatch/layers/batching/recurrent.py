@@ -17,20 +17,20 @@ def _rows(x: Tensor, dim: int | None, size: int) -> Tensor: ...
 @overload
 def _rows(x: Tensor | None, dim: int | None, size: int) -> Tensor | None: ...
 def _rows(x: Tensor | None, dim: int | None, size: int) -> Tensor | None:
-    """(batch * n, ...) of (n, ...) for each example; None stays."""
+    """Reshape (n, ...) of each example to (batch * n, ...); None stays None."""
     if x is None:
         return None
     return folded(whole(x, dim, size))
 
 
 def _with_bias(gates: Tensor, dim: int | None, bias: Tensor, bias_dim: int | None, size: int) -> Tensor:
-    """Gates (batch, n, width) with a bias of each example."""
+    """Return gates (batch, n, width) plus a bias of each example."""
     gates = whole(gates, dim, size)
     return gates + (bias if bias_dim is None else front(bias, bias_dim).unsqueeze(1))
 
 
 def _step(cell: Callable[..., tuple[Any, ...]]) -> Rule:
-    """A fused step: rows do not see each other."""
+    """Return the rule of a fused step: rows are independent."""
 
     def rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
         x, h, state, x_bias, h_bias = args
@@ -48,7 +48,7 @@ def _step(cell: Callable[..., tuple[Any, ...]]) -> Rule:
 
 
 def _bias_of(gates: Tensor, has_bias: bool) -> Tensor | None:
-    """A bias' gradient for each example."""
+    """Return a bias gradient for each example."""
     return gates.sum(1) if has_bias else None
 
 

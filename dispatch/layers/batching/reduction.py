@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def along(dim_at: int, keepdim_at: int | None = None, tensors: int = 1) -> Rule:
-    """The rule of an operator along the dimensions in its argument `dim_at`.
+    """Return the rule of an operator along the dimensions in its argument `dim_at`.
 
     Args:
         dim_at: the argument: a dimension or a list; None or an empty list means all, except where it may be one alone.
@@ -40,7 +40,7 @@ def along(dim_at: int, keepdim_at: int | None = None, tensors: int = 1) -> Rule:
 
 
 def inner_dims(dim: int | Sequence[int] | None, rank: int) -> int | tuple[int, ...]:
-    """Dimensions of one example behind the mapped one; a number counts as having one."""
+    """Return dimensions of one example after the mapped one; a 0-d tensor counts as having one."""
     if isinstance(dim, int):
         return shifted(dim, rank)
     if not dim:
@@ -49,14 +49,14 @@ def inner_dims(dim: int | Sequence[int] | None, rank: int) -> int | tuple[int, .
 
 
 def scan_(batch: Batch, dims: Dims, self: Tensor, dim: int, *more: Any) -> tuple[Any, Any]:
-    """`cumsum_`, `cumprod_`: in place, so never without mapped dimension."""
+    """Run `cumsum_` or `cumprod_` in place, so that there is always a mapped dimension."""
     x, rank = front(self, dims[0]), rank_of(self, dims[0])
     batch.op.call(x if rank else x.unsqueeze(1), shifted(dim, rank), *more)
     return None, None
 
 
 def _flat(x: Tensor, dim: int) -> Tensor:
-    """(batch, elements of one example)."""
+    """Reshape to (batch, elements of one example)."""
     return front(x, dim).reshape((x._spec.sizes[dim], numel_of(x, dim)))
 
 
@@ -85,7 +85,7 @@ def deviation(batch: Batch, dims: Dims, self: Tensor, unbiased: bool) -> tuple[A
 def place_of_extremum(
     batch: Batch, dims: Dims, self: Tensor, dim: int | None, keepdim: bool
 ) -> tuple[Any, Any]:
-    """`argmax`, `argmin`: without `dim` the place in the flattened example."""
+    """Run `argmax` or `argmin`: without `dim`, return the index in the flattened example."""
     if dim is not None:
         return _ARG(batch, dims, self, dim, keepdim)
     out = batch.op.call(_flat(self, dims[0]), 1, False)

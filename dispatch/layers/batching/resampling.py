@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def over_last(rank: int, tensors: tuple[int, ...] = (0,), sizes_at: int | None = None) -> Rule:
-    """The rule of an operator over the last `rank` dimensions of (N, *, ...) or (*, ...).
+    """Return the rule of an operator over the last `rank` dimensions of (N, *, ...) or (*, ...).
 
     Args:
-        rank: how many dimensions of an example are not a batch, channels among them.
-        tensors: places of the tensor arguments.
-        sizes_at: the place of the input's sizes among the arguments, where the operator has them.
+        rank: Number of dimensions of an example without its batch, including channels.
+        tensors: Positions of the tensor arguments.
+        sizes_at: Position of the input's sizes among the arguments, if the operator has them.
     """
 
     def rule(batch: Batch, dims: Dims, *args: Any) -> tuple[Any, Any]:
@@ -41,12 +41,12 @@ def over_last(rank: int, tensors: tuple[int, ...] = (0,), sizes_at: int | None =
 def constant_pad_nd(
     batch: Batch, dims: Dims, self: Tensor, pad: Sequence[int], value: Number
 ) -> tuple[Any, Any]:
-    """Dimensions are padded from the last one on."""
+    """Pad dimensions from the last one on."""
     return batch.op.call(whole(self, dims[0], batch.size), pad, value), 0
 
 
 def transform(batch: Batch, dims: Dims, self: Any, dim: Any, *rest: Any) -> tuple[Any, Any]:
-    """Dimensions are counted from the mapped one."""
+    """Run an FFT, with dimensions counted from the mapped one."""
     x = whole(self, dims[0], batch.size)
     rank = x._spec.ndim - 1
     return batch.op.call(x, [d % rank + 1 for d in dim], *rest), 0

@@ -263,7 +263,7 @@ REFUSED = {
     "aten::_amp_foreach_non_finite_check_and_unscale": _LISTS,
     "aten::_amp_foreach_non_finite_check_and_unscale_": _LISTS,
 }
-"""Operators that cannot be mapped, and what the error says."""
+"""Operators that cannot be mapped, with their error messages."""
 
 UNDESCRIBABLE = {f"aten::{name}" for name in (*random.RULES, *functional_forms.DRAWS, *memory.RULES)} | {
     "aten::bincount",
@@ -271,12 +271,14 @@ UNDESCRIBABLE = {f"aten::{name}" for name in (*random.RULES, *functional_forms.D
     "aten::index_put",
     "aten::index_put_",
 }
-"""Operators that are not asked about metadata first: they draw random numbers, sizes depend on values, or it is the
-memory that they are about."""
+"""Operators that skip the metadata check: random ops, data-dependent sizes, and operators on memory itself."""
 
 
 def rule_for(op: OperatorEntry) -> tuple[Rule, bool]:
-    """The rule of an operator, and whether metadata alone describes its results. Raises RuntimeError for none."""
+    """Return the rule of an operator, and whether metadata alone describes its results.
+
+    Raises RuntimeError for none.
+    """
     name = op.name
     if name in REFUSED:
         raise RuntimeError(REFUSED[name].format(name))

@@ -21,7 +21,7 @@ def view(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int]) -> tuple[A
 
 
 def reshaped(batch: Batch, dims: Dims, self: Tensor, size: Sequence[int]) -> tuple[Any, Any]:
-    """`_unsafe_view`, of examples that need not lie one after another."""
+    """Run `_unsafe_view`; the examples need not be contiguous with each other."""
     sizes = infer_size(size, numel_of(self, dims[0]))
     return front(self, dims[0]).reshape((batch.size, *sizes)), 0
 
@@ -94,7 +94,7 @@ def slice_first(
 
 
 def squeeze(batch: Batch, dims: Dims, self: Tensor, *dim: Any) -> tuple[Any, Any]:
-    """`squeeze` in its three forms; the mapped dimension stays, whatever its size."""
+    """Run `squeeze` in its three forms; the mapped dimension stays, even with size 1."""
     x, rank = front(self, dims[0]), rank_of(self, dims[0])
     if not dim:
         named = range(1, rank + 1)
@@ -112,12 +112,12 @@ def unsqueeze(batch: Batch, dims: Dims, self: Tensor, dim: int) -> tuple[Any, An
 
 
 def same(batch: Batch, dims: Dims, self: Tensor) -> tuple[Any, Any]:
-    """`alias` and `detach`, wherever the mapped dimension lies."""
+    """Run `alias` or `detach`, which ignore the position of the mapped dimension."""
     return batch.op.call(self), dims[0]
 
 
 def behind(batch: Batch, dims: Dims, self: Tensor, *rest: Any) -> tuple[Any, Any]:
-    """Views that concern the last dimension, or new ones after it."""
+    """Run a view that concerns the last dimension, or adds new ones after it."""
     return batch.op.call(front(self, dims[0]), *rest), 0
 
 
@@ -143,7 +143,7 @@ def unfold(batch: Batch, dims: Dims, self: Tensor, dimension: int, size: int, st
 def select_backward(
     batch: Batch, dims: Dims, grad: Tensor, sizes: Sequence[int], dim: int, index: int
 ) -> tuple[Any, Any]:
-    """Zeros with the gradient at one index."""
+    """Return zeros with the gradient at one index."""
     whole = (batch.size, *sizes)
     return ops.select_backward(front(grad, dims[0]), whole, shifted(dim, len(sizes)), index), 0
 
@@ -158,7 +158,7 @@ def slice_backward(
     end: int | None,
     step: int,
 ) -> tuple[Any, Any]:
-    """Zeros with the gradient in a range."""
+    """Return zeros with the gradient in a range."""
     whole = (batch.size, *sizes)
     return ops.slice_backward(front(grad, dims[0]), whole, shifted(dim, len(sizes)), start, end, step), 0
 
@@ -166,7 +166,7 @@ def slice_backward(
 def diagonal_backward(
     batch: Batch, dims: Dims, grad: Tensor, sizes: Sequence[int], offset: int, dim1: int, dim2: int
 ) -> tuple[Any, Any]:
-    """Zeros with the gradient on a diagonal."""
+    """Return zeros with the gradient on a diagonal."""
     rank, whole = len(sizes), (batch.size, *sizes)
     made = ops.diagonal_backward(
         front(grad, dims[0]), whole, offset, shifted(dim1, rank), shifted(dim2, rank)
@@ -177,7 +177,7 @@ def diagonal_backward(
 def basic_index_backward(
     batch: Batch, dims: Dims, grad: Tensor, sizes: Sequence[int], index: Sequence[int]
 ) -> tuple[Any, Any]:
-    """Zeros with the gradient where a basic index points."""
+    """Return zeros with the gradient at a basic index."""
     whole = (batch.size, *sizes)
     return ops._basic_index_backward(front(grad, dims[0]), whole, (RANGE, 0, batch.size, 1, *index)), 0
 
@@ -192,7 +192,7 @@ def strided_backward(
     stride: Sequence[int],
     offset: int,
 ) -> tuple[Any, Any]:
-    """Zeros with the gradient where a strided view's elements are; the examples' zeros lie one after another."""
+    """Return zeros with the gradient at a strided view's elements; the examples are consecutive in memory."""
     reach = storage_size(tuple(sizes), tuple(strides))
     made = ops._as_strided_backward(
         front(grad, dims[0]),
@@ -211,7 +211,7 @@ def triangle(batch: Batch, dims: Dims, self: Tensor, diagonal: int) -> tuple[Any
 
 
 def triangle_(batch: Batch, dims: Dims, self: Tensor, diagonal: int) -> tuple[Any, Any]:
-    """The same in place."""
+    """Run `tril` or `triu` in place."""
     batch.op.call(front(self, dims[0]), diagonal)
     return None, None
 

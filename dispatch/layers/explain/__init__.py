@@ -1,1 +1,1 @@
-"""`tt.explain`: which way a call goes, as text. Nothing here runs, or is imported, unless somebody asks."""
+"""`tt.explain`: the path of a call through the dispatcher, as text. It is imported and runs only on demand."""

@@ -10,21 +10,20 @@ if TYPE_CHECKING:
 
 
 def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
-    """Call a function once and tell which way its operators went: keys, kernels, plans, algorithms and files.
+    """Call a function once and report the path of its operators: keys, kernels, plans, algorithms and files.
 
-    All plans are made anew for the call, and again afterwards, so that calls cost nothing more before and after it.
-    Only the calls of this thread are told of. The function computes what it computes otherwise: it draws random
-    numbers and writes in place.
+    All plans are rebuilt for the call, and again afterwards, so that other calls cost nothing more. The report has only
+    this thread's calls. The function keeps its effects: it generates random numbers and writes in place.
 
     Args:
-        fn: a function of tensors of any shape: `tt.softmax`, an operator of `tt.ops`, a module, your own.
-        args, kwargs: what it is called with.
+        fn: A function of tensors of any shape: `tt.softmax`, an operator of `tt.ops`, a module, or your own function.
+        args, kwargs: Its arguments.
 
     Returns:
-        An `Explanation`, which prints as the report. Its `result` is what the function returned, its `calls` are the
-        operators that were reached, in their order and nested: for each one the key set and the kernel that serves it
-        with the reason, what the plan is, the stub, the meta function, the row of the derivative, the algorithms with
-        the sizes that decided, and the Triton kernels launched.
+        An `Explanation`, which prints as the report. Its `result` is the function's result. Its `calls` are the
+        operators that it reached, nested and in order. Each one has the key set, the kernel and the reason for it, the
+        plan, the stub, the meta function, the row of the derivative, the algorithms with the sizes that decided, and
+        the Triton kernels launched.
 
     Raises:
         TypeError: if `fn` cannot be called. What `fn` itself raises is raised as it is.

@@ -1,4 +1,4 @@
-"""What `tt.explain` found, and its text."""
+"""Findings of `tt.explain`, and their text."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PlannedLaunch:
 
 @dataclass
 class Planning:
-    """What was decided for a call of an operator when its plan was made."""
+    """Decisions for a call of an operator when its plan was made."""
 
     operator: str
     schema: str
@@ -51,7 +51,7 @@ class Planning:
 
 @dataclass
 class Hop:
-    """One call of an operator's kernel: what was decided for it, and what it reached when it ran.
+    """One call of an operator's kernel: the decisions for it, and the operators that it reached when it ran.
 
     `launches` are the Triton kernels that it enqueued itself, by name and grid; `calls` the hops below it.
     """
@@ -66,7 +66,7 @@ class Hop:
         return self.planning.operator
 
     def lines(self, above: Hop | None) -> Iterator[str]:
-        """The hop and those below it as text, given the hop that called it."""
+        """Yield the hop and the hops below it as text, given the hop that called it."""
         planned = self.planning
         goes_on = above is not None and above.operator == planned.operator
         yield f"{planned.operator}, below {above.planning.key}" if goes_on and above else planned.schema
@@ -114,11 +114,11 @@ class Hop:
 
 
 class Explanation:
-    """The way of one call, as `tt.explain` returns it; it prints as the report.
+    """Path of one call, as `tt.explain` returns it; it prints as the report.
 
     Args:
-        calls: the operators that were reached, in their order, each with those below it.
-        result: what the function returned.
+        calls: The operators that were reached, in order, each with those below it.
+        result: The function's result.
     """
 
     def __init__(self, calls: Sequence[Hop], result: Any) -> None:
@@ -127,7 +127,7 @@ class Explanation:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The places that the report names, each once, as ``file:line``."""
+        """Locations that the report names, each once, as ``file:line``."""
         return tuple(dict.fromkeys(_FILE.findall("\n".join(_of_hops(self.calls, None)))))
 
     def __str__(self) -> str:
@@ -147,7 +147,7 @@ class Explanation:
 
 
 def _of_hops(hops: Sequence[Hop], above: Hop | None) -> Iterator[str]:
-    """The text of hops; those that say what the one before said are counted."""
+    """Yield the text of hops; repetitions of the previous text are counted."""
     before: list[str] = []
     count = 0
     for hop in hops:

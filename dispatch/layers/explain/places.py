@@ -1,4 +1,4 @@
-"""Where functions and declarations stand, by files relative to the package: ``dispatch/core/library.py:12``."""
+"""Source locations of functions and declarations, by files relative to the package: ``dispatch/core/library.py:12``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 _PACKAGE = Path(__file__).parents[3]
 _WRAPPING = ("dispatch/structured/", "dispatch/plans/", "functools")
-"""Files whose closures stand around a kernel factory."""
+"""Files whose closures wrap a kernel factory."""
 
 
 def file_of(path: str) -> str:
-    """A file's name, relative to the package where it lies in it."""
+    """Return a file's name, relative to the package if it is inside."""
     try:
         return Path(path).relative_to(_PACKAGE).as_posix()
     except ValueError:
@@ -21,7 +21,7 @@ def file_of(path: str) -> str:
 
 
 def place_of(function: Any) -> str | None:
-    """File and line of the function that a callable is, or that a kernel's wrappers stand around; None for others."""
+    """Return file and line of the function that a callable is, or that a kernel's wrappers wrap; None for others."""
     found = None
     for each in _inwards(function, set()):
         code = each.__code__
@@ -33,12 +33,12 @@ def place_of(function: Any) -> str | None:
 
 
 def places_of_factory(factory: Callable[..., Any]) -> list[str]:
-    """The places of a kernel factory and of those that it chooses between or adds to, outermost first."""
+    """Return the locations of a kernel factory and of the factories that it selects or wraps, outermost first."""
     found: list[str] = []
     for each in _inwards(factory, set()):
         code = each.__code__
         file = file_of(code.co_filename)
-        # What else a factory holds, such as the function of an element, is not called with a `StructuredCall`.
+        # Other contents of a factory, such as the function of an element, are not called with a `StructuredCall`.
         is_factory = not found or code.co_varnames[: code.co_argcount] == ("call",)
         if is_factory and not file.startswith(_WRAPPING):
             found.append(f"{file}:{code.co_firstlineno}")
@@ -49,7 +49,7 @@ def places_of_factory(factory: Callable[..., Any]) -> list[str]:
 
 
 def _inwards(function: Any, seen: set[int]) -> Iterator[Any]:
-    """The Python functions that a callable consists of, outermost first."""
+    """Yield the Python functions that a callable consists of, outermost first."""
     if isinstance(function, functools.partial):
         function = function.func
     function = getattr(function, "fn", function)
@@ -73,7 +73,7 @@ def _inwards(function: Any, seen: set[int]) -> Iterator[Any]:
 
 
 def place_of_declaration(source: str) -> str:
-    """The place of an operator's definition: the line of its file that declares it, where that is this package's."""
+    """Return the line of its file that declares an operator, if the file belongs to this package."""
     file, colon, operator = source.partition(".yaml: ")
     if not colon:
         path, _, line = source.rpartition(":")
@@ -82,13 +82,13 @@ def place_of_declaration(source: str) -> str:
 
 
 def place_of_derivative(name: str) -> str | None:
-    """The row of the derivative of an operator of ``aten``; None for one that has none."""
+    """Return the row of the derivative of an operator of ``aten``; None if there is none."""
     found = _line("dispatch/derivatives.yaml", f"- name: {name.removeprefix('aten::')}(")
     return found if ":" in found else None
 
 
 def _line(file: str, start: str) -> str:
-    """The first line of a file of the package that starts so, as ``file:line``; the file alone where there is none."""
+    """Return the first line of a package file that starts so, as ``file:line``; the file alone if there is none."""
     path = _PACKAGE / file
     lines = path.read_text().splitlines() if path.exists() else []
     found = next((i for i, line in enumerate(lines, 1) if line.startswith(start)), None)

@@ -42,11 +42,13 @@ _PACKAGES = {"cpu": "cpu_fallback", "cuda": "triton_kernels"}
 _AUTOGRAD = (Functionality.AutogradFunctionality, Functionality.AutogradOther)
 
 _lock = forkable(threading.RLock())
-"""Held by the one thread that explains: others wait, since all plans are made anew."""
+"""Lock of the one thread that explains: others wait, because all plans are rebuilt."""
 
 
 class Watch:
-    """What a thread's call reaches while it is explained: a listener of choices and an observer of plans."""
+    """Record of the operators that an explained call of a thread reaches: a listener of choices and an observer of
+    plans.
+    """
 
     def __init__(self) -> None:
         self.calls: list[Hop] = []
@@ -60,11 +62,11 @@ class Watch:
         self._launch_observer: Any = None
 
     def concerns(self, op: OperatorEntry) -> bool:
-        """Never, so that composites keep their host kernels: those are what is to be explained."""
+        """Return False, so that composites keep their host kernels: those are to be explained."""
         return False
 
     def __call__(self, op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan) -> Plan:
-        """The observer: `plan` with a hop for each run of it."""
+        """Return `plan` with a hop recorded for each run of it."""
         if not self._is_here():
             return plan
         planning = self._planning(op, key, args)
@@ -81,7 +83,7 @@ class Watch:
                 return plan(*values)
             finally:
                 self._open.pop()
-                # What a kernel decides at its first run.
+                # Choices that a kernel makes at its first run.
                 self._claim(planning)
 
         return watched
@@ -90,14 +92,14 @@ class Watch:
         return threading.get_ident() == self._thread
 
     def _claim(self, planning: Planning) -> None:
-        """Give what factories have said since the last plan was made to the plan that they were asked for."""
+        """Assign the factories' reports since the last plan to the plan that asked for them."""
         planning.stubs += self._stubs
         planning.choices = list(dict.fromkeys([*planning.choices, *self._choices]))
         planning.planned_launches += self._planned_launches
         self._stubs, self._choices, self._planned_launches = [], [], []
 
     def _complete(self, op: OperatorEntry, key: DispatchKey, planning: Planning) -> None:
-        """Give a plan what an earlier one of this call has that it shares the kernel factory or the kernel with."""
+        """Complete a plan with the findings of an earlier plan that shares its kernel factory or kernel."""
         kernel = op.kernel_for(key)
         if kernel is None or not isinstance(kernel.planner, StructuredKernel):
             return
@@ -179,7 +181,7 @@ class Watch:
             self._launch_observer(name, grid, stream, launch)
 
     def start(self) -> None:
-        """Watch from now on: all plans are made anew."""
+        """Start watching: all plans are rebuilt."""
         observers.append(self)
         listeners.append(self)
         Dispatcher.singleton().forget_all()
@@ -195,7 +197,7 @@ class Watch:
 
 
 def watched_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Explanation:
-    """The explanation of one call."""
+    """Return the explanation of one call."""
     with _lock:
         watch = Watch()
         watch.start()
@@ -207,7 +209,7 @@ def watched_call(fn: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[st
 
 
 def _kernel_text(op: OperatorEntry, key: DispatchKey, kernel: KernelFunction) -> str:
-    """Which kernel serves a key, why, and where it stands."""
+    """Return the text of which kernel serves a key, why, and where it is defined."""
     text = answer_of(op, key, op.kernels)
     place = None
     if kernel.written is not None:
@@ -220,7 +222,7 @@ def _kernel_text(op: OperatorEntry, key: DispatchKey, kernel: KernelFunction) ->
 
 
 def _plan_text(key: DispatchKey, origin: DispatchKey | None, kernel: KernelFunction) -> str:
-    """What the plan of a kernel is."""
+    """Return the text of a kernel's plan."""
     planner = kernel.planner
     if isinstance(planner, StructuredKernel):
         return _FORMS[planner.form]
@@ -242,7 +244,7 @@ def _plan_text(key: DispatchKey, origin: DispatchKey | None, kernel: KernelFunct
 
 
 def _constant(value: object) -> str:
-    """A constant of a launch."""
+    """Return the text of a constant of a launch."""
     if isinstance(value, ScalarType):
         return value.name
     name = getattr(value, "__name__", None)

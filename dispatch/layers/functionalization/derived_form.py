@@ -1,4 +1,4 @@
-"""Functional forms derived for operators of users that write (torch/_higher_order_ops/auto_functionalize.py).
+"""Functional forms derived for mutating operators of users (torch/_higher_order_ops/auto_functionalize.py).
 
 ``ns::fill(Tensor x, Tensor(a!) out) -> ()`` has no operator that returns what it writes. Its derived form is
 ``ns::fill_functional(Tensor x, Tensor out, *, Tensor[] bases, SymInt[] views, int[] donated=[]) -> Tensor[]``:
@@ -41,7 +41,7 @@ _derived: dict[str, tuple[FunctionSchema, list[RegistrationHandle]]] = {}
 
 
 def derived_form(op: OperatorEntry) -> str | None:
-    """Return the name of the operator that clones what `op` writes; None where none can be derived.
+    """Return the name of the operator that clones the targets of `op`; None if none can be derived.
 
     PyTorch's own operators have functional forms of their own, and an ``out=`` form is written by its functional one.
     """
@@ -122,7 +122,7 @@ def _call_on_clones(
     views: Sequence[int],
     donated: Sequence[int],
 ) -> Any:
-    """Call a writing operator on clones of bases. Returns its own results, then the list of clones."""
+    """Call a mutating operator on clones of bases. Returns its own results, then the list of clones."""
     clones = [base if i in donated else _clone_of(base) for i, base in enumerate(bases)]
     places = {views[i]: (clones[views[i + 1]], views[i + 2]) for i in range(0, len(views), 3)}
     counter = itertools.count()
@@ -157,7 +157,7 @@ def _clone_of(base: Any) -> Any:
 
 
 def _view_of(base: Any, distance: int, like: Any) -> Any:
-    """Return the tensor that lies in a base's memory, some bytes behind its first element, as another one does."""
+    """Return the tensor in a base's memory, some bytes after its first element, with the geometry of another one."""
     spec = like._spec
     if (spec.sizes, spec.strides, spec.dtype, distance) == (
         base._spec.sizes,

@@ -1,4 +1,4 @@
-"""The operator that gives as a result what another one writes: ``add.Tensor`` for ``add_.Tensor`` and ``add.out``.
+"""Functional form of a mutating operator: ``add.Tensor`` for ``add_.Tensor`` and ``add.out``.
 
 It is found by name and by the kinds of its arguments, so that operators of one's own have it by being named so.
 """
@@ -42,7 +42,7 @@ Dispatcher.singleton().on_change.append(_names.clear)
 
 
 def _functional_name(name: str) -> str | None:
-    """The operator that gives as a result what another one writes; None if there is none."""
+    """Return the operator that returns as a result what another one writes; None if there is none."""
     if name not in _names:
         _names[name] = _find_functional(name) or derived_form(
             Dispatcher.singleton().find_schema_or_throw(name)
@@ -81,12 +81,12 @@ def _find_functional(name: str) -> str | None:
 
 
 def _kind(argument: Any) -> tuple[str, bool]:
-    """What an argument takes, whatever it is called and however long its list is."""
+    """Return the type of an argument, regardless of its name and list length."""
     return re.sub(r"\[\d+\]", "[]", str(argument.type)).replace("Sym", ""), argument.kwarg_only
 
 
 def functional_form(op: OperatorEntry) -> OperatorEntry:
-    """The operator that gives as a result what `op` writes. Raises RuntimeError if there is none."""
+    """Return the operator that returns as a result what `op` writes. Raises RuntimeError if there is none."""
     name = _functional_name(op.name)
     if name is None:
         raise RuntimeError(
@@ -96,7 +96,7 @@ def functional_form(op: OperatorEntry) -> OperatorEntry:
 
 
 def functional_arguments(functional: OperatorEntry, op: OperatorEntry, values: Sequence[Any]) -> list[Any]:
-    """The arguments of the functional form: those of the writing one but ``out=``, whose dtype is asked for."""
+    """Return the arguments of the functional form: those of the writing form without ``out=``, whose dtype is kept."""
     given = [v for v, a in zip(values, op.schema.arguments, strict=True) if not a.is_out]
     outs = [v for v, a in zip(values, op.schema.arguments, strict=True) if a.is_out and v is not None]
     arguments = functional.schema.arguments
@@ -110,7 +110,7 @@ def functional_arguments(functional: OperatorEntry, op: OperatorEntry, values: S
 
 
 def returned(schema: FunctionSchema, values: Sequence[Any], outs: Sequence[Any]) -> Any:
-    """What the writing operator returns: the arguments that it wrote."""
+    """Return the results of a writing operator: the arguments that it wrote."""
     results = []
     if not schema.returns:
         return None
@@ -128,7 +128,7 @@ def returned(schema: FunctionSchema, values: Sequence[Any], outs: Sequence[Any])
 
 
 def settled(functional: OperatorEntry, results: Any) -> Any:
-    """What a functional form gave, which may be read at once: other tensors are made of it before the program waits."""
+    """Wait for the results of a functional collective: other tensors are made of them before the program waits."""
     if functional.name not in _COLLECTIVES:
         return results
     wait = Dispatcher.singleton().find_schema_or_throw("_c10d_functional::wait_tensor")

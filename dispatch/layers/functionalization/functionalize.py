@@ -1,7 +1,7 @@
 """Functionalization: programs without writes, and without views (aten/src/ATen/FunctionalizeFallbackKernel.cpp).
 
-One fallback at the Functionalize key, below autograd and above the Python key. At the end of a call what was written
-to inputs is copied to them, and every handle that lives on becomes a plain tensor.
+One fallback at the Functionalize key, below autograd and above the Python key. At the end of a call, writes to inputs
+are copied to them, and every live handle becomes a plain tensor.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ REMOVE = ("mutations", "mutations_and_views")
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-    """A function that computes what `func` does without operators that write (`torch.func.functionalize`).
+    """Return a function that computes `func` without operators that write (`torch.func.functionalize`).
 
-    Results, and what is written to arguments, are those of `func`: a written argument gets its new value by one
-    ``copy_`` at the end. So ``make_graph(functionalize(func))`` is a program of functional operators. In-place
-    operators, ``out=``, views and writes to views are rewritten, those of backward too where `func` takes gradients;
-    gradients flow through the function as through `func`.
+    Results and writes to arguments are those of `func`: a written argument gets its new value by one ``copy_`` at the
+    end. So ``make_graph(functionalize(func))`` is a program of functional operators. In-place operators, ``out=``,
+    views and writes to views are rewritten, those of backward too where `func` takes gradients; gradients flow through
+    the function as through `func`.
 
     Args:
-        func: a function of tensors, nested in tuples, lists and dicts.
+        func: A function of tensors, nested in tuples, lists and dicts.
         remove: ``"mutations"`` leaves views in place; ``"mutations_and_views"`` makes them copies (``view_copy``,
             ``select_copy``). Results that were views then have memory of their own, and strides of results may be
             other ones.
@@ -77,7 +77,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 def call_functionalized(
     layer: Layer, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """What a function returns whose operators run in a layer; what it writes to is written at its end."""
+    """Call a function with its operators in a layer, and apply its writes to inputs at its end."""
     leaves, spec = tree_flatten((args, kwargs))
     # The larger first, of which the smaller may be views.
     tensors = sorted((v for v in leaves if isinstance(v, TensorImpl)), key=lambda t: -t._spec.numel)
@@ -93,7 +93,7 @@ def call_functionalized(
 
 
 def functionalize_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
-    """The Functionalize key's kernel for every operator."""
+    """Serve every operator at the Functionalize key."""
     values = list(stack)
     stack.clear()
     if layers.active:
@@ -103,7 +103,7 @@ def functionalize_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: li
             f"{op.name} got a functional tensor outside of the functionalize() call, or the thread, that made it"
         )
     else:
-        # Somebody has included the key for tensors that are not functional.
+        # A caller has included the key for tensors that are not functional.
         result = op.call_with_keys(key_set.raw_repr() & ~FUNCTIONALIZE_BIT, values)
     returns = len(op.schema.returns)
     if returns == 1:

@@ -1,8 +1,9 @@
-"""One functionalized call: handles in place of tensors, and how operators run on them (ATen/FunctionalTensorWrapper.h).
+"""One functionalized call: handles that replace tensors, and how operators run on them
+(ATen/FunctionalTensorWrapper.h).
 
-Tensors of the program are handles (`FunctionalTensor`) of values that nobody writes to (see `storage`). An
-operator that writes runs as its functional form, whose result replaces the value of what it would have written; a view
-is remembered and taken again when the value it is a view of is another.
+Tensors of the program are handles (`FunctionalTensor`) of immutable values (see `storage`). A mutating operator runs as
+its functional form, whose result replaces the value of its target. A view is recorded and recomputed when the value of
+its base changes.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ plain_classes.add(FunctionalTensor)
 
 
 class _View(NamedTuple):
-    """A view of a tensor: its spec, how many bytes behind it begins, and whether it knows the tensor.
+    """A view of a tensor: its spec, its byte offset, and whether it references the tensor.
 
     Writes are counted with those of the tensor, or in `version`.
     """
@@ -145,7 +146,7 @@ class Layer:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Have this thread's operators run in this layer."""
+        """Make this thread's operators run in this layer."""
         layers.active.append(self)
         try:
             with IncludeDispatchKeyGuard(FUNCTIONALIZE_BIT):
@@ -154,11 +155,11 @@ class Layer:
             layers.active.pop()
 
     def below(self) -> _Below:
-        """This thread below the layer and below autograd, where values are computed."""
+        """Enter this thread below the layer and below autograd, where values are computed."""
         return _Below(self)
 
     def call(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """An operator on values, by its full name; `args` may stop early."""
+        """Call an operator on values, by its full name; `args` may omit trailing arguments."""
         entry = Dispatcher.singleton().find_schema_or_throw(name)
         if kwargs or len(args) != len(entry.schema.arguments):
             from ...core.op_overload import OpOverload
@@ -170,12 +171,12 @@ class Layer:
         return self._computed(entry, args)
 
     def _computed(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
-        """An operator on values that are all its arguments. Called below the layer."""
+        """Call an operator on all of its arguments as values. The caller is below the layer."""
         handle = bound_handler(op, values)
         return op.call(*values) if handle is None else handle(op, values)
 
     def enter(self, tensor: Any) -> Tensor:
-        """The handle of an argument: the same tensor to autograd, with a value in place of memory."""
+        """Return the handle of an argument: the same tensor to autograd, with a value instead of memory."""
         if tensor._spec.requires_grad:
             # The end of the graph must hold the caller's tensor, not the handle.
             edge_of(tensor)
@@ -194,7 +195,7 @@ class Layer:
         return handle
 
     def _handle_of(self, tensor: Tensor) -> Tensor:
-        """A handle of a tensor from outside, in the storage of its memory."""
+        """Return a handle of a tensor from outside, in the storage of its memory."""
         spec = tensor._spec
         address = address_of(tensor._data)
         storage = self._storage_of(tensor)
@@ -210,7 +211,7 @@ class Layer:
         return self._made(data, spec, None if spec.is_inference else tensor.version_cell())
 
     def _storage_of(self, tensor: Tensor) -> FunctionalStorage | None:
-        """The storage that has some of a tensor's memory, which comes from outside."""
+        """Return the storage that shares memory with a tensor from outside."""
         known = self._storages.get(id(root_of(tensor._data)))
         return None if known is None else next((s for s in known if _overlap(tensor, s.origin)), None)
 
@@ -224,12 +225,12 @@ class Layer:
         return made
 
     def owns(self, tensor: TensorImpl) -> bool:
-        """Whether a tensor is a handle of this layer."""
+        """Return True if a tensor is a handle of this layer."""
         data = tensor._data
         return isinstance(data, FunctionalData) and data.storage.layer is self
 
     def handle_of(self, tensor: Tensor) -> Tensor:
-        """The handle of any tensor of the program: itself, or one of a tensor from outside."""
+        """Return the handle of any tensor of the program: the tensor itself, or a handle of a tensor from outside."""
         if self.owns(tensor):
             return tensor
         if isinstance(tensor._data, FunctionalData) and tensor._data.storage.layer not in layers.active:
@@ -242,7 +243,7 @@ class Layer:
         return known[1]
 
     def value_of(self, tensor: Tensor) -> Any:
-        """The current value of a handle, or of a tensor from outside. Called below the layer."""
+        """Return the current value of a handle, or of a tensor from outside. The caller is below the layer."""
         if not self.owns(tensor):
             storage = self._storage_of(tensor)
             if storage is None or not storage.is_written:
@@ -251,14 +252,14 @@ class Layer:
         return tensor._data.value(self.call, self.copies)
 
     def fresh(self, value: Any, spec: TensorSpec) -> Tensor:
-        """The handle of a new value, which looks like `spec`."""
+        """Return the handle of a new value with the metadata `spec`."""
         plain = spec.replace(requires_grad=False, keys=0)
         root = fresh_root(plain)
         storage = FunctionalStorage(self, value, plain, root)
         return self._made(FunctionalData(root.address, root.nbytes, root, storage, ()), plain, None)
 
     def leave(self, result: Any) -> Any:
-        """Copy what was written to where it belongs, and make the handles plain tensors. Returns the result."""
+        """Copy writes back to the inputs, and make the handles plain tensors. Returns the result."""
         originals = {id(handle): tensor for tensor, handle, _ in self._inputs}
         with self.below():
             for storage in self._written():
@@ -267,7 +268,7 @@ class Layer:
                 before = None if versions is None else versions[0]
                 self.call("aten::copy_", origin, storage.value, False)
                 if before is not None:
-                    # The writes were counted when they were made; saved tensors tell by the count.
+                    # The writes were counted when they were made; saved tensors check the count.
                     origin._version_cell[0] = before
                 storage.value = origin
                 storage.generation += 1
@@ -281,7 +282,7 @@ class Layer:
         return outputs
 
     def abandon(self) -> None:
-        """After an error: inputs keep what they were, and handles that live on become plain tensors."""
+        """Restore the inputs after an error, and make live handles plain tensors."""
         with self.below():
             self._release()
         for tensor, _, saved in self._inputs:
@@ -298,7 +299,7 @@ class Layer:
         return list(found.values())
 
     def uncounted_writes(self) -> list[Any]:
-        """The inputs that were written to under another count of writes, as `Tensor.data` has it."""
+        """Return the inputs that were written under another version counter, as `Tensor.data` does."""
         return [
             tensor
             for tensor, handle, saved in self._inputs
@@ -308,13 +309,13 @@ class Layer:
         ]
 
     def restore_versions(self) -> None:
-        """Have inputs the versions from before the call: for a call that was recorded, and wrote nothing."""
+        """Restore the inputs' versions from before the call, for a call that was recorded and wrote nothing."""
         for tensor, _, saved in self._inputs:
             if saved.version is not None:
                 tensor._version_cell[0] = saved.version
 
     def _give_gradients_back(self) -> None:
-        """A gradient that was added to is the caller's tensor again, which has the sum by now."""
+        """Restore the caller's gradient tensors, which now have the accumulated sums."""
         handles = {id(handle): tensor for tensor, handle, _ in self._inputs}
         for tensor, grad in self._gradients:
             present = tensor._autograd.grad
@@ -325,7 +326,7 @@ class Layer:
         """Make every living handle a plain tensor over its value."""
         handles = [h for h in (reference() for reference in self.live) if h is not None and self.owns(h)]
         if not self.copies:
-            # What was written through a view is taken from the whole, in whose memory it is to lie.
+            # Values written through a view are taken from the whole, whose memory they must share.
             for data in {id(h._data): h._data for h in handles}.values():
                 if data.steps and data.storage.is_written:
                     data.generation = -1
@@ -340,7 +341,7 @@ class Layer:
             _adopt(handle)
 
     def run(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
-        """One operator of the program, on handles and tensors from outside."""
+        """Run one operator of the program, on handles and tensors from outside."""
         schema = op.schema
         if schema.is_mutable:
             return self._write(op, values)
@@ -356,7 +357,7 @@ class Layer:
         return [_mapped(v, self.value_of) for v in values]
 
     def _wrapped(self, result: Any, like: Any) -> Any:
-        """Handles of results, each of which looks like the tensor at its place in `like`."""
+        """Return handles of results, each with the metadata of the tensor at its position in `like`."""
         if isinstance(result, TensorImpl):
             return self.fresh(result, like._spec.replace(device=result._spec.device))
         if isinstance(result, list | tuple):
@@ -365,10 +366,10 @@ class Layer:
         return result
 
     def _expected(self, op: OperatorEntry, values: Sequence[Any], result: Any) -> Any:
-        """What the operator's results would look like, were views not copied.
+        """Return the metadata of the operator's results as if views were not copied.
 
-        Values may have other strides than the program's tensors, so that the operator's Meta kernel is asked. One
-        whose results' sizes depend on data has none; the results themselves are what can be known.
+        Values may have other strides than the program's tensors, so that the operator's Meta kernel infers the results.
+        An operator with data-dependent sizes has no Meta kernel; its results themselves serve as metadata.
         """
         if not any(
             isinstance(t._data, FunctionalData)
@@ -383,7 +384,9 @@ class Layer:
             return result
 
     def _on_meta(self, op: OperatorEntry, values: Sequence[Any]) -> tuple[Any, dict[int, Any]]:
-        """The operator's Meta kernel on stand-ins of its arguments; those too, by the ids of what they stand for."""
+        """Run the operator's Meta kernel on stand-ins of its arguments, and return these too, by the ids of the
+        originals.
+        """
         op.find_runtime_arguments()
         metas: dict[int, Any] = {}
         roots: dict[int, DataPtr] = {}
@@ -406,7 +409,7 @@ class Layer:
             return op.call_with_keys(META_KEYS, replaced), metas
 
     def _view(self, op: OperatorEntry, values: Sequence[Any]) -> Tensor:
-        """A view: the same storage by one step more."""
+        """Run a view: the same storage with one more step."""
         schema = op.schema
         source = self.handle_of(values[_aliased(schema)])
         values = [source if i == _aliased(schema) else v for i, v in enumerate(values)]
@@ -442,7 +445,7 @@ class Layer:
             made._creation = None if source._view_base is None else creation_of(source)
             mark_unrecorded(made)
         if steps and steps is not data.steps:
-            # Taken now, as the program does: what is wrong with it is told where it is wrong.
+            # Computed now, as in the program, so that errors are raised where they occur.
             with self.below():
                 if data.generation == storage.generation or not data.steps:
                     here = made._data
@@ -453,7 +456,7 @@ class Layer:
         return made
 
     def _looked_up(self, op: OperatorEntry, source: Tensor, values: Sequence[Any]) -> _View:
-        """What the Meta kernel makes of a view, which is asked once for calls that look alike."""
+        """Return the Meta kernel's result for a view, cached for calls with the same metadata."""
         look = None if source._spec.is_inference else call_look(op, values)
         known = None if look is None else self._views.get(look)
         if known is not None:
@@ -472,11 +475,11 @@ class Layer:
         return found
 
     def _write(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
-        """An operator that writes: its functional form, and new values for what is written."""
+        """Run a mutating operator: its functional form, with new values for its targets."""
         schema = op.schema
         written = [i for i, a in enumerate(schema.arguments) if a.is_write]
         targets: list[list[Any]] = []
-        # The functional form's first result is what stands in ``out=``, before other arguments that are written.
+        # The functional form's first result is the ``out=`` argument, before other written arguments.
         for i in sorted(written, key=lambda i: not schema.arguments[i].is_out):
             value = values[i]
             if value is not None:
@@ -488,7 +491,7 @@ class Layer:
         if is_derived(functional):
             return self._write_memory(op, functional, values, [t for each in targets for t in each])
         before = {id(target): target._spec for each in targets for target in each}
-        # Where sizes depend on data, the results themselves say what they are.
+        # With data-dependent sizes, the results themselves are the metadata.
         metas = {} if "dynamic_output_shape" in functional.tags else self._on_meta(op, values)[1]
         with self.below():
             arguments = self._arguments_of(functional, op, values)
@@ -498,8 +501,8 @@ class Layer:
                 results = settled(functional, functional.call(*arguments))
             outs = results if isinstance(results, list | tuple) else (results,)
             if len(targets) == 1 and len(functional.schema.returns) == 1:
-                outs = (results,)  # a list in the place of a tensor is the one result too
-            # Results of its own come before what it writes.
+                outs = (results,)  # a list instead of a tensor is the one result too
+            # The operator's own results come before its written arguments.
             own = len(outs) - len(targets) if schema.returns and schema.returns[0].alias_info is None else 0
             outs, plain = [out for out in outs[own:] if out is not None], outs[:own]
             for each, out in zip(targets, outs, strict=True):
@@ -516,7 +519,7 @@ class Layer:
     def _write_memory(
         self, op: OperatorEntry, functional: OperatorEntry, values: Sequence[Any], targets: Sequence[Any]
     ) -> Any:
-        """A user's operator that writes: its derived form gives all the memory of what it writes anew."""
+        """Run a user's mutating operator: its derived form returns new memory for everything that it writes."""
         storages = list({id(t._data.storage): t._data.storage for t in targets}.values())
         views: list[int] = []
         counter = itertools.count()
@@ -557,7 +560,7 @@ class Layer:
         return tensor
 
     def _adopted(self, tensor: Any) -> Any:
-        """The handle of a tensor from outside that is written to: from now on it counts as an argument."""
+        """Return the handle of a written tensor from outside, which counts as an argument from now on."""
         handle = self.handle_of(tensor)
         storage: FunctionalStorage = handle._data.storage
         if not storage.is_input:
@@ -583,12 +586,12 @@ class Layer:
         return self._values(functional_arguments(functional, op, values))
 
     def _composed(self, functional: OperatorEntry, op: OperatorEntry, values: Sequence[Any]) -> Any:
-        """A functional form that is a composite: its parts go through this layer."""
+        """Run a functional form that is a composite: its parts go through this layer."""
         with self.active(), ExcludeDispatchKeyGuard(AUTOGRAD_BITS):
             return functional.call(*functional_arguments(functional, op, values))
 
     def _change_memory(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
-        """``resize_`` and ``set_``: only a resize to the same sizes, or of a new tensor nobody else sees."""
+        """Run ``resize_`` or ``set_``: only a resize to the same sizes, or of a new, unshared tensor."""
         target = values[0]
         name = op.name.partition("::")[2].partition(".")[0]
         if name in ("resize_", "resize_as_"):
@@ -630,7 +633,7 @@ class Layer:
 
 
 def _steps_within(storage: FunctionalStorage, tensor: Tensor) -> tuple[Step, ...]:
-    """The way from a storage's value to a tensor from outside that shares its memory.
+    """Return the steps from a storage's value to a tensor from outside that shares its memory.
 
     Raises RuntimeError where the one is no view of the other.
     """
@@ -649,12 +652,12 @@ def _steps_within(storage: FunctionalStorage, tensor: Tensor) -> tuple[Step, ...
 
 
 def _reach(spec: TensorSpec) -> int:
-    """How far the last element is from the first."""
+    """Return the distance from the first to the last element."""
     return sum((n - 1) * s for n, s in zip(spec.sizes, spec.strides, strict=True)) if spec.numel else 0
 
 
 class _Saved:
-    """What autograd kept of an input when the call began."""
+    """Autograd state of an input when the call began."""
 
     def __init__(self, tensor: Tensor) -> None:
         meta = tensor._autograd
@@ -674,7 +677,7 @@ class _Saved:
 
 
 def _adopt(tensor: Tensor) -> None:
-    """Have the layer or tracer around this one give the tensor its own class back in its time."""
+    """Make the layer or tracer around this one restore the tensor's own class later."""
     if isinstance(tensor._data, FunctionalData):
         tensor._data.storage.layer.live.append(weakref.ref(tensor))
         return
@@ -686,11 +689,11 @@ def _adopt(tensor: Tensor) -> None:
 
 
 _ALIASES = frozenset({"aten::alias", "aten::detach"})
-"""Views of the whole tensor, which are no step."""
+"""Views of the whole tensor, which need no step."""
 
 
 def _plain_view(name: str, args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """The operator that stands for an internal one, and the arguments after the tensor."""
+    """Return the public operator for an internal one, and the arguments after the tensor."""
     if name == "aten::_slice_first":
         return "aten::slice.Tensor", (0, *args)
     if name == "aten::_select_first":
@@ -701,7 +704,7 @@ def _plain_view(name: str, args: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]
 
 
 def _aliased(schema: FunctionSchema) -> int:
-    """Which argument a view is one of."""
+    """Return the position of the argument that a view aliases."""
     return next(i for i, a in enumerate(schema.arguments) if a.alias_info is not None)
 
 
@@ -734,7 +737,7 @@ def _stand_in(tensor: Tensor, roots: dict[int, DataPtr]) -> Tensor:
 
 
 def _overlap(a: Tensor, b: Tensor) -> bool:
-    """Whether the memory between the first and the last element of one tensor has some of another's."""
+    """Return True if the memory span between a tensor's first and last element overlaps that of another tensor."""
 
     def extent(tensor: Tensor) -> tuple[int, int]:
         first = address_of(tensor._data)

@@ -1,9 +1,9 @@
-"""What a functional tensor is a handle of: a value that writes replace, and views of it (ATen/FunctionalStorageImpl.h).
+"""Storage behind functional tensors: a value that writes replace, and views of it (ATen/FunctionalStorageImpl.h).
 
-A tensor under functionalization has no memory. All that would share memory share a `FunctionalStorage`, which has the
-current value of the whole, a plain tensor that nobody writes to, and counts the writes. Each handle knows by which
-views it comes from the whole: forward they give its value, and backward the value of the whole after a write to it.
-Addresses are kept as real memory would have them, so that strides, offsets and overlaps can be told.
+A tensor under functionalization has no memory. Tensors that would share memory share a `FunctionalStorage`. The storage
+has the current value of the whole, an immutable plain tensor, and counts the writes. Each handle records the views that
+lead from the whole to it. Forward, the views compute its value; backward, they compute the whole after a write to the
+handle. Addresses are as in real memory, so that strides, offsets and overlaps are known.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Call = Callable[..., Any]
 
 
 class Step(NamedTuple):
-    """One view: the operator's name, its arguments after the tensor, and what it leads from and to.
+    """One view: the operator's name, its arguments after the tensor, and its source and result specs.
 
-    `offset` is where the result's first element lies after the base's first, in elements of the result.
+    `offset` is the distance from the base's first element to the result's, in elements of the result.
     """
 
     name: str
@@ -75,12 +75,12 @@ class FunctionalStorage:
 
     @property
     def is_written(self) -> bool:
-        """Whether anything was written since the storage was made."""
+        """True if the storage was written since it was made."""
         return self.generation > 0
 
     @property
     def address(self) -> int:
-        """Where the first element of the whole lies."""
+        """Address of the first element of the whole."""
         return self.root.address if self.origin is None else address_of(self.origin._data)
 
     def replace(self, value: Any, call: Call, copies: bool) -> None:
@@ -88,17 +88,17 @@ class FunctionalStorage:
         self.value = value
         self.generation += 1
         if self.spec.is_dense():
-            # What is computed from the value takes after its strides.
+            # Results computed from the value inherit its strides.
             self.laid_out(call, copies)
 
     def laid_out(self, call: Call, copies: bool) -> Tensor:
-        """The value; under the strides that the tensor would have, unless views of it are copies anyway."""
+        """Return the value, with the strides that the tensor would have unless its views are copies anyway."""
         if not copies:
             self.lay_out(call)
         return self.value
 
     def lay_out(self, call: Call) -> Tensor:
-        """The value under the strides that the tensor would have, as strided views need it."""
+        """Return the value with the strides that the tensor would have, as strided views need it."""
         if self.value._spec.strides != self.spec.strides and self.spec.numel > 1:
             self.value = call("aten::_restride", self.value, self.spec.strides)
         return self.value
@@ -125,7 +125,7 @@ class FunctionalData(DataPtr):
         storage.handles.add(self)
 
     def value(self, call: Call, copies: bool) -> Any:
-        """The current value; made from the storage's by the views again if that was written to since."""
+        """Return the current value, recomputed through the views if the storage was written since."""
         storage = self.storage
         if not self.steps:
             return storage.value
@@ -151,7 +151,7 @@ class FunctionalData(DataPtr):
                 self.cached, self.generation = new, storage.generation
 
     def _whole_of(self, new: Tensor, call: Call, copies: bool) -> Any:
-        """The storage's value with `new` in this handle's place: the views backward."""
+        """Return the storage's value with `new` in this handle's place, by the inverse views."""
         steps = self.steps
         if not steps:
             return new
@@ -166,7 +166,7 @@ class FunctionalData(DataPtr):
 
 
 def fresh_root(spec: TensorSpec) -> DataPtr:
-    """The memory that a new tensor of this spec would have."""
+    """Return the memory that a new tensor of this spec would have."""
     return DataPtr(next(_addresses), storage_size(spec.sizes, spec.strides) * spec.itemsize, spec.device)
 
 
@@ -176,7 +176,7 @@ _COPY_NAMES = {
 
 
 def copy_name(name: str) -> str:
-    """The operator that copies a view: ``select_copy.int`` of ``select.int``."""
+    """Return the operator that copies a view: ``select_copy.int`` for ``select.int``."""
     known = _COPY_NAMES.get(name)
     if known is not None:
         return known
@@ -185,7 +185,7 @@ def copy_name(name: str) -> str:
 
 
 def forward(step: Step, value: Tensor, storage: FunctionalStorage, call: Call, copies: bool) -> Any:
-    """The view of a value. A strided view is taken of the whole, whose strides are known."""
+    """Apply the view to a value. A strided view is taken of the whole, whose strides are known."""
     if step.name == "aten::_strided_from":
         value = storage.lay_out(call)
     return call(copy_name(step.name) if copies else step.name, value, *step.args)
@@ -216,7 +216,7 @@ def _expand(step: Step, source: Any, new: Any, call: Call, copies: bool) -> Any:
 
 
 def _same_view(name: str) -> Callable[..., Any]:
-    """The inverse of a view that undoes itself."""
+    """Return the inverse of a view that is its own inverse."""
 
     def undo(step: Step, source: Tensor, new: Tensor, call: Call, copies: bool) -> Any:
         return call(copy_name(name) if copies else name, new, *step.args)
@@ -273,22 +273,25 @@ _INVERSES: dict[str, Callable[..., Any]] = {
     "aten::slice.Tensor": _scatter("aten::slice_scatter"),
     "aten::diagonal": _scatter("aten::diagonal_scatter"),
 }
-"""How a new value of a view's result becomes one of what it is a view of. Others are scattered by their strides."""
+"""Inverses of views: functions from a new value of a view's result to a value of its base.
+
+Other views are scattered by their strides.
+"""
 
 
 def inverse_of(step: Step) -> Callable[..., Any] | None:
-    """The view backward, None where it is known by its strides only."""
+    """Return the inverse view; None if only its strides are known."""
     return _INVERSES.get(step.name)
 
 
 def backward(step: Step, source: Tensor, new: Tensor, call: Call, copies: bool) -> Any:
-    """The value of what the view was taken of, with `new` where the view is."""
+    """Return the value of the view's base, with `new` in the view's place."""
     inverse = _INVERSES[step.name]
     return inverse(step, source, new, call, copies)
 
 
 def scattered_into_whole(step: Step, storage: FunctionalStorage, new: Tensor, call: Call) -> Any:
-    """The storage's value with `new` where a strided view is.
+    """Return the storage's value with `new` where a strided view is.
 
     Raises RuntimeError for a view of another dtype than the whole, and for one that reaches beyond it.
     """

@@ -1,1 +1,1 @@
-"""Graphs: what a function computes as nodes, recorded for real or on fake tensors, printed, checked, run, pickled."""
+"""Graphs: a function's operators as nodes, recorded on real or fake tensors, printed, checked, run, pickled."""

@@ -1,5 +1,7 @@
-"""The look of an operator's call: what the specs of its results follow from, so that calls that look alike are
-computed on Meta once in a recording."""
+"""Metadata keys of operator calls.
+
+They determine the specs of results, so that calls with the same key run on Meta once in a recording.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,14 @@ from ....runtime.tensor_impl import TensorImpl
 from ...core.operator_entry import OperatorEntry
 
 _FIXED = frozenset({int, float, bool, complex, str, type(None), ScalarType, Device, Layout, MemoryFormat})
-"""Classes of arguments that are what they are; a subclass of `int` may be a size that somebody watches."""
+"""Classes of arguments that serve as their own keys; a subclass of `int` may be a traced size."""
 
 
 def call_look(op: OperatorEntry, values: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The look of a call of one of ATen's operators with all arguments.
+    """Return the metadata key of a call of one of ATen's operators with all arguments.
 
-    None where results follow from more than that: without tensors, where sizes depend on data, for what writes, for
-    operators of others, and for arguments of other classes.
+    Return None if results depend on more than metadata: without tensors, for data-dependent sizes, for mutating
+    operators, for custom operators, and for arguments of other classes.
     """
     schema = op.schema
     if schema.is_mutable or not op.name.startswith("aten::") or "dynamic_output_shape" in op.tags:

@@ -1,7 +1,7 @@
-"""Tensors that look like others and hold nothing, for recording without computing (torch/_subclasses/fake_tensor.py).
+"""Fake tensors: metadata without data, for recording without computing (torch/_subclasses/fake_tensor.py).
 
-A fake tensor has shape, strides, dtype, device, and which others share its memory. An operator on fake tensors runs
-its Meta kernel; results are fake tensors on the device on which the operator would have computed.
+A fake tensor has shape, strides, dtype and device, and knows which tensors share its memory. An operator on fake
+tensors runs its Meta kernel; results are fake tensors on the device on which the operator would have computed.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def _no_elements(what: str, tensor: FakeTensor) -> RuntimeError:
 
 
 def phantom(spec: TensorSpec) -> DataPtr:
-    """A pointer to nothing, as wide as a tensor of this spec."""
+    """Return a pointer to no memory, with the size of a tensor of this spec."""
     return DataPtr(0, storage_size(spec.sizes, spec.strides) * spec.itemsize, spec.device)
 
 
 class Result(NamedTuple):
-    """One result of a call: its spec; the operand over whose memory it lies, None for its own; and how far behind."""
+    """One result of a call: its spec; the operand whose memory it shares, None for its own; and its offset there."""
 
     spec: TensorSpec
     operand: int | None
@@ -88,14 +88,14 @@ class Result(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a call gave, for calls of the same look: its results, and what makes one of several."""
+    """Cached result of a call, for calls with the same metadata: its results, and how to gather several."""
 
     results: tuple[Result, ...]
     gather: Callable[[list[Any]], Any] | None
 
     @staticmethod
     def of(found: Any, operands: Sequence[Any]) -> Answer | None:
-        """The answer that results are; None where they are not made anew, or share memory otherwise."""
+        """Return the cache entry of results; None if they are not new, or share memory in another way."""
         several = isinstance(found, list | tuple)
         rows: list[Result] = []
         roots: set[int] = set()
@@ -124,7 +124,7 @@ class Answer(NamedTuple):
         return Answer(tuple(rows), made_of)
 
     def again(self, mode: MetaKernels, operands: Sequence[Any]) -> Any:
-        """The same results of other operands."""
+        """Return the same results for other operands."""
         made: list[Any] = []
         for spec, operand, offset, is_view in self.results:
             tensor = mode.blank()
@@ -142,7 +142,7 @@ class Answer(NamedTuple):
 
 
 class MetaKernels:
-    """What answers operators on fake tensors by their Meta kernels."""
+    """Mode that runs operators on fake tensors by their Meta kernels."""
 
     def __init__(self) -> None:
         self._answers: dict[Any, Answer] = {}
@@ -206,7 +206,7 @@ class MetaKernels:
         return result
 
     def _device_of(self, func: OpOverload, values: Sequence[Any], tensors: Iterable[Any]) -> Device:
-        """Where the operator would put its results. Raises RuntimeError for tensors on several devices."""
+        """Return the device of the operator's results. Raises RuntimeError for tensors on several devices."""
         entry = func._entry
         entry.find_runtime_arguments()
         for position in entry.device_positions:
@@ -256,11 +256,11 @@ class FakeTracer(MetaKernels, Tracer):
         return made
 
     def leave_inputs(self) -> None:
-        # An input keeps what it was: nothing was computed, and its stand-in may have gradients of nothing.
+        # An input keeps its state: nothing was computed, and its stand-in may have meaningless gradients.
         for tensor, grad in self._grads:
             tensor._autograd.grad = grad
         self._inputs.clear()
-        # A tensor of the program's that an in-place call gave back is what it was, too.
+        # A tensor of the program that an in-place call returned keeps its state, too.
         outer = innermost_tracer()
         for reference in self.made:
             made: Any = reference()
@@ -291,7 +291,7 @@ class FakeTracer(MetaKernels, Tracer):
             raise RuntimeError("make_graph: a fake tensor of another recording reached this one")
 
     def compute(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The Meta kernel's answer, on the device on which the operator would have computed."""
+        """Run the Meta kernel, and return its result on the device on which the operator would have computed."""
         return self.computed(func, func.bind(args, kwargs))
 
     def handle_bound(self, op: OperatorEntry, values: Sequence[Any]) -> Any:
@@ -309,7 +309,7 @@ _ACROSS_DEVICES = frozenset({"copy_", "copy", "index", "index_put", "index_put_"
 
 
 def _meta_of(tensor: TensorImpl) -> Tensor:
-    """A meta tensor over a fake one's phantom memory, or like a real one."""
+    """Return a meta tensor over a fake tensor's phantom memory, or with the metadata of a real tensor."""
     spec = tensor._spec
     meta = blank_tensor()
     meta._spec = spec.replace(device=META, keys=0, requires_grad=False)

@@ -16,12 +16,13 @@ from ....runtime.generator import Generator
 from ...core.op_overload import OpOverload
 
 OPS: Final = ("placeholder", "get_attr", "call_function", "output")
-"""Kinds of nodes: an input; a constant of the graph; a call of an operator, or `operator.getitem` of one's results;
-what the program returns."""
+"""Kinds of nodes: an input; a constant of the graph; a call of an operator, or `operator.getitem` of one's results; the
+program's result.
+"""
 
 
 def map_nodes(value: Any, replace: Callable[[Node], Any]) -> Any:
-    """An argument with every node in it replaced; lists become tuples, slices and dicts are opened."""
+    """Return an argument with every node in it replaced; lists become tuples, slices and dicts are traversed."""
     if isinstance(value, Node):
         return replace(value)
     if value.__class__ is list or value.__class__ is tuple:
@@ -32,7 +33,7 @@ def map_nodes(value: Any, replace: Callable[[Node], Any]) -> Any:
 
 
 def _noted(value: Any, found: dict[Node, None]) -> Any:
-    """An argument as `map_nodes` leaves it, its nodes noted."""
+    """Return an argument as from `map_nodes`, and collect its nodes."""
     cls = value.__class__
     if cls is Node:
         found[value] = None
@@ -49,10 +50,10 @@ def _noted(value: Any, found: dict[Node, None]) -> Any:
 class Node:
     """One step of a graph.
 
-    `op` is its kind (see `OPS`), `target` what it calls or names, `args` and `kwargs` are nodes, constants and tuples
-    of them. `val` says what the result is: a `TensorSpec` for a tensor (shape, strides, dtype, device), a tuple of
-    these for several results, the value itself for a number, None where nothing is known. `users` are the nodes that
-    take the result, in order. Made by the methods of `Graph`.
+    `op` is its kind (see `OPS`), and `target` is what it calls or names. `args` and `kwargs` are nodes, constants and
+    tuples of them. `val` describes the result: a `TensorSpec` for a tensor (shape, strides, dtype, device), a tuple of
+    these for several results, the value itself for a number, or None if unknown. `users` are the nodes that take the
+    result, in order. Made by the methods of `Graph`.
     """
 
     __slots__ = (
@@ -127,7 +128,7 @@ class Node:
         return self._prev
 
     def replace_all_uses_with(self, other: Node) -> list[Node]:
-        """Have every user of this node take `other` instead. Returns those users.
+        """Make every user of this node take `other` instead. Returns those users.
 
         Raises ValueError for a node of another graph.
         """
@@ -168,7 +169,7 @@ class Node:
 
     @property
     def is_impure(self) -> bool:
-        """Whether the step does more than give its result: it writes, draws random numbers, or bounds the graph.
+        """True if the step has effects: it writes, generates random numbers, or bounds the graph.
 
         A custom operator whose aliasing is not declared (tag `maybe_aliasing_or_mutating`) counts as one that writes.
         """
@@ -181,7 +182,7 @@ class Node:
 
     @property
     def draws(self) -> bool:
-        """Whether the step draws random numbers: it has the tag, and no `dropout_p` of zero."""
+        """True if the step generates random numbers: it has the tag, and no `dropout_p` of zero."""
         if (
             not isinstance(self.target, OpOverload)
             or "nondeterministic_seeded" not in self.target._entry.tags
@@ -194,7 +195,7 @@ class Node:
         return True
 
     def format_node(self) -> str:
-        """The step as a line, such as ``%add : float32[2, 3] = aten.add.Tensor(%x, %y, alpha=2)``."""
+        """Return the step as a line, such as ``%add : float32[2, 3] = aten.add.Tensor(%x, %y, alpha=2)``."""
         from .text import node_line
 
         return node_line(self)
@@ -243,7 +244,8 @@ class Graph:
         name: str | None = None,
         val: Any = None,
     ) -> Node:
-        """A new node at the insertion point (the end, unless `inserting_before` or `inserting_after` says otherwise).
+        """Create a node at the insertion point (the end, unless `inserting_before` or `inserting_after` says
+        otherwise).
 
         Raises ValueError for an unknown kind, and for arguments that are nodes of another graph.
         """
@@ -262,17 +264,20 @@ class Graph:
         return node
 
     def placeholder(self, name: str, val: Any = None) -> Node:
-        """An input of the program."""
+        """Create an input of the program."""
         return self.create_node("placeholder", name, name=name, val=val)
 
     def get_attr(self, name: str, val: Any = None) -> Node:
-        """A constant of the graph, by its name in `constants`."""
+        """Create a constant of the graph, by its name in `constants`."""
         return self.create_node("get_attr", name, name=name, val=val)
 
     def call_function(
         self, target: Any, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None, val: Any = None
     ) -> Node:
-        """A call of an operator. Raises TypeError for a target that is neither an OpOverload nor operator.getitem."""
+        """Create a call of an operator.
+
+        Raises TypeError for a target that is neither an OpOverload nor operator.getitem.
+        """
         if not isinstance(target, OpOverload) and target is not operator.getitem:
             raise TypeError(
                 f"call_function: target must be an OpOverload such as tt.ops.aten.add.Tensor, or operator.getitem, "
@@ -281,7 +286,7 @@ class Graph:
         return self.create_node("call_function", target, args, kwargs, val=val)
 
     def output(self, result: Any) -> Node:
-        """What the program returns: a node, a constant, or a tuple or dict of such."""
+        """Create the program's result: a node, a constant, or a tuple or dict of these."""
         return self.create_node("output", "output", (result,))
 
     @property
@@ -293,7 +298,7 @@ class Graph:
         return node
 
     def find_nodes(self, *, op: str, target: Any = None) -> list[Node]:
-        """The nodes of a kind, with a target if it is given, in order."""
+        """Return the nodes of a kind, with a target if it is given, in order."""
         return [n for n in self.nodes if n.op == op and (target is None or n.target == target)]
 
     def add_constant(self, value: Any, name: str = "_tensor_constant") -> str:
@@ -329,7 +334,7 @@ class Graph:
 
     @contextmanager
     def inserting_before(self, node: Node | None = None) -> Iterator[None]:
-        """New nodes go before `node` (None: to the start) while the block runs. Raises ValueError for a foreign one."""
+        """Insert new nodes before `node` (None: at the start) in the block. Raises ValueError for a foreign node."""
         yield from self._inserting(self._root._next if node is None else node)
 
     @contextmanager
@@ -360,10 +365,10 @@ class Graph:
         node._unlink()
 
     def eliminate_dead_code(self) -> bool:
-        """Erase what nothing uses, but for writes, random numbers and inputs. Returns whether anything was.
+        """Erase unused nodes, except writes, random ops and inputs. Returns True if any node was erased.
 
-        A write stays even if the tensor is not read again, as a view of it may be; so does a draw, which moves the
-        generator on.
+        A write stays even if the tensor is not read again, because a view of it may be. A random op stays, because it
+        advances the generator.
         """
         changed = False
         for node in reversed(list(self.nodes)):
@@ -382,7 +387,7 @@ class Graph:
         lint(self, known)
 
     def copy(self) -> Graph:
-        """Another graph with the same steps; constants are shared."""
+        """Return another graph with the same steps; constants are shared."""
         made = Graph()
         made.constants = dict(self.constants)
         same: dict[Node, Node] = {}
@@ -391,7 +396,7 @@ class Graph:
         return made
 
     def node_copy(self, node: Node, arg_transform: Callable[[Node], Any] = lambda n: n) -> Node:
-        """A copy of another graph's node in this one, its arguments translated by `arg_transform`."""
+        """Copy another graph's node into this one, with its arguments translated by `arg_transform`."""
         made = self.create_node(
             node.op,
             node.target,
@@ -439,7 +444,7 @@ class Graph:
 
 
 class NodeList:
-    """The nodes of a graph, in order; a walk stands on its node, which may be erased."""
+    """The nodes of a graph, in order; an iterator holds its node, which may be erased."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -450,7 +455,7 @@ class NodeList:
         while node is not root:
             following = node._next
             yield node
-            # What was put after the node meanwhile is walked, unless the node itself is gone.
+            # Nodes that were inserted after this node meanwhile are visited, unless the node itself was erased.
             node = following if node._next is node else node._next
 
     def __reversed__(self) -> Iterator[Node]:
@@ -489,7 +494,7 @@ def _names_constant(node: Node, name: str) -> bool:
 
 
 class Attribute:
-    """An argument that is an object of the graph's `constants`, no tensor: a Generator, a Storage."""
+    """An argument from the graph's `constants` that is not a tensor: a Generator, a Storage."""
 
     __slots__ = ("name",)
 

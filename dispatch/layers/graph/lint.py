@@ -1,4 +1,4 @@
-"""Whether a graph is well formed: order, names, users, constants, and arguments that fit their schemas."""
+"""Checks that a graph is well formed: order, names, users, constants, and arguments that fit their schemas."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .graph import OPS, Attribute, Graph, Node, map_nodes
 def lint(graph: Graph, known: dict[Node, tuple[Any, ...]] | None = None) -> None:
     """Raise RuntimeError for the first thing that is wrong.
 
-    `known` has calls whose arguments were found to bind, and is added to: between passes few of them change.
+    `known` has calls whose arguments were found to bind, and lint adds to it: few calls change between passes.
 
-    Checked are: every argument stands before its use; names are unique; inputs come first and the one output last;
-    `users` are who uses a node; constants exist; an operator's arguments bind to its schema.
+    Every argument must precede its use. Names must be unique. Inputs come first, and the one output last. `users` must
+    match the uses of a node. Constants must exist. An operator's arguments must bind to its schema.
     """
     seen: dict[Node, None] = {}
     names: set[str] = set()

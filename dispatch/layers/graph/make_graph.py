@@ -1,10 +1,10 @@
 """`make_graph`: run a function and record the operators that it calls (torch/fx/experimental/proxy_tensor.py).
 
-Recording stands at the Python key, as a dispatch mode. So autograd has done its work above it (gradients taken inside
-the function are recorded as the operators that compute them), composite operators are seen as what they are made of,
-and kernels are not looked into. The Tracer key stands above autograd, where the calls are as the program wrote
-them. It is in the key set while a function is recorded, and falls through. A kernel registered there decides how its
-operator is recorded: what the kernel calls is what the graph holds::
+Recording is a dispatch mode at the Python key, below autograd. Gradients taken inside the function are recorded as the
+operators that compute them, and composite operators as their parts. Kernels are not traced. The Tracer key is above
+autograd, where the calls are as the program wrote them. It is in the key set while a function is recorded, and falls
+through. A kernel registered there decides how its operator is recorded: the graph holds the operators that the kernel
+calls::
 
     lib.impl("gelu", lambda x, *, approximate="none": 0.5 * x * (1 + tt.erf(x / 2**0.5)), "Tracer")
 """
@@ -48,25 +48,26 @@ def make_graph(
     check: bool = False,
     _error_on_data_dependent_ops: bool = True,
 ) -> Callable[..., Traced]:
-    """A function that runs `f` on its arguments and returns the graph of the operators that `f` called (`make_fx`).
+    """Return a function that runs `f` on its arguments and returns the graph of the operators that it called
+    (`make_fx`).
 
-    Tensors among the arguments, in any nesting of tuples, lists and dicts, become inputs of the graph; other
-    arguments, and shapes, are fixed in it. A tensor that `f` closes over becomes a constant of the graph, the same
-    object: writes to it are seen. What is no operator is not in the graph: Python's control flow, and an assignment
-    to ``.grad`` (return gradients instead).
+    Tensors among the arguments, in any nesting of tuples, lists and dicts, become inputs of the graph; other arguments,
+    and shapes, are fixed in it. A tensor that `f` closes over becomes a constant of the graph, the same object: writes
+    to it are seen. The graph has only operators. It omits Python's control flow and assignments to ``.grad`` (return
+    gradients instead).
 
     Args:
-        f: the function; what it returns may be nested like its arguments.
+        f: The function; its results may be nested like its arguments.
         tracing_mode: ``"real"`` computes while it records, on the arguments given, with all effects that `f` has.
             ``"fake"`` computes nothing: it runs the operators' Meta kernels, on stand-ins that keep shapes, strides,
             dtypes and devices. So neither memory nor the device is needed, and no argument is written to.
-        check: run `f` and the graph on copies of the arguments, with the same random numbers, and compare.
-        _error_on_data_dependent_ops: whether reading a value that depends on the inputs is refused; if not, the
-            number read is fixed in the graph. Under ``"fake"`` there is nothing to read.
+        check: If True, run `f` and the graph on copies of the arguments, with the same random numbers, and compare.
+        _error_on_data_dependent_ops: If True, refuse to read a value that depends on the inputs. If False, the graph
+            fixes the number read. Under ``"fake"`` there are no values to read.
 
     Raises (the function returned):
-        RuntimeError: for ``.item()``, ``bool(tensor)``, ``.numpy()`` and whatever else reads a value that depends on
-            the inputs; for a closed-over tensor that shares memory with an input; if `check` finds a difference.
+        RuntimeError: for ``.item()``, ``bool(tensor)``, ``.numpy()`` and other reads of a value that depends on the
+            inputs; for a closed-over tensor that shares memory with an input; if `check` finds a difference.
         ValueError: for an unknown `tracing_mode`.
 
     Example:
@@ -145,7 +146,7 @@ def _record(
 
 
 def _input_names(f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-    """A name for each leaf of the arguments: the parameter's, and where it is nested the way to it."""
+    """Return a name for each leaf of the arguments: the parameter's, with the path to a nested leaf."""
     try:
         bound = inspect.signature(f).bind(*args, **kwargs)
         parameters = inspect.signature(f).parameters
@@ -172,7 +173,7 @@ def _leaf_names(name: str, value: Tensor) -> list[str]:
 
 
 def described(spec: TensorSpec) -> TensorSpec:
-    """A spec as a graph keeps it: without requires-grad and keys, which belong to a run."""
+    """Return a spec as a graph keeps it: without requires-grad and keys, which belong to a run."""
     return spec.replace(requires_grad=False, keys=0)
 
 
@@ -211,18 +212,18 @@ plain_classes.add(TracedTensor)
 
 
 def tracers() -> list[Tracer]:
-    """The tracers that are recording in this thread, outermost first."""
+    """Return the tracers that are recording in this thread, outermost first."""
     return [mode for mode in active_modes() if isinstance(mode, Tracer)]
 
 
 def innermost_tracer() -> Tracer | None:
-    """The tracer that sees this thread's calls first, or None."""
+    """Return the tracer that sees this thread's calls first, or None."""
     found = tracers()
     return found[-1] if found else None
 
 
 def _reader_of(tensor: Tensor) -> Tracer | None:
-    """A recording tracer that cannot tell what the tensor's value will be, or None."""
+    """Return a recording tracer for which the tensor's value is unknown, or None."""
     return next((t for t in tracers() if not t.may_read and t.depends_on_inputs(tensor)), None)
 
 
@@ -240,10 +241,10 @@ def _check_readable(tensor: Tensor, what: str) -> None:
 
 
 class Tracer(TensorDispatchMode):
-    """The mode that records. `graph` grows by every operator that reaches the Python key in this thread.
+    """Dispatch mode that records. `graph` grows by every operator that reaches the Python key in this thread.
 
-    Tensors are known by their bytes and geometry, so that every Python object of a value leads to its node. What writes
-    is recorded of the node that made the very object: an input is no view of itself, and `resize_` changes one object.
+    Tensors are known by their bytes and geometry, so that every Python object of a value leads to its node. A write is
+    recorded on the node that made the very object: an input is no view of itself, and `resize_` changes one object.
     """
 
     sees_parts = True
@@ -312,13 +313,13 @@ class Tracer(TensorDispatchMode):
         return result
 
     def compute(self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The call itself, below this mode."""
+        """Run the call itself, below this mode."""
         return func(*args, **kwargs)
 
     def record(
         self, func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any], result: Any, dependent: bool
     ) -> Node:
-        """The node of a call, to which its results lead from now on."""
+        """Record a call as a node, to which its results lead from now on."""
         node = self.graph.call_function(func, args, kwargs, val=_val(result))
         self._remember_results(result, node, (), dependent)
         return node
@@ -336,7 +337,7 @@ class Tracer(TensorDispatchMode):
                 self._remember_results(each, node, (*path, i), dependent)
 
     def remember(self, tensor: TensorImpl, origin: tuple[Node, tuple[int, ...]]) -> None:
-        """Have a tensor lead to a node's result."""
+        """Map a tensor to a node's result."""
         data = tensor._data
         known = self._nodes.get(id(data))
         if known is None or known[0]() is not data:
@@ -356,7 +357,7 @@ class Tracer(TensorDispatchMode):
             self._own_nodes[id(tensor)] = weakref.ref(tensor), known[0], geometry, node
 
     def _own_node(self, tensor: TensorImpl) -> Node | None:
-        """The node that made this very object, if it has the bytes and geometry from there."""
+        """Return the node that made this very object, if the object still has that node's bytes and geometry."""
         known = self._own_nodes.get(id(tensor))
         if known is None or known[0]() is not tensor:
             return None
@@ -364,7 +365,7 @@ class Tracer(TensorDispatchMode):
         return node if data() is tensor._data and geometry == _geometry(tensor) else None
 
     def find(self, tensor: TensorImpl) -> Node | None:
-        """The node that a tensor leads to; None for one that this tracer has not seen."""
+        """Return the node that a tensor leads to; None for a tensor that this tracer has not seen."""
         known = self._nodes.get(id(tensor._data))
         origin = None if known is None else known[1].get(_geometry(tensor))
         if origin is None:
@@ -383,13 +384,15 @@ class Tracer(TensorDispatchMode):
         self._dependent[id(root)] = weakref.ref(root)
 
     def depends_on_inputs(self, tensor: TensorImpl) -> bool:
-        """Whether a tensor's memory may hold something computed from the inputs, or random numbers."""
+        """Return True if a tensor's memory may hold values computed from the inputs, or random numbers."""
         root = root_of(tensor._data)
         known = self._dependent.get(id(root))
         return known is not None and known() is root
 
     def argument(self, value: Any) -> Any:
-        """An argument of a call as the graph has it: a node for a tensor, a name for an object that is no constant."""
+        """Return a call's argument as the graph has it: a node for a tensor, a name for an object that is not a
+        constant.
+        """
         if isinstance(value, TensorImpl):
             found = self.find(value)
             return self._constant(value) if found is None else found
@@ -401,7 +404,7 @@ class Tracer(TensorDispatchMode):
         return value
 
     def _constant(self, tensor: TensorImpl) -> Node:
-        """The node of a tensor that comes from outside."""
+        """Return the node of a tensor that comes from outside."""
         self._refuse_alias(tensor)
         name = self.graph.add_constant(tensor)
         node = self.graph.get_attr(name, described(tensor._spec))
@@ -423,7 +426,7 @@ class Tracer(TensorDispatchMode):
                 )
 
     def enter_input(self, tensor: Any, name: str) -> Tensor:
-        """The stand-in that the function gets for an input: the same tensor as an object of its own."""
+        """Return the stand-in that the function gets for an input: the same tensor as an object of its own."""
         node = self.graph.placeholder(name, described(tensor._spec))
         if tensor._spec.requires_grad:
             # The end of the graph must hold the caller's tensor, not its stand-in.
@@ -450,7 +453,7 @@ class Tracer(TensorDispatchMode):
         return made
 
     def leave_inputs(self) -> None:
-        """Give the inputs what became of their stand-ins, and every tensor its own class again."""
+        """Transfer the stand-ins' state to the inputs, and restore every tensor's class."""
         originals = {id(made): tensor for tensor, made in self._inputs}
         outer = innermost_tracer()
         for reference in self.made:
@@ -472,7 +475,7 @@ class Tracer(TensorDispatchMode):
 
 
 def _in_schema_order(func: OpOverload, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """The arguments of a call by their places in the schema, None for those not given."""
+    """Return the arguments of a call in schema order, None for those not given."""
     positional = iter(args)
     return [
         kwargs.get(a.name) if a.kwarg_only else next(positional, None) for a in func._entry.schema.arguments
@@ -485,7 +488,7 @@ def _geometry(tensor: TensorImpl) -> tuple[Any, ...]:
 
 
 def _extent(tensor: TensorImpl) -> tuple[int, int]:
-    """The addresses between which a tensor's elements lie."""
+    """Return the addresses between which a tensor's elements lie."""
     spec = tensor._spec
     if not spec.numel:
         return 0, 0
@@ -495,7 +498,7 @@ def _extent(tensor: TensorImpl) -> tuple[int, int]:
 
 
 def _val(result: Any) -> Any:
-    """What a node keeps of a result."""
+    """Return the description of a result that a node keeps."""
     if isinstance(result, TensorImpl):
         return described(result._spec)
     if isinstance(result, list | tuple):

@@ -1,4 +1,4 @@
-"""Graphs in pickles: nodes by their places, specs by their fields, constants by their elements and states."""
+"""Pickled graphs: nodes by their positions, specs by their fields, constants by their elements and states."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def refuse_process_objects(graph: Graph) -> None:
 
 
 def packed_graph(graph: Graph) -> tuple[Any, ...]:
-    """What `pickle` makes a graph of."""
+    """Return the picklable form of a graph."""
     refuse_process_objects(graph)
     numbers = {node: _Reference(i) for i, node in enumerate(graph.nodes)}
     rows = [
@@ -51,7 +51,7 @@ def packed_graph(graph: Graph) -> tuple[Any, ...]:
 
 
 class _Reference:
-    """Stands for a node in a pickle, by its place."""
+    """Reference to a node in a pickle, by its position."""
 
     __slots__ = ("place",)
 
@@ -63,7 +63,7 @@ class _Reference:
 
 
 def packed(val: Any) -> Any:
-    """What a node's `val` is, without interned objects."""
+    """Return a node's `val` without interned objects."""
     if isinstance(val, TensorSpec):
         return _Spec(
             (val.sizes, val.strides, val.dtype, str(val.device)),

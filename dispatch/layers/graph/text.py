@@ -16,7 +16,7 @@ from .graph import Attribute, Graph, Node
 
 
 def spec_text(val: Any) -> str:
-    """What a result is: ``float32[2, 3]``, with its device where that is not the host; several in brackets."""
+    """Return a result's description: ``float32[2, 3]``, with its device unless it is the host; several in brackets."""
     if isinstance(val, TensorSpec):
         where = "" if val.device.type == "cpu" else f" {val.device}"
         return f"{val.dtype.name}{list(val.sizes)}{where}"
@@ -42,7 +42,7 @@ def _shown(value: Any) -> str:
 
 
 def node_line(node: Node) -> str:
-    """One step as a line."""
+    """Return one step as a line."""
     kind = "" if node.val is None else f" : {spec_text(node.val)}"
     if node.op == "placeholder":
         return f"%{node.name}{kind}"
@@ -59,14 +59,14 @@ def node_line(node: Node) -> str:
 
 
 def graph_text(graph: Graph) -> str:
-    """All steps, one a line."""
+    """Return all steps, one per line."""
     inputs = ", ".join(node_line(n) for n in graph.nodes if n.op == "placeholder")
     lines = [f"    {node_line(n)}" for n in graph.nodes if n.op != "placeholder"]
     return "\n".join([f"graph({inputs}):", *lines])
 
 
 def literal(value: Any) -> str:
-    """An argument as Python source, in which ``tt`` is the package."""
+    """Return an argument as Python source, in which ``tt`` is the package."""
     if isinstance(value, Node):
         return value.name
     if isinstance(value, Attribute):
@@ -90,7 +90,7 @@ def literal(value: Any) -> str:
 
 
 def python_code(graph: Graph) -> str:
-    """The program as ``def forward(self, ...)``; a value is let go of after its last use."""
+    """Return the program as ``def forward(self, ...)``, which deletes each value after its last use."""
     nodes = list(graph.nodes)
     last: dict[Node, list[str]] = {}
     place = {n: i for i, n in enumerate(nodes)}

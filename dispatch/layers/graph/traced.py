@@ -32,7 +32,7 @@ class InputLeaf(NamedTuple):
 
 
 class Traced:
-    """A graph as a function of arguments that look like those it was recorded on.
+    """A graph as a function of arguments with the metadata of those on which it was recorded.
 
     `graph` may be rewritten; call `recompile` afterwards. A `Traced` is copied and pickled with its constants.
 
@@ -88,7 +88,7 @@ class Traced:
         return self.graph.python_code
 
     def recompile(self) -> Callable[..., Any]:
-        """Make the callable anew, after the graph was changed."""
+        """Rebuild the callable after the graph was changed."""
         self._forward = forward_of(self.graph)
         return self._forward
 
@@ -115,14 +115,14 @@ class Traced:
 
 
 def forward_of(graph: Graph) -> Callable[..., Any]:
-    """A graph's code as a function: of what holds the constants as attributes, and of the inputs in order."""
+    """Return a graph's code as a function of an object with the constants as attributes, and of the inputs in order."""
     namespace: dict[str, Any] = {"tt": package()}
     forward: Callable[..., Any] = defined("forward", graph.python_code, "graph", namespace)
     return forward
 
 
 def package() -> Any:
-    """The package, by whatever name it was imported."""
+    """Return the package, regardless of the name under which it was imported."""
     return sys.modules[__name__.partition(".dispatch.")[0]]
 
 
@@ -197,7 +197,9 @@ def check_against(
 
 
 def _cloned(tensor: Any) -> Any:
-    """A tensor over a copy of the memory between its first and last element, of the same geometry and no history."""
+    """Return a tensor over a copy of the memory between its first and last element, with the same geometry and no
+    history.
+    """
     spec = tensor._spec
     plain = tensor.detach()
     if spec.numel:
@@ -223,7 +225,7 @@ def _restore(constants: dict[str, Any], held: dict[str, Any]) -> None:
 
 
 def _random_state(tree: Any) -> list[tuple[Generator, bytes]]:
-    """The states of the generators that a call may draw from: those given, and those of the devices concerned."""
+    """Return the states of the generators that a call may use: those given, and those of its devices."""
     leaves = tree_flatten(tree)[0]
     devices = {CPU, *(v._spec.device for v in leaves if isinstance(v, TensorImpl))}
     found = [default_generator(d) for d in devices] + [v for v in leaves if isinstance(v, Generator)]

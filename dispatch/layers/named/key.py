@@ -1,9 +1,9 @@
 """Named tensors: one fallback at the Named key (ATen/core/NamedRegistrations.cpp, ATen/NamedTensorUtils.cpp).
 
 A plan of this key knows the names of the results, which follow from the operands' specs by the operator's rule
-(`rules`). A call hands the operands on without their names and gives the results theirs. Autograd ignores names
-as PyTorch's does: a named call comes here before autograd, which records it on tensors without names, so that graphs,
-saved tensors and gradients know of none.
+(`rules`). A call hands the operands on without their names and gives the results theirs. Autograd ignores names as
+PyTorch's does: a named call comes here before autograd, which records it on tensors without names, so that graphs,
+saved tensors and gradients have no names.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .rules import NamedCall, is_refused, rule_of
 
 
 def plan_named(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of the Named key for every operator without a kernel of its own there.
+    """Plan every operator without a Named kernel at the Named key.
 
     An operator without rule is taken apart if it is a composite, else refused with RuntimeError.
     """
     if not any(tensor._spec.__class__ is NamedSpec for tensor in tensors_in(args)):
-        # Somebody has included the key for tensors that have no names.
+        # A caller has included the key for tensors that have no names.
         return op.plan(key_set & ~NAMED_BIT, args)
     # An overload by names becomes the one by positions, whose rule counts.
     by_name = any(base_type(argument.type).name == "Dimname" for argument in op.schema.arguments)
@@ -56,7 +56,7 @@ def plan_named(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _is_composite(op: OperatorEntry) -> bool:
-    """Whether an operator is what it is made of: its other kernels, such as autocast's, stand above autograd."""
+    """Return True if an operator runs as its parts: its other kernels, such as autocast's, are above autograd."""
     return all(
         key is IMPLICIT or (key.functionality or 0) > Functionality.AutogradFunctionality
         for key in op.kernels
@@ -72,7 +72,7 @@ def unsupported(name: str) -> str:
 
 
 def without_names(value: Any) -> Any:
-    """An argument without names: a named tensor's twin, lists opened, anything else itself."""
+    """Return an argument without names: a named tensor's twin, lists traversed, other values unchanged."""
     if isinstance(value, TensorImpl):
         return twin_of(value) if value._spec.__class__ is NamedSpec else value
     if value.__class__ is tuple or value.__class__ is list:
@@ -81,7 +81,7 @@ def without_names(value: Any) -> Any:
 
 
 def twin_of(tensor: TensorImpl) -> Any:
-    """The same tensor to everybody but the user: bytes, version counter, history; its names alone are missing."""
+    """Return a tensor with the same bytes, version counter and history, but without names."""
     spec = tensor._spec
     if spec.requires_grad:
         # A leaf's node holds the leaf, so it is made before the twin can be taken for it.
@@ -104,7 +104,7 @@ def twin_of(tensor: TensorImpl) -> Any:
 
 
 def _naming(inner: Plan, names: Sequence[Any], make: Callable[[Sequence[Any]], Any] | None) -> Plan:
-    """`inner` called with twins, its results named; `make` puts several into what the operator returns."""
+    """Wrap `inner`: call it with twins and name its results; `make` gathers several results."""
 
     def call(*runtime: Any) -> Any:
         twins: dict[int, Any] = {}
@@ -121,7 +121,7 @@ def _naming(inner: Plan, names: Sequence[Any], make: Callable[[Sequence[Any]], A
 
 
 def _twinned(value: Any, twins: dict[int, Any]) -> Any:
-    """An argument with twins for its named tensors, one for each tensor however often it is given."""
+    """Return an argument with twins for its named tensors, one twin for each tensor even if it is repeated."""
     if isinstance(value, TensorImpl):
         if value._spec.__class__ is not NamedSpec:
             return value
@@ -135,7 +135,7 @@ def _twinned(value: Any, twins: dict[int, Any]) -> Any:
 
 
 def _carry_over(twin: Any, tensor: Any) -> None:
-    """What an operator did to the twin of a tensor that it wrote to: new history, the need for a gradient, bytes."""
+    """Copy the effects of a write from a tensor's twin: history, requires-grad, bytes."""
     spec, before = twin._spec, tensor._spec
     check_resize(before, spec.sizes)
     tensor._data = twin._data
@@ -147,7 +147,7 @@ def _carry_over(twin: Any, tensor: Any) -> None:
 
 
 def _named_result(result: Any, names: Any, own: dict[int, Any]) -> Any:
-    """A result with its names: an argument returned as it came is that argument, a view's base the tensor itself."""
+    """Return a result with its names. A returned argument is that argument; a view's base is the tensor itself."""
     if result.__class__ is tuple or result.__class__ is list:
         return type(result)([_named_result(r, names, own) for r in result])
     if not isinstance(result, TensorImpl):
@@ -163,7 +163,7 @@ def _named_result(result: Any, names: Any, own: dict[int, Any]) -> Any:
 
 
 def renamed(tensor: Tensor, names: Names) -> Tensor:
-    """A view of a tensor with other names; gradients pass as through `alias`."""
+    """Return a view of a tensor with other names; gradients pass as through `alias`."""
     view: Tensor = (twin_of(tensor) if tensor._spec.__class__ is NamedSpec else tensor).alias()
     if view._view_base is not None and tensor._view_base is None:
         view._view_base = tensor

@@ -1,8 +1,8 @@
-"""What names an operator's results have: a table of operators by kind of rule, a function for each kind.
+"""Names of operators' results: a table of operators by kind of rule, and a function for each kind.
 
-The table is PyTorch's "Named Tensors operator coverage" and its registrations (ATen/core/NamedRegistrations.cpp);
-the functions are those of ATen/NamedTensorUtils.cpp. A rule sees names and static arguments and gives the results'
-names: a tuple of names, or a tuple of such for an operator with several results; all tensors of a list have the same.
+The table is PyTorch's "Named Tensors operator coverage" and its registrations (ATen/core/NamedRegistrations.cpp); the
+functions are those of ATen/NamedTensorUtils.cpp. A rule takes names and static arguments and returns the results'
+names. An operator with several results has a tuple of tuples of names. All tensors of a list have the same names.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ class NamedCall:
                         self.operands.append(tensor._spec.names)
 
     def names(self, argument: str = "self") -> Names:
-        """The names of a tensor argument."""
+        """Return the names of a tensor argument."""
         found: Names = self.values[argument]._spec.names
         return found
 
     def dims(self, argument: str = "dim") -> tuple[int, ...]:
-        """The dimensions that an argument picks, as positions; all of them for None, for an empty list and for none."""
+        """Return the dimensions of an argument as positions; all of them for None, an empty list and a missing
+        argument.
+        """
         rank = len(self.names())
         given = self.values.get(argument)
         if given is None or given == ():
@@ -48,7 +50,7 @@ class NamedCall:
         return tuple([wrapped(dim, rank) for dim in ((given,) if isinstance(given, int) else given)])
 
     def several(self, names: Names) -> Any:
-        """The same names for every result."""
+        """Return the same names for every result."""
         count = len(self.schema.returns)
         return names if count == 1 else (names,) * count
 
@@ -57,7 +59,7 @@ Rule = Callable[[NamedCall], Any]
 
 
 def wrapped(dim: int, rank: int) -> int:
-    """A dimension counted from the front. Raises IndexError out of range."""
+    """Return a dimension counted from the front. Raises IndexError out of range."""
     least = max(rank, 1)
     if not -least <= dim < least:
         raise IndexError(
@@ -67,7 +69,7 @@ def wrapped(dim: int, rank: int) -> int:
 
 
 def unify(call: NamedCall) -> Any:
-    """Names of operands that broadcast."""
+    """Unify the names of operands that broadcast."""
     made = call.operands[0]
     for other in call.operands[1:]:
         made = unify_from_right(made, other)
@@ -81,12 +83,12 @@ def unify_reversed(call: NamedCall) -> Any:
 
 
 def keep(call: NamedCall) -> Any:
-    """The first operand's names."""
+    """Return the first operand's names."""
     return call.several(call.operands[0])
 
 
 def reduce(call: NamedCall) -> Any:
-    """Names without those of the dimensions that a reduction takes away."""
+    """Return the names without those of reduced dimensions."""
     names = call.names()
     if call.values.get("keepdim"):
         return call.several(names)
@@ -95,18 +97,18 @@ def reduce(call: NamedCall) -> Any:
 
 
 def without_dim(call: NamedCall) -> Any:
-    """Names without that of the one dimension that a view drops."""
+    """Return the names without that of the one dimension that a view drops."""
     gone = wrapped(call.values["dim"], len(call.names()))
     return tuple([name for d, name in enumerate(call.names()) if d != gone])
 
 
 def without_first(call: NamedCall) -> Any:
-    """Names without the first."""
+    """Return the names without the first."""
     return call.names()[1:]
 
 
 def squeeze(call: NamedCall) -> Any:
-    """Names without those of the dimensions of size 1 among the ones picked."""
+    """Return the names without those of selected dimensions of size 1."""
     sizes = call.values["self"]._spec.sizes
     gone = (
         [d for d in call.dims() if d < len(sizes) and sizes[d] == 1] if call.values.get("dim") != () else []
@@ -115,7 +117,7 @@ def squeeze(call: NamedCall) -> Any:
 
 
 def transpose(call: NamedCall) -> Any:
-    """Two names swapped: the two dimensions given, or those of a matrix."""
+    """Swap two names: those of the given dimensions, or of a matrix."""
     names = list(call.names())
     if len(names) >= 2:
         first, second = (
@@ -128,25 +130,25 @@ def transpose(call: NamedCall) -> Any:
 
 
 def diagonal(call: NamedCall) -> Any:
-    """Names of the dimensions that stay; the new one at the end has none."""
+    """Return the names of the remaining dimensions; the new last one has none."""
     names = call.names()
     gone = [wrapped(call.values[a], len(names)) for a in ("dim1", "dim2")]
     return (*[name for d, name in enumerate(names) if d not in gone], None)
 
 
 def expand(call: NamedCall) -> Any:
-    """New dimensions at the front have no names."""
+    """Return the names with None for new dimensions at the front."""
     names = call.names()
     return (None,) * (len(call.values["size"]) - len(names)) + names
 
 
 def drop(call: NamedCall) -> Any:
-    """No names, for views of other dimensions."""
+    """Return no names, for views of other dimensions."""
     return (None,) * len(call.values["size"])
 
 
 def picked(call: NamedCall) -> Any:
-    """What a mask picks has one dimension without name; mask and tensor broadcast."""
+    """Return one unnamed dimension for masked elements; mask and tensor broadcast."""
     unify(call)
     return (None,)
 
@@ -170,7 +172,7 @@ def basic_index(call: NamedCall) -> Any:
 
 
 def cat(call: NamedCall) -> Any:
-    """All tensors' names, matched with each other; tensors of one dimension and no element count for nothing."""
+    """Match the names of all tensors with each other; 1-D tensors without elements are ignored."""
     tensors = call.values["tensors"]
     made: Names = ()
     for tensor in tensors:
@@ -180,9 +182,9 @@ def cat(call: NamedCall) -> Any:
 
 
 def product(names: Names, other: Names) -> Names:
-    """The names of a matrix product: what is summed over goes away, whatever its names; batches are matched.
+    """Return the names of a matmul: summed dimensions are dropped, and batch dimensions are matched.
 
-    Raises RuntimeError where batches do not match and where a name would stand twice.
+    Raises RuntimeError if batches do not match or a name would occur twice.
     """
     if not names or not other:
         raise RuntimeError("both arguments to matmul need to be at least 1D")
@@ -199,7 +201,7 @@ def product(names: Names, other: Names) -> Names:
 
 
 def _unified_batch(names: Names, other: Names) -> Names:
-    """The names of the dimensions before a product's matrices, matched from the right."""
+    """Match the names of the batch dimensions of a matmul from the right."""
     made: list[str | None] = []
     for back in range(3, max(len(names), len(other)) + 1):
         if back > len(names) or back > len(other):
@@ -213,11 +215,11 @@ def _unified_batch(names: Names, other: Names) -> Names:
 
 
 _Origin = tuple[str | None, int, Names]
-"""A name, its place from the right, and the names that it stands among."""
+"""A name, its position from the right, and all names of its tensor."""
 
 
 def _check_batch(mine: _Origin, theirs: _Origin) -> None:
-    """Refuse two batch dimensions of different names, and a name that meets a wildcard but stands elsewhere too."""
+    """Refuse two batch dimensions of different names, and a name that meets a wildcard but occurs elsewhere too."""
     (name, back, names), (other_name, other_back, other) = mine, theirs
     if name is None:
         (name, back, names), (other_name, other_back, other) = theirs, mine
@@ -244,19 +246,19 @@ def contract_and_add(call: NamedCall) -> Any:
 
 
 def linear(call: NamedCall) -> Any:
-    """The product with a transposed matrix, matched with the bias."""
+    """Return the names of a matmul with a transposed matrix, matched with the bias."""
     weight = call.names("weight")
     made = product(call.names("input"), tuple(reversed(weight)))
     return unify_from_right(made, call.names("bias")) if call.values["bias"] is not None else made
 
 
 def unflatten(call: NamedCall) -> Any:
-    """Refuses: the new dimensions of a named tensor must have names."""
+    """Raise an error: the new dimensions of a named tensor must have names."""
     raise RuntimeError("unflatten: input is a named tensor but no names were given for unflattened sizes")
 
 
 def resize_as(call: NamedCall) -> Any:
-    """The template's names, which must be those of the tensor if it has any."""
+    """Return the template's names, which must equal those of the tensor if it has any."""
     return call.names("the_template")
 
 
@@ -292,7 +294,7 @@ KINDS: dict[Rule, str] = {
     unflatten: "unflatten",
     resize_as: "resize_as_",
 }
-"""Operators by rule; a name stands for all overloads, in-place and ``out=`` forms too, but those of `REFUSED`."""
+"""Operators by rule; a name covers all overloads, also in-place and ``out=`` forms, except those of `REFUSED`."""
 
 _REFUSED = """
     all.dim all.dims all.dims_out all.out any.dim any.dims any.dims_out any.out clamp_max_.Tensor conj_physical_
@@ -310,7 +312,7 @@ _RULES: dict[str, Rule] = {name: rule for rule, names in KINDS.items() for name 
 
 
 def rule_of(operator: str) -> Rule | None:
-    """The rule of a full name such as ``aten::add_.Tensor``, or None."""
+    """Return the rule of a full name such as ``aten::add_.Tensor``, or None."""
     namespace, _, name = operator.partition("::")
     if namespace != "aten" or name in TAKEN_APART or is_refused(operator):
         return None
@@ -319,6 +321,6 @@ def rule_of(operator: str) -> Rule | None:
 
 
 def is_refused(operator: str) -> bool:
-    """Whether `REFUSED` has the operator or all overloads of its name."""
+    """Return True if `REFUSED` has the operator or all overloads of its name."""
     name = operator.removeprefix("aten::")
     return name in REFUSED or name.partition(".")[0] in REFUSED

@@ -42,7 +42,7 @@ def rename_(tensor: Tensor, names: Sequence[Any], rename_map: Mapping[str, str |
 def _new_names(
     function: str, tensor: Tensor, names: Sequence[Any], rename_map: Mapping[str, str | None]
 ) -> Names:
-    """What `rename` makes of a tensor's names."""
+    """Return a tensor's names after `rename`."""
     before: Names = tensor._spec.names
     if names and rename_map:
         raise RuntimeError(
@@ -70,7 +70,7 @@ def _is_ellipsis(name: Any) -> bool:
 
 
 def _one_ellipsis(function: str, names: Sequence[Any]) -> int | None:
-    """Where ``...`` stands among names, None for nowhere. Raises RuntimeError for several."""
+    """Return the position of ``...`` among names; None without it. Raises RuntimeError for several."""
     places = [i for i, name in enumerate(names) if _is_ellipsis(name)]
     if len(places) > 1:
         raise RuntimeError(
@@ -81,7 +81,7 @@ def _one_ellipsis(function: str, names: Sequence[Any]) -> int | None:
 
 
 def _with_ellipsis(function: str, names: Sequence[Any], before: Names) -> list[Any]:
-    """Names with ``...`` replaced by the tensor's own at its dimensions."""
+    """Return the names with ``...`` replaced by the tensor's own at its dimensions."""
     place = _one_ellipsis(function, names)
     if place is None:
         return list(names)
@@ -90,7 +90,7 @@ def _with_ellipsis(function: str, names: Sequence[Any], before: Names) -> list[A
 
 
 def _typed(function: str, names: Sequence[Any]) -> list[str | None]:
-    """Names, none of them of another type. Raises TypeError."""
+    """Return the names if all have the right type. Raises TypeError otherwise."""
     for name in names:
         if name is not None and not isinstance(name, str):
             raise TypeError(
@@ -142,7 +142,7 @@ def _refuse_unnamed(before: Names) -> None:
 
 
 def align(tensor: Tensor, wanted: Names) -> Tensor:
-    """A tensor with its dimensions in the order of `wanted`, new ones of size 1."""
+    """Return a tensor with its dimensions in the order of `wanted`, new ones of size 1."""
     before: Names = tensor._spec.names
     if None in before:
         _refuse_unnamed(before)
@@ -156,7 +156,7 @@ def align(tensor: Tensor, wanted: Names) -> Tensor:
 
 
 def _arranged(tensor: Tensor, order: Sequence[str | int | None]) -> Tensor:
-    """A view whose dimensions are those of `order`: by name or position; what the tensor has not is new, of size 1."""
+    """Return a view with the dimensions in `order`, by name or position; missing dimensions have size 1."""
     before: Names = tensor._spec.names
     places = [d if isinstance(d, int) else before.index(d) if d in before else None for d in order]
     view = renamed(tensor, (None,) * len(before)).permute([d for d in places if d is not None])

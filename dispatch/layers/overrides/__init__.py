@@ -1,1 +1,1 @@
-"""Above the dispatcher: function modes, how they put themselves into public functions, what can be overridden."""
+"""Overrides above the dispatcher: function modes, interception of public functions, and overridable functions."""

@@ -25,12 +25,12 @@ FACTORIES = frozenset(
         *("scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros"),
     }
 )
-"""The functions of the root that take a device and no tensor that has one."""
+"""Root functions that take a device and no tensor that has one."""
 
 
 @cache
 def factories() -> frozenset[Any]:
-    """The functions themselves."""
+    """Return the factory functions themselves."""
     return frozenset(
         function
         for namespace, name, function in public_functions()
@@ -39,7 +39,7 @@ def factories() -> frozenset[Any]:
 
 
 class DeviceContext(TensorFunctionMode):
-    """What ``with tt.device(...)`` enters: a factory that is called without a device gets this one.
+    """Function mode of ``with tt.device(...)``: a factory that is called without a device gets this one.
 
     As a function mode it belongs to its thread, and a program outside of such blocks pays nothing for it.
     """
@@ -78,7 +78,7 @@ def leave(kind: type[BaseException] | None, error: BaseException | None, trace: 
 
 
 def get_default_device() -> Device:
-    """Where this thread's factories put tensors when no device is named (`torch.get_default_device`).
+    """Return the default device of this thread's factories (`torch.get_default_device`).
 
     Returns:
         A device.

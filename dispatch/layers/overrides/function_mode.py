@@ -13,8 +13,8 @@ class TensorFunctionMode:
     """A context in which every public call goes through `__tensor_function__` (`torch.overrides.TorchFunctionMode`).
 
     It sees functions, methods, properties and operators of `Tensor`, factories, and ``tt.ops``, with their arguments as
-    the caller wrote them. Modes nest: the innermost one sees a call first, and what its handler calls goes to the one
-    around it. While it handles a call a mode is not active; ``with self:`` in a handler makes it so. The handlers of
+    the caller wrote them. Modes nest: the innermost one sees a call first, and calls from its handler go to the next
+    outer one. While it handles a call a mode is not active; ``with self:`` in a handler makes it so. The handlers of
     arguments come after modes.
 
     Example:
@@ -72,7 +72,7 @@ class TensorFunctionMode:
 
 
 class BaseTensorFunctionMode(TensorFunctionMode):
-    """A mode that calls what it sees (`torch.overrides.BaseTorchFunctionMode`)."""
+    """A mode that runs each call unchanged (`torch.overrides.BaseTorchFunctionMode`)."""
 
     def __tensor_function__(
         self, func: Callable[..., Any], types: Sequence[type], args: Sequence[Any] = (), kwargs: Any = None
@@ -81,5 +81,5 @@ class BaseTensorFunctionMode(TensorFunctionMode):
 
 
 def current_function_modes() -> list[TensorFunctionMode]:
-    """This thread's active function modes, outermost first."""
+    """Return this thread's active function modes, outermost first."""
     return list(state.modes)

@@ -1,9 +1,9 @@
-"""How a function mode gets to see every public call, while a call outside of modes pays nothing.
+"""Interception of public calls by function modes; calls outside of modes pay nothing.
 
-While some thread is in a mode, the code of each public function is exchanged for one that asks; the function objects
-stay, so that whoever holds ``tt.add`` holds the same one. Arguments so arrive as the caller wrote them. When the last
-mode is left, a function gets its own code back at its next call; only those have to be exchanged again for the next
-mode.
+While any thread is in a mode, the code object of each public function is replaced by one that checks for modes.
+Function objects stay, so that all references to ``tt.add`` remain the same object. Arguments arrive as the caller wrote
+them. After the last mode is left, a function gets its own code back at its next call. The next mode replaces only those
+functions again.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ class Interception:
     """The exchange of one function's code.
 
     Args:
-        function: a Python function without free variables.
-        func: what handlers get for it; None for a callable object's ``__call__``, which is its first argument.
-        by_arguments: whether arguments may handle the call too.
-        operator: whether a TypeError is answered with NotImplemented.
+        function: A Python function without free variables.
+        func: The function that handlers get; None for a callable object's ``__call__``, whose first argument is that
+            object.
+        by_arguments: If True, arguments may handle the call too.
+        operator: If True, return NotImplemented instead of raising TypeError.
     """
 
     __slots__ = ("asking", "by_arguments", "func", "function", "operator", "original", "own", "wrapped")
@@ -76,7 +77,7 @@ class Interception:
         )
 
     def exchange(self) -> None:
-        """Have the function ask; `inspect.signature` still finds its own."""
+        """Make the function check for handlers; `inspect.signature` still finds its own."""
         wrapped = None if isinstance(self.wrapped, FlatSignature) else self.wrapped
         self.function.__wrapped__ = wrapped or self.original  # type: ignore[attr-defined]
         self.function.__code__ = self.asking
@@ -92,7 +93,7 @@ class Interception:
                 _restored.append(self)
 
     def ask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call of the function while it is exchanged."""
+        """Handle a call of the function while its code is replaced."""
         try:
             if not _active:
                 self._restore()
@@ -128,7 +129,7 @@ def _interceptions() -> Iterator[Interception]:
 
 
 def enter() -> None:
-    """A thread enters a mode: exchange what is not exchanged."""
+    """Enter a mode in a thread: replace the code of functions that still have their own."""
     global _active
     with _lock:
         if not _all:
@@ -141,7 +142,7 @@ def enter() -> None:
 
 
 def leave() -> None:
-    """A thread leaves a mode. When it was the last one, functions get their own code as they are called."""
+    """Leave a mode in a thread. After the last mode, functions get their own code back as they are called."""
     global _active
     with _lock:
         _active -= 1

@@ -1,4 +1,4 @@
-"""Which public callables can be overridden, and what they are called (torch/overrides.py).
+"""Overridable public callables, and their names (torch/overrides.py).
 
 The namespaces are those that `triten.overrides` names. `Tensor`'s attributes are found in the classes that it is made
 of: a method is the function, a property its ``__get__``, ``__set__`` and ``__delete__``.
@@ -129,7 +129,7 @@ UNSEEN = frozenset(
         "vmap",
     }
 )
-"""Functions that neither arguments nor modes override: they take no tensor and make none, or call what is seen."""
+"""Functions that neither arguments nor modes override: they take and make no tensor, or call overridable functions."""
 
 MODES_ONLY = frozenset(
     {
@@ -171,7 +171,7 @@ MODES_ONLY = frozenset(
 
 
 def tensor_attributes() -> Iterator[tuple[str, Any]]:
-    """The names of `Tensor`'s attributes with the functions and properties behind them, `object`'s left out."""
+    """Yield the names of `Tensor`'s attributes with the functions and properties behind them, except `object`'s."""
     for name in dir(Tensor):
         owner = next(each for each in Tensor.__mro__ if name in each.__dict__)
         attribute = owner.__dict__[name]
@@ -180,7 +180,7 @@ def tensor_attributes() -> Iterator[tuple[str, Any]]:
 
 
 def overridable_attributes() -> Iterator[tuple[str, Any]]:
-    """Those of `tensor_attributes` that can be overridden: public ones, special methods, and two of views."""
+    """Yield the overridable `tensor_attributes`: public ones, special methods, and two of views."""
     for name, attribute in tensor_attributes():
         is_private = name.startswith("_") and not name.startswith("__") and name not in ("_base", "_is_view")
         if not is_private and name not in IGNORED_METHODS:
@@ -188,7 +188,7 @@ def overridable_attributes() -> Iterator[tuple[str, Any]]:
 
 
 def accessors(attribute: property) -> Iterator[tuple[str, Any, Any]]:
-    """The accessors that a property has: their names, the functions behind them, what a handler gets for them."""
+    """Yield the accessors of a property: their names, the functions behind them, and those that a handler gets."""
     if attribute.fget is not None:
         yield "__get__", attribute.fget, attribute.__get__
     if attribute.fset is not None:
@@ -198,12 +198,12 @@ def accessors(attribute: property) -> Iterator[tuple[str, Any, Any]]:
 
 
 def presented(name: str) -> Any:
-    """The method that a handler gets for a method of `Tensor`."""
+    """Return the method that a handler gets for a method of `Tensor`."""
     return getattr(Tensor, PRESENTED.get(name, name))
 
 
 def public_functions() -> Iterator[tuple[str, str, Any]]:
-    """Namespace, name and function of the public functions that are no attributes of `Tensor`."""
+    """Yield namespace, name and function of the public functions that are not attributes of `Tensor`."""
     for each in namespaces:
         for qualified, module in each():
             for name in module.__all__:
@@ -214,7 +214,7 @@ def public_functions() -> Iterator[tuple[str, str, Any]]:
 
 @cache
 def index() -> dict[Any, str]:
-    """The qualified public name of every callable that there is: of several the first, or a method's own."""
+    """Return the qualified public name of every callable: the first of several, or a method's own."""
     names: dict[Any, str] = {}
     for qualified, name, function in public_functions():
         names.setdefault(function, f"{qualified}.{name}")

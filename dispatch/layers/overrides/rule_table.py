@@ -1,4 +1,4 @@
-"""What serves each public call that gets a tensor of a class made of other tensors: a table by the call's name.
+"""Rules for public calls with tensors of wrapper subclasses, which consist of other tensors: a table by name.
 
 A rule is a function of the callable, its positional and its keyword arguments, as `__tensor_function__` gets them.
 `RuleTable.rule` enters one under several names; `RuleTable.signature` enters a function that has the parameters of the
@@ -29,12 +29,12 @@ SPECIAL_POINTWISE = frozenset(
     ]
     + ["__invert__"]
 )
-"""Special methods that stand for operators between elements."""
+"""Special methods for elementwise operators."""
 
 
 @cache
 def name_of(func: Any) -> str:
-    """The name of what was called, without its namespace; of a property the name with ``.__get__`` or ``.__set__``."""
+    """Return a call's name without its namespace; a property's name ends in ``.__get__`` or ``.__set__``."""
     if isinstance(func, OpOverload | OpOverloadGroup):
         return str(func).split(".")[1]
     full = index().get(func) or str(getattr(func, "__name__", func))
@@ -45,7 +45,7 @@ def name_of(func: Any) -> str:
 
 @cache
 def is_pointwise(name: str) -> bool:
-    """Whether an operator of this name works element by element, which its tag says."""
+    """Return True if an operator of this name has the pointwise tag."""
     if name in SPECIAL_POINTWISE:
         return True
     try:
@@ -88,7 +88,7 @@ class RuleTable:
         return enter
 
     def find(self, func: Any) -> Rule | None:
-        """The rule of a call: its own, or that of pointwise operators; None if there is none."""
+        """Return the rule of a call: its own, or that of pointwise operators; None if there is none."""
         name = name_of(func)
         found = self.rules.get(name)
         return self.rules.get("pointwise") if found is None and is_pointwise(name) else found

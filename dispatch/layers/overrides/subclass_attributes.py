@@ -1,4 +1,4 @@
-"""What a subclass of `Tensor` inherits in place of `Tensor`'s attributes: the same, by way of its handler.
+"""Attributes that subclasses of `Tensor` inherit instead of `Tensor`'s: the same ones, routed through the handler.
 
 `TensorMeta` puts the class that is made here before `Tensor`; a plain tensor's attributes stay as they are.
 """
@@ -14,7 +14,7 @@ from ...core.tensor_function import handle, handle_operator, overloaded
 
 @cache
 def overridden_attributes() -> type:
-    """The class of all overridden attributes, made when the first subclass is.
+    """Return the class of all overridden attributes, made with the first subclass.
 
     Reflected operators are not among them: a class with its own is asked before its base's operator, and a handler
     would get the operands exchanged. `Tensor`'s ask.
@@ -50,12 +50,12 @@ BINARY_OPERATORS = REFLECTED_OPERATORS | frozenset(
 
 
 def is_operator(name: str) -> bool:
-    """Whether a method is a binary operator of Python's, which answers NotImplemented where others raise TypeError."""
+    """Return True for a Python binary operator, which returns NotImplemented where other methods raise TypeError."""
     return name in BINARY_OPERATORS
 
 
 def _overridden(func: Callable[..., Any], original: Callable[..., Any], operator: bool) -> Callable[..., Any]:
-    """A function that asks first; `func` is what handlers get, `original` what serves where there are none to ask."""
+    """Return a function that asks handlers first; handlers get `func`, and `original` serves if there are none."""
 
     call_handlers = handle_operator if operator else handle
 
@@ -71,7 +71,7 @@ def _overridden(func: Callable[..., Any], original: Callable[..., Any], operator
 
 @cache
 def default_nowrap_functions() -> set[Any]:
-    """Functions whose result `Tensor.__tensor_function__` leaves as it is: they give a tensor that is kept somewhere.
+    """Return the functions whose result `Tensor.__tensor_function__` does not wrap: they return a stored tensor.
 
     Source: torch.overrides.get_default_nowrap_functions.
     """

@@ -1,1 +1,1 @@
-"""The profiler: what it records, of operators, kernels, memory and devices, and how that is shown and exported."""
+"""The profiler: records of operators, kernels, memory and devices, their tables and exports."""

@@ -1,8 +1,8 @@
-"""What CUDA devices do while a profiler runs: kernels, copies and fills, between two events of the driver each.
+"""CUDA device work during profiling: kernels, copies and fills, each between two driver events.
 
-The driver's launches are observed, and its copies replaced, while a profiler runs, so that launches pay nothing
-otherwise. Times are the driver's: a GPU's clock, or, in the interpreter, the host's clock at the
-moment when the simulated stream comes to an event.
+The profiler observes the driver's launches and replaces its copies only while it runs, so that launches pay nothing
+otherwise. Times are the driver's. They come from the GPU's clock or, in the interpreter, from the host's clock when the
+simulated stream reaches an event.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class DeviceRecorder:
             self._zeros[device] = (event, perf_counter_ns())
 
     def note(self, site: LaunchSite, started: int, work: _Pending) -> None:
-        """Work has been enqueued between its two events."""
+        """Note work that was enqueued between its two events."""
         self._count += 1
         self._pending[self._count] = work
         self._session.note_launch(site, self._count, started)
@@ -134,7 +134,7 @@ class DeviceRecorder:
                 driver.destroy_event(work.end)
 
     def collect(self) -> list[DeviceWork]:
-        """All work so far, after waiting for it."""
+        """Return all work so far, after waiting for it."""
         driver = self._driver
         done = []
         if driver is not None:
@@ -155,7 +155,7 @@ class DeviceRecorder:
 
 
 class _Recording:
-    """Around one launch: an event before and one after it, dropped if the launch is refused."""
+    """Events before and after one launch, dropped if the launch is refused."""
 
     __slots__ = ("_driver", "_end", "_recorder", "_site", "_start", "_started", "_work")
 

@@ -1,4 +1,4 @@
-"""What a profiler found out: events, lists of them, and averages (torch/autograd/profiler_util.py).
+"""Results of a profiler: events, lists of them, and averages (torch/autograd/profiler_util.py).
 
 All times are in microseconds.
 """
@@ -13,7 +13,7 @@ from ....runtime.scalar_type import dtype as ScalarType
 
 
 class DeviceType(Enum):
-    """Where an event happened."""
+    """Kind of device on which an event happened."""
 
     CPU = 0
     CUDA = 1
@@ -26,7 +26,7 @@ class Interval(NamedTuple):
     end: float
 
     def elapsed_us(self) -> float:
-        """Its length."""
+        """Return the length of the interval."""
         return self.end - self.start
 
 
@@ -46,7 +46,7 @@ class KernelFunction(NamedTuple):
 
 
 class _Averages:
-    """What an event and an average of events show in common."""
+    """Values that an event and an average of events have in common."""
 
     key: str
     count: int
@@ -73,9 +73,9 @@ class _Averages:
 class FunctionEvent(_Averages):
     """One call of an operator, one range, one node of backward, one launch, one piece of a device's work.
 
-    `kernels` is what the event itself enqueued on devices, `kernel_functions` the kernels that the operator ran, with
-    the dtypes that they were chosen for; `dispatch_keys` the keys that the call passed through, outermost first.
-    Memory is in bytes, given back counts negative.
+    `kernels` has the work that the event itself enqueued on devices. `kernel_functions` has the kernels that the
+    operator ran, with the dtypes that selected them. `dispatch_keys` has the keys of the call, outermost first. Memory
+    is in bytes; freed memory counts negative.
     """
 
     def __init__(
@@ -122,41 +122,41 @@ class FunctionEvent(_Averages):
 
     @property
     def key(self) -> str:  # type: ignore[override]
-        """What averages are taken over: the name."""
+        """Key by which averages group events: the name."""
         return self.name
 
     @property
     def cpu_time_total(self) -> float:  # type: ignore[override]
-        """Time on the host, with what was called; 0 for a device's work."""
+        """Host time including called events; 0 for a device's work."""
         return self.time_range.elapsed_us() if self.device_type is DeviceType.CPU else 0.0
 
     @property
     def self_cpu_time_total(self) -> float:  # type: ignore[override]
-        """Time on the host without what was called."""
+        """Host time without called events."""
         return self.cpu_time_total - sum(child.cpu_time_total for child in self.cpu_children)
 
     @property
     def device_time_total(self) -> float:  # type: ignore[override]
-        """Time on the device of all that was enqueued, by what was called too."""
+        """Device time of all work that the event and called events enqueued."""
         if self.device_type is not DeviceType.CPU:
             return self.time_range.elapsed_us()
         return self.self_device_time_total + sum(child.device_time_total for child in self.cpu_children)
 
     @property
     def self_device_time_total(self) -> float:  # type: ignore[override]
-        """Time on the device of what the event itself enqueued."""
+        """Device time of the work that the event itself enqueued."""
         if self.device_type is not DeviceType.CPU:
             return self.time_range.elapsed_us()
         return sum(kernel.duration for kernel in self.kernels)
 
     @property
     def self_cpu_memory_usage(self) -> int:  # type: ignore[override]
-        """Bytes of host memory taken and not given back, without what was called."""
+        """Net bytes of host memory allocated, without called events."""
         return self.cpu_memory_usage - sum(child.cpu_memory_usage for child in self.cpu_children)
 
     @property
     def self_device_memory_usage(self) -> int:  # type: ignore[override]
-        """Bytes of device memory taken and not given back, without what was called."""
+        """Net bytes of device memory allocated, without called events."""
         return self.device_memory_usage - sum(child.device_memory_usage for child in self.cpu_children)
 
     def __repr__(self) -> str:
@@ -219,11 +219,11 @@ class EventList(list[Any]):
         self.profile_memory = profile_memory
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """Events added up by name.
+        """Sum the events by name.
 
         Args:
-            group_by_input_shape: apart by shapes, which were recorded with ``record_shapes=True``.
-            group_by_stack_n: apart by so many of the innermost entries of the stack, from ``with_stack=True``.
+            group_by_input_shape: If True, also group by shapes, which were recorded with ``record_shapes=True``.
+            group_by_stack_n: Also group by this many of the innermost entries of the stack, from ``with_stack=True``.
         """
         found: dict[Any, FunctionEventAvg] = {}
         for event in self:
@@ -246,7 +246,7 @@ class EventList(list[Any]):
         return EventList(found.values(), profile_memory=self.profile_memory)
 
     def total_average(self) -> FunctionEventAvg:
-        """All of them added up, as one row ``Total``."""
+        """Return the sum of all events, as one row ``Total``."""
         total = FunctionEventAvg()
         for event in self:
             total.add(event)
@@ -268,7 +268,7 @@ class EventList(list[Any]):
         top_level_events_only: bool = False,
         time_unit: str | None = None,
     ) -> str:
-        """A table of the list, in PyTorch's columns.
+        """Return a table of the list, in PyTorch's columns.
 
         Args:
             sort_by: falling by ``cpu_time``, ``cuda_time``, ``cpu_time_total``, ``cuda_time_total``,

@@ -1,8 +1,8 @@
-"""What a running profiler writes down: one flat list for each thread, in the order in which things end.
+"""Log of a running profiler: one flat list for each thread, in the order in which calls end.
 
-A call is appended when it is over, as ``site, place, start, end`` (and ``stack``, where asked for), `place` being the
-length of the list when it began: what lies between is what happened inside it. Flat lists of ints cost the garbage
-collector nothing, and everything that is the same for all calls of a plan stands in its *site*.
+A call is appended when it ends, as ``site, place, start, end`` (and ``stack``, if requested). `place` is the length of
+the list when the call began; the entries between happened inside it. Flat lists of ints cost the garbage collector
+nothing. The *site* holds everything that is the same for all calls of a plan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Stack = tuple[tuple[CodeType, int], ...]
 
 
 class OperatorSite:
-    """One hop of an operator's calls with arguments that look alike."""
+    """One hop of an operator's calls with arguments of the same metadata."""
 
     __slots__ = ("dtypes", "key", "name", "overload", "shapes")
 
@@ -49,7 +49,7 @@ class KernelSite(NamedTuple):
 
 
 class MemorySite(NamedTuple):
-    """Memory of a device: appended as ``site, address, time, bytes``, with negative bytes when it is given back."""
+    """Device memory entry: appended as ``site, address, time, bytes``, with negative bytes for freed memory."""
 
     device: Device
 
@@ -73,7 +73,7 @@ class ThreadLog:
 
 
 def shape_of(value: Any) -> list[Any]:
-    """An argument as the profiler shows its shape: sizes for a tensor, a list of them for several, else nothing."""
+    """Return an argument's shape for the profiler: sizes for a tensor, a list of them for several, else nothing."""
     if isinstance(value, TensorImpl):
         return list(value._spec.sizes)
     if (value.__class__ is list or value.__class__ is tuple) and any(
@@ -84,7 +84,7 @@ def shape_of(value: Any) -> list[Any]:
 
 
 def dtype_of(value: Any) -> str:
-    """An argument's kind: a tensor's dtype, ``Scalar`` for a number, nothing for what is static."""
+    """Return an argument's kind: a tensor's dtype, ``Scalar`` for a number, nothing for static values."""
     if isinstance(value, TensorImpl):
         return value._spec.dtype.name
     if (value.__class__ is list or value.__class__ is tuple) and any(

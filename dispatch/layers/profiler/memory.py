@@ -1,7 +1,7 @@
-"""Allocations as a profiler sees them: a device's allocator, writing down what it gives out and gets back.
+"""Memory allocations of a profiler: a device's allocator that logs allocations and frees.
 
-On the host it takes the place of NumPy's own allocation, so that all results are seen: what is tracked is the array
-that owns a tensor's bytes, until it is collected.
+On the host it replaces NumPy's own allocation, so that the profiler sees all results. It tracks the array that owns a
+tensor's bytes until the array is collected.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RecordingAllocator(Allocator):
         return array
 
     def _collected(self, tracked: _Tracked) -> None:
-        """An array is no more. Called inside garbage collection: takes no lock."""
+        """Log the end of an array. It runs inside garbage collection and takes no lock."""
         if self._tracked.pop(id(tracked), None) is not None:
             self.session.note_freed(self._host, tracked.address, tracked.nbytes)
 
@@ -87,7 +87,7 @@ class _GivenBack:
 
 
 def record_allocations(device_type: str, session: Session, undo: ExitStack) -> None:
-    """Put a `RecordingAllocator` before a device's allocator; `undo` takes it away, unless a user's stands there."""
+    """Wrap a device's allocator in a `RecordingAllocator`; `undo` removes it unless a user's allocator replaced it."""
     recording = RecordingAllocator(get_allocator(device_type), session)
     before = set_allocator(device_type, recording)
 

@@ -1,8 +1,8 @@
 """The profiler: operators, kernels, memory and device times of a stretch of a program (torch/profiler/profiler.py).
 
-It stands around plans, kernels and nodes only while it runs: plans are made anew at both ends, and calls pay nothing
-otherwise. The dispatch key ``Profiler`` is no part of it: that key stays in the order of keys for kernels that users
-register for it, which a call reaches where the key is included, profiler or not.
+It wraps plans, kernels and nodes only while it runs: plans are rebuilt at its start and end, and calls pay nothing
+otherwise. The dispatch key ``Profiler`` is not part of it. That key remains for kernels that users register. A call
+reaches them if the key is included, with or without a profiler.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = [
 
 
 class ProfilerActivity(Enum):
-    """What is recorded: the host's operators, or the CUDA devices' work."""
+    """Recorded activity: the host's operators, or the CUDA devices' work."""
 
     CPU = 0
     CUDA = 2
 
 
 class ProfilerAction(Enum):
-    """What a profiler does during a step."""
+    """Action of a profiler during a step."""
 
     NONE = 0
     WARMUP = 1
@@ -51,7 +51,7 @@ class ProfilerAction(Enum):
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """The activities that can be recorded on this machine."""
+    """Return the activities that can be recorded on this machine."""
     found = {ProfilerActivity.CPU}
     if drivers.is_available():
         found.add(ProfilerActivity.CUDA)
@@ -66,7 +66,7 @@ def kineto_available() -> bool:
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """A schedule for `profile`: skip some steps, then in cycles wait, warm up, and record.
+    """Return a schedule for `profile`: skip some steps, then in cycles wait, warm up, and record.
 
     Args:
         wait, warmup, active: steps of a cycle. Warming up makes plans, so that their making is not measured.
@@ -115,34 +115,34 @@ def _always(step: int) -> ProfilerAction:
 
 
 class ExperimentalConfig:
-    """Settings beside PyTorch's stable ones: `profile_all_threads` records every thread, each with its own tid."""
+    """Settings outside PyTorch's stable ones: `profile_all_threads` records every thread, each with its own tid."""
 
     def __init__(self, *, profile_all_threads: bool = False) -> None:
         self.profile_all_threads = profile_all_threads
 
 
 class profile:
-    """Records what happens while it runs (`torch.profiler.profile`): operators, kernels, memory, device times.
+    """A profiler of operators, kernels, memory and device times (`torch.profiler.profile`).
 
     It records the thread that starts it, and backward, which runs in the thread that calls it. One profiler runs at a
     time in a process. Its first call of each kind makes a plan, which takes time: a schedule with warm-up keeps that
     out of the measurement.
 
     Args:
-        activities: `ProfilerActivity.CPU` and `CUDA`; what the machine has if None. Without `CPU` only the devices'
-            work is recorded. With `TRITEN_CUDA=interpret` device times are those of Triton's interpreter.
+        activities: `ProfilerActivity.CPU` and `CUDA`. Default: None, all activities of the machine. Without `CPU` only
+            the devices' work is recorded. With `TRITEN_CUDA=interpret` device times are those of Triton's interpreter.
         schedule: from a step's number to a `ProfilerAction`; see `schedule`. Recording throughout if None.
-        on_trace_ready: called with the profiler when a recording is complete.
-        record_shapes: the shapes and dtypes of operators' arguments.
-        profile_memory: what tensors take and give back, attributed to the operators. NumPy's own allocation of small
-            results is off meanwhile, as it is with a user's allocator, which makes them slower.
-        with_stack: where the program stood at each call.
-        with_flops, with_modules: not supported.
+        on_trace_ready: Function that is called with the profiler when a recording is complete.
+        record_shapes: If True, record the shapes and dtypes of operators' arguments.
+        profile_memory: If True, record tensors' allocations and frees, attributed to the operators. NumPy's own
+            allocation of small results is off meanwhile, as it is with a user's allocator, which makes them slower.
+        with_stack: If True, record the stack of each call.
+        with_flops, with_modules: Not supported.
         experimental_config: see `ExperimentalConfig`.
 
     Raises:
         AssertionError: for no activities.
-        ValueError: for what is no activity.
+        ValueError: for a value that is not an activity.
         TypeError: for a schedule or `on_trace_ready` that cannot be called.
         NotImplementedError: for `with_flops` or `with_modules`.
 
@@ -249,7 +249,7 @@ class profile:
             step.__exit__(None, None, None)
 
     def _go_to(self, action: ProfilerAction) -> None:
-        """From the last step's action to another's."""
+        """Switch from the last step's action to another one."""
         before, self.current_action = self.current_action, action
         none, warmup, record, save = ProfilerAction
         if before is save:
@@ -277,7 +277,7 @@ class profile:
         self._session = session
 
     def _leave(self, action: ProfilerAction, is_complete: bool) -> None:
-        """Stop observing; keep what was recorded, and show it if it is complete."""
+        """Stop observing; keep the recording, and report it if it is complete."""
         session, self._session = self._session, None
         if session is None:
             return
@@ -295,17 +295,17 @@ class profile:
         return self._recording
 
     def events(self) -> EventList:
-        """The events of the last recording by their start, operators' and devices'."""
+        """Return the events of the last recording by their start, including operators and device work."""
         return self._recorded("accessing events").events
 
     def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> EventList:
-        """`EventList.key_averages` of the last recording's events; its `table` is what one looks at first."""
+        """Return `EventList.key_averages` of the last recording's events. Its `table` gives the overview."""
         return self._recorded("getting key averages").events.key_averages(
             group_by_input_shape, group_by_stack_n
         )
 
     def total_average(self) -> FunctionEventAvg:
-        """All events of the last recording as one."""
+        """Return all events of the last recording as one."""
         return self._recorded("getting the total average").events.total_average()
 
     def export_chrome_trace(self, path: str | os.PathLike[str]) -> None:
@@ -337,7 +337,7 @@ class profile:
         self._metadata[key] = str(value)
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """Put a value, given as JSON, into the trace file. Raises ValueError for what is no JSON."""
+        """Put a value, given as JSON, into the trace file. Raises ValueError for invalid JSON."""
         import json
 
         self._metadata[key] = json.loads(value)
@@ -346,7 +346,7 @@ class profile:
 class record_function:
     """A range under a name of your own, in the profile and in its trace (`torch.profiler.record_function`).
 
-    A context manager and a decorator. Where no profiler runs it does nothing.
+    It is a context manager and a decorator. Without a running profiler it does nothing.
 
     Example:
         >>> import triten as tt
@@ -400,7 +400,7 @@ class record_function:
 def tensorboard_trace_handler(
     dir_name: str, worker_name: str | None = None, use_gzip: bool = False
 ) -> Callable[[profile], None]:
-    """An `on_trace_ready` that writes each trace into a folder, which TensorBoard can show."""
+    """Return an `on_trace_ready` that writes each trace into a folder, which TensorBoard can show."""
 
     def write(prof: profile) -> None:
         import socket

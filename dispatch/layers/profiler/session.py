@@ -1,6 +1,6 @@
-"""A profiler while it runs: what it puts around plans, kernels, nodes, allocators and launches, and takes away again.
+"""Session of a running profiler: its wrappers of plans, kernels, nodes, allocators and launches, and their removal.
 
-One runs at a time in a process. It writes down what the thread does that started it, or all threads do, if asked.
+One runs at a time in a process. It logs the thread that started it, or all threads if requested.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _active: list[Session] = []
 
 
 def active() -> Session | None:
-    """The session that runs, or None."""
+    """Return the session that runs, or None."""
     return _active[0] if _active else None
 
 
 class Session:
-    """What one profiler observes, from `install` to `remove`.
+    """Observations of one profiler, from `install` to `remove`.
 
     Args:
-        cpu, cuda: which activities.
-        record_shapes, profile_memory, with_stack: as `profile` has them.
-        all_threads: whether other threads than the one that installs it are recorded.
+        cpu, cuda: If True, record the activity.
+        record_shapes, profile_memory, with_stack: As in `profile`.
+        all_threads: If True, record all threads, not only the thread that installs the session.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Session:
         self.begin()
 
     def remove(self) -> None:
-        """Observe no longer; everything is as it was before, whatever goes wrong meanwhile."""
+        """Stop observing, and restore all wrapped functions even if an error occurs meanwhile."""
         with _lock:
             try:
                 self._undo.close()
@@ -118,7 +118,7 @@ class Session:
                 _active.remove(self)
 
     def begin(self) -> None:
-        """Throw away what was written down and start afresh."""
+        """Discard the log and start again."""
         if self.devices is not None:
             self.devices.clear()
         for log in list(self.logs.values()):
@@ -127,9 +127,9 @@ class Session:
         self.started = perf_counter_ns()
 
     def finish(self) -> tuple[list[tuple[ThreadLog, list[Any]]], list[Any], list[DeviceWork]]:
-        """What was written down: each thread's entries, memory given back by other threads, the devices' work.
+        """Return the log: each thread's entries, memory freed by other threads, and the devices' work.
 
-        Waits for the devices, whose times are known then.
+        Waits for the devices, so that their times are known.
         """
         self.stopped = perf_counter_ns()
         logs = [(log, log.entries.copy()) for log in list(self.logs.values())]
@@ -137,7 +137,7 @@ class Session:
         return logs, self.freed_elsewhere.copy(), work
 
     def log_of_thread(self) -> list[Any] | None:
-        """Where this thread writes; None for one that is not recorded."""
+        """Return this thread's log; None for a thread that is not recorded."""
         ident = get_ident()
         if ident == self.owner:
             return self.log
@@ -149,7 +149,7 @@ class Session:
         return found.entries
 
     def _observe(self, op: OperatorEntry, key: DispatchKey, args: Sequence[Any], plan: Plan) -> Plan:
-        """An observer of plans: `plan`, writing down each call."""
+        """Wrap `plan` so that it logs each call."""
         if self._nodes is not None:
             self._nodes.cover()
         self._observe_device()
@@ -161,7 +161,7 @@ class Session:
     def _record(
         self, name: str, dtype: ScalarType | None, function: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """A recorder of kernels: `function`, writing down that it runs."""
+        """Wrap a kernel's `function` so that it logs that it runs."""
         site = KernelSite(name, dtype)
         owner, append = self.owner, self.log.append
         if self.all_threads:
@@ -184,12 +184,12 @@ class Session:
     def _find_devices(
         self, name: str, dtype: ScalarType | None, function: Callable[..., Any]
     ) -> Callable[..., Any]:
-        """A recorder that only looks for the first use of a device."""
+        """Wrap a kernel's `function` to detect only the first use of a device."""
         self._observe_device()
         return function
 
     def run(self, site: Any, function: Callable[..., Any], values: Sequence[Any]) -> Any:
-        """Call and write down, whatever the thread; with a stack where that is asked for."""
+        """Call and log, in any thread, with a stack if requested."""
         log = self.log_of_thread()
         if log is None:
             return function(*values)
@@ -203,7 +203,7 @@ class Session:
             log.extend((site, place, start, end, stack) if self.with_stack else (site, place, start, end))
 
     def _run_node(self, node: Node, backward: Callable[..., Any], grads: tuple[Any, ...]) -> Any:
-        """An observer of nodes."""
+        """Run a node and log it."""
         return self.run(RangeSite(node.name(), True, node.sequence), backward, (node, *grads))
 
     def _observe_device(self) -> None:
@@ -223,7 +223,7 @@ class Session:
         return True
 
     def note_freed(self, site: MemorySite, address: int, nbytes: int) -> None:
-        """Write down that memory is given back, by whatever thread; takes no lock."""
+        """Log that any thread has freed memory; takes no lock."""
         if self not in _active:
             return
         log = self.log_of_thread()
@@ -283,7 +283,7 @@ _PACKAGE = f"{__name__.partition('.')[0]}."
 
 
 def stack_of_caller() -> Stack:
-    """Where the program is: code and line of each frame outside this package, innermost first."""
+    """Return the program's stack: code and line of each frame outside this package, innermost first."""
     frame: FrameType | None = sys._getframe(2)
     stack = []
     while frame is not None:

@@ -14,19 +14,19 @@ UNITS = {"s": 1e6, "ms": 1e3, "us": 1.0}
 
 
 def format_time(microseconds: float, unit: str | None = None) -> str:
-    """A time in its unit, or in the largest of which it has one."""
+    """Format a time in its unit, or in the largest unit of which it has at least one."""
     if unit is None:
         unit = "s" if microseconds >= 1e6 else "ms" if microseconds >= 1e3 else "us"
     return f"{microseconds / UNITS[unit]:.3f}{unit}"
 
 
 def format_share(part: float, whole: float) -> str:
-    """A share in per cent."""
+    """Format a share as a percentage."""
     return "NaN" if whole == 0 else f"{part * 100.0 / whole:.2f}%"
 
 
 def format_memory(nbytes: int) -> str:
-    """Bytes, in the largest unit of which there is one."""
+    """Format bytes in the largest unit of which there is at least one."""
     for unit, size in (("GB", 2**30), ("MB", 2**20), ("KB", 2**10)):
         if abs(nbytes) >= size:
             return f"{nbytes / size:.2f} {unit}"
@@ -87,7 +87,7 @@ def _columns(
     unit: str | None,
     widths: tuple[int, int, int],
 ) -> list[Column]:
-    """(title, width, alignment, cell of an event) of each column that the events have something for."""
+    """Return (title, width, alignment, cell of an event) of each column for which the events have values."""
     name_width, shapes_width, source_width = widths
 
     def share(of: str, whole: float) -> Callable[[Any], str]:

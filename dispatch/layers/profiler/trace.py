@@ -33,7 +33,7 @@ def write_trace(path: str, recording: Recording, metadata: Mapping[str, Any]) ->
 
 
 def trace_events(recording: Recording) -> Iterator[dict[str, Any]]:
-    """The entries of ``traceEvents``; times in microseconds of the host's monotonic clock."""
+    """Yield the entries of ``traceEvents``; times are in microseconds of the host's monotonic clock."""
     pid, zero = os.getpid(), recording.began / 1e3
     yield _named("process_name", pid, 0, name="python")
     yield _named("process_labels", pid, 0, labels="CPU")
@@ -62,7 +62,7 @@ def trace_events(recording: Recording) -> Iterator[dict[str, Any]]:
 
 
 def _memory(recording: Recording, pid: int, zero: float) -> Iterator[dict[str, Any]]:
-    """An instant for each change, as PyTorch has it, and a counter of what is held for each device."""
+    """Yield an instant for each change, as PyTorch does, and a counter of the live memory of each device."""
     held: dict[str, int] = {}
     for change in recording.memory:
         name = str(change.device)

@@ -1,4 +1,4 @@
-"""From what a session wrote down to events: nested, redispatches made one, memory and device work where they belong."""
+"""Conversion of a session's log to events: nested, with redispatches merged and memory and device work attributed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .session import Session
 
 
 class MemoryEvent(NamedTuple):
-    """Bytes taken (positive) or given back (negative), at a time in microseconds."""
+    """Bytes allocated (positive) or freed (negative), at a time in microseconds."""
 
     time: float
     thread: int
@@ -35,7 +35,7 @@ class Recording(NamedTuple):
 
 
 class _Item(NamedTuple):
-    """Something that a thread's list tells, beginning at `place`; what called it takes it."""
+    """An entry of a thread's log, which begins at `place`; its caller becomes its parent."""
 
     place: int
     event: FunctionEvent | None
@@ -126,7 +126,7 @@ class _Builder:
         )
 
     def fill(self, event: FunctionEvent, key: DispatchKey | None, inside: Sequence[_Item]) -> None:
-        """Give an event what happened inside it. A hop of the same call below it is no event of its own."""
+        """Fill an event with its children. A hop of the same call below it is not an event of its own."""
         for item in inside:
             child = item.event
             if child is None:
@@ -155,7 +155,7 @@ class _Builder:
         self.events.append(event)
 
     def device_work(self, work: Sequence[DeviceWork]) -> list[tuple[FunctionEvent, DeviceWork]]:
-        """Events of the devices, and their times in the events that enqueued them."""
+        """Return the events of the devices, and their times in the events that enqueued them."""
         made = []
         for each in work:
             event = self.event(
@@ -191,19 +191,19 @@ def _count(event: FunctionEvent, memory: MemoryEvent) -> None:
 def is_redispatch(
     event: FunctionEvent, key: DispatchKey | None, child: FunctionEvent, below: DispatchKey | None
 ) -> bool:
-    """Whether `child` is a hop of the same call at a lower key, rather than a call of its own."""
+    """Return True if `child` is a hop of the same call at a lower key, rather than a call of its own."""
     if key is None or below is None or event.name != child.name or event.overload_name != child.overload_name:
         return False
     return key.priority > below.priority
 
 
 def stack_lines(stack: Stack) -> list[str]:
-    """Frames, innermost first, as ``file(line): function``."""
+    """Return the frames, innermost first, as ``file(line): function``."""
     return [f"{code.co_filename}({line}): {code.co_name}" for code, line in stack]
 
 
 def recording_of(session: Session) -> Recording:
-    """The events of a session from its `begin` to now."""
+    """Return the events of a session from its `begin` to now."""
     logs, freed, work = session.finish()
     builder = _Builder(session)
     for log, entries in logs:

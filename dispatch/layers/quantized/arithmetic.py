@@ -46,14 +46,14 @@ def check_pair(name: str, qa: Any, qb: Any) -> None:
 
 
 def add_on(qa: Any, qb: Any, grid: PerTensorAffine, relu: bool) -> Any:
-    """The sum of the numbers on a grid."""
+    """Return the sum of the numbers on a grid."""
     check_pair("Add", qa, qb)
     total = vector_numbers_of(qa) + vector_numbers_of(qb)
     return requantized(total.relu() if relu else total, grid, qa._spec.dtype)
 
 
 def mul_on(qa: Any, qb: Any, grid: PerTensorAffine, relu: bool) -> Any:
-    """The product of the integers less their zero points, which wraps in 32 bits, on a grid."""
+    """Return the product of the integers minus their zero points, which wraps in 32 bits, on a grid."""
     check_pair("Mul", qa, qb)
     first, second, dtype = qa._data.quantizer, qb._data.quantizer, qa._spec.dtype
     product = (qa._data.ints.to(int32) - first.zero_point) * (qb._data.ints.to(int32) - second.zero_point)
@@ -98,7 +98,7 @@ def number_of(b: Any) -> float:
 
 
 def add_scalar(relu: bool) -> Callable[..., Any]:
-    """The sum with a number: where its integer fits, the zero point moves; else the grid becomes wider."""
+    """Return the addition of a number: if its integer fits, the zero point moves; else the grid becomes wider."""
 
     def add(qa: Any, b: Any) -> Any:
         quantizer = check_uniform("add_scalar", qa)
@@ -125,7 +125,7 @@ def add_scalar(relu: bool) -> Callable[..., Any]:
 
 
 def mul_scalar(relu: bool) -> Callable[..., Any]:
-    """The product with a number: the scale takes it; a negative one turns the integers round."""
+    """Return the multiplication by a number, which goes into the scale; a negative number reverses the integers."""
 
     def mul(qa: Any, b: Any) -> Any:
         quantizer = check_uniform("mul_scalar", qa)
@@ -156,7 +156,7 @@ def exchanged(function: Callable[..., Any]) -> Callable[..., Any]:
 def activation(
     name: str, function: Callable[..., Any], to_32_bits: Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """``function(qx, output_scale, output_zero_point, *rest)``: one of the numbers, on a grid."""
+    """``function(qx, output_scale, output_zero_point, *rest)``: a function of the numbers, on a grid."""
 
     def activate(qx: Any, scale: float, zero_point: int, *rest: Any) -> Any:
         check_uniform(name, qx)
@@ -168,7 +168,7 @@ def activation(
 
 
 def elu_by(expm1: Callable[..., Any]) -> Callable[..., Any]:
-    """The function by one that gives the exponential less 1."""
+    """Return ELU from a function that computes the exponential minus 1."""
 
     def elu(x: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
         return ops.where(x <= 0, expm1(x * input_scale) * (alpha * scale), x * scale)
@@ -188,7 +188,7 @@ def celu_by(expm1: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def leaky_relu_on(qx: Any, slope: Any, inplace: bool, scale: float, zero_point: int) -> Any:
-    """On a grid; the flag has no effect, as in PyTorch."""
+    """Compute leaky ReLU on a grid; the flag has no effect, as in PyTorch."""
     return activation("leaky_relu", lambda x: leaky_relu(x, slope))(qx, scale, zero_point)
 
 
@@ -205,14 +205,14 @@ def softmax(qx: Any, dim: int, scale: float, zero_point: int) -> Any:
 
 
 def matmul(qa: Any, qb: Any, scale: float, zero_point: int) -> Any:
-    """The product of matrices of numbers, on a grid."""
+    """Compute a matmul of the numbers, on a grid."""
     check_pair("matmul", qa, qb)
     grid = PerTensorAffine(float(scale), zero_point)
     return quantized_by(ops.matmul(numbers_of(qa), numbers_of(qb)), grid, qa._spec.dtype)
 
 
 def cat(relu: bool) -> Callable[..., Any]:
-    """Tensors side by side, on a grid if one is given, else on that of the first."""
+    """Concatenate tensors, on a grid if one is given, else on that of the first."""
 
     def concatenate(qxs: Sequence[Any], dim: int, scale: float | None, zero_point: int | None) -> Any:
         require_quantized("quantized::cat", *qxs)
@@ -234,13 +234,13 @@ def cat_into(relu: bool) -> Callable[..., Any]:
 
 
 def relu6(qx: Any, inplace: bool = False) -> Any:
-    """Between 0 and 6, in place if asked for."""
+    """Clamp between 0 and 6, in place if requested."""
     out = clamp(qx, 0, 6)
     return stored(qx, out) if inplace else out
 
 
 def dropout(qx: Any, scale: float, zero_point: int, p: Any = 0.5, training: bool = False) -> Any:
-    """The tensor itself, as in PyTorch, where no quantized tensor is trained."""
+    """Return the tensor itself: as in PyTorch, no quantized tensor is trained."""
     return rewrapped(qx, qx._data.ints)
 
 

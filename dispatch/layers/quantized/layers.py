@@ -22,14 +22,14 @@ single = np.float32
 
 
 def signed(ints: Any) -> tuple[Any, int]:
-    """8-bit integers in int8, and what was subtracted from them."""
+    """Return 8-bit integers as int8, and the subtracted offset."""
     if ints._spec.dtype is uint8:
         return ops.bitwise_xor(ints, 128).view(int8), 128
     return ints, 0
 
 
 def product(x: Any, zero_point: Any, packed: LinearPackedParams) -> Any:
-    """The int32 product of rows and the weight, both less their zero points."""
+    """Compute the int32 matmul of rows and the weight, both minus their zero points."""
     ints, shift = signed(x)
     zero = zero_point - shift
     total = ops._int_mm(ints, packed.transposed)
@@ -42,7 +42,7 @@ def product(x: Any, zero_point: Any, packed: LinearPackedParams) -> Any:
 
 
 def check_activation(name: str, x: Any) -> PerTensorAffine:
-    """The quantizer of a layer's input. Raises RuntimeError for another dtype than quint8, or channels."""
+    """Return the quantizer of a layer's input. Raises RuntimeError for dtypes other than quint8, or channels."""
     quantizer = check_uniform(name, x)
     if x._spec.dtype is not quint8:
         raise RuntimeError(f"Expected input data type QUInt8 but got {x._spec.dtype.scalar_name}")
@@ -52,7 +52,7 @@ def check_activation(name: str, x: Any) -> PerTensorAffine:
 def output_of(
     sums: Any, scale: float, packed: PackedWeight, grid: PerTensorAffine, axis: int, relu: bool
 ) -> Any:
-    """Exact sums of products with their bias, on the output's grid in quint8."""
+    """Return exact sums of products with their bias, on the output's grid in quint8."""
     ndim = sums._spec.ndim
     step = packed.scales
     if isinstance(step, float):
@@ -82,7 +82,7 @@ def requantized_product(
 
 
 def rows_of(name: str, x: Any, packed: LinearPackedParams) -> Any:
-    """The last dimension of a tensor as rows. Raises RuntimeError where it is not as long as the weight's."""
+    """Return the last dimension of a tensor as rows. Raises RuntimeError if its size differs from the weight's."""
     inputs = packed.weight._spec.sizes[1]
     if not x._spec.ndim:
         raise RuntimeError(f"{name}: the dimension of the input tensor should be at least 1")
@@ -94,7 +94,7 @@ def rows_of(name: str, x: Any, packed: LinearPackedParams) -> Any:
 
 
 def linear(relu: bool) -> Callable[..., Any]:
-    """A linear layer from quint8 to quint8."""
+    """Return a linear layer from quint8 to quint8."""
 
     def forward(x: Any, packed: LinearPackedParams, scale: float, zero_point: int) -> Any:
         quantizer = check_activation("quantized::linear", x)
@@ -111,7 +111,7 @@ def linear(relu: bool) -> Callable[..., Any]:
 
 
 def linear_then(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A linear layer whose floating output goes through a function before it is quantized."""
+    """Return a linear layer whose floating output goes through a function before it is quantized."""
 
     def forward(x: Any, packed: LinearPackedParams, scale: float, zero_point: int, *rest: Any) -> Any:
         grid = PerTensorAffine(float(scale), zero_point)
@@ -121,7 +121,7 @@ def linear_then(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def linear_to_float(x: Any, packed: LinearPackedParams) -> Any:
-    """A linear layer of a quint8 tensor, in float32."""
+    """Compute a linear layer of a quint8 tensor, in float32."""
     quantizer = check_activation("quantized::linear", x)
     rows = rows_of("quantized::linear", x._data.ints, packed)
     numbers = numbers_from(product(rows, quantizer.zero_point, packed), quantizer.scale, packed)
@@ -129,7 +129,7 @@ def linear_to_float(x: Any, packed: LinearPackedParams) -> Any:
 
 
 def numbers_from(sums: Any, scale: float, packed: LinearPackedParams) -> Any:
-    """Sums of products as numbers, with the bias; product and sum round once."""
+    """Return sums of products as numbers, with the bias; product and sum round once."""
     step = packed.scales
     weighted = float(single(scale) * single(step)) if isinstance(step, float) else step * float(single(scale))
     if packed.bias is None:
@@ -139,7 +139,7 @@ def numbers_from(sums: Any, scale: float, packed: LinearPackedParams) -> Any:
 
 
 def linear_dynamic(relu: bool) -> Callable[..., Any]:
-    """A linear layer of a floating input, which is quantized by its range to 7 bits, as PyTorch does on x86."""
+    """Return a linear layer of a floating input, which is quantized by its range to 7 bits, as PyTorch does on x86."""
 
     def forward(x: Any, packed: LinearPackedParams, reduce_range: bool = False) -> Any:
         if is_quantized(x) or x._spec.dtype is not float32:
@@ -165,7 +165,7 @@ def unpack(packed: PackedWeight) -> tuple[Any, Any]:
 
 
 def conv_prepack(spatial: int, transposes: bool) -> Callable[..., ConvPackedParams]:
-    """The packing of a convolution's filters; those of one dimension get a second one, as in PyTorch."""
+    """Return the packing of a convolution's filters; 1-D filters get a second dimension, as in PyTorch."""
     name = f"quantized::conv{'_transpose' if transposes else ''}{spatial}d_prepack"
 
     def pack(
@@ -188,7 +188,7 @@ def conv_prepack(spatial: int, transposes: bool) -> Callable[..., ConvPackedPara
 
 
 def convolved(name: str, x: Any, packed: ConvPackedParams) -> Any:
-    """The exact sums of products of integers less their zero points, in float64."""
+    """Return the exact sums of products of integers minus their zero points, in float64."""
     quantizer = check_activation(name, x)
     spatial = packed.weight._spec.ndim - 2
     if x._spec.ndim != spatial + 2:
@@ -208,7 +208,7 @@ def convolved(name: str, x: Any, packed: ConvPackedParams) -> Any:
 
 
 def conv(name: str, relu: bool) -> Callable[..., Any]:
-    """A convolution from quint8 to quint8."""
+    """Return a convolution from quint8 to quint8."""
 
     def forward(x: Any, packed: ConvPackedParams, scale: float, zero_point: int) -> Any:
         sums = convolved(name, x, packed)
@@ -219,7 +219,7 @@ def conv(name: str, relu: bool) -> Callable[..., Any]:
 
 
 def conv_at(name: str, relu: bool) -> Callable[..., Any]:
-    """The older form, whose geometry is that of the packed filters all the same."""
+    """Return the older form, which also uses the geometry of the packed filters."""
     forward = conv(name, relu)
 
     def older(
@@ -238,7 +238,7 @@ def conv_at(name: str, relu: bool) -> Callable[..., Any]:
 
 
 def conv_dynamic(name: str) -> Callable[..., Any]:
-    """A convolution of a floating input, which is quantized by its range."""
+    """Return a convolution of a floating input, which is quantized by its range."""
 
     def forward(x: Any, packed: ConvPackedParams, reduce_range: bool = False) -> Any:
         if is_quantized(x) or x._spec.dtype is not float32:
@@ -257,5 +257,5 @@ def conv_dynamic(name: str) -> Callable[..., Any]:
 
 
 def geometry(field: str) -> Callable[[ConvPackedParams], Any]:
-    """What packed filters know of where they are applied."""
+    """Return a getter of one field of the geometry of packed filters."""
     return lambda packed: getattr(packed, field)

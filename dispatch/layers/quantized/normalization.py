@@ -17,7 +17,7 @@ single = np.float32
 
 
 def batch_norm(spatial: int | None, relu: bool) -> Callable[..., Any]:
-    """By means and variances that are given; `spatial` dimensions follow the channels, None for any number."""
+    """Return batch normalization by given statistics; `spatial` dimensions follow the channels, None for any number."""
 
     def normalize(
         qx: Any,
@@ -64,7 +64,7 @@ def batch_norm(spatial: int | None, relu: bool) -> Callable[..., Any]:
 def quantized_batch_norm(
     qx: Any, weight: Any, bias: Any, mean: Any, var: Any, eps: float, scale: float, zero_point: int
 ) -> Any:
-    """The same with a weight and a bias, which the operator of `tt` does not leave out."""
+    """Compute batch normalization with a weight and a bias, which the operator of `tt` requires."""
     for name, each in (("Weight", weight), ("Bias", bias)):
         if each is None:
             raise RuntimeError(f"{name} must be provided")
@@ -99,5 +99,5 @@ def group_norm(
 
 
 def instance_norm(qx: Any, weight: Any, bias: Any, eps: float, scale: float, zero_point: int) -> Any:
-    """Each channel of each sample by its own statistics."""
+    """Normalize each channel of each sample by its own statistics."""
     return group_norm(qx, qx._spec.sizes[1], weight, bias, eps, scale, zero_point)

@@ -56,13 +56,13 @@ class PackedWeight:
 
     @cached_property
     def scales(self) -> Any:
-        """The scale of each output in float32, or the one of all: a tensor or a number."""
+        """Scale of each output in float32, or the one scale of all: a tensor or a number."""
         quantizer = self.weight._data.quantizer
         return quantizer.scale if isinstance(quantizer, PerTensorAffine) else quantizer.scales.to(float32)
 
     @cached_property
     def zero_points(self) -> Any:
-        """The zero point of each output in int32, or the one of all: a tensor or a number."""
+        """Zero point of each output in int32, or the one zero point of all: a tensor or a number."""
         quantizer = self.weight._data.quantizer
         return (
             quantizer.zero_point
@@ -72,14 +72,14 @@ class PackedWeight:
 
     @cached_property
     def is_symmetric(self) -> bool:
-        """Whether all zero points are known to be 0; whoever asks first waits for those of channels on a GPU."""
+        """True if all zero points are known to be 0. The first access waits for per-channel zero points on a GPU."""
         zero_points = self.zero_points
         if isinstance(zero_points, int):
             return zero_points == 0
         return not zero_points._spec.is_meta and not bool(zero_points.any())
 
     def unpack(self) -> tuple[Any, Any]:
-        """The weight and the bias."""
+        """Return the weight and the bias."""
         return self.weight, self.bias
 
 
@@ -105,9 +105,9 @@ class LinearPackedParams(PackedWeight):
         return ops.sum(self.weight._data.ints, 1, dtype=int32)
 
     def epilogue(self, zero_point: int, scale: float, out_scale: float) -> tuple[Any, Any, Any]:
-        """What the sums of products of an input lose, gain and are multiplied by, for each output.
+        """Return the offset, bias and multiplier of each output's sums of products of an input.
 
-        The last ones are kept: a layer's input and output have the same grids in every call.
+        The last result is cached: a layer's input and output have the same grids in every call.
         """
         kept = self._epilogue
         if kept is None or kept[0] != (zero_point, scale, out_scale):

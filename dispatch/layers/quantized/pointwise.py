@@ -24,7 +24,7 @@ single = np.float32
 
 
 def nearest(number: float, quantizer: PerTensorAffine, dtype: ScalarType) -> int:
-    """The integer nearest to a number."""
+    """Return the integer nearest to a number."""
     least, greatest = LIMITS[dtype]
     inverse = float(single(1) / single(quantizer.scale))
     product = float(single(number)) * inverse
@@ -38,7 +38,7 @@ def nearest(number: float, quantizer: PerTensorAffine, dtype: ScalarType) -> int
 
 
 def requantized(numbers: Any, quantizer: PerTensorAffine, dtype: ScalarType) -> Any:
-    """What a kernel computed in float32, on a grid: to 8 bits the zero point is added after rounding."""
+    """Quantize a kernel's float32 result onto a grid. For 8 bits the zero point is added after rounding."""
     if dtype is qint32:
         return quantized_by(numbers, quantizer, dtype)
     inverse = float(single(1) / single(quantizer.scale))
@@ -51,14 +51,17 @@ LANES = 16
 
 
 def are_channels_last(self: Any) -> bool:
-    """Whether PyTorch takes the kernels for channels that lie last, as it does for a single channel too."""
+    """Return True if PyTorch takes its channels-last kernels, which it also does for a single channel."""
     formats = {4: channels_last, 5: channels_last_3d}
     ndim = self._spec.ndim
     return ndim in formats and bool(self._data.ints.is_contiguous(memory_format=formats[ndim]))
 
 
 def check_uniform(name: str, self: Any) -> PerTensorAffine:
-    """The quantizer of a tensor with one scale. Raises RuntimeError for channels, NotImplementedError for none."""
+    """Return the quantizer of a tensor with one scale.
+
+    Raises RuntimeError for channels, NotImplementedError for none.
+    """
     require_quantized(name, self)
     refuse_packed(name, self)
     return uniform(self)
@@ -75,13 +78,13 @@ def require_quantized(name: str, *tensors: Any) -> None:
 
 
 def relu(self: Any) -> Any:
-    """Not below zero."""
+    """Clamp at zero."""
     quantizer = check_uniform("relu", self)
     return rewrapped(self, self._data.ints.clamp(min=quantizer.zero_point))
 
 
 def clamp(self: Any, min: Any, max: Any) -> Any:
-    """Not below and above the integers nearest to two numbers, of which one may be left out."""
+    """Clamp between the integers nearest to two numbers, of which one may be omitted."""
     quantizer = check_uniform("clamp", self)
     if min is None and max is None:
         raise RuntimeError("Both min and max not specified")
@@ -95,14 +98,14 @@ def hardtanh(self: Any, min_val: Any, max_val: Any) -> Any:
 
 
 def gelu_on_single(self: Any, approximate: str = "none") -> Any:
-    """On the grid of the argument, whose scale is rounded to float32."""
+    """Compute GELU on the grid of the argument, whose scale is rounded to float32."""
     quantizer = check_uniform("gelu", self)
     grid = PerTensorAffine(float(single(quantizer.scale)), quantizer.zero_point)
     return requantized(gelu(vector_numbers_of(self), approximate), grid, self._spec.dtype)
 
 
 def through_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of float32 whose result is on the grid of the argument."""
+    """Return a float32 function whose result is on the grid of the argument."""
 
     def on_same_grid(self: Any, *rest: Any) -> Any:
         quantizer = check_uniform(name, self)
@@ -113,7 +116,7 @@ def through_floats(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
 
 def in_float64(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of float32 that is computed in float64 and rounded: 32 bits show the last bit of the result."""
+    """Return a float32 function that is computed in float64 and rounded: 32-bit results show the last bit."""
     return lambda x: function(x.to(float64)).to(float32)
 
 
@@ -123,7 +126,7 @@ def on_fixed_grid(
     grids: dict[Any, PerTensorAffine],
     to_32_bits: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
-    """A function of float32 whose values have a known range, and so a grid of their own.
+    """Return a float32 function whose values have a known range, and so a grid of their own.
 
     A function with `qint32` results may be another one.
     """
@@ -155,7 +158,7 @@ SYMMETRIC_GRIDS = {
 
 
 def threshold(x: Any, limit: Any, value: Any) -> Any:
-    """The numbers above a limit, another one for the rest."""
+    """Return the numbers above a limit, and another number for the rest."""
     return ops.where(x > limit, x, single(value).item())
 
 
@@ -170,7 +173,7 @@ def gelu(x: Any, approximate: str = "none") -> Any:
 
 
 def sigmoid_by_steps(x: Any) -> Any:
-    """Every operation rounds to float32."""
+    """Compute the sigmoid with every operation rounded to float32."""
     return (in_float64(ops.exp)(x.neg()) + 1).reciprocal()
 
 
@@ -183,14 +186,14 @@ def hardswish(x: Any) -> Any:
 
 
 def _prelu_kernel(self: Any, weight: Any) -> Any:
-    """Numbers above zero, others multiplied by a weight, which is quantized too."""
+    """Compute PReLU: positive numbers, and others multiplied by a weight, which is quantized too."""
     quantizer = check_uniform("prelu", self)
     require_quantized("prelu", weight)
     return requantized(prelu_of(self, weight), quantizer, self._spec.dtype)
 
 
 def prelu_of(self: Any, weight: Any) -> Any:
-    """The numbers of a quantized tensor, those below zero times the weights of their channels."""
+    """Compute PReLU of a quantized tensor's numbers: negative ones times the weights of their channels."""
     x, weights = vector_numbers_of(self), vector_numbers_of(weight)
     count, channels = weight._spec.numel, self._spec.sizes[1] if self._spec.ndim > 1 else 1
     if weight._spec.ndim != self._spec.ndim:
@@ -204,7 +207,7 @@ def prelu_of(self: Any, weight: Any) -> Any:
 
 
 def comparison(name: str) -> Callable[..., Any]:
-    """A comparison of the numbers."""
+    """Return a comparison of the numbers."""
     function = getattr(ops, name)
 
     def compare(self: Any, other: Any) -> Any:

@@ -23,14 +23,14 @@ single = np.float32
 
 
 def exact(self: Any) -> Any:
-    """The integers in a floating dtype that holds them all, less the zero point."""
+    """Return the integers minus the zero point, in a floating dtype that represents them exactly."""
     quantizer = check_uniform("pooling", self)
     wide = float64 if self._spec.dtype is qint32 else float32
     return self._data.ints.to(wide) - quantizer.zero_point
 
 
 def through_integers(name: str) -> Callable[..., Any]:
-    """An operator that picks elements, such as the greatest one of a window."""
+    """Return an operator that selects elements, such as the maximum of a window."""
     entry = find(f"aten::{name}")
 
     def pick(self: Any, *rest: Any) -> Any:
@@ -44,7 +44,7 @@ def through_integers(name: str) -> Callable[..., Any]:
 
 
 def means(self: Any, sums: Any, inverse: Any, offset: int) -> Any:
-    """Sums of integers times inverse numbers of elements, and a zero point, on the grid of the argument."""
+    """Multiply sums of integers by inverse counts and add a zero point, on the grid of the argument."""
     least, greatest = LIMITS[self._spec.dtype]
     steps = sums.to(float32) * inverse
     if offset:
@@ -53,7 +53,7 @@ def means(self: Any, sums: Any, inverse: Any, offset: int) -> Any:
 
 
 def means_of_channels_last(self: Any, sums: Any, counts: Any, is_adaptive: bool) -> Any:
-    """The same by PyTorch's kernels for channels that lie last, which invert numbers of elements three times.
+    """Compute means as PyTorch's channels-last kernels do, which invert element counts three times.
 
     Vectors of 8-bit integers add the zero point to rounded means, or round the sum with it once if adaptive.
     """
@@ -69,12 +69,12 @@ def means_of_channels_last(self: Any, sums: Any, counts: Any, is_adaptive: bool)
 
 
 def inverse_of(counts: Any) -> Any:
-    """One over a number or numbers in float32."""
+    """Return one over a number or numbers in float32."""
     return counts.to(float32).reciprocal() if hasattr(counts, "_spec") else float(single(1) / single(counts))
 
 
 def avg_pool(name: str) -> Callable[..., Any]:
-    """The means of windows."""
+    """Return the operator that computes the means of windows."""
     entry = find(f"aten::{name}")
 
     def pool(
@@ -106,7 +106,7 @@ def avg_pool(name: str) -> Callable[..., Any]:
 
 
 def adaptive_avg_pool(name: str) -> Callable[..., Any]:
-    """The means of as many windows as the output has elements, of the integers as they are."""
+    """Return the operator that averages one window for each output element, over the integers as they are."""
     entry = find(f"aten::{name}")
 
     def pool(self: Any, output_size: Sequence[int]) -> Any:
@@ -123,7 +123,7 @@ def adaptive_avg_pool(name: str) -> Callable[..., Any]:
 
 
 def window_sizes(spatial: Sequence[int], output_size: Sequence[int]) -> tuple[Any, Any]:
-    """Numbers of elements of windows, and their inverses, which one dimension after the other divides."""
+    """Return the element counts of windows, and their inverses, divided by one dimension after the other."""
     counts, inverse = np.ones((), single), np.ones((), single)
     for size, wanted in zip(spatial, output_size, strict=True):
         starts = np.arange(wanted) * size // max(wanted, 1)
@@ -146,13 +146,13 @@ def upsample_bilinear2d(
     scales_h: float | None = None,
     scales_w: float | None = None,
 ) -> Any:
-    """Elements between four others, on the same grid, columns first.
+    """Interpolate bilinearly on the same grid, columns first.
 
-    Products and sums round to float32 one by one; where channels lie last, one of two products and the sum round once.
+    Products and sums round to float32 one by one; if channels-last, one of two products and the sum round once.
     """
     quantizer = check_uniform("upsample_bilinear2d", self)
     if self._spec.ndim != 4 or len(output_size) != 2 or min(output_size) < 1 or not self._spec.numel:
-        # The floating operator names what is wrong.
+        # The floating operator raises the error.
         ops.upsample_bilinear2d(self._data.ints.to(float32), output_size, align_corners, scales_h, scales_w)
     height, width = self._spec.sizes[-2:]
     fuses = are_channels_last(self)
@@ -173,13 +173,13 @@ def upsample_bilinear2d(
 
 
 Neighbours = tuple[Any, Any, Any, Any]
-"""For each element of the output: two places in the input, and the weights of both."""
+"""Two input positions of each output element, and the weights of both."""
 
 
 def _neighbours(
     like: Any, size: int, wanted: int, align_corners: bool, scale: float | None, fuses: bool
 ) -> Neighbours:
-    """The neighbours along one dimension, computed in float32 (ATen/native/UpSample.h).
+    """Return the neighbors along one dimension, computed in float32 (ATen/native/UpSample.h).
 
     With `fuses` the product with the distance of centers and the difference after it round once.
     """

@@ -17,7 +17,7 @@ from .structure import rewrapped
 
 
 def mean_dim(self: Any, dim: int | Sequence[int] | None, keepdim: bool, dtype: ScalarType | None) -> Any:
-    """The mean of the numbers, on the grid of the argument."""
+    """Compute the mean of the numbers, on the grid of the argument."""
     quantizer = check_uniform("mean", self)
     if dtype is not None and dtype is not self._spec.dtype:
         raise RuntimeError(f"mean: expected the dtype {self._spec.dtype} of a quantized tensor, got {dtype}")
@@ -32,7 +32,7 @@ def mean_dim(self: Any, dim: int | Sequence[int] | None, keepdim: bool, dtype: S
 
 
 def are_innermost(dim: int | Sequence[int] | None, ndim: int) -> bool:
-    """Whether the dimensions of a reduction are the last ones, whose integers PyTorch adds up as they are."""
+    """Return True if a reduction is over the last dimensions, whose integers PyTorch sums without dequantizing."""
     if dim is None or dim == () or not ndim:
         return True
     dims = {d % ndim for d in (dim if isinstance(dim, list | tuple) else (dim,))}
@@ -44,7 +44,7 @@ def mean(self: Any, dtype: ScalarType | None) -> Any:
 
 
 def std_correction(self: Any, dim: int | Sequence[int] | None, correction: Any, keepdim: bool) -> Any:
-    """The standard deviation of the numbers, on the grid of the argument."""
+    """Compute the standard deviation of the numbers, on the grid of the argument."""
     quantizer = check_uniform("std", self)
     deviation = ops.std(numbers_of(self), dim, correction=correction, keepdim=keepdim)
     return quantized_by(deviation, quantizer, self._spec.dtype)

@@ -21,7 +21,7 @@ MOVED = (
 
 
 def moved(name: str) -> Callable[..., Any]:
-    """An operator that moves integers."""
+    """Return an operator that moves integers."""
     entry = find(f"aten::{name}")
     short = name.partition(".")[0]
 
@@ -41,7 +41,7 @@ def check_moved(name: str, self: Any) -> None:
 
 
 def cat(tensors: Sequence[Any], dim: int) -> Any:
-    """Tensors side by side, on the grid of the first."""
+    """Concatenate tensors, on the grid of the first."""
     require_quantized("cat", *tensors)
     return joined(tensors, dim, None)
 
@@ -53,7 +53,7 @@ def joined(
     relu: bool = False,
     stacks: bool = False,
 ) -> Any:
-    """Tensors side by side on one grid, by default that of the first; with `relu` not below zero."""
+    """Concatenate tensors on one grid, by default that of the first; with `relu` clamp at zero."""
     first = tensors[0]
     for each in tensors:
         if each._spec.dtype is not first._spec.dtype:
@@ -73,7 +73,7 @@ def joined(
 
 
 def onto(self: Any, grid: PerTensorAffine, by_channels: bool) -> Any:
-    """A tensor on a grid. Integers of 32 bits go through float32 on their own grid too, unless channels lie last."""
+    """Requantize a tensor onto a grid. Even on its own grid, qint32 goes through float32 unless it is channels-last."""
     dtype = self._spec.dtype
     if self._data.quantizer == grid and (by_channels or dtype is not qint32):
         return self
@@ -83,21 +83,21 @@ def onto(self: Any, grid: PerTensorAffine, by_channels: bool) -> Any:
 
 
 def stack(tensors: Sequence[Any], dim: int) -> Any:
-    """Tensors along a new dimension, on the grid of the first."""
+    """Stack tensors along a new dimension, on the grid of the first."""
     require_quantized("stack", *tensors)
     ndim = tensors[0]._spec.ndim + 1
     return joined([each.unsqueeze(dim % ndim) for each in tensors], dim % ndim, None, stacks=True)
 
 
 def constant_pad_nd(self: Any, pad: Sequence[int], value: Any) -> Any:
-    """The integer nearest to a number around the elements."""
+    """Pad with the integer nearest to a number."""
     check_moved("constant_pad_nd", self)
     filler = nearest(float(value), self._data.quantizer, self._spec.dtype)
     return rewrapped(self, ops.constant_pad_nd(self._data.ints, pad, filler))
 
 
 def masked_fill(self: Any, mask: Any, value: Any) -> Any:
-    """The integer nearest to a number where a mask is set."""
+    """Fill the masked elements with the integer nearest to a number."""
     if not isinstance(self._data.quantizer, PerTensorAffine):
         raise RuntimeError(
             "masked_fill__quantized_cpu for quantized tensors is currently only supported for per tensor quantized "
@@ -109,7 +109,7 @@ def masked_fill(self: Any, mask: Any, value: Any) -> Any:
 
 
 def index_put(self: Any, indices: Sequence[Any], values: Any, accumulate: bool) -> Any:
-    """The integers nearest to floating numbers at some places."""
+    """Write the integers nearest to floating numbers at some indices."""
     if not isinstance(self._data.quantizer, PerTensorAffine):
         raise RuntimeError(
             "index_put for quantized tensors is currently only supported for per tensor quantized tensors"
@@ -129,14 +129,14 @@ def _index_put_impl_(self: Any, indices: Sequence[Any], values: Any, accumulate:
 
 
 def sort(self: Any, stable: bool | None, dim: int, descending: bool) -> tuple[Any, Any]:
-    """The elements in order, and where they were."""
+    """Return the sorted elements and their indices."""
     check_moved("sort", self)
     values, indices = ops.sort(self._data.ints, stable=stable, dim=dim, descending=descending)
     return rewrapped(self, values), indices
 
 
 def topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any, Any]:
-    """The greatest or least elements of each line, and where they are."""
+    """Return the largest or smallest elements of each row, and their indices."""
     if not isinstance(self._data.quantizer, PerTensorAffine):
         raise RuntimeError("Top-K is only supported on per-tensor quantization")
     check_moved("topk", self)
@@ -145,7 +145,7 @@ def topk(self: Any, k: int, dim: int, largest: bool, sorted: bool) -> tuple[Any,
 
 
 def extreme(name: str) -> Callable[..., Any]:
-    """The greatest or the least element."""
+    """Return the maximum or the minimum."""
     function = getattr(ops, name)
 
     def of_all(self: Any) -> Any:
@@ -161,7 +161,7 @@ def extreme(name: str) -> Callable[..., Any]:
 
 
 def extreme_along(name: str) -> Callable[..., Any]:
-    """The greatest or the least element of each line, and where it is."""
+    """Return the maximum or minimum of each row, and its index."""
     function = getattr(ops, name)
 
     def along(self: Any, dim: int, keepdim: bool) -> tuple[Any, Any]:

@@ -24,7 +24,7 @@ from ...generated import functions as ops
 
 
 def int_repr(self: Any) -> Any:
-    """A copy of the integers, as they lie in memory."""
+    """Return a copy of the integers, with their memory layout."""
     return self._data.ints.clone()
 
 
@@ -73,20 +73,22 @@ def qscheme(self: Any) -> Any:
 
 
 def rewrapped(self: Any, ints: Any) -> Any:
-    """Other integers with the same quantizer."""
+    """Return a tensor of other integers with the same quantizer."""
     sizes = self._spec.sizes if self._spec.dtype is quint4x2 else None
     return quantized_tensor(ints, self._data.quantizer, self._spec.dtype, sizes)
 
 
 def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
-    """A copy of the integers; the quantizer, which never changes, is shared."""
+    """Copy the integers; the quantizer, which never changes, is shared."""
     if self._spec.dtype is quint4x2:
         return rewrapped(self, self._data.ints.clone())
     return rewrapped(self, self._data.ints.clone(memory_format=memory_format))
 
 
 def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
-    """From a floating tensor the nearest integers, from a quantized one of the same scheme integers and quantizer."""
+    """Copy: from a floating tensor the nearest integers; from a quantized one of the same scheme integers and
+    quantizer.
+    """
     if not is_quantized(self):
         raise RuntimeError(
             "Copying from quantized Tensor to non-quantized Tensor is not allowed, please use dequantize to get a "
@@ -126,7 +128,7 @@ def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
 
 
 def on_device(quantizer: Any, device: Device, non_blocking: bool = False) -> Any:
-    """A quantizer whose scales lie on a device."""
+    """Return a quantizer whose scales are on a device."""
     if isinstance(quantizer, PerTensorAffine):
         return quantizer
     scales = quantizer.scales.to(device=device, non_blocking=non_blocking)
@@ -143,7 +145,7 @@ def _to_copy(
     non_blocking: bool,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """A copy on a device; no other dtype can be asked for."""
+    """Copy to a device; no other dtype can be requested."""
     spec = self._spec
     if dtype is not None and dtype is not spec.dtype:
         raise RuntimeError(
@@ -166,7 +168,7 @@ def empty_like(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """A tensor without values, with the same quantizer."""
+    """Return an uninitialized tensor with the same quantizer."""
     spec = self._spec
     if dtype is not None and dtype is not spec.dtype:
         raise RuntimeError(
@@ -194,7 +196,7 @@ def empty_quantized(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """A tensor of other sizes without values, with the same quantizer."""
+    """Return an uninitialized tensor of other sizes with the same quantizer."""
     spec = qtensor._spec
     where = spec.device if device is None else device
     quantizer = on_device(qtensor._data.quantizer, where)
@@ -202,7 +204,7 @@ def empty_quantized(
 
 
 def fill_(self: Any, value: Any) -> Any:
-    """The integer nearest to a number, everywhere."""
+    """Fill with the integer nearest to a number."""
     if is_quantized(value) if hasattr(value, "_spec") else False:
         value = numbers_of(value)
     spec = self._spec
@@ -215,7 +217,7 @@ def fill_(self: Any, value: Any) -> Any:
 
 
 def equal(self: Any, other: Any) -> bool:
-    """Whether scheme, quantizer, dtype, sizes and integers are the same."""
+    """Return True if scheme, quantizer, dtype, sizes and integers are equal."""
     if not (is_quantized(self) and is_quantized(other)):
         return False
     mine, its = self._data.quantizer, other._data.quantizer

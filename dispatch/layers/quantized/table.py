@@ -1,9 +1,9 @@
-"""Which function serves an operator at the Quantized key; its in-place and ``out=`` forms follow from it.
+"""Table of the functions that serve operators at the Quantized key, and their in-place and ``out=`` forms.
 
 A module lists its functions by the operator's full name, ``KERNELS = {"relu": relu}``. They take the arguments in the
 schema's order and return new tensors. An in-place form writes the integers of the functional one's result, and takes
-over its quantizer. Views are those of the integers. An operator that is a composite of others is left to them; every
-other one is refused, even if it has a kernel for all backends: that one knows nothing of quantizers.
+over its quantizer. Views are those of the integers. Composite operators run as their parts. All other operators are
+refused, even with a kernel for all backends, because such a kernel ignores quantizers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ COMPOSED = frozenset(
 
 @cache
 def functions() -> dict[str, Function]:
-    """All functions, by operator."""
+    """Return all functions, by operator."""
     found: dict[str, Function] = {}
     for name in reversed(MODULES):
         found.update(importlib.import_module(f".{name}", __package__).KERNELS)
@@ -53,7 +53,7 @@ def functions() -> dict[str, Function]:
 
 
 def kernel_of(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
-    """The kernel of an operator at the Quantized key of a backend; None for what is made of others."""
+    """Return the kernel of an operator at the Quantized key of a backend; None for a composite operator."""
     namespace, _, name = op.name.partition("::")
     if namespace != "aten":
         return None
@@ -76,7 +76,7 @@ def _refusal(op: OperatorEntry, key: DispatchKey) -> Function:
 
 
 def _form_of(op: OperatorEntry, name: str, functions: dict[str, Function]) -> Function | None:
-    """The in-place or ``out=`` form of a function in the table."""
+    """Return the in-place or ``out=`` form of a function in the table."""
     base, _, overload = name.partition(".")
     schema = op.schema
     if schema.is_inplace:
@@ -96,7 +96,7 @@ def _form_of(op: OperatorEntry, name: str, functions: dict[str, Function]) -> Fu
 
 
 def in_place(name: str, function: Function) -> Function:
-    """The form that writes to its first argument."""
+    """Return the form that writes to its first argument."""
 
     def inplace(self: Any, *rest: Any) -> Any:
         return written(name, self, function(self, *rest))
@@ -106,7 +106,7 @@ def in_place(name: str, function: Function) -> Function:
 
 
 def into_out(name: str, function: Function) -> Function:
-    """The form that writes to its last argument."""
+    """Return the form that writes to its last argument."""
 
     def out_form(*args: Any) -> Any:
         return written(name, args[-1], function(*args[:-1]))
@@ -133,7 +133,7 @@ def written(name: str, target: Any, result: Any) -> Any:
 
 
 def _view(op: OperatorEntry) -> Function | None:
-    """The view of a quantized tensor that a view operator makes, if it is one."""
+    """Return the function that makes a view of a quantized tensor, if the operator is a view."""
     kernels = [kernel for registered in op.kernels.values() for kernel in registered]
     if not any(isinstance(kernel.planner, ViewKernel) for kernel in kernels):
         return None

@@ -1,6 +1,6 @@
 """Views of quantized tensors: views of their integers, with the quantizer that the remaining channels have.
 
-Of a tensor with a quantizer for channels the same views are possible as in PyTorch (ATen/native/TensorShape.cpp).
+A tensor with a per-channel quantizer has the same views as in PyTorch (ATen/native/TensorShape.cpp).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Geometry = Callable[[Any, Sequence[Any]], Any]
 
 
 def viewed(op: OperatorEntry) -> Callable[..., Any]:
-    """The function that makes an operator's views."""
+    """Return the function that makes an operator's views."""
     short = op.name.partition("::")[2]
     channels = CHANNELS.get(short)
 
@@ -47,12 +47,12 @@ def viewed(op: OperatorEntry) -> Callable[..., Any]:
 
 
 def _packed_view(op: OperatorEntry, self: Any, args: Sequence[Any]) -> Any:
-    """Other sizes for elements of which two share a byte. Raises NotImplementedError for another view."""
+    """View two-per-byte elements with other sizes. Raises NotImplementedError for another view."""
     data = self._data
     if op.name == "aten::alias":
         sizes = self._spec.sizes
     elif op.name == "aten::view" and isinstance(data.quantizer, PerTensorAffine):
-        # A tensor without bytes tells the sizes, one of which may be left to find.
+        # A tensor without bytes resolves the sizes, including a -1.
         sizes = (
             find_overload("aten::empty.memory_format")(self._spec.sizes, device="meta").view(args[0]).shape
         )
@@ -73,17 +73,17 @@ def check_axis(sizes: Sequence[int], quantizer: PerChannel) -> None:
 
 
 def wrapped(dim: int, ndim: int) -> int:
-    """A dimension counted from the first one."""
+    """Return a dimension counted from the first one."""
     return dim % ndim if ndim else 0
 
 
 def shifted(quantizer: Any, axis: int) -> Any:
-    """The same channels along another dimension."""
+    """Return the same channels along another dimension."""
     return type(quantizer)(quantizer.scales, quantizer.zero_points, axis)
 
 
 def of_channels(quantizer: Any, pick: Callable[[Any], Any], axis: int) -> Any:
-    """The quantizer of some channels; of a single one that of a tensor with one scale.
+    """Return the quantizer of some channels; for a single channel that of a tensor with one scale.
 
     On a GPU the host waits for that one's scale.
     """

@@ -1,4 +1,4 @@
-"""What tensors of coordinates do as compressed ones do: become compressed, and products at their places."""
+"""COO operators that work as on compressed tensors: conversion to compressed layouts, and products at their indices."""
 
 from .compressed_products import OF_COORDINATES
 from .compressed_structure import FROM_COO

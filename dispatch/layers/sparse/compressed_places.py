@@ -1,4 +1,4 @@
-"""Tensors of compressed rows or columns by their places: what another one has there, slices, exchanged dimensions."""
+"""Operators on compressed rows or columns by their indices: masks, intersections, slices, transposes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TURNED = {
 
 
 def taken_at(self: Any, mask: Any) -> Any:
-    """The values of a tensor at all places of a compressed one of its shape, zero where it has none."""
+    """Return the values of a tensor at all indices of a compressed tensor of its shape, zero where it has none."""
     kind = self._spec.layout
     if kind is strided:
         each = Lines(mask)
@@ -53,14 +53,14 @@ def taken_at(self: Any, mask: Any) -> Any:
 
 
 def key_of(each: Lines) -> Any:
-    """A number for each place, ascending."""
+    """Return a number for each index, ascending."""
     return each.line * each.length + each.plain
 
 
 def common(self: Any, other: Any) -> tuple[Any, Any, Any] | None:
-    """Where two tensors of one layout have values at the same places: which of each, and the parts of a tensor there.
+    """Return which values of two tensors of one layout have the same indices, and the parts of a tensor there.
 
-    None for matrices of a batch that have not as many in common as each other.
+    Returns None if the matrices of a batch have different numbers of common indices.
     """
     own, theirs = Lines(self), Lines(other)
     key = key_of(own)
@@ -75,7 +75,7 @@ def common(self: Any, other: Any) -> tuple[Any, Any, Any] | None:
 
 
 def transpose(self: Any, dim0: int, dim1: int) -> Any:
-    """Two dimensions of one kind exchanged, over the same memory where they are those of a matrix."""
+    """Swap two dimensions of one kind, over the same memory if they are those of a matrix."""
     spec, data = self._spec, self._data
     dim0, dim1 = wrap_dim(dim0, spec.ndim), wrap_dim(dim1, spec.ndim)
     if dim0 == dim1:
@@ -103,14 +103,14 @@ def transpose(self: Any, dim0: int, dim1: int) -> Any:
 
 
 def t(self: Any) -> Any:
-    """A matrix transposed, over the same memory."""
+    """Return the transpose of a matrix, over the same memory."""
     if self._spec.ndim != 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {self._spec.ndim}D")
     return transpose(self, 0, 1)
 
 
 def select(self: Any, dim: int, index: int) -> Any:
-    """A matrix of a batch or a slice of dense dimensions over the same memory; of a row or column its coordinates."""
+    """Select a matrix of a batch or a slice of dense dimensions over the same memory, or a row or column as COO."""
     spec, data = self._spec, self._data
     dim = wrap_dim(dim, spec.ndim)
     size = spec.sizes[dim]
@@ -127,7 +127,7 @@ def select(self: Any, dim: int, index: int) -> Any:
         return compressed_tensor(compressed, plain, values, rest, spec.layout)
     if dim >= batch_dim + 2:
         block_dim = 2 if spec.layout in BLOCKED else 0
-        # One dimension of the values stands for the two of the matrix.
+        # One dimension of the values replaces the two of the matrix.
         return compressed_tensor(
             compressed, plain, values.select(dim - 1 + block_dim, index), rest, spec.layout
         )
@@ -149,7 +149,10 @@ def select(self: Any, dim: int, index: int) -> Any:
 
 
 def _line(self: Any, dim: int, index: int) -> tuple[Any, Any]:
-    """The places and values of one line along what is compressed, or of one across it. The host waits on a GPU."""
+    """Return the indices and values of one line along the compressed dimension, or across it.
+
+    The host waits on a GPU.
+    """
     compressed, plain, values = parts_of(self)
     along = (dim == 0) is (self._spec.layout in ROW_COMPRESSED)
     if self._spec.is_meta:

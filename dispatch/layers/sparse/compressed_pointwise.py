@@ -1,7 +1,7 @@
 """Pointwise operators on compressed rows and columns: functions of values, sums and products, values written in place.
 
-Places are unequal, so that a function that keeps zero works on the values alone.
-Source of which operators there are: aten/src/ATen/native/sparse/SparseCsrTensorMath.cpp.
+Indices are unique, so that a function that keeps zero works on the values alone. Source of the list of operators:
+aten/src/ATen/native/sparse/SparseCsrTensorMath.cpp.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .forms import become
 
 
 def on_values(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of a tensor that changes its values."""
+    """Return the function of a tensor that changes its values."""
 
     def unary(self: Any, *rest: Any) -> Any:
         return over(self, function(self._data.values, *rest))
@@ -39,7 +39,7 @@ def _is_number(operand: Any) -> bool:
 
 
 def in_layout_of(self: Any, other: Any) -> Any:
-    """Another tensor in the layout, with the blocks and batches, of a compressed one."""
+    """Return another tensor in the layout, with the blocks and batches, of a compressed one."""
     kind, block = self._spec.layout, blocksize_of(self)
     if other._spec.layout is kind and blocksize_of(other) == block:
         return other
@@ -57,7 +57,7 @@ def _check_sizes(name: str, self: Any, other: Any) -> None:
 
 
 def add(self: Any, other: Any, alpha: Any) -> Any:
-    """Sparse ones together, which specify what either does; with a strided one the result is strided."""
+    """Add sparse tensors at the union of their indices; with a strided operand the result is strided."""
     for operand in (self, other):
         if _is_number(operand):
             whole = (other if operand is self else self)._spec.sizes
@@ -87,7 +87,7 @@ def add(self: Any, other: Any, alpha: Any) -> Any:
 
 
 def _same_places(self: Any, other: Any) -> bool:
-    """Whether two tensors are known to specify the same places; a GPU is not waited for."""
+    """Return True if two tensors are known to have the same indices, without waiting for a GPU."""
     a, b = self._data, other._data
     if a.compressed is b.compressed and a.plain is b.plain:
         return True
@@ -97,7 +97,7 @@ def _same_places(self: Any, other: Any) -> bool:
 
 
 def united(self: Any, other: Any) -> Any:
-    """The sum of two tensors of one layout and dtype, by sorting the places of both."""
+    """Return the sum of two tensors of one layout and dtype, by sorting the indices of both."""
     own, theirs = Lines(self), Lines(other)
     spec, batch_sizes = self._spec, self._spec.sizes[: own.batch_dim]
     keys = ops.cat((key_of(own), key_of(theirs).to(own.plain.dtype)), 0)
@@ -125,7 +125,7 @@ def united(self: Any, other: Any) -> Any:
 
 
 def add_(self: Any, other: Any, alpha: Any) -> Any:
-    """In place; a contiguous strided tensor keeps its memory."""
+    """Add in place; a contiguous strided tensor keeps its memory."""
     if self._spec.layout is strided and self._spec.is_contiguous and not _is_number(other):
         _check_sizes("add", self, other)
         if self._spec.dtype is result_type(self, other):
@@ -134,7 +134,7 @@ def add_(self: Any, other: Any, alpha: Any) -> Any:
 
 
 def mul(self: Any, other: Any) -> Any:
-    """The product at the places that all sparse operands specify; a strided one, which broadcasts, specifies all."""
+    """Multiply at the indices that all sparse operands specify; a strided one, which broadcasts, specifies all."""
     if _is_number(self) or self._spec.layout is strided:
         self, other = other, self
     if _is_number(other):
@@ -175,7 +175,7 @@ def mul(self: Any, other: Any) -> Any:
 
 
 def threshold_backward(grad_output: Any, self: Any, threshold: Any) -> Any:
-    """relu's gradient, at the input's places."""
+    """Compute relu's gradient, at the input's indices."""
     if self._spec.layout not in COMPRESSED:
         raise RuntimeError(
             f"threshold_backward: expected self of a compressed layout, got {spoken(self._spec.layout)}"
@@ -191,13 +191,13 @@ def fill_(self: Any, value: Any) -> Any:
 
 
 def normal_(self: Any, mean: float, std: float, generator: Any) -> Any:
-    """Draw the specified elements."""
+    """Fill the specified elements with normal numbers."""
     self._data.values.normal_(mean, std, generator=generator)
     return self
 
 
 def _drawn(name: str) -> Callable[..., Any]:
-    """A factory that gives new values to the same places."""
+    """Return a factory that gives new values to the same indices."""
     make = getattr(ops, name)
 
     def like(self: Any, dtype: Any, layout: Layout | None, device: Any, *rest: Any) -> Any:

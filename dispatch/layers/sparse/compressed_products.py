@@ -1,4 +1,4 @@
-"""Products at given places, products reduced by row, and triangular systems, of compressed rows and columns."""
+"""Sampled matmuls, matmuls reduced by row, and triangular solves, of compressed rows and columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def sparse_sampled_addmm(self: Any, mat1: Any, mat2: Any, beta: Number, alpha: Number) -> Any:
-    """``beta * self + alpha * (mat1 @ mat2)`` at the places of `self`; nothing else of the product is computed."""
+    """``beta * self + alpha * (mat1 @ mat2)`` at the indices of `self`; no other element is computed."""
     _check_sampled(self, mat1, mat2)
     if self._spec.layout is sparse_coo:
         self = coalesced(self)
@@ -55,7 +55,7 @@ def _at(row: Any, column: Any, mat1: Any, mat2: Any) -> Any:
 
 
 def dot_rows(rows: Any, columns: Any, left: Any, right: Any) -> Any:
-    """The products of pairs of rows; complex ones on a GPU of their parts."""
+    """Return the dot products of pairs of rows; complex ones on a GPU are computed by their parts."""
     if not (left.is_complex() and left._spec.device.type == "cuda"):
         return ops._sampled_mm(rows, columns, left, right)
     parts = [part.contiguous() for part in (left.real, left.imag, right.real, right.imag)]
@@ -65,7 +65,7 @@ def dot_rows(rows: Any, columns: Any, left: Any, right: Any) -> Any:
 
 
 def _blocks_at(each: Lines, matrix: Any, row: Any, column: Any, mat1: Any, mat2: Any) -> Any:
-    """Products of rows of blocks with columns of blocks, as a batch."""
+    """Compute matmuls of rows of blocks with columns of blocks, as a batch."""
     high, wide = each.block
     inner = mat1._spec.sizes[-1]
     down, across = mat1._spec.sizes[-2] // high, mat2._spec.sizes[-1] // wide
@@ -118,7 +118,7 @@ def _check_sampled(self: Any, mat1: Any, mat2: Any) -> None:
 
 
 def _sparse_mm_reduce_impl(self: Any, other: Any, reduce: str) -> tuple[Any, Any]:
-    """Products of each row reduced; of extremes also which value of `self` has it, as many as there are for none."""
+    """Reduce the products of each row. For minima and maxima, also return the argument index in `self`, nnz if none."""
     _check_reduced(self, other, reduce)
     if reduce in ("sum", "mean"):
         out = times_dense(self, other)
@@ -145,7 +145,7 @@ def _sparse_mm_reduce_impl(self: Any, other: Any, reduce: str) -> tuple[Any, Any
 
 
 def _lengths(self: Any, dtype: Any) -> Any:
-    """How many values each row has, at least one, as a column."""
+    """Return the number of values of each row, at least one, as a column."""
     compressed = self._data.compressed
     return (compressed[1:] - compressed[:-1]).clamp(min=1).to(dtype).unsqueeze(1)
 
@@ -173,7 +173,7 @@ def _check_reduced(self: Any, other: Any, reduce: str) -> None:
 def _sparse_mm_reduce_impl_backward(
     self: Any, grad_out: Any, weight: Any, reduce: str, arg_out: Any, output_mask: Sequence[bool]
 ) -> tuple[Any, Any]:
-    """The gradients of both operands: the sparse one's has its places."""
+    """Compute the gradients of both operands; the sparse one's has the operand's indices."""
     _check_reduced(self, weight, reduce)
     name, sizes = "_sparse_mm_reduce_impl_backward", (self._spec.sizes[0], weight._spec.sizes[1])
     check_sizes(name, "grad_out", grad_out._spec, sizes)
@@ -197,7 +197,7 @@ def _sparse_mm_reduce_impl_backward(
     where = self._spec.device
     entry = arg_out.reshape(-1)
     column = ops.arange(width, device=where).expand(arg_out._spec.sizes).reshape(-1)
-    # What no value attains goes to one beyond the last.
+    # Gradients without an argmax or argmin go to an extra entry at the end.
     plain = ops.cat((data.plain.to(int64), ops.zeros((1,), dtype=int64, device=where)), 0)
     place = plain.index_select(0, entry) * width + column
     grads = grad_out.reshape(-1)
@@ -214,10 +214,10 @@ def _sparse_mm_reduce_impl_backward(
 
 
 def triangular_solve(self: Any, A: Any, upper: bool, transpose: bool, unitriangular: bool) -> tuple[Any, Any]:
-    """The solution for a strided right-hand side.
+    """Solve for a strided right-hand side.
 
-    On the CPU the triangle stays sparse, but where its diagonal has a zero, a matrix is one of several, or shapes are
-    wrong. There and on CUDA the matrix is made dense, which takes memory for each element.
+    On the CPU the triangle stays sparse, except for a zero on its diagonal, batches, and wrong shapes. In these cases
+    and on CUDA the matrix is made dense, which takes memory for each element.
     """
     kind = A._spec.layout
     if kind not in (sparse_csr, sparse_bsr) or self._spec.layout is not strided:

@@ -1,7 +1,7 @@
 """Tensors of compressed rows or columns themselves: dense forms, other layouts and sizes, copies.
 
-Numbers of lines count over all matrices of a batch: line `b * lines + i` is the one with index i of matrix b.
-Source of what is refused: aten/src/ATen/native/TensorConversions.cpp and native/sparse/SparseCsrTensor.cpp.
+Line numbers count over all matrices of a batch: line `b * lines + i` has index i in matrix b. Source of the checks:
+aten/src/ATen/native/TensorConversions.cpp and native/sparse/SparseCsrTensor.cpp.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .coo_structure import add_into, coalesced
 
 
 class Lines:
-    """A tensor's values by lines: what its compressed layout means, without the difference of rows and columns.
+    """Values of a compressed tensor by lines, where a line is a row or a column.
 
     Attributes:
         batch, lines, length: how many matrices there are, how many lines each has, and how many places a line.
@@ -56,7 +56,7 @@ class Lines:
         self.values = data.values.reshape((total, *data.values._spec.sizes[batch_dim + 1 :]))
 
     def coordinates(self) -> tuple[Any, Any, Any]:
-        """The matrix, the row of blocks and the column of blocks of each."""
+        """Return the matrix, the row of blocks and the column of blocks of each value."""
         if self.batch == 1:
             matrix, inside = ops.zeros_like(self.line), self.line
         else:
@@ -68,19 +68,19 @@ class Lines:
 
 
 def parts_of(self: Any) -> tuple[Any, Any, Any]:
-    """Compressed indices, plain ones, and values."""
+    """Return compressed indices, plain ones, and values."""
     data = self._data
     return data.compressed, data.plain, data.values
 
 
 def over(self: Any, values: Any) -> Any:
-    """A tensor of the same places with other values."""
+    """Return a tensor of the same indices with other values."""
     data = self._data
     return compressed_tensor(data.compressed, data.plain, values, self._spec.sizes, self._spec.layout)
 
 
 def _to_dense(self: Any, dtype: ScalarType | None, masked_grad: bool | None) -> Any:
-    """Zeros with the values added at their places."""
+    """Return a dense tensor with the values added at their indices."""
     values = self._data.values if dtype is None else self._data.values.to(dtype)
     out = ops.zeros(self._spec.sizes, dtype=values.dtype, device=values.device)
     return add_to_dense(out, 1, over(self, values))
@@ -114,7 +114,7 @@ def add_to_dense(out: Any, alpha: Any, self: Any) -> Any:
 
 
 def to_coo(self: Any) -> Any:
-    """Coordinates of every value, in rows of the whole tensor; blocks give those of all their elements."""
+    """Return the coordinates of every value, in rows of the whole tensor; blocks give those of all their elements."""
     each, spec = Lines(self), self._spec
     matrix, row, column = (part.to(int64) for part in each.coordinates())
     values = each.values
@@ -140,7 +140,7 @@ def to_coo(self: Any) -> Any:
 
 
 def by_other_lines(self: Any, layout: Layout) -> Any:
-    """The same values, or blocks, by columns instead of rows or the other way round."""
+    """Return the same values, or blocks, by columns instead of rows or vice versa."""
     if not self._data.batch_dim:
         compressed, plain, values = parts_of(self)
         block = blocksize_of(self) or (1, 1)
@@ -198,7 +198,7 @@ def _without_blocks(layout: Layout) -> Callable[..., Any]:
 
 
 def _from_coo(name: str, self: Any, layout: Layout) -> Any:
-    """Rows or columns of coordinates."""
+    """Return compressed rows or columns from coordinates."""
     if self._data.sparse_dim != 2:
         raise RuntimeError(
             f"{name}: conversion from Sparse to {spoken(layout)} for input tensors with sparse_dim()!=2 is not "
@@ -242,7 +242,7 @@ def _with_blocks(layout: Layout) -> Callable[..., Any]:
 
 
 def _gathered(self: Any, blocksize: Sequence[int], layout: Layout) -> Any:
-    """The values of compressed rows in blocks: those that hold one, in order, with zeros beside it."""
+    """Return the values of compressed rows in blocks: the nonzero blocks, in order, with zeros for missing elements."""
     each, spec = Lines(self), self._spec
     high, wide = blocksize
     row, column = each.line, each.plain
@@ -316,7 +316,7 @@ def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
 
 
 def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
-    """The values of a tensor of the same layout, sizes and number of values; its places too."""
+    """Copy the values and indices of a tensor of the same layout, sizes and number of values."""
     given, wanted = src._spec, self._spec
     if wanted.layout not in COMPRESSED:
         raise RuntimeError(
@@ -362,7 +362,7 @@ def _to_copy(
     non_blocking: bool,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """A copy of another dtype or on another device."""
+    """Copy to another dtype or device."""
     if layout is not None and layout is not self._spec.layout:
         raise RuntimeError(
             "to(options) doesn't support converting to a different layout, but got self.layout being "
@@ -380,7 +380,7 @@ def _to_copy(
 
 
 def _like(name: str, self: Any, dtype: Any, layout: Layout | None, device: Any) -> Any | None:
-    """A tensor of another layout without elements; None where the layout is kept."""
+    """Return a tensor of another layout without elements; None if the layout is kept."""
     kind, spec = self._spec.layout, self._spec
     if layout is None or layout is kind:
         return None
@@ -413,7 +413,7 @@ def empty_like(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """The same places with values that are not initialised."""
+    """Return the same indices with uninitialized values."""
     other = _like("empty_like", self, dtype, layout, device)
     if other is not None:
         return other
@@ -436,7 +436,7 @@ def zeros_like(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """A tensor without elements."""
+    """Return a tensor without elements."""
     other = _like("zeros_like", self, dtype, layout, device)
     if other is not None:
         return other
@@ -451,7 +451,7 @@ def zero_(self: Any) -> Any:
 
 
 def resize_(self: Any, size: Sequence[int], memory_format: MemoryFormat | None) -> Any:
-    """Other sizes over the same values: rows that are cut off lose them, columns are not cut off."""
+    """Resize over the same values: rows that are cut off lose them, columns are not cut off."""
     spec, data = self._spec, self._data
     if len(size) != spec.ndim or tuple(size[: data.batch_dim]) != spec.sizes[: data.batch_dim]:
         raise RuntimeError(
@@ -498,7 +498,7 @@ def resize_(self: Any, size: Sequence[int], memory_format: MemoryFormat | None) 
 
 
 def resize_as_sparse_(self: Any, the_template: Any) -> Any:
-    """The sizes and places of another tensor, of the same layout, over values of its own, which are not initialised."""
+    """Take the sizes and indices of another tensor of the same layout, with uninitialized values."""
     if the_template._spec.layout is not self._spec.layout:
         raise RuntimeError(
             "resize_as_sparse_csr_tensor_: self and src must have the same layout, but got "
@@ -515,7 +515,7 @@ def is_pinned(self: Any, device: Device | None) -> bool:
 
 
 def sparse_mask(self: Any, mask: Any) -> Any:
-    """The values of a tensor of any layout at the places of `mask`."""
+    """Return the values of a tensor of any layout at the indices of `mask`."""
     from .compressed_places import taken_at
 
     kind = mask._spec.layout

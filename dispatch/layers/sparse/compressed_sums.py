@@ -16,12 +16,12 @@ from .coo_structure import added_at
 
 
 def sum(self: Any, dtype: ScalarType | None) -> Any:
-    """The sum of all specified elements."""
+    """Compute the sum of all specified elements."""
     return self._data.values.sum(dtype=dtype)
 
 
 def sum_dims(self: Any, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarType | None) -> Any:
-    """The sum over dimensions of compressed rows, which keeps them."""
+    """Compute the sum over dimensions of compressed rows, and keep the dimensions."""
     if self._spec.layout is not sparse_csr:
         raise RuntimeError(
             "Currently the only compressed sparse format supported for sum.dim_IntList is CSR, but got layout "
@@ -31,7 +31,7 @@ def sum_dims(self: Any, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarT
 
 
 def over_dims(kind: str, self: Any, dim: Sequence[int], keepdim: bool, dtype: ScalarType | None) -> Any:
-    """Specified elements of each row, of each column, or all together: a matrix that specifies what is not empty."""
+    """Sum the specified elements of each row, of each column, or all; the result specifies the nonempty sums."""
     spec = self._spec
     if spec.layout is not sparse_csr or spec.ndim != 2:
         raise RuntimeError(

@@ -32,7 +32,7 @@ ZERO_PRESERVING = (
 
 
 def on_values(function: Callable[..., Any], linear: bool) -> Callable[..., Any]:
-    """The function of a sparse tensor that changes its values."""
+    """Return the function of a sparse tensor that changes its values."""
 
     def unary(self: Any, *rest: Any) -> Any:
         if not linear:
@@ -45,7 +45,7 @@ def on_values(function: Callable[..., Any], linear: bool) -> Callable[..., Any]:
 
 
 def _is_number(operand: Any) -> bool:
-    """Whether an operand is a Python number, or a strided tensor without dimensions, which counts as one."""
+    """Return True if an operand is a Python number, or a strided 0-d tensor, which counts as one."""
     return not isinstance(operand, TensorImpl) or (operand._spec.layout is strided and not operand._spec.ndim)
 
 
@@ -99,7 +99,7 @@ def add(self: Any, other: Any, alpha: Any) -> Any:
 
 
 def add_(self: Any, other: Any, alpha: Any) -> Any:
-    """In place; a dense tensor keeps its memory."""
+    """Add in place; a dense tensor keeps its memory."""
     _refuse_number("add", self, other)
     if self._spec.layout is strided and other._spec.layout is sparse_coo and self._spec.is_contiguous:
         if self._spec.sizes != other._spec.sizes:
@@ -119,12 +119,12 @@ def sub_(self: Any, other: Any, alpha: Any) -> Any:
 
 
 def rsub(self: Any, other: Any, alpha: Any) -> Any:
-    """A sparse tensor taken from another one."""
+    """Subtract a sparse tensor from another one."""
     return add(other, self, -alpha)
 
 
 def in_place_on_values(name: str) -> Callable[..., Any]:
-    """The in-place form of a function that is not linear: it takes no repeated coordinates."""
+    """Return the in-place form of a nonlinear function, which refuses repeated coordinates."""
     function = on_values(getattr(ops, name), linear=False)
 
     def inplace(self: Any, *rest: Any) -> Any:
@@ -137,7 +137,7 @@ def in_place_on_values(name: str) -> Callable[..., Any]:
 
 
 def mul(self: Any, other: Any) -> Any:
-    """The product at the places that both specify; a dense operand, which broadcasts, specifies all."""
+    """Multiply at the indices that both specify; a dense operand, which broadcasts, specifies all."""
     if _is_number(self) or self._spec.layout is strided:
         self, other = other, self
     if _is_number(other):
@@ -185,7 +185,7 @@ def _times_dense(self: Any, other: Any, dtype: Any) -> Any:
 
 
 def _divisor(self: Any, other: Any, name: str) -> Any:
-    """What to divide the values by. Raises RuntimeError for anything but a number."""
+    """Return the divisor of the values. Raises RuntimeError for anything but a number."""
     if _is_number(other) and isinstance(self, TensorImpl) and self._spec.layout is sparse_coo:
         return other
     if not isinstance(other, TensorImpl) or other._spec.layout is sparse_coo:
@@ -199,14 +199,14 @@ def _divisor(self: Any, other: Any, name: str) -> Any:
 
 
 def div(self: Any, other: Any) -> Any:
-    """Division by a number."""
+    """Divide by a number."""
     other = _divisor(self, other, "div")
     indices, values = parts_of(self)
     return coo_tensor(indices, values / other, self.shape, self._data.is_coalesced)
 
 
 def div_mode(self: Any, other: Any, rounding_mode: str | None) -> Any:
-    """Division by a number with rounding, which is not linear."""
+    """Divide by a number with rounding, which is not linear."""
     other = _divisor(self, other, "div")
     if rounding_mode is not None:
         self = coalesced(self)
@@ -220,7 +220,7 @@ def floor_divide(self: Any, other: Any) -> Any:
 
 
 def pow_scalar(self: Any, exponent: Any) -> Any:
-    """A power above zero."""
+    """Compute a positive power."""
     if exponent == 0:
         raise RuntimeError(
             "pow: cannot raise to zeroth power on sparse tensor; it would make the result tensor dense"
@@ -231,7 +231,7 @@ def pow_scalar(self: Any, exponent: Any) -> Any:
 
 
 def threshold_backward(grad_output: Any, self: Any, threshold: Any) -> Any:
-    """relu's gradient: the output's at places where the input was above the threshold."""
+    """Compute relu's gradient: the output's at indices where the input was above the threshold."""
     self = coalesced(self)
     indices, values = parts_of(self)
     grads = coalesced(grad_output).sparse_mask(self)._data.values

@@ -1,7 +1,7 @@
 """Sums, norms and softmax of tensors of coordinates (ATen/native/sparse/SparseTensorMath.cpp, SoftMax.cpp).
 
-A sum over all sparse dimensions is dense; over some of them it is sparse, and coalesced. Softmax is over what is
-specified alone: elements that are not stand for -inf, not for 0.
+A sum over all sparse dimensions is dense; over some of them it is sparse, and coalesced. Softmax is over specified
+elements only: unspecified elements count as -inf, not as 0.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .coo_structure import coalesced, parts_of, values_at
 
 
 def sum_all(self: Any, dtype: ScalarType | None) -> Any:
-    """The sum of all elements."""
+    """Compute the sum of all elements."""
     return self._data.values.sum(dtype=dtype)
 
 
 def sum_dims(self: Any, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarType | None) -> Any:
-    """The sum over dimensions, over all if none is named."""
+    """Compute the sum over dimensions, over all if none is named."""
     ndim = self._spec.ndim
     dims = sorted({wrapped(d, ndim) for d in (dim or range(ndim))})
     if dtype is None and not (self.dtype.is_floating_point or self.dtype.is_complex):
@@ -39,7 +39,7 @@ def sum_dims(self: Any, dim: Sequence[int] | None, keepdim: bool, dtype: ScalarT
 
 
 def summed(self: Any, dims: Sequence[int], dtype: ScalarType | None) -> Any:
-    """The sum over dimensions counted from the front."""
+    """Compute the sum over dimensions counted from the front."""
     sparse_dim, sizes = self._data.sparse_dim, self._spec.sizes
     indices, values = parts_of(self)
     dense = [d - sparse_dim + 1 for d in dims if d >= sparse_dim]
@@ -67,7 +67,7 @@ def _sparse_sum_dim(self: Any, dim: Sequence[int]) -> Any:
 
 
 def _sparse_sum_backward(grad: Any, self: Any, dim: Sequence[int]) -> Any:
-    """The gradient of a sum at each place of the tensor."""
+    """Compute the gradient of a sum at each index of the tensor."""
     self = coalesced(self)
     sparse_dim, sizes, ndim = self._data.sparse_dim, self._spec.sizes, self._spec.ndim
     dims = sorted({wrapped(d, ndim) for d in dim})
@@ -98,17 +98,17 @@ def _sparse_sum_backward(grad: Any, self: Any, dim: Sequence[int]) -> Any:
 
 
 def any_(self: Any) -> Any:
-    """Whether an element is not zero."""
+    """Return whether any element is nonzero."""
     return coalesced(self)._data.values.any()
 
 
 def norm(self: Any, p: Any) -> Any:
-    """The norm of all elements."""
+    """Compute the norm of all elements."""
     return ops.linalg_vector_norm(coalesced(self)._data.values, 2 if p is None else p)
 
 
 def norm_dim(self: Any, p: Any, dim: Sequence[int], keepdim: bool, *dtype: Any) -> Any:
-    """The norm over all dimensions."""
+    """Compute the norm over all dimensions."""
     ndim = self._spec.ndim
     dims = {wrapped(d, ndim) for d in dim} if dim else set(range(ndim))
     if len(dims) < ndim:
@@ -124,7 +124,7 @@ def norm_dim(self: Any, p: Any, dim: Sequence[int], keepdim: bool, *dtype: Any) 
 
 
 class _Groups:
-    """The values of a coalesced tensor that softmax normalises together, by number."""
+    """Groups of values of a coalesced tensor that softmax normalizes together, by number."""
 
     def __init__(self, self_: Any, dim: int) -> None:
         indices, values = parts_of(self_)
@@ -139,12 +139,12 @@ class _Groups:
             self.count = 1
 
     def summed(self, values: Any) -> Any:
-        """For each value the sum of those of its group."""
+        """Return for each value the sum of its group."""
         whole = ops.zeros((self.count, *values._spec.sizes[1:]), dtype=values.dtype, device=values.device)
         return whole.index_add_(0, self.number, values).index_select(0, self.number)
 
     def largest(self, values: Any) -> Any:
-        """For each value the largest of its group."""
+        """Return for each value the maximum of its group."""
         whole = ops.full(
             (self.count, *values._spec.sizes[1:]), -math.inf, dtype=values.dtype, device=values.device
         )
@@ -157,12 +157,12 @@ def _widened(self: Any, half_to_float: bool) -> Any:
 
 
 def _sparse_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
-    """Softmax over a dimension's specified elements."""
+    """Compute softmax over a dimension's specified elements."""
     return _softmax(self, dim, half_to_float, log=False)
 
 
 def _sparse_log_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
-    """The logarithm of it."""
+    """Compute log-softmax."""
     return _softmax(self, dim, half_to_float, log=True)
 
 
@@ -189,12 +189,12 @@ def _softmax(self: Any, dim: int, half_to_float: bool, log: bool) -> Any:
 
 
 def _sparse_softmax_backward_data(grad_output: Any, output: Any, dim: int, self: Any) -> Any:
-    """The gradient of softmax, at the places of its output."""
+    """Compute the gradient of softmax, at the indices of its output."""
     return _softmax_backward(grad_output, output, dim, log=False)
 
 
 def _sparse_log_softmax_backward_data(grad_output: Any, output: Any, dim: int, self: Any) -> Any:
-    """The gradient of log-softmax, at the places of its output."""
+    """Compute the gradient of log-softmax, at the indices of its output."""
     return _softmax_backward(grad_output, output, dim, log=True)
 
 

@@ -16,7 +16,7 @@ from .coo_structure import alias, coalesced, parts_of
 
 
 def wrapped(dim: int, ndim: int) -> int:
-    """A dimension counted from the front. Raises IndexError for one that is not there."""
+    """Return a dimension counted from the front. Raises IndexError out of range."""
     if not -ndim <= dim < max(ndim, 1):
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-max(ndim, 1)}, {max(ndim, 1) - 1}], but got {dim})"
@@ -25,7 +25,7 @@ def wrapped(dim: int, ndim: int) -> int:
 
 
 def permute(self: Any, dims: Sequence[int]) -> Any:
-    """Dimensions in another order, sparse ones among themselves and dense ones among themselves."""
+    """Permute sparse dimensions among themselves and dense ones among themselves."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     if len(dims) != ndim:
         raise RuntimeError(
@@ -54,7 +54,7 @@ def permute(self: Any, dims: Sequence[int]) -> Any:
 
 
 def transpose(self: Any, dim0: int, dim1: int) -> Any:
-    """Two sparse dimensions exchanged."""
+    """Swap two sparse dimensions."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     first, second = wrapped(dim0, ndim), wrapped(dim1, ndim)
     if first == second:
@@ -70,7 +70,7 @@ def transpose(self: Any, dim0: int, dim1: int) -> Any:
 
 
 def t(self: Any) -> Any:
-    """The transpose of a matrix."""
+    """Return the transpose of a matrix."""
     sparse_dim, dense_dim = self._data.sparse_dim, self._data.dense_dim
     if sparse_dim > 2 or dense_dim:
         raise RuntimeError(
@@ -81,7 +81,7 @@ def t(self: Any) -> Any:
 
 
 def unsqueeze(self: Any, dim: int) -> Any:
-    """Another dimension of size 1, sparse or dense by where it stands."""
+    """Insert a dimension of size 1, sparse or dense by its position."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     at = wrapped(dim, ndim + 1)
     indices, values = parts_of(self)
@@ -96,7 +96,7 @@ def unsqueeze(self: Any, dim: int) -> Any:
 
 
 def squeeze_dims(self: Any, dims: Sequence[int]) -> Any:
-    """The tensor without those of the dimensions that have size 1."""
+    """Remove those of the dimensions that have size 1."""
     ndim, sparse_dim, sizes = self._spec.ndim, self._data.sparse_dim, self._spec.sizes
     gone = {d for d in (wrapped(d, ndim) for d in dims) if ndim and sizes[d] == 1}
     if not gone:
@@ -114,17 +114,17 @@ def squeeze_dims(self: Any, dims: Sequence[int]) -> Any:
 
 
 def squeeze(self: Any) -> Any:
-    """The tensor without its dimensions of size 1."""
+    """Remove the dimensions of size 1."""
     return squeeze_dims(self, range(self._spec.ndim))
 
 
 def squeeze_dim(self: Any, dim: int) -> Any:
-    """The tensor without a dimension, if that has size 1."""
+    """Remove a dimension if it has size 1."""
     return squeeze_dims(self, (dim,))
 
 
 def select(self: Any, dim: int, index: int) -> Any:
-    """The part at one index of a dimension; a dense tensor where no sparse dimension is left."""
+    """Select one index of a dimension; return a dense tensor if no sparse dimension remains."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     if not ndim:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
@@ -164,7 +164,7 @@ def select_first(self: Any, index: int) -> Any:
 
 
 def select_backward(grad: Any, input_sizes: Sequence[int], dim: int, index: int) -> Any:
-    """A gradient at the index of the dimension that was selected."""
+    """Return a gradient at the index of the dimension that was selected."""
     at = wrapped(dim, len(input_sizes))
     indices, values = parts_of(grad)
     sparse_dim = grad._data.sparse_dim
@@ -183,7 +183,7 @@ def select_backward(grad: Any, input_sizes: Sequence[int], dim: int, index: int)
 
 
 def index_select(self: Any, dim: int, index: Any) -> Any:
-    """The parts at several indices of a dimension, in their order, with repetitions."""
+    """Select several indices of a dimension, in their order, with repetitions."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     if not ndim:
         raise IndexError("index_select() cannot be applied to a 0-dim tensor.")
@@ -215,7 +215,7 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
     begins = ops.searchsorted(own, index)
     counts = ops.searchsorted(own, index, right=True) - begins
     ends = counts.cumsum(0)
-    # Entry number k of the result stands `k - (where its index began)` behind the first of that index.
+    # Entry k of the result is `k - (where its index began)` after the first of that index.
     which = ops.repeat_interleave(ops.arange(count, device=index.device), counts)
     total = which._spec.sizes[0]
     offset = ops.arange(total, device=index.device) - (ends - counts).index_select(0, which)
@@ -226,7 +226,7 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
 
 
 def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
-    """The part between two indices of a dimension."""
+    """Return the range between two indices of a dimension."""
     ndim, sparse_dim = self._spec.ndim, self._data.sparse_dim
     at = wrapped(dim, ndim)
     whole = self._spec.sizes[at]
@@ -255,7 +255,7 @@ def narrow_copy(self: Any, dim: int, start: int, length: int) -> Any:
 
 
 def cat(tensors: Sequence[Any], dim: int) -> Any:
-    """Sparse tensors joined along a sparse dimension, or along a dense one, where each has zeros beside it."""
+    """Concatenate sparse tensors along a sparse dimension, or along a dense one, padded with zeros."""
     for position, tensor in enumerate(tensors):
         if tensor._spec.layout is not sparse_coo:
             raise RuntimeError(
@@ -308,7 +308,7 @@ def _check_joined(first: Any, tensor: Any, position: int, dim: int) -> None:
 
 
 def broadcast_to(self: Any, size: Sequence[int]) -> Any:
-    """The tensor repeated along dimensions of size 1 and along new ones in front."""
+    """Expand the tensor along dimensions of size 1 and along new leading dimensions."""
     old = self._spec.sizes
     added = len(size) - len(old)
     sparse_dim = self._data.sparse_dim
@@ -337,7 +337,7 @@ def broadcast_to(self: Any, size: Sequence[int]) -> Any:
 
 
 def refused_expand(self: Any, size: Sequence[int], implicit: bool) -> Any:
-    """Views that repeat elements have no sparse layout."""
+    """Refuse views that repeat elements: they have no sparse layout."""
     if list(size) == list(self._spec.sizes):
         return alias(self)
     raise RuntimeError(
@@ -346,13 +346,13 @@ def refused_expand(self: Any, size: Sequence[int], implicit: bool) -> Any:
 
 
 def view_as_real(self: Any) -> Any:
-    """Complex values as pairs, in another dense dimension."""
+    """Return complex values as pairs, in another dense dimension."""
     indices, values = parts_of(self)
     return coo_tensor(indices, ops.view_as_real(values), (*self._spec.sizes, 2), self._data.is_coalesced)
 
 
 def view_as_complex(self: Any) -> Any:
-    """Pairs of the last dense dimension as complex values."""
+    """Return pairs of the last dense dimension as complex values."""
     indices, values = parts_of(self)
     return coo_tensor(indices, ops.view_as_complex(values), self._spec.sizes[:-1], self._data.is_coalesced)
 
@@ -364,7 +364,7 @@ def resize_(self: Any, size: Sequence[int], memory_format: Any) -> Any:
 
 
 def unbind(self: Any, dim: int) -> list[Any]:
-    """The parts at each index of a dimension."""
+    """Return the slices at each index of a dimension."""
     own = coalesced(self) if wrapped(dim, self._spec.ndim) < self._data.sparse_dim else self
     return [select(own, dim, i) for i in range(self._spec.sizes[wrapped(dim, self._spec.ndim)])]
 

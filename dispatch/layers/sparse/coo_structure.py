@@ -18,13 +18,13 @@ from ...generated import functions as ops
 
 
 def parts_of(self: Any) -> tuple[Any, Any]:
-    """Indices and values."""
+    """Return the indices and values."""
     data = self._data
     return data.indices, data.values
 
 
 def alias(self: Any) -> Any:
-    """Another tensor over the same parts, which is no view of this one: in-place operators replace parts whole."""
+    """Return another tensor over the same parts that is not a view: in-place operators replace parts whole."""
     return coo_tensor(*parts_of(self), self.shape, self._data.is_coalesced)
 
 
@@ -36,7 +36,7 @@ def coalesced(self: Any) -> Any:
 
 
 def _coalesce(self: Any) -> Any:
-    """``_coalesce``: a stable sort of the places, then the values of each added up in the order in which they stood."""
+    """Run ``_coalesce``: sort the indices stably, then sum the values of each in their original order."""
     indices, values = parts_of(self)
     if self._data.is_coalesced:
         return alias(self)
@@ -57,7 +57,7 @@ def _coalesce(self: Any) -> Any:
 
 
 def added_at(values: Any, group: Any, count: int) -> Any:
-    """For each of `count` groups the sum of its rows of values, in their order; of bools whether one is True."""
+    """Sum the rows of values of each of `count` groups, in their order; for bools, reduce by logical or."""
     size = (count, *values._spec.sizes[1:])
     if values._spec.dtype is bool_:
         return ops.zeros(size, dtype=int64, device=values.device).index_add_(0, group, values.to(int64)) != 0
@@ -73,13 +73,13 @@ def _values(self: Any) -> Any:
 
 
 def _coalesced_(self: Any, coalesced: bool) -> Any:
-    """Declare what the caller knows."""
+    """Set the coalesced flag from the caller."""
     self._data = type(self._data)(self._data.indices, self._data.values, coalesced)
     return self
 
 
 def _to_dense(self: Any, dtype: ScalarType | None, masked_grad: bool | None) -> Any:
-    """Zeros with the values added at their places."""
+    """Return a dense tensor with the values added at their indices."""
     indices, values = parts_of(self)
     if dtype is not None:
         values = values.to(dtype)
@@ -88,7 +88,7 @@ def _to_dense(self: Any, dtype: ScalarType | None, masked_grad: bool | None) -> 
 
 
 def add_into(out: Any, alpha: Any, indices: Any, values: Any) -> Any:
-    """Add alpha times the values to a contiguous dense tensor at their places."""
+    """Add alpha times the values to a contiguous dense tensor at their indices."""
     if not values._spec.numel or out._spec.is_meta:
         return out
     sparse_dim = indices._spec.sizes[0]
@@ -97,7 +97,8 @@ def add_into(out: Any, alpha: Any, indices: Any, values: Any) -> Any:
     values = values.to(out.dtype)
     size = out._spec.sizes
     rows = math.prod(size[:sparse_dim])
-    # One dimension of places, whose range `index_add_` checks; coordinates beyond their own dimension are refused too,
+    # One dimension of indices, whose range `index_add_` checks; coordinates beyond their own dimension are refused
+    # too,
     # since `flattened` of them could fall on another element.
     check_range(indices, size)
     flat = flattened(indices, size)
@@ -109,7 +110,7 @@ def add_into(out: Any, alpha: Any, indices: Any, values: Any) -> Any:
 
 
 def check_range(indices: Any, size: Sequence[int]) -> None:
-    """Raise RuntimeError on the CPU for an index that lies beyond its dimension; a GPU's kernels look themselves."""
+    """Raise RuntimeError on the CPU for an out-of-range index; a GPU's kernels check themselves."""
     if indices._spec.device.type != "cpu" or not indices._spec.numel:
         return
     least, most = indices.amin(1).tolist(), indices.amax(1).tolist()
@@ -134,7 +135,7 @@ def _to_sparse(
 
 
 def sparse_mask(self: Any, mask: Any) -> Any:
-    """The values of a strided or sparse tensor at the places of `mask`."""
+    """Return the values of a strided or sparse tensor at the indices of `mask`."""
     if self._spec.sizes != mask._spec.sizes:
         raise RuntimeError(
             f"sparse_mask(): operands have incompatible sizes; self has size {list(self._spec.sizes)} but mask has "
@@ -160,7 +161,7 @@ def sparse_mask(self: Any, mask: Any) -> Any:
 
 
 def values_at(self: Any, indices: Any) -> Any:
-    """The values of a coalesced tensor at coordinates, zero where it has none."""
+    """Return the values of a coalesced tensor at coordinates, zero where it has none."""
     own, values = parts_of(self)
     size = self._spec.sizes
     place, exists = places_among(flattened(own, size), flattened(indices, size))
@@ -174,7 +175,7 @@ def values_at(self: Any, indices: Any) -> Any:
 
 
 def places_among(own: Any, wanted: Any) -> tuple[Any, Any]:
-    """For each wanted number its place among sorted ones, in range whatever it is, and whether it is there."""
+    """Return for each wanted number its position among sorted ones, clamped to the range, and whether it is there."""
     count = own._spec.sizes[0]
     if not count:
         return ops.zeros_like(wanted), ops.zeros_like(wanted, dtype=bool_)
@@ -188,7 +189,7 @@ def clone(self: Any, memory_format: MemoryFormat | None) -> Any:
 
 
 def copy_(self: Any, src: Any, non_blocking: bool) -> Any:
-    """A sparse tensor takes a copy of another one, of any dtype and device; a strided one is refused, as in PyTorch."""
+    """Copy another sparse tensor, of any dtype and device; a strided one is refused, as in PyTorch."""
     if src._spec.layout is not sparse_coo or self._spec.layout is not sparse_coo:
         raise RuntimeError(
             "copy_() between dense and sparse Tensors is not implemented! Found self type = "
@@ -222,7 +223,7 @@ def _to_copy(
     non_blocking: bool,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """A copy of another dtype or on another device."""
+    """Copy to another dtype or device."""
     if layout is not None and layout is not sparse_coo:
         return _to_dense(self, dtype, None) if layout is strided else self.to_sparse(layout=layout)
     indices, values = parts_of(self)
@@ -242,7 +243,7 @@ def empty_like(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """A tensor without elements."""
+    """Return a tensor without elements."""
     if layout is not None and layout is not sparse_coo:
         return ops.empty(
             self._spec.sizes, dtype=dtype or self.dtype, layout=layout, device=device or self.device
@@ -259,7 +260,7 @@ def new_empty(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Any:
-    """A sparse tensor of other sizes without elements, all of whose dimensions are sparse."""
+    """Return a sparse tensor of other sizes without elements, all of whose dimensions are sparse."""
     if layout is not None and layout is not sparse_coo:
         return ops.empty(tuple(size), dtype=dtype or self.dtype, layout=layout, device=device or self.device)
     return empty_coo(len(size), 0, tuple(size), dtype or self.dtype, device or self.device)
@@ -273,7 +274,7 @@ def new_zeros(
     device: Device | None,
     pin_memory: bool | None,
 ) -> Any:
-    """As `new_empty`; zeros of another layout."""
+    """Return `new_empty`, or zeros of another layout."""
     if layout is not None and layout is not sparse_coo:
         return ops.zeros(tuple(size), dtype=dtype or self.dtype, layout=layout, device=device or self.device)
     return new_empty(self, size, dtype, layout, device, pin_memory)
@@ -287,7 +288,7 @@ def zeros_like(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """As `empty_like`; zeros of another layout."""
+    """Return `empty_like`, or zeros of another layout."""
     if layout is not None and layout is not sparse_coo:
         return ops.zeros(
             self._spec.sizes, dtype=dtype or self.dtype, layout=layout, device=device or self.device
@@ -303,7 +304,7 @@ def ones_like(
     pin_memory: bool | None,
     memory_format: MemoryFormat | None,
 ) -> Any:
-    """Ones of a strided layout; a sparse tensor is not filled."""
+    """Return ones of a strided layout; a sparse tensor is not filled."""
     where = device or self.device
     if layout is None:
         return empty_like(self, dtype, None, device, None, None).fill_(1)
@@ -317,7 +318,7 @@ def zero_(self: Any) -> Any:
 
 
 def sparse_resize_(self: Any, size: Sequence[int], sparse_dim: int, dense_dim: int) -> Any:
-    """Other sizes over the same elements, none of which may be lost."""
+    """Resize over the same elements, none of which may be lost."""
     data = self._data
     if sparse_dim + dense_dim != len(size):
         raise RuntimeError(
@@ -367,14 +368,14 @@ def sparse_resize_and_clear_(self: Any, size: Sequence[int], sparse_dim: int, de
 
 
 def copy_sparse_to_sparse_(self: Any, src: Any, non_blocking: bool) -> Any:
-    """As `copy_`, of any sizes."""
+    """Copy as `copy_`, from any sizes."""
     if self is not src and self._spec.sizes != src._spec.sizes:
         sparse_resize_and_clear_(self, src._spec.sizes, src._data.sparse_dim, src._data.dense_dim)
     return copy_(self, src, non_blocking)
 
 
 def resize_as_sparse_(self: Any, the_template: Any) -> Any:
-    """The sizes of another tensor of coordinates."""
+    """Take the sizes of another COO tensor."""
     for argument, tensor in (("self", self), ("the_template", the_template)):
         if tensor._spec.layout is not sparse_coo:
             raise RuntimeError(

@@ -12,7 +12,7 @@ Function = Callable[..., Any]
 
 
 def in_place(name: str, function: Function) -> Function:
-    """The form that writes to its first argument."""
+    """Return the form that writes to its first argument."""
 
     def inplace(self: Any, *rest: Any) -> Any:
         return become(name, self, function(self, *rest))
@@ -22,7 +22,7 @@ def in_place(name: str, function: Function) -> Function:
 
 
 def into_out(name: str, function: Function) -> Function:
-    """The form that writes to its last argument."""
+    """Return the form that writes to its last argument."""
 
     def out_form(*args: Any) -> Any:
         return become(name, args[-1], function(*args[:-1]), resizes=True)

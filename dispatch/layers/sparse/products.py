@@ -1,8 +1,8 @@
-"""Products with sparse matrices, of coordinates and of compressed rows and columns, with dense and sparse ones.
+"""Matmuls of sparse matrices (COO, compressed rows and compressed columns) with dense and sparse ones.
 
-Every product with a dense matrix is one of compressed rows: columns are sorted into rows first, coordinates too, a
-batch becomes one matrix with its members along the diagonal, and a dense matrix on the left is multiplied transposed.
-Source of what is refused: aten/src/ATen/native/sparse/SparseCsrTensorMath.cpp, SparseBlas.cpp, SparseTensorMath.cpp.
+Every matmul with a dense matrix uses compressed rows. Compressed columns and coordinates are sorted into rows first. A
+batch becomes one block-diagonal matrix. A dense matrix on the left is multiplied transposed. Source of the checks:
+aten/src/ATen/native/sparse/SparseCsrTensorMath.cpp, SparseBlas.cpp, SparseTensorMath.cpp.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROWS_OF = {sparse_csc: sparse_csr, sparse_bsc: sparse_bsr}
 
 
 def turned(self: Any) -> Any:
-    """A matrix, or each of a batch, transposed over the same memory."""
+    """Return the transpose of a matrix, or of each of a batch, over the same memory."""
     if self._spec.layout is strided:
         return self.transpose(-2, -1)
     if self._spec.layout is sparse_coo:
@@ -42,7 +42,7 @@ def turned(self: Any) -> Any:
 
 
 def rows_of(self: Any) -> tuple[Any, Any, Any]:
-    """A sparse matrix, or a batch of them along the diagonal of one, in compressed rows.
+    """Return a sparse matrix, or a batch as one block-diagonal matrix, in compressed rows.
 
     Returns where the rows begin, columns, and values, which are elements or blocks.
     """
@@ -85,7 +85,7 @@ def rows_of(self: Any) -> tuple[Any, Any, Any]:
 
 
 def times_dense(self: Any, dense: Any) -> Any:
-    """A sparse matrix times a strided one; of batches each with its own."""
+    """Compute a sparse matrix times a strided one, or a batched matmul."""
     begins, columns, values = rows_of(self)
     size, width = self._spec.sizes, dense._spec.sizes[-1]
     below = dense.reshape((math.prod(dense._spec.sizes[:-1]), width))
@@ -98,18 +98,18 @@ def times_dense(self: Any, dense: Any) -> Any:
 
 
 def shaped(out: Any, size: Sequence[int]) -> Any:
-    """A new tensor in another shape, which is no view: autograd gives it a history of its own."""
+    """Return a new tensor in another shape that is not a view: autograd gives it a history of its own."""
     return out if out._spec.sizes == tuple(size) and out._view_base is None else ops._unsafe_view(out, size)
 
 
 def times_sparse(dense: Any, self: Any) -> Any:
-    """A strided matrix times a sparse one; of batches each with its own."""
+    """Compute a strided matrix times a sparse one, or a batched matmul."""
     out = turned(times_dense(turned(self), turned(dense))).contiguous()
     return shaped(out, out._spec.sizes)
 
 
 def _complex_product(operator: Any, begins: Any, columns: Any, values: Any, dense: Any) -> Any:
-    """As real products, two of them of twice the width: of real and of imaginary parts with both of the dense one's."""
+    """Compute a complex matmul as two real ones of twice the width, one for the real and one for the imaginary part."""
     rows, width = dense._spec.sizes
     parts = ops.view_as_real(values.contiguous())
     both = ops.view_as_real(dense.contiguous()).reshape((rows, 2 * width))
@@ -151,7 +151,7 @@ def _check_pair(name: str, left: Any, right: Any, ndim: int) -> None:
 
 
 def product(name: str, left: Any, right: Any) -> Any:
-    """A product of two matrices of which one is sparse: sparse if both are."""
+    """Compute a matmul with at least one sparse matrix; the result is sparse if both are."""
     _check_pair(name, left, right, 2)
     if left._spec.layout is strided:
         return times_sparse(left, right)
@@ -166,7 +166,7 @@ def mm(self: Any, mat2: Any) -> Any:
 
 
 def scaled(made: Any, alpha: Number) -> Any:
-    """The product times alpha."""
+    """Multiply the result by alpha."""
     return made if alpha == 1 else made * alpha
 
 
@@ -271,7 +271,7 @@ def baddbmm(self: Any, batch1: Any, batch2: Any, beta: Number, alpha: Number) ->
 
 
 def _found_rows(mat1: Any, mat2: Any, name: str) -> tuple[Any, Any]:
-    """The rows in which a matrix of coordinates has elements, ascending, and those rows of its product."""
+    """Return the ascending rows in which a COO matrix has elements, and those rows of its matmul."""
     if mat1._spec.layout is not sparse_coo or mat2._spec.layout is not strided:
         raise RuntimeError(
             f"{name}: expected 'mat1' of layout Sparse and 'mat2' of layout Strided, got {spoken(mat1._spec.layout)} "

@@ -1,9 +1,9 @@
-"""The product of two sparse matrices, which is sparse.
+"""Matmul of two sparse matrices, with a sparse result.
 
-A row of the product is the sum of the rows of the right matrix that the left one's row names. On the CPU SciPy's loops
-make it. Elsewhere products of values are counted, and then written out for as many rows at a time as have no more than
-`PRODUCTS` of them, sorted by place, and those of one place are added in the order of the left row: which rows are taken
-together changes no bit.
+A row of the result is the sum of the rows of the right matrix that the left row's indices select. On the CPU SciPy's
+loops compute it. Elsewhere products of values are counted. They are then written out for as many rows at a time as have
+no more than `PRODUCTS` of them, and sorted by index. Products of one index are summed in the order of the left row, so
+that the grouping of rows changes no bit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PRODUCTS = 1 << 22
 
 
 def matrix_product(left: Any, right: Any) -> Any:
-    """The product: coordinates of two matrices of coordinates, and else compressed rows."""
+    """Compute the matmul: COO for two COO matrices, otherwise compressed rows."""
     kinds = (left._spec.layout, right._spec.layout)
     for kind in kinds:
         if kind in BLOCKED:
@@ -49,7 +49,7 @@ def matrix_product(left: Any, right: Any) -> Any:
 
 
 def _by_rows(left: Any, right: Any, width: int) -> tuple[Any, Any, Any]:
-    """The parts of a product of compressed rows, of which the right ones are `width` long."""
+    """Return the parts of a matmul of compressed rows; the right rows have length `width`."""
     a, b = left._data, right._data
     index = a.plain.dtype if a.plain.dtype is b.plain.dtype else int64
     outer = (a.compressed.to(index), a.plain.to(index))
@@ -81,7 +81,7 @@ def _kernel(dtype: ScalarType) -> Any:
 def _written_out(
     outer: tuple[Any, Any], values: Any, inner: tuple[Any, Any], others: Any, lines: int, width: int
 ) -> tuple[Any, Any, Any]:
-    """The parts of a product, of blocks of rows that follow each other."""
+    """Return the parts of a matmul, for consecutive blocks of rows."""
     begins, named = outer
     starts = inner[0]
     lengths = starts[1:] - starts[:-1]
@@ -100,7 +100,7 @@ def _written_out(
 
 
 def _parts(begins: Any, counts: Any) -> list[slice]:
-    """Entries of the left matrix, of whole rows each, that have no more than `PRODUCTS` products, or of one row."""
+    """Return ranges of entries of the left matrix, of whole rows, with at most `PRODUCTS` products, or of one row."""
     entries = counts._spec.sizes[0]
     ends = counts.to(int64).cumsum(0)
     if entries == 0 or int(ends[-1]) <= PRODUCTS:
@@ -119,7 +119,7 @@ def _parts(begins: Any, counts: Any) -> list[slice]:
 def _block(
     line: Any, counts: Any, named: Any, values: Any, inner: tuple[Any, Any], others: Any, width: int
 ) -> tuple[Any, Any]:
-    """The places of sums, row * width + column, ascending, and the sums, of some entries of the left matrix."""
+    """Return the ascending indices (row * width + column) of sums, and the sums, of some entries of the left matrix."""
     starts, columns = inner
     source = ops.repeat_interleave(counts)
     ends = counts.cumsum(0)

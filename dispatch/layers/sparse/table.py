@@ -1,8 +1,8 @@
-"""Which function serves an operator at a sparse key; its in-place and ``out=`` forms follow from it.
+"""Table of the functions that serve operators at a sparse key, and their in-place and ``out=`` forms.
 
 A module lists its functions by the operator's full name, ``KERNELS = {"add.Tensor": add}``. Functions take the
-arguments in the schema's order and return new tensors. An in-place form is that of the functional one whose result
-takes the place of the first argument's data; an ``out=`` form gives it to ``out``.
+arguments in the schema's order and return new tensors. An in-place form replaces the first argument's data by the
+functional form's result; an ``out=`` form writes it to ``out``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MODULES = {
 
 @cache
 def functions_of(functionality: Functionality) -> dict[str, Function]:
-    """All functions of a key, by operator."""
+    """Return all functions of a key, by operator."""
     found: dict[str, Function] = {}
     for name in reversed(MODULES[functionality]):
         found.update(importlib.import_module(f".{name}", __package__).KERNELS)
@@ -46,7 +46,7 @@ def functions_of(functionality: Functionality) -> dict[str, Function]:
 
 
 def kernel_of(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
-    """The kernel of an operator at a sparse key, or None if it has none."""
+    """Return the kernel of an operator at a sparse key, or None if it has none."""
     namespace, _, name = op.name.partition("::")
     if namespace != "aten" or key.functionality is None:
         return None
@@ -60,7 +60,7 @@ def kernel_of(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
 
 
 def with_owned_results(function: Function) -> Function:
-    """The function, whose strided results are tensors of their own where the last step of making them was a view."""
+    """Wrap the function so that its strided results own their data, if its last step was a view."""
 
     def kernel(*args: Any) -> Any:
         out = function(*args)
@@ -71,7 +71,7 @@ def with_owned_results(function: Function) -> Function:
 
 
 def _form_of(op: OperatorEntry, name: str, functions: dict[str, Function]) -> Function | None:
-    """The in-place or ``out=`` form of a function in the table."""
+    """Return the in-place or ``out=`` form of a function in the table."""
     base, _, overload = name.partition(".")
     schema = op.schema
     if schema.is_inplace:

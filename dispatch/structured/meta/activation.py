@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def activation(meta: MetaBase, self: TensorSpec, *numbers: NumberKind) -> None:
-    """Any numbers beside the input."""
+    """Infer an output of the input and any number of other arguments."""
     if meta.name.rstrip("_") != "threshold":
         refuse_integral(meta, self)
     unary(meta, self)

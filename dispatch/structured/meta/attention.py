@@ -1,8 +1,8 @@
 """Planners of the fused attention operators, and the contract that every backend's kernels keep.
 
 query (B, H, L, E), key (B, G, S, E), value (B, G, S, Ev), where G divides H and head h reads the keys of h // (H / G).
-A score is scale * query . key, by default with scale 1 / sqrt(E), plus the mask where one is given: a False is minus
-infinity, a number is added. With `is_causal` query i sees the keys up to i (PyTorch's alignment at the top left).
+A score is scale * query . key, plus the mask if one is given: False means minus infinity, a number is added. The
+default scale is 1 / sqrt(E). With `is_causal` query i sees the keys up to i (PyTorch's alignment at the top left).
 
 - ``flash_attention_for_cpu_stub(out, logsumexp, query, key, value, mask, scale)``
 - ``flash_attention_for_cpu_backward_stub(grad_query, grad_key, grad_value, grad, query, key, value, out, logsumexp,
@@ -16,10 +16,10 @@ infinity, a number is added. With `is_causal` query i sees the keys up to i (PyT
 `logsumexp` (B, H, L) is contiguous, float32 (float64 for float64), natural, and 0 for a row whose scores are all minus
 infinity, which gives zeros. A NaN score makes its row NaN.
 
-Dropout sets weights to zero after the softmax and multiplies the others by 1 / (1 - p): the weight of line
-n = (b H + h) L + l and key s is kept where the 32-bit draw of element 4 ceil(S / 4) n + s is below (1 - p) 2**32 (see
-`random`), so that they are the weights that `native_dropout` keeps of rows padded to whole counters. `seed` and
-`offset`, 0-d int64, say where those draws begin; both are 0 without dropout.
+Dropout sets weights to zero after the softmax and multiplies the others by 1 / (1 - p). Consider the weight of row n =
+(b H + h) L + l and key s. It is kept if the 32-bit random number of element 4 ceil(S / 4) n + s is below (1 - p) 2**32
+(see `random`). These are the weights that `native_dropout` keeps of rows padded to whole counters. `seed` and `offset`,
+0-d int64, say where the random numbers begin; both are 0 without dropout.
 """
 
 from __future__ import annotations
@@ -104,7 +104,9 @@ def _divides(part: int, whole: int) -> bool:
 
 
 def laid_out_as(spec: TensorSpec, sizes: Sequence[int]) -> TensorSpec:
-    """A gapless tensor of these sizes whose dimensions lie in the order of `spec`'s, the last one inner."""
+    """Return the spec of a gapless tensor of these sizes, with dimensions in `spec`'s order and the last one
+    contiguous.
+    """
     sizes = tuple(sizes)
     strides = list(contiguous_strides(sizes))
     if not spec.is_contiguous:
@@ -135,7 +137,7 @@ def _statistics(query: TensorSpec) -> TensorSpec:
 
 
 def _scale(width: int, scale: float | None) -> float:
-    """The scale of a call, by default 1 / sqrt(width); of heads without elements scores are 0 with any."""
+    """Return the scale of a call, 1 / sqrt(width) by default. Heads without elements score 0 with any scale."""
     return float(scale) if scale is not None else 1.0 / math.sqrt(width) if width else 1.0
 
 
@@ -273,7 +275,7 @@ def efficient_attention(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
         _check_probability(dropout_p)
         made = [allocate() for allocate in allocators]
         drops = dropout_p and counters and device.type != "meta"
-        # A probability of one draws nothing, as `dropout`.
+        # A probability of one needs no random numbers, as in `dropout`.
         seed, first = default_generator(device).reserve(counters) if drops and dropout_p < 1 else (0, 0)
         into(
             *made,
@@ -294,8 +296,8 @@ def efficient_attention(op: OperatorEntry, key_set: int, args: Sequence[Any]) ->
 def efficient_attention_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``(grad_out_, query, key, value, attn_bias, out, logsumexp, philox_seed, philox_offset, dropout_p, scale)``.
 
-    The gradients that `grad_input_mask` asks for. What PyTorch calls undefined is a tensor of sizes (0,): the others,
-    and a mask where there is none.
+    Return the gradients that `grad_input_mask` asks for. PyTorch returns undefined tensors for the other gradients
+    and for a missing mask; here they are tensors of sizes (0,).
     """
     name = op.schema.name.partition("::")[2]
     grad, query, key, value, bias, out, statistics, seed, offset = _specs(*args[:9])

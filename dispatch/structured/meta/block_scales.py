@@ -12,7 +12,7 @@ from ....runtime.tensor_spec import TensorSpec
 
 FLOATS8 = ("float8_e4m3fn", "float8_e5m2")
 LINES, BLOCKS = 128, 4
-"""Lines and blocks whose scales lie together; what is not there is padded."""
+"""Lines and blocks whose scales are stored together, with padding."""
 
 
 class BlockScaling(NamedTuple):
@@ -23,14 +23,14 @@ class BlockScaling(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What PyTorch calls the recipe."""
+        """Name of the recipe in PyTorch."""
         return f"BlockWise1x{self.vector}"
 
 
 def block_scaling(
     self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scale_b: TensorSpec
 ) -> BlockScaling | None:
-    """The formats of MX and NV products that these are; None for others, and for scales of another number."""
+    """Return the MX or NV block scaling of these scales; None for other formats and other numbers of scales."""
     scaling = scaling_of(self, mat2, scale_a, scale_b)
     if scaling is None or not (scale_a.is_contiguous and scale_b.is_contiguous):
         return None
@@ -42,7 +42,7 @@ def block_scaling(
 def scaling_of(
     self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scale_b: TensorSpec
 ) -> BlockScaling | None:
-    """What the dtypes alone say."""
+    """Return the block scaling that the dtypes alone imply."""
     if scale_a.dtype is not scale_b.dtype:
         return None
     packed = self.dtype is PACKED and mat2.dtype is PACKED
@@ -54,10 +54,10 @@ def scaling_of(
 
 
 def scale_count(lines: int, k: int, vector: int) -> int:
-    """How many scales lines of k elements have, with those that pad them."""
+    """Return the number of scales of lines of k elements, including padding."""
     return rounded_up(lines, LINES) * rounded_up(rounded_up(k, vector) // vector, BLOCKS)
 
 
 def rounded_up(n: int, unit: int) -> int:
-    """The least multiple of `unit` that is not below n."""
+    """Return the least multiple of `unit` that is not below n."""
     return -(-n // unit) * unit

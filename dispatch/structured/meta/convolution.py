@@ -16,7 +16,7 @@ from .linalg import check_same_device
 
 
 def for_each_dimension(values: Sequence[int], rank: int) -> tuple[int, ...]:
-    """A window's numbers, one for each spatial dimension: a single one stands for all."""
+    """Return one number of a window for each spatial dimension; a single number applies to all."""
     return tuple(values) * rank if len(values) == 1 else tuple(values)
 
 
@@ -110,8 +110,11 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> None:
-    """(N, C, *spatial) with weight (O, C / groups, *kernel), transposed (C, O / groups, *kernel), gives (N, O, *out);
-    channels-last stays so."""
+    """Infer (N, O, *out) from (N, C, *spatial) and a weight.
+
+    The weight is (O, C / groups, *kernel), transposed (C, O / groups, *kernel). Channels-last inputs give channels-last
+    outputs.
+    """
     _check_shapes(input, weight, bias, groups, transposed)
     kernel = weight.sizes[2:]
     stride, padding, dilation, output_padding = (
@@ -152,7 +155,7 @@ def _forward_sizes(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[int, ...]:
-    """How many positions there are; refuses a kernel that is larger than the padded input."""
+    """Return the output positions. Refuse a kernel that is larger than the padded input."""
     padded = tuple(n + 2 * p for n, p in zip(sizes, padding, strict=True))
     reach = tuple(d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True))
     if any(have < need for have, need in zip(padded, reach, strict=True)):
@@ -171,9 +174,9 @@ def _transposed_sizes(
     dilation: Sequence[int],
     output_padding: Sequence[int],
 ) -> tuple[int, ...]:
-    """The input that would have given these positions, longer by `output_padding` where a stride leaves it open.
+    """Return the input sizes that would give these positions, plus `output_padding` where a stride leaves them open.
 
-    `sizes` are (N, C, *positions). Of no samples it may have no elements.
+    `sizes` are (N, C, *positions). An empty batch may have no elements.
     """
     batch, sizes = sizes[0], sizes[2:]
     if any(extra >= s and extra >= d for extra, s, d in zip(output_padding, stride, dilation, strict=True)):
@@ -192,7 +195,7 @@ def _transposed_sizes(
 
 
 def _strides(sizes: Sequence[int], *operands: TensorSpec) -> tuple[int, ...]:
-    """Channels-last where an operand is, else contiguous."""
+    """Return channels-last strides if an operand is channels-last, else contiguous ones."""
     formats = (channels_last, channels_last_3d)
     for spec in operands:
         if spec.ndim == len(sizes) and spec.suggest_memory_format() in formats:
@@ -249,7 +252,7 @@ def convolution_backward_input(
     dilation: Sequence[int],
     groups: int,
 ) -> None:
-    """The gradient of `convolution` with respect to its input."""
+    """Infer the gradient of `convolution` with respect to its input."""
     sizes = tuple(input_size)
     _check_gradient(
         meta.name, grad_output, [weight], sizes, weight.sizes, (stride, padding, dilation), groups
@@ -267,7 +270,7 @@ def convolution_backward_weight(
     dilation: Sequence[int],
     groups: int,
 ) -> None:
-    """The gradient of `convolution` with respect to its weight."""
+    """Infer the gradient of `convolution` with respect to its weight."""
     _check_gradient(
         meta.name, grad_output, [input], input.sizes, tuple(weight_size), (stride, padding, dilation), groups
     )
@@ -284,7 +287,7 @@ def _convolution_backward_both(
     dilation: Sequence[int],
     groups: int,
 ) -> None:
-    """The gradients of `convolution` with respect to its input and to its weight."""
+    """Infer the gradients of `convolution` with respect to its input and its weight."""
     window = (stride, padding, dilation)
     _check_gradient(meta.name, grad_output, [input, weight], input.sizes, weight.sizes, window, groups)
     strides = _strides(input.sizes, grad_output, weight)

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 _OF_ONE = FunctionalForm((TENSOR,), None)
 _OF_NUMBERS: dict[type, ScalarType] = {bool: bool_, int: int64, float: float64, complex: complex128}
-"""The dtypes that hold Python's numbers as they are, whatever the default dtype."""
+"""Dtypes that represent Python numbers exactly, regardless of the default dtype."""
 
 
 def clone(meta: MetaBase, self: TensorSpec, memory_format: MemoryFormat | None) -> None:
-    """A copy; the strides as asked, else as `preserve_format` has them."""
+    """Infer a copy, with the strides that are asked for or else those of `preserve_format`."""
     fmt = preserve_format if memory_format is None else memory_format
     meta.set_output_raw_strided(
         0, self.sizes, strides_for(fmt, self.sizes, (self.sizes, self.strides)), dtype=self.dtype
@@ -45,7 +45,7 @@ def clone(meta: MetaBase, self: TensorSpec, memory_format: MemoryFormat | None) 
 def copier(
     destination: TensorSpec, source: TensorSpec, non_blocking: bool = False
 ) -> Callable[[Any, Any], Any]:
-    """A function ``copy(destination bytes, source bytes)`` between any two geometries, dtypes and devices.
+    """Return a function ``copy(destination bytes, source bytes)`` between any two geometries, dtypes and devices.
 
     Between host and device, the bytes cross contiguous; conversion and strides are a kernel's work on one side. A
     device of another package copies by its kernel for `_copy_from`.
@@ -63,7 +63,7 @@ def copier(
 
 
 def _by_backend(destination: TensorSpec, source: TensorSpec, non_blocking: bool) -> Callable[[Any, Any], Any]:
-    """The copy of a backend of another package."""
+    """Return the copy of a backend of another package."""
     from ...generated.functions import _copy_from
 
     destination, source = destination.detached, source.detached
@@ -81,7 +81,7 @@ def _same_device(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, 
 
 
 def _across(destination: TensorSpec, source: TensorSpec, non_blocking: bool) -> Callable[[Any, Any], Any]:
-    """Between host and device: what needs a kernel on the host needs the bytes there, and waits for them.
+    """Return the copy between host and device. A host kernel needs the bytes on the host, and waits for them.
 
     A copy to the host that need not wait is converted on the device, any other one on the target's side. The bytes
     cross in the order of the target's memory, so that permuted tensors without gaps need no kernel at all.
@@ -126,7 +126,7 @@ def _across(destination: TensorSpec, source: TensorSpec, non_blocking: bool) -> 
 
 
 def _permuted(spec: TensorSpec, order: Sequence[int]) -> TensorSpec:
-    """The spec of the same elements with their dimensions in another order."""
+    """Return the spec of the same elements with their dimensions in another order."""
     return spec.replace(
         sizes=tuple(spec.sizes[i] for i in order), strides=tuple(spec.strides[i] for i in order)
     )
@@ -221,7 +221,7 @@ def to_copy(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def resolve_device(device: Device) -> Device:
-    """A device with its ordinal named, the current one unless given; the host and Meta have none.
+    """Return a device with its ordinal, by default the current one; the host and Meta have none.
 
     Raises RuntimeError for a device that its backend does not have.
     """

@@ -17,7 +17,7 @@ def check_ctc(
     target_lengths: Sequence[int],
     blank: int,
 ) -> int:
-    """How many labels the longest target has. Refuses what does not fit together."""
+    """Return the number of labels of the longest target. Refuse inconsistent arguments."""
     where = "(while checking arguments for ctc_loss_allocate_outputs)"
     if not log_probs.numel:
         raise RuntimeError("log_probs tensor must not be empty")
@@ -81,7 +81,7 @@ def _ctc_loss(
     blank: int,
     zero_infinity: bool,
 ) -> None:
-    """Negative log-likelihoods (N), and of each prefix of times and states the logarithm, (N, T, 2 S + 1)."""
+    """Infer negative log-likelihoods (N), and the logarithms of each prefix of times and states, (N, T, 2 S + 1)."""
     longest = check_ctc(log_probs, targets, input_lengths, target_lengths, blank)
     times, batch, _ = log_probs.sizes
     meta.set_output_contiguous(0, (batch,), dtype=log_probs.dtype, device=log_probs.device)
@@ -102,7 +102,7 @@ def _ctc_loss_backward(
     blank: int,
     zero_infinity: bool,
 ) -> None:
-    """The gradient of the logarithms of probabilities, which are taken for normalised."""
+    """Infer the gradient of the log-probabilities, which are taken as normalized."""
     check_same_device(meta.name, log_probs, grad, neg_log_likelihood, log_alpha)
     longest = check_ctc(log_probs, targets, input_lengths, target_lengths, blank)
     times, batch, _ = log_probs.sizes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def wrap_dim(dim: int, rank: int, scalar_ok: bool = True) -> int:
-    """A dimension in [0, rank). Raises IndexError out of range; rank 0 takes 0 and -1 unless told otherwise."""
+    """Wrap a dimension into [0, rank). Raises IndexError out of range; rank 0 takes 0 and -1 unless told otherwise."""
     if 0 <= dim < rank:
         return dim
     if rank == 0:
@@ -21,7 +21,7 @@ def wrap_dim(dim: int, rank: int, scalar_ok: bool = True) -> int:
 
 
 def reduced_dims(dim: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
-    """The dimensions to reduce, wrapped and sorted; none named means all. Raises RuntimeError for one twice."""
+    """Return the dimensions to reduce, wrapped and sorted; none means all. Raises RuntimeError for duplicates."""
     if dim is None or (not isinstance(dim, int) and len(dim) == 0):
         return tuple(range(rank))
     if dim.__class__ is int:
@@ -37,7 +37,7 @@ def reduced_dims(dim: Sequence[int] | int | None, rank: int) -> tuple[int, ...]:
 
 
 def reduced_shape(sizes: Sequence[int], dims: Sequence[int], keepdim: bool) -> tuple[int, ...]:
-    """The sizes after reducing `dims`."""
+    """Return the sizes after reducing `dims`."""
     if keepdim:
         return tuple(1 if i in dims else n for i, n in enumerate(sizes))
     return tuple([n for i, n in enumerate(sizes) if i not in dims])

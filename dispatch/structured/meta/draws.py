@@ -1,15 +1,14 @@
-"""Plans that fill tensors with draws, and the contract that every backend's kernels keep.
+"""Plans that fill tensors with random numbers, and the contract that every backend's kernels keep.
 
-A draw takes a block of counters from its generator, ``seed, first = generator.reserve(counters)``, here and
-nowhere else; a kernel is called with ``(outputs..., inputs..., numbers..., seed, first)``. Philox 4x32-10
-under the key (seed low, seed high) turns counter c = (c low, c high, 0, 0) into four 32-bit words. Elements
-are numbered in the C order of their indices, whatever the strides; complex elements are two reals, 2 i and 2
-i + 1.
+A plan reserves a block of counters of its generator: ``seed, first = generator.reserve(counters)``. A kernel is
+called with ``(outputs..., inputs..., numbers..., seed, first)``. Philox 4x32-10 under the key (seed low, seed high)
+turns counter c = (c low, c high, 0, 0) into four 32-bit words. Elements are numbered in the C order of their indices,
+whatever the strides; complex elements are two reals, 2 i and 2 i + 1.
 
-- A 32-bit draw of element i is word i % 4 of counter first + i // 4.
-- A 64-bit draw is words 2 (i % 2) (low) and 2 (i % 2) + 1 (high) of counter first + i // 2.
+- The 32-bit random number of element i is word i % 4 of counter first + i // 4.
+- The 64-bit random number is words 2 (i % 2) (low) and 2 (i % 2) + 1 (high) of counter first + i // 2.
 
-What stubs make of a draw w (32 bits) or q (64 bits); results are rounded once to the dtype unless said
+The stubs map a random number w (32 bits) or q (64 bits) as follows; results are rounded once to the dtype unless said
 otherwise:
 
 - ``uniform_stub(out, low, high)``: u = (w >> 8) 2**-24 in float32; (w >> 21) 2**-11 for float16, (w >> 24)
@@ -26,19 +25,19 @@ otherwise:
 - ``geometric_stub(out, p)``: ceil(log(v) / log1p(-p)) with the 32-bit v. ``cauchy_stub(out, median, sigma)``:
   median + sigma tan(pi (v - 0.5)). ``log_normal_stub(out, mean, std)``: exp of the normal.
 - ``bernoulli_stub(out, p)`` and ``bernoulli_tensor_stub(out, p)``: whether w < p 2**32, exactly.
-- ``random_stub(out)``: ``low + floor(d * span / 2**bits)`` where `low` and `span` stand in ``call.extra``;
-  the draw d has 32 bits for a span up to 2**16, else 64. The sum wraps at 64 bits. `bounded` there says whether the
+- ``random_stub(out)``: ``low + floor(d * span / 2**bits)`` where `low` and `span` stand in ``call.extra``; the random
+  number d has 32 bits for a span up to 2**16, else 64. The sum wraps at 64 bits. `bounded` there says whether the
   caller named the range.
-- ``randperm_stub(out)``: the order of the 64-bit draws, the smaller index first among equal ones.
-- ``multinomial_stub(out, weights)``: without replacement the indices of the smallest -log(v) / weight
-  (64-bit draws, element numbers over the weights), with it the first index where the running sum of weights
-  exceeds u times the whole sum (64-bit draws over the output).
+- ``randperm_stub(out)``: the order of the 64-bit random numbers, the smaller index first among equal ones.
+- ``multinomial_stub(out, weights)``: without replacement the indices of the smallest -log(v) / weight (64-bit numbers,
+  indexed by weight). With replacement the first index where the running sum of weights exceeds u times the whole sum
+  (64-bit numbers, indexed by output element).
 - ``native_dropout_stub(out, mask, input, p)``: the mask is w < (1 - p) 2**32; kept elements are multiplied by
   1 / (1 - p) in float32 (float64).
 
-Numbers that are drawn by rejection need a number of draws that nobody knows before. Element i has counter first + i for
-itself there, and draws from its blocks (c low, c high, k, 0), k = 1, 2, ..., which no other draw uses: a block is four
-32-bit draws v0 to v3, or two of 52 bits. All is computed in float64 (the sources are in
+Rejection sampling needs an unknown number of random numbers. Element i has counter first + i for itself, and takes
+numbers from its blocks (c low, c high, k, 0), k = 1, 2, ..., which no other operator uses. A block is four 32-bit
+numbers v0 to v3, or two of 52 bits. Everything is computed in float64 (the sources are in
 `cpu_fallback/random/rejection.py`):
 
 - ``standard_gamma_stub(out, alpha)``: Marsaglia and Tsang's method, block k for the k-th attempt (two blocks each for
@@ -46,8 +45,8 @@ itself there, and draws from its blocks (c low, c high, k, 0), k = 1, 2, ..., wh
   shape alpha + 1. The result is at least the dtype's least normal number. ``sample_dirichlet_stub(out, alpha)`` takes
   the logarithms of these numbers, and normalizes rows.
 - ``poisson_stub(out, rate)``: below a rate of 10 the number at which running sums of probabilities exceed the first
-  draw; from there Hörmann's transformed rejection, block k for the k-th attempt. ``binomial_stub(out, count, prob)``:
-  likewise, by the mean of the smaller of prob and 1 - prob.
+  random number; from there Hörmann's transformed rejection, block k for the k-th attempt. ``binomial_stub(out, count,
+  prob)``: likewise, by the mean of the smaller of prob and 1 - prob.
 
 A generator of the CPU with the engine mt19937 reserves no counters: its seed is a `MersenneTwister`, from which a
 kernel takes what PyTorch's CPU kernel takes (`cpu_fallback/random/engine.py`).
@@ -69,7 +68,7 @@ from ..stub import StructuredCall, find_kernel
 
 
 def counters(spec: TensorSpec, wide: bool | None = None) -> int:
-    """How many counters the draws of a tensor take: four 32-bit draws each, or two 64-bit ones."""
+    """Return the number of counters for a tensor's random numbers: four 32-bit or two 64-bit numbers each."""
     real = spec.dtype.to_real()
     count = spec.numel * (2 if spec.dtype.is_complex else 1)
     wide = real is float64 if wide is None else wide
@@ -77,7 +76,7 @@ def counters(spec: TensorSpec, wide: bool | None = None) -> int:
 
 
 def stream_of(generator: Generator | None, device: Device) -> Generator:
-    """The generator of a call. Raises RuntimeError for one of another device."""
+    """Return the generator of a call. Raises RuntimeError for a generator of another device."""
     if generator is None:
         return default_generator(device)
     if generator.device.type != device.type:
@@ -120,7 +119,7 @@ def in_place(
     extra: dict[str, Any] | None = None,
     numbers: int = 2,
 ) -> Plan:
-    """A plan ``(self, numbers..., generator)`` that overwrites `self` with draws."""
+    """Return a plan ``(self, numbers..., generator)`` that overwrites `self` with random numbers."""
     check_writable(name, spec)
     count, device = counters(spec, wide), spec.device
     names = {f"number{i}": float for i in range(numbers)}
@@ -196,7 +195,7 @@ def fresh(
     given: int = 0,
     extra: dict[str, Any] | None = None,
 ) -> Plan:
-    """A plan ``(…, generator)`` that makes a tensor of draws; the first `given` values are unused."""
+    """Return a plan ``(…, generator)`` that makes a random tensor; the first `given` values are unused."""
     allocate = pinned_allocator_of(spec, name) if pin else allocator_of(spec)
     count, device = counters(spec, wide), spec.device
     names = {f"number{i}": float for i in range(len(numbers))}

@@ -1,4 +1,4 @@
-"""Meta functions of tables whose rows are looked up by number (ATen/native/Embedding.cpp)."""
+"""Meta functions of embedding tables, whose rows are looked up by index (ATen/native/Embedding.cpp)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def embedding(
     scale_grad_by_freq: bool,
     sparse: bool,
 ) -> None:
-    """Rows of a table, by number."""
+    """Infer rows of a table, by index."""
     if weight.ndim != 2:
         raise RuntimeError("'weight' must be 2-D")
     if indices.dtype not in (int64, int32):
@@ -44,7 +44,7 @@ def embedding(
 def embedding_renorm(
     meta: MetaBase, self: TensorSpec, indices: TensorSpec, max_norm: NumberKind, norm_type: NumberKind
 ) -> None:
-    """The named rows scaled down to a norm, in place."""
+    """Infer the in-place scaling of the indexed rows down to a norm."""
     if self.ndim != 2:
         raise RuntimeError(
             f"Expected 2-dimensional tensor, but got {self.ndim}-dimensional tensor for argument #1 'self'"
@@ -67,7 +67,7 @@ def embedding_dense_backward(
     padding_idx: int,
     scale_grad_by_freq: bool,
 ) -> None:
-    """The gradient of the table: rows of `grad_output` added by number, in a fixed order."""
+    """Infer the gradient of the table: rows of `grad_output` summed by index, in a fixed order."""
     check_same_device(meta.name, grad_output, indices)
     check_dtype(meta.name, "indices", indices, int64, int32)
     check_sizes_given(meta.name, "num_weights", (num_weights,))

@@ -44,10 +44,10 @@ def _embedding_bag(
     include_last_offset: bool,
     padding_idx: int,
 ) -> None:
-    """The rows; the bag of each index; how many rows each bag has; and by `MAX` the rows that attain the maxima.
+    """Infer the rows, the bag of each index, the number of rows of each bag, and with `MAX` the argmax rows.
 
-    Rows at `padding_idx` do not count. A bag ends where the next begins, the last with the indices or at the last
-    offset; what comes after that is in no bag, and its bag's number is that of bags.
+    Rows at `padding_idx` do not count. A bag ends where the next begins; the last one ends with the indices or at the
+    last offset. Later indices are in no bag, and their bag number is the number of bags.
     """
     for name, spec, rank in (("weight", weight, 2), ("input", indices, 1), ("offsets", offsets, 1)):
         if spec.ndim != rank:

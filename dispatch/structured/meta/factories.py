@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
-    """Sizes as a tuple. Raises RuntimeError for a negative one."""
+    """Return the sizes as a tuple. Raises RuntimeError for a negative one."""
     for size in sizes:
         if size < 0:
             raise RuntimeError(
@@ -45,7 +45,7 @@ def check_sizes(name: str, sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def check_layout(name: str, layout: Layout | None) -> None:
-    """Raises NotImplementedError for any layout but the strided one."""
+    """Raise NotImplementedError for any layout other than strided."""
     if layout is not None and layout is not strided:
         raise NotImplementedError(f"{name}(): layout {layout} is not implemented; tensors here are {strided}")
 
@@ -57,9 +57,9 @@ def sparse_factory(
     layout: Layout,
     device: Device | None,
 ) -> Plan:
-    """A plan that makes a tensor of a sparse layout without elements, which is one of zeros.
+    """Return a plan that makes a sparse tensor without elements, which represents zeros.
 
-    Raises RuntimeError for a layout of blocks, whose size nobody says.
+    Raises RuntimeError for a block layout, because the arguments give no block size.
     """
     if layout is sparse_coo:
         made = functools.partial(find_overload("aten::sparse_coo_tensor.size"), check_sizes(name, size))
@@ -78,7 +78,7 @@ def sparse_factory(
 
 
 def is_sparse(layout: Layout | None) -> bool:
-    """Whether a factory is asked for another layout than the strided one."""
+    """Return True if a factory is asked for a layout other than strided."""
     return layout is not None and layout is not strided and layout is not jagged
 
 
@@ -90,7 +90,7 @@ def spec_from(
     device: Device | None,
     fmt: MemoryFormat | None = None,
 ) -> TensorSpec:
-    """The spec of a new tensor from a factory's options."""
+    """Return the spec of a new tensor from a factory's options."""
     sizes = check_sizes(name, sizes)
     check_layout(name, layout)
     if fmt is preserve_format:
@@ -101,7 +101,7 @@ def spec_from(
 
 
 def uninitialised(spec: TensorSpec, pin: bool | None = None, name: str = "empty") -> Plan:
-    """A plan that allocates, in page-locked memory where `pin` is true."""
+    """Return a plan that allocates, in page-locked memory if `pin` is true."""
     allocate = pinned_allocator_of(spec, name) if pin else allocator_of(spec)
 
     def plan(*_: object) -> Tensor:
@@ -119,7 +119,7 @@ def uninitialised(spec: TensorSpec, pin: bool | None = None, name: str = "empty"
 
 
 def filled(spec: TensorSpec, stub: str, value: int, pin: bool | None = None) -> Plan:
-    """A plan that allocates, in page-locked memory where `pin` is true, and fills with 0 or 1."""
+    """Return a plan that allocates, in page-locked memory if `pin` is true, and fills with 0 or 1."""
     name = "ones" if value else "zeros"
     if value and (spec.dtype is PACKED or spec.dtype in SUB_BYTE) and not spec.is_meta:
         raise NotImplementedError(
@@ -160,7 +160,10 @@ def filled(spec: TensorSpec, stub: str, value: int, pin: bool | None = None) -> 
 
 
 def _small_ones(spec: TensorSpec) -> Plan:
-    """A plan of ones in NumPy's own memory, in two thirds of the time of `np.ones`, which is written in Python."""
+    """Return a plan of ones in NumPy's memory.
+
+    It takes two thirds of the time of `np.ones`, which is written in Python.
+    """
     sizes, np_dtype, allocate = spec.sizes, spec.np_dtype, np.empty
 
     def ones(*_: object) -> Tensor:
@@ -179,7 +182,7 @@ def _small_ones(spec: TensorSpec) -> Plan:
 
 
 def _filled_by_backend(spec: TensorSpec, value: int) -> Plan:
-    """A plan that fills by the dispatcher, as a backend of another package has it."""
+    """Return a plan that fills through the dispatcher with the kernel of another package's backend."""
     from ...generated.functions import fill_, zero_
 
     make = uninitialised(spec)
@@ -207,9 +210,10 @@ def empty(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 def check_strides(
     name: str, sizes: tuple[int, ...], strides: Sequence[int], itemsize: int, offset: int = 0
 ) -> tuple[int, ...]:
-    """Strides for elements that begin `offset` elements into memory.
+    """Return the strides for elements that begin `offset` elements into memory.
 
-    Raises RuntimeError for as many as there are no sizes, for negative ones, and where 64 bits do not count the bytes.
+    Raises RuntimeError if their number differs from that of sizes, if any is negative, and if 64 bits cannot count the
+    bytes.
     """
     if len(strides) != len(sizes):
         raise RuntimeError(
@@ -258,7 +262,7 @@ def ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _filled_alike(op: OperatorEntry, name: str, args: Sequence[Any], stub: str, value: int) -> Plan:
-    """The plan of ``name(size, dtype, layout, device, pin_memory)``; on the host other sizes need no more than it."""
+    """Return the plan of ``name(size, dtype, layout, device, pin_memory)``. On the host it also serves other sizes."""
     spec, pin = spec_from(name, args[0], args[1], args[2], args[3]), args[4]
     plan = filled(spec, stub, value, pin)
     if spec.device is not CPU or pin:
@@ -272,7 +276,7 @@ def _filled_alike(op: OperatorEntry, name: str, args: Sequence[Any], stub: str, 
 
 
 def like_spec(args: Sequence[Any]) -> TensorSpec:
-    """The spec of an ``_like`` factory: (self, dtype, layout, device, pin_memory, memory_format)."""
+    """Return the spec of an ``_like`` factory: (self, dtype, layout, device, pin_memory, memory_format)."""
     like: TensorSpec = args[0]._spec
     check_layout("empty_like", args[2])
     fmt = preserve_format if args[5] is None else args[5]
@@ -306,7 +310,7 @@ def ones_like(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def new_spec(name: str, args: Sequence[Any]) -> TensorSpec:
-    """The spec of a ``new_`` factory: (self, size, dtype, layout, device, pin_memory)."""
+    """Return the spec of a ``new_`` factory: (self, size, dtype, layout, device, pin_memory)."""
     like: TensorSpec = args[0]._spec
     return spec_from(name, args[1], args[2] or like.dtype, args[3], args[4] or like.device)
 
@@ -336,11 +340,11 @@ def new_ones(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def fill(meta: MetaBase, self: TensorSpec, *numbers: NumberKind) -> None:
-    """The meta of operators that write one value to every element of `self`, which may be expanded."""
+    """Infer the output of operators that write one value to every element of `self`, which may be expanded."""
     meta.may_overlap = True
     by_place(meta, self, *numbers)
 
 
 def by_place(meta: MetaBase, self: TensorSpec, *numbers: NumberKind) -> None:
-    """The meta of operators that write every element of `self` from numbers and its place alone."""
+    """Infer the output of operators that compute each element of `self` from numbers and its position alone."""
     meta.set_output_raw_strided(0, self.sizes, self.strides, dtype=self.dtype)

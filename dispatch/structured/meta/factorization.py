@@ -1,4 +1,4 @@
-"""Meta functions of factorisations and of what is solved by them (ATen/native/BatchLinearAlgebra.cpp).
+"""Meta functions of factorizations and of the solvers that use them (ATen/native/BatchLinearAlgebra.cpp).
 
 Results are column-major, as LAPACK and cuSOLVER write them.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def check_matrix(name: str, A: TensorSpec, argument: str = "A") -> None:
-    """Refuse what is no matrix and no batch of them."""
+    """Raise an error unless the argument is a matrix or a batch of matrices."""
     if A.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor {argument} must have at least 2 dimensions.")
 
@@ -37,7 +37,7 @@ def check_square(name: str, A: TensorSpec, argument: str = "A") -> None:
 
 
 def check_floating(name: str, A: TensorSpec, narrow: bool = True) -> None:
-    """Refuse integers and, unless the kernel is left to refuse them, narrow floats."""
+    """Refuse integers and, unless the kernel is left to refuse them, 16-bit floats."""
     if not (A.dtype.is_floating_point or A.dtype.is_complex):
         raise RuntimeError(
             f"{name}: Expected a floating point or complex tensor as input. Got {A.dtype.scalar_name}"
@@ -47,7 +47,7 @@ def check_floating(name: str, A: TensorSpec, narrow: bool = True) -> None:
 
 
 def column_major(sizes: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a contiguous batch of column-major matrices."""
+    """Return the strides of a contiguous batch of column-major matrices."""
     *batch, m, n = sizes
     strides = [1, max(m, 1)]
     step = max(m, 1) * max(n, 1)
@@ -84,13 +84,13 @@ def _refuse_unpivoted(A: TensorSpec, pivot: bool) -> None:
 
 
 def _lu_solve(meta: MetaBase, LU: TensorSpec, pivots: TensorSpec, B: TensorSpec, adjoint: bool) -> None:
-    """The solution of A X = B, or of A^H X = B; the batch of `B` is the whole one."""
+    """Infer the solution of A X = B, or of A^H X = B. `B` has the full batch shape."""
     check_same_device("linalg.lu_solve", LU, pivots, B)
     _columns(meta, 0, B.sizes, B.dtype)
 
 
 def linalg_cholesky_ex(meta: MetaBase, self: TensorSpec, upper: bool, check_errors: bool) -> None:
-    """The triangular factor, and the first minor that is not positive."""
+    """Infer the triangular factor and the order of the first leading minor that is not positive."""
     check_square("linalg.cholesky", self)
     check_floating("linalg.cholesky", self)
     _columns(meta, 0, self.sizes, self.dtype)
@@ -100,7 +100,7 @@ def linalg_cholesky_ex(meta: MetaBase, self: TensorSpec, upper: bool, check_erro
 def linalg_solve_triangular(
     meta: MetaBase, self: TensorSpec, B: TensorSpec, upper: bool, left: bool, unitriangular: bool
 ) -> None:
-    """The solution of A X = B, or of X A = B, from one triangle of A."""
+    """Infer the solution of A X = B, or of X A = B, from one triangle of A."""
     name = "linalg.solve_triangular"
     check_compatible(name, self, B, left)
     check_same_device(name, self, B)
@@ -144,7 +144,7 @@ def _check_reflectors(name: str, input: TensorSpec, tau: TensorSpec, rows: str =
 
 
 def linalg_householder_product(meta: MetaBase, input: TensorSpec, tau: TensorSpec) -> None:
-    """The first columns of the product of reflectors."""
+    """Infer the first columns of the product of Householder reflectors."""
     name = "torch.linalg.householder_product"
     meta.casts = True
     if input.ndim < 2:
@@ -174,7 +174,7 @@ def linalg_householder_product(meta: MetaBase, input: TensorSpec, tau: TensorSpe
 def ormqr(
     meta: MetaBase, self: TensorSpec, input2: TensorSpec, input3: TensorSpec, left: bool, transpose: bool
 ) -> None:
-    """The product of reflectors, or its conjugate transpose, by a matrix on one side."""
+    """Infer the product of reflectors, or its conjugate transpose, with a matrix on one side."""
     name = "torch.ormqr"
     check_same_device(name, self, input2, input3)
     if self.ndim < 2:
@@ -214,7 +214,7 @@ def ormqr(
 
 
 def _linalg_eigh(meta: MetaBase, A: TensorSpec, UPLO: str, compute_v: bool) -> None:
-    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices."""
+    """Infer eigenvalues, ascending, and eigenvectors of Hermitian matrices."""
     check_square("linalg.eigh", A)
     if UPLO.upper() not in ("L", "U") or len(UPLO) != 1:
         raise RuntimeError(f"Expected UPLO argument to be 'L' or 'U', but got {UPLO}")
@@ -234,7 +234,7 @@ def _complex(dtype: ScalarType) -> ScalarType:
 
 
 def linalg_eig(meta: MetaBase, self: TensorSpec) -> None:
-    """Eigenvalues and eigenvectors of general matrices, complex."""
+    """Infer eigenvalues and eigenvectors of general matrices, complex."""
     check_square("linalg.eig", self)
     dtype = _complex(self.dtype)
     meta.casts = True
@@ -243,7 +243,7 @@ def linalg_eig(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def _linalg_eigvals(meta: MetaBase, self: TensorSpec) -> None:
-    """Eigenvalues of general matrices alone, complex."""
+    """Infer eigenvalues alone of general matrices, complex."""
     check_square("linalg.eigvals", self)
     meta.set_output_contiguous(0, self.sizes[:-1], dtype=_complex(self.dtype))
 
@@ -279,14 +279,14 @@ def _linalg_svd(
 
 
 def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a contiguous batch of row-major matrices."""
+    """Return the strides of a contiguous batch of row-major matrices."""
     *batch, m, n = sizes
     strides = column_major((*batch, n, m))
     return (*strides[:-2], strides[-1], strides[-2])
 
 
 def _least_squares(meta: MetaBase, A: TensorSpec, B: TensorSpec, rcond: NumberKind, driver: str) -> None:
-    """What LAPACK leaves in the place of B, the singular values, the rank and the flag of failure."""
+    """Infer the solution that LAPACK writes over B, the singular values, the rank and the failure flag."""
     *batch, m, n = A.sizes
     _columns(meta, 0, (*batch, max(m, n), B.sizes[-1]), A.dtype)
     meta.set_output_contiguous(1, (*batch, min(m, n)), dtype=A.dtype.to_real())
@@ -306,7 +306,7 @@ def linalg_ldl_factor_ex(meta: MetaBase, self: TensorSpec, hermitian: bool, chec
 def linalg_ldl_solve(
     meta: MetaBase, LD: TensorSpec, pivots: TensorSpec, B: TensorSpec, hermitian: bool
 ) -> None:
-    """The solution of A X = B from A's factors."""
+    """Infer the solution of A X = B from the factors of A."""
     name = "torch.linalg.ldl_solve"
     check_square(name, LD, "LD")
     check_floating(name, LD)

@@ -10,11 +10,11 @@ from ..meta_base import MetaBase
 from .dims import wrap_dim
 
 NORMS = ("none", "by_root_n", "by_n")
-"""ATen's `fft_norm_mode`: what the sums are divided by."""
+"""ATen's `fft_norm_mode`: the divisor of the sums."""
 
 
 def norm_of(normalization: int, inverse: bool) -> str:
-    """The same as NumPy has it, for a transform that it calls inverse or not."""
+    """Return NumPy's normalization of a transform that NumPy calls inverse or not."""
     return (
         {0: "forward", 1: "ortho", 2: "backward"}[normalization]
         if inverse
@@ -27,10 +27,10 @@ def norm_of(normalization: int, inverse: bool) -> str:
 
 
 def memory_order(strides: Sequence[int], dims: Sequence[int], halved: bool = False) -> tuple[int, ...]:
-    """The dimensions of a result from the outermost in memory to the innermost (ATen/native/mkl/SpectralOps.cpp).
+    """Return a result's dimensions from outermost to innermost in memory (ATen/native/mkl/SpectralOps.cpp).
 
-    Those that are not transformed come first, then `dims`, both from the largest stride of the input to the least; the
-    last of `dims` stays the last where it is `halved`. Equal strides are as the C++ library leaves them, to the letter.
+    Untransformed dimensions come first, then `dims`, both by descending input stride. The last of `dims` stays last if
+    it is `halved`. Equal strides are in exactly the order in which the C++ library leaves them.
 
     Example:
         >>> memory_order((20, 5, 1), [1])
@@ -56,7 +56,7 @@ def memory_order(strides: Sequence[int], dims: Sequence[int], halved: bool = Fal
 
 
 def strides_in(order: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:
-    """The strides of gapless memory in which dimensions lie in this order."""
+    """Return the strides of gapless memory with the dimensions in this order."""
     strides, step = [0] * len(sizes), 1
     for d in reversed(order):
         strides[d] = step
@@ -112,7 +112,7 @@ def _check(meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: 
 def _fft_r2c(
     meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: int, onesided: bool
 ) -> None:
-    """Real to complex; with `onesided` the last of `dim` has only its first half and the middle."""
+    """Infer real to complex; with `onesided` the last of `dim` has only its first half and the middle."""
     if not self.dtype.is_floating_point:
         raise RuntimeError(f"_fft_r2c: expected a real floating tensor, got {self.dtype.scalar_name}")
     _check(meta, self, dim, normalization)
@@ -125,7 +125,7 @@ def _fft_r2c(
 def _fft_c2r(
     meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: int, last_dim_size: int
 ) -> None:
-    """The first half of a Hermitian transform to its `last_dim_size` real numbers along the last of `dim`."""
+    """Infer the transform of a half Hermitian input to `last_dim_size` real numbers along the last of `dim`."""
     if not self.dtype.is_complex:
         raise RuntimeError(f"_fft_c2r: expected a complex tensor, got {self.dtype.scalar_name}")
     _check(meta, self, dim, normalization)
@@ -140,7 +140,7 @@ def _fft_c2r(
 
 
 def _fft_c2c(meta: MetaBase, self: TensorSpec, dim: Sequence[int], normalization: int, forward: bool) -> None:
-    """Complex to complex, in both directions."""
+    """Infer complex to complex, in both directions."""
     if not self.dtype.is_complex:
         raise RuntimeError(f"_fft_c2c: expected a complex tensor, got {self.dtype.scalar_name}")
     _check(meta, self, dim, normalization)

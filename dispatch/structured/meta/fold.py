@@ -28,7 +28,7 @@ def windows_over(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> Windows:
-    """The windows over an image."""
+    """Return the windows over an image."""
     out = [
         (n + 2 * p - (d * (k - 1) + 1)) // s + 1
         for n, k, d, p, s in zip(size, kernel_size, dilation, padding, stride, strict=True)
@@ -66,7 +66,7 @@ def im2col(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> None:
-    """(N, C, H, W) or (C, H, W): each window of each channel as a column, (N, C kh kw, windows)."""
+    """Infer each window of each channel of (N, C, H, W) or (C, H, W) as a column, (N, C kh kw, windows)."""
     check_parameters(kernel_size, dilation, padding, stride)
     # Without batches, height and width: PyTorch asks for them before the number of dimensions.
     for dim in (1, 2):
@@ -99,7 +99,7 @@ def col2im(
     padding: Sequence[int],
     stride: Sequence[int],
 ) -> None:
-    """(N, C kh kw, windows) or (C kh kw, windows): the columns added up to (N, C, H, W)."""
+    """Infer the columns (N, C kh kw, windows) or (C kh kw, windows) summed to (N, C, H, W)."""
     if len(output_size) != 2:
         raise RuntimeError(f"It is expected output_size equals to 2, but got size {len(output_size)}")
     check_parameters(kernel_size, dilation, padding, stride)

@@ -1,8 +1,8 @@
 """Planners of operators over lists of tensors, which a CUDA device computes together, in a launch for each dtype.
 
-A row is what stands at one place of the lists. Rows of one float dtype, whose tensors have the same sizes and strides
-and fill their memory without a gap, go together. The others, and all that are elsewhere, are computed one by one.
-Either way a row's values are those of the operator for single tensors, bit for bit.
+A row is one entry of each list. Rows of one float dtype are computed together if their tensors have the same sizes and
+strides and memory without gaps. Other rows, and rows on other devices, are computed one by one. In both cases a row's
+values are bitwise identical to the operator's for single tensors.
 """
 
 from __future__ import annotations
@@ -57,29 +57,29 @@ Specs = tuple[TensorSpec, ...]
 
 
 def specs_of(tensors: Sequence[Any]) -> Specs:
-    """The specs, without requires-grad."""
+    """Return the specs, without requires-grad."""
     return tuple([tensor._spec.detached for tensor in tensors])
 
 
 def data_of(tensors: Sequence[Any]) -> list[Any]:
-    """The bytes."""
+    """Return the bytes of each tensor."""
     return [tensor._data for tensor in tensors]
 
 
 def steps_of(spec: TensorSpec) -> list[int]:
-    """The strides that are ever taken."""
+    """Return the strides of dimensions that have more than one element."""
     if spec.numel == 0:
         return []
     return [stride for size, stride in zip(spec.sizes, spec.strides, strict=True) if size != 1]
 
 
 def goes_together(row: Sequence[TensorSpec], element: TensorSpec | None) -> bool:
-    """Whether a row's tensors lie alike, so that one index serves all of them."""
+    """Return True if a row's tensors have the same layout, so that one index serves all of them."""
     first = row[0]
     if first.dtype not in FLOATS or not first.is_dense():
         return False
     if element is not None and first.ndim == 0 and element.dtype is not first.dtype:
-        return False  # A tensor of one element has a say in the dtype beside others without dimensions.
+        return False  # A one-element tensor takes part in type promotion with 0-d tensors.
     return all(
         spec.dtype is first.dtype and spec.sizes == first.sizes and steps_of(spec) == steps_of(first)
         for spec in row[1:]
@@ -113,7 +113,7 @@ def _check(name: str, operator: str, lists: Sequence[Specs], element: TensorSpec
 
 
 def one_by_one(operator: str, in_place: bool) -> Callable[..., Any]:
-    """The operator for a row, called with its tensors, then the number or None."""
+    """Return the operator for a row, called with its tensors, then the number or None."""
     packet = packets.get(f"{operator}_" if in_place else operator)
 
     def call(tensor: Any, rest: Sequence[Any], last: Any) -> Any:
@@ -212,14 +212,14 @@ def _planner(name: str, in_place: bool) -> Callable[[OperatorEntry, int, Sequenc
 
 
 def plain(spec: TensorSpec) -> TensorSpec:
-    """The spec of a result that lies like a tensor."""
+    """Return the spec of a result with a tensor's layout."""
     if spec.is_contiguous:
         return TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device)
     return TensorSpec.of(spec.sizes, spec.strides, spec.dtype, spec.device)
 
 
 def wrapped(data: Any, spec: TensorSpec) -> Any:
-    """A new tensor over bytes."""
+    """Return a new tensor over bytes."""
     out = blank_tensor()
     out._data, out._spec = data, spec
     out._version_cell = out._autograd = out._view_base = None
@@ -237,7 +237,7 @@ ORDERS = {1.0: "1", 2.0: "2", math.inf: "inf", -math.inf: "-inf"}
 
 
 def has_norm(spec: TensorSpec) -> bool:
-    """Whether a kernel over many tensors gives a tensor's norm."""
+    """Return True if a kernel over many tensors computes a tensor's norm."""
     return spec.device.type == "cuda" and spec.dtype in FLOATS and spec.is_dense() and spec.numel > 0
 
 
@@ -289,7 +289,7 @@ def norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def total_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``_multi_tensor_total_norm(self, ord, max_norm)``: the norm of all elements, and what clips them by it.
+    """``_multi_tensor_total_norm(self, ord, max_norm)``: the norm of all elements, and the clipping factor from it.
 
     On CUDA the elements' own sums are added up, in the type of the arithmetic. Elsewhere, and where a tensor has gaps
     or no elements, it is the norm of the tensors' norms, each rounded to its dtype.

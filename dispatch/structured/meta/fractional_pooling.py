@@ -14,7 +14,7 @@ SIDES = {2: ("height", "width"), 3: ("time", "height", "width")}
 
 
 def check_images(name: str, self: TensorSpec, rank: int) -> None:
-    """(N, C, *spatial) or (C, *spatial), of which only N may be empty."""
+    """Check for (N, C, *spatial) or (C, *spatial), of which only N may be empty."""
     if self.ndim not in (rank + 1, rank + 2):
         raise RuntimeError(f"{name}(): Expected {WORDS[rank].ranks} tensor, but got: {list(self.sizes)}")
     for d in range(self.ndim - rank - 1, self.ndim):
@@ -26,7 +26,7 @@ def check_images(name: str, self: TensorSpec, rank: int) -> None:
 
 
 def check_samples(self: TensorSpec, samples: TensorSpec, rank: int) -> None:
-    """A number for each image, channel and spatial dimension, of the input's dtype; more images than needed may be."""
+    """Check for one sample per image, channel and spatial dimension, of the input's dtype; extra images are allowed."""
     if samples.dtype is not self.dtype:
         raise RuntimeError("Expect _random_samples to have the same dtype as input")
     if samples.ndim != 3:
@@ -81,7 +81,7 @@ def fractional_max_pool2d(
     output_size: Sequence[int],
     random_samples: TensorSpec,
 ) -> None:
-    """(N, C, H, W) or (C, H, W): the largest element of each window, and its index in its plane."""
+    """Infer the maximum of each window of (N, C, H, W) or (C, H, W), and its index in its plane."""
     _fractional(meta, self, kernel_size, output_size, random_samples, 2)
 
 
@@ -92,5 +92,5 @@ def fractional_max_pool3d(
     output_size: Sequence[int],
     random_samples: TensorSpec,
 ) -> None:
-    """(N, C, D, H, W) or (C, D, H, W): as over two dimensions."""
+    """Infer the maximum of each window of (N, C, D, H, W) or (C, D, H, W), and its index."""
     _fractional(meta, self, kernel_size, output_size, random_samples, 3)

@@ -1,4 +1,4 @@
-"""Meta functions of sampling at given places (ATen/native/GridSamplerUtils.h)."""
+"""Meta functions of sampling at given positions (ATen/native/GridSamplerUtils.h)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ZEROS, BORDER, REFLECTION = 0, 1, 2
 
 
 def taps_of(interpolation_mode: int, rank: int) -> int:
-    """How many elements a sample is made of."""
+    """Return the number of elements that a sample is interpolated from."""
     taps = {BILINEAR: 2**rank, NEAREST: 1, BICUBIC: 4**rank}.get(interpolation_mode)
     if taps is None:
         raise RuntimeError(
@@ -89,7 +89,7 @@ def grid_sampler_nd(
     padding_mode: int,
     align_corners: bool,
 ) -> None:
-    """(N, C, *spatial) sampled at (N, *places, rank), whose last dimension is x, y, z in [-1, 1]."""
+    """Infer (N, C, *spatial) sampled at (N, *positions, rank), whose last dimension is x, y, z in [-1, 1]."""
     rank = 3 if "3d" in meta.name else 2
     check_grid_sampler(input, grid, interpolation_mode, rank)
     meta.set_output_contiguous(0, (*input.sizes[:2], *grid.sizes[1:-1]), dtype=input.dtype)
@@ -103,9 +103,9 @@ def _grid_sampler_taps(
     padding_mode: int,
     align_corners: bool,
 ) -> None:
-    """For each place its elements' numbers in a plane, one behind the last for none, and their weights.
+    """Infer the indices of each position's elements in a plane, one past the last for none, and their weights.
 
-    Both are (N, places, taps).
+    Both are (N, positions, taps).
     """
     rank = len(size)
     sizes = (grid.sizes[0], math.prod(grid.sizes[1:-1]), taps_of(interpolation_mode, rank))
@@ -122,6 +122,6 @@ def _grid_sampler_grid_backward(
     padding_mode: int,
     align_corners: bool,
 ) -> None:
-    """The gradient of the places."""
+    """Infer the gradient of the grid."""
     check_grid_gradient(grad_output, input, grid, interpolation_mode)
     meta.set_output_contiguous(0, grid.sizes, dtype=grid.dtype)

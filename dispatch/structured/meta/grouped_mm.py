@@ -9,7 +9,7 @@ from ..meta_base import MetaBase
 from .linalg import check_same_device
 
 VECTOR = 16
-"""Bytes that lines lie multiples of apart, those of results too."""
+"""Alignment of rows in bytes, including those of results."""
 
 FLOATS = ("float32", "bfloat16", "float16")
 BFLOAT16 = BY_NAME["bfloat16"]
@@ -23,7 +23,7 @@ def _grouped_mm(
     bias: TensorSpec | None,
     out_dtype: ScalarType | None,
 ) -> None:
-    """Matrices or jagged ones, in pairs; the result is jagged where one operand is, a batch where both or none are."""
+    """Infer matmuls of pairs; the result is jagged if one operand is jagged, and a batch if both or none are."""
     for name, spec in (("mat_a", self), ("mat_b", mat2)):
         if spec.dtype.name not in FLOATS:
             raise RuntimeError(
@@ -57,7 +57,7 @@ def _scaled_grouped_mm(
     out_dtype: ScalarType | None,
     use_fast_accum: bool,
 ) -> None:
-    """The same of 8-bit floats, with a scale for each row of `self` and each column of `mat2`."""
+    """Infer a grouped matmul of 8-bit floats, with a scale for each row of `self` and each column of `mat2`."""
     for name, spec in (("mat_a", self), ("mat_b", mat2)):
         if spec.dtype.name != "float8_e4m3fn":
             raise RuntimeError(
@@ -89,7 +89,7 @@ def _scaled_grouped_mm(
 
 
 def _check_operands(name: str, self: TensorSpec, mat2: TensorSpec, offs: TensorSpec | None) -> None:
-    """Dimensions, inner sizes, offsets, and lines that lie whole vectors apart."""
+    """Check dimensions, K dimensions, offsets, and row strides of whole vectors."""
     for which, spec in (("mat_a", self), ("mat_b", mat2)):
         if spec.ndim not in (2, 3):
             raise RuntimeError(f"{which} has to be 2 or 3d, got {spec.ndim}d ({name})")
@@ -144,7 +144,7 @@ def _check_lines(name: str, spec: TensorSpec) -> None:
 
 
 def _check_scale(which: str, scale: TensorSpec, mat: TensorSpec, dim: int, groups: int) -> None:
-    """A scale for each line along `dim` of each matrix; `groups` of them where lines are cut into groups."""
+    """Check for a scale of each line along `dim` of each matrix; `groups` scales if lines are cut into groups."""
     if scale.dtype.name != "float32":
         raise RuntimeError(
             f"For FP8 scales must be float32, got {which}.dtype={scale.dtype} (_scaled_grouped_mm)"

@@ -1,4 +1,4 @@
-"""Meta functions of whole entries of a dimension that a vector of numbers names: picked, put, added, combined."""
+"""Meta functions of whole entries of a dimension, selected by an index vector: select, copy, add, reduce."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _check_index_vector(name: str, self: TensorSpec, index: TensorSpec) -> None:
 
 
 def index_select(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec) -> None:
-    """The entries of `dim` that a vector of numbers names."""
+    """Infer the entries of `dim` that a vector of indices selects."""
     d = wrap_dim(dim, self.ndim)
     _check_index_vector("index_select", self, index)
     meta.extra["dim"] = d
@@ -47,7 +47,7 @@ def index_select(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec) 
 
 
 def _slices(name: str, self: TensorSpec, dim: int, index: TensorSpec, source: TensorSpec) -> int:
-    """The checks that `index_add` and `index_reduce` share; the wrapped dimension."""
+    """Run the checks that `index_add` and `index_reduce` share, and return the wrapped dimension."""
     d = wrap_dim(dim, self.ndim)
     _check_index_vector(name, self, index)
     if self.dtype is not source.dtype:

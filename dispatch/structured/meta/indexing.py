@@ -1,9 +1,9 @@
-"""Meta functions and planners of indexing, masks and what is not zero (ATen/native/Indexing.cpp).
+"""Meta functions and planners of indexing, masks and `nonzero` (ATen/native/Indexing.cpp).
 
-The rest of the family has modules of its own: `joining`, `index_rows`, `scattering`, `embedding`.
+Related modules are `joining`, `index_rows`, `scattering` and `embedding`.
 
-Index tensors are checked by shape and dtype here; that their values are in bounds is a kernel's check. Where
-the result's shape depends on values (`nonzero`, masks), a planner looks at the data before it allocates.
+This module checks index tensors by shape and dtype; kernels check that their values are in bounds. If the result's
+shape depends on values (`nonzero`, masks), a planner reads the data before it allocates.
 """
 
 from __future__ import annotations
@@ -75,21 +75,21 @@ class DataDependentShapeError(NotImplementedError):
 
 
 def preserved(spec: TensorSpec) -> tuple[int, ...]:
-    """Strides of a result that keeps the input's layout."""
+    """Return the strides of a result that keeps the input's layout."""
     return strides_for(preserve_format, spec.sizes, (spec.sizes, spec.strides))
 
 
 def is_mask(spec: TensorSpec | None) -> bool:
-    """Whether an index tensor picks by truth rather than by number."""
+    """Return True if an index tensor is a mask rather than integer indices."""
     return spec is not None and spec.dtype in (bool_, uint8)
 
 
 def indexed_sizes(
     self: TensorSpec, indices: Sequence[TensorSpec | None]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The sizes of ``self[indices]`` for integer indices, and the strides of `self` along them, 0 if picked.
+    """Return the sizes of ``self[indices]`` for integer indices, and the strides of `self` along them, 0 if indexed.
 
-    Result dimensions stand where the indices do if those are adjacent, else in front. Raises IndexError.
+    The index dimensions replace the indexed ones if those are adjacent, and otherwise come first. Raises IndexError.
     """
     if len(indices) > self.ndim:
         raise IndexError(f"too many indices for tensor of dimension {self.ndim} (got {len(indices)})")
@@ -167,9 +167,9 @@ _INDEX_PUT_ = StructuredKernel(index_put_meta, "index_put_stub", "inplace")
 
 
 def require_places(name: str, mask: TensorSpec) -> None:
-    """Raise MemoryError for a mask with more elements than memory has bytes, whatever its strides are.
+    """Raise MemoryError for a mask with more elements than memory has bytes, regardless of its strides.
 
-    How many places the result has is known once all elements are read, which would take hours.
+    The size of the result is known only once all elements are read, which would take hours.
     """
     if mask.device.type == "cpu" and mask.numel >= CHECKED_FROM:
         require_memory(mask.numel, f"{name}: a mask of {mask.numel} elements")
@@ -206,7 +206,7 @@ def _spec_or_none(value: Tensor | None) -> TensorSpec | None:
 
 
 def _numbered(indices: Sequence[Any], device: Device) -> list[Any]:
-    """Masks as the places where they hold, a tensor for each dimension; host indices on `device`."""
+    """Return masks as their nonzero positions, one tensor for each dimension, and host indices on `device`."""
     from ...generated.functions import nonzero
 
     out: list[Any] = []
@@ -221,7 +221,7 @@ def _numbered(indices: Sequence[Any], device: Device) -> list[Any]:
 
 
 def _is_direct(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> bool:
-    """Whether all indices are numbers on the tensor's own device."""
+    """Return True if all indices are integers on the tensor's own device."""
     return not any(spec is not None and (is_mask(spec) or spec.device is not self.device) for spec in indices)
 
 
@@ -235,7 +235,7 @@ def _check_indirect(self: TensorSpec, indices: Sequence[TensorSpec | None]) -> N
 
 
 def index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of ``index.Tensor(self, indices)``."""
+    """Plan ``index.Tensor(self, indices)``."""
     self: TensorSpec = args[0]._spec.detached
     indices = [_spec_or_none(i) for i in args[1]]
     if _is_direct(self, indices):
@@ -262,7 +262,7 @@ def index(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of ``index_put(self, indices, values, accumulate)`` and of its in-place form."""
+    """Plan ``index_put(self, indices, values, accumulate)`` and its in-place form."""
     self: TensorSpec = args[0]._spec.detached
     indices = [_spec_or_none(i) for i in args[1]]
     values: TensorSpec = args[2]._spec
@@ -281,7 +281,7 @@ def index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         allocate = allocator_of(result)
         return lambda self, indices, values: Tensor.from_data(allocate(), result)
 
-    # One value where masks hold is a fill: it may be an element of what is filled.
+    # One value at masked positions is a fill; it may be an element of the filled tensor.
     fills = not accumulate and values.numel == 1 and all(spec is None or is_mask(spec) for spec in indices)
 
     def plan(self: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Any:
@@ -295,7 +295,7 @@ def index_put(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def nonzero(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of ``nonzero(self)``: the places of elements that are not zero, a row for each."""
+    """Plan ``nonzero(self)``: the indices of nonzero elements, one row for each."""
     spec: TensorSpec = args[0]._spec.detached
     if spec.is_meta:
         raise DataDependentShapeError("nonzero: the result's shape depends on data; Meta has none")
@@ -313,7 +313,7 @@ def nonzero(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def nonzero_static(meta: MetaBase, self: TensorSpec, size: int, fill_value: int) -> None:
-    """The first `size` places of elements that are not zero, a row for each, and `fill_value` after the last."""
+    """Infer the first `size` indices of nonzero elements, one row for each, padded with `fill_value`."""
     if size < 0:
         raise RuntimeError("nonzero_static: 'size' must be an non-negative integer")
     require_places("nonzero_static", self)
@@ -345,7 +345,7 @@ def masked_fill(meta: MetaBase, self: TensorSpec, mask: TensorSpec, value: Promo
 
 
 def flip(meta: MetaBase, self: TensorSpec, dims: Sequence[int]) -> None:
-    """Dimensions the other way round."""
+    """Infer the reversed dimensions."""
     wrapped = [wrap_dim(d, self.ndim) for d in dims]
     for d in wrapped:
         if wrapped.count(d) > 1:
@@ -355,7 +355,7 @@ def flip(meta: MetaBase, self: TensorSpec, dims: Sequence[int]) -> None:
 
 
 def triangle(meta: MetaBase, self: TensorSpec, diagonal: int) -> None:
-    """A triangle of each matrix, zero elsewhere."""
+    """Infer a triangle of each matrix, zero elsewhere."""
     if self.ndim < 2:
         raise RuntimeError(f"{meta.name}: input tensor must have at least 2 dimensions")
     meta.set_output_raw_strided(0, self.sizes, contiguous_strides(self.sizes), dtype=self.dtype)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def can_cast(source: ScalarType, target: ScalarType) -> bool:
-    """Whether ATen stores results of `source` in `target`: complex in complex only, no floats in integers."""
+    """Return True if ATen can store `source` in `target`: complex only in complex, floats not in integers."""
     if source.is_complex and not target.is_complex:
         return False
     if source.is_floating_point and (target.is_integral or target is bool_):
@@ -28,7 +28,7 @@ def can_cast(source: ScalarType, target: ScalarType) -> bool:
 
 
 def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
-    """Tensors one after another along `dim`; 1-D empty ones are skipped, dtypes are promoted."""
+    """Infer tensors concatenated along `dim`; 1-D empty ones are skipped, dtypes are promoted."""
     if not tensors:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     for position, spec in enumerate(tensors):
@@ -82,7 +82,7 @@ def cat(meta: MetaBase, tensors: Sequence[TensorSpec], dim: int) -> None:
 def _joined(
     rank: int, d: int, dtype: ScalarType, device: Device
 ) -> Callable[[Sequence[Any]], TensorSpec | None]:
-    """The result of joining contiguous tensors of one dtype and rank along a dimension, from the call's arguments."""
+    """Return a function from a call's arguments to the result of joining contiguous tensors of one dtype and rank."""
 
     def rule(args: Sequence[Any]) -> TensorSpec | None:
         tensors = args[0]

@@ -27,7 +27,7 @@ def check_same_device(name: str, *specs: TensorSpec | None) -> None:
 
 
 def _cpp(spec: TensorSpec) -> str:
-    """A dtype as PyTorch's BLAS messages have it, such as ``double``."""
+    """Return a dtype's name in PyTorch's BLAS messages, such as ``double``."""
     return spec.dtype.scalar_name.lower()
 
 
@@ -49,7 +49,7 @@ def _check_scales(dtype: ScalarType, *scales: NumberKind) -> None:
 
 
 def _check_expandable(meta: MetaBase, self: TensorSpec, sizes: Sequence[int]) -> None:
-    """Refuse an addend that does not broadcast to `sizes`; an in-place one has to have them."""
+    """Refuse an addend that does not broadcast to `sizes`; an in-place addend must have these sizes."""
     if meta.form == "inplace" and self.sizes != tuple(sizes):
         raise RuntimeError(
             f"Bad in-place call: input tensor size {list(self.sizes)} and output tensor size {list(sizes)} should match"
@@ -84,7 +84,7 @@ def _check_matrices(self: TensorSpec, mat2: TensorSpec) -> tuple[int, int]:
 
 
 def mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
-    """(n, m) by (m, p) gives (n, p)."""
+    """Infer (n, p) from (n, m) and (m, p)."""
     meta.set_output_raw_strided(0, _check_matrices(self, mat2), dtype=self.dtype)
 
 
@@ -113,7 +113,7 @@ def bmm_dtype(meta: MetaBase, self: TensorSpec, mat2: TensorSpec, out_dtype: Sca
 
 
 def _int_mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
-    """(n, m) by (m, p) of 8-bit integers gives (n, p) of int32."""
+    """Infer (n, p) of int32 from (n, m) and (m, p) of 8-bit integers."""
     for name, spec in (("self", self), ("mat2", mat2)):
         if spec.ndim != 2:
             raise RuntimeError(f"_int_mm: Expected {name} to be of dimension 2 but got {spec.ndim}")
@@ -132,7 +132,7 @@ def _int_mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
 
 
 def _check_batches(name: str, batch1: TensorSpec, batch2: TensorSpec) -> tuple[int, int, int]:
-    """The sizes of a batched product."""
+    """Check a batched matmul and return its sizes."""
     if batch1.ndim != 3:
         raise RuntimeError(f"batch1 must be a 3D tensor, got {batch1.ndim}-D in {name}")
     if batch2.ndim != 3:
@@ -148,7 +148,7 @@ def _check_batches(name: str, batch1: TensorSpec, batch2: TensorSpec) -> tuple[i
 
 
 def _check_rows_and_columns(batch1: TensorSpec, batch2: TensorSpec) -> None:
-    """Refuse, with IndexError, what lacks the dimensions that an addend is broadcast to."""
+    """Raise IndexError for a tensor that lacks the dimensions to which an addend is broadcast."""
     wrap_dim(1, batch1.ndim, scalar_ok=False)
     wrap_dim(2, batch2.ndim, scalar_ok=False)
 
@@ -164,7 +164,7 @@ def _check_batches_of_bmm(self: TensorSpec, mat2: TensorSpec) -> tuple[int, int,
 
 
 def bmm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec) -> None:
-    """(b, n, m) by (b, m, p) gives (b, n, p)."""
+    """Infer (b, n, p) from (b, n, m) and (b, m, p)."""
     meta.set_output_raw_strided(0, _check_batches_of_bmm(self, mat2), dtype=self.dtype)
 
 
@@ -187,7 +187,7 @@ def _check_matrix_vector_dtype(input: TensorSpec, mat: TensorSpec, vec: TensorSp
 
 
 def mv(meta: MetaBase, self: TensorSpec, vec: TensorSpec) -> None:
-    """(n, m) by (m,) gives (n,)."""
+    """Infer (n,) from (n, m) and (m,)."""
     if not self.ndim:
         raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     _check_matrix_vector(self.sizes[:1], self, vec)
@@ -197,7 +197,7 @@ def mv(meta: MetaBase, self: TensorSpec, vec: TensorSpec) -> None:
 
 
 def dot(meta: MetaBase, self: TensorSpec, tensor: TensorSpec) -> None:
-    """(n,) by (n,) gives a scalar."""
+    """Infer a scalar from (n,) and (n,)."""
     if self.ndim != 1 or tensor.ndim != 1:
         raise RuntimeError(f"1D tensors expected, but got {self.ndim}D and {tensor.ndim}D tensors")
     if self.dtype is not tensor.dtype:

@@ -1,7 +1,7 @@
-"""How positions along one dimension are made of those of another: what padding and interpolation have in common.
+"""Maps between positions along an input and an output dimension, shared by padding and interpolation.
 
-An operator is a `LineMap` for each of its last dimensions. Element o of the result is a weighted sum of a few elements
-of the input, the *taps* of o, along each dimension alone; the gradient of an element gathers those of the results that
+An operator is a `LineMap` for each of its last dimensions. Along each dimension, element o of the result is a weighted
+sum of a few input elements, the *taps* of o. The gradient of an input element gathers the gradients of the results that
 have it as a tap.
 """
 
@@ -27,15 +27,15 @@ class Kind(enum.IntEnum):
     KEEP = 0
     """o itself."""
     CONSTANT = 1
-    """i, or none beyond the input, where a number stands."""
+    """i, or no element where a border has a constant."""
     REFLECT = 2
     """i, mirrored at the first and at the last element."""
     REPLICATE = 3
     """i, or the nearest element."""
     NEAREST = 4
-    """The element in which scale o lies."""
+    """The element that contains scale o."""
     NEAREST_EXACT = 5
-    """The element in which scale (o + 1/2) lies."""
+    """The element that contains scale (o + 1/2)."""
     LINEAR = 6
     """The two elements around the source of o."""
     CUBIC = 7
@@ -47,12 +47,12 @@ class Kind(enum.IntEnum):
 
     @property
     def moves(self) -> bool:
-        """Whether elements are moved as they are, for there is one tap of weight 1 or none."""
+        """True if elements move unchanged: each has one tap of weight 1 or none."""
         return self <= Kind.NEAREST_EXACT
 
     @property
     def is_antialiased(self) -> bool:
-        """Whether the number of taps depends on the scale."""
+        """True if the number of taps depends on the scale."""
         return self >= Kind.LINEAR_ANTIALIASED
 
 
@@ -87,7 +87,7 @@ class LineMap(NamedTuple):
 
 
 def source_scale(n: int, out: int, align_corners: bool, scale_factor: float | None) -> float:
-    """Elements of the input for each of the result (ATen/native/UpSample.h, area_pixel_compute_scale)."""
+    """Return the input elements per element of the result (ATen/native/UpSample.h, area_pixel_compute_scale)."""
     if align_corners:
         return (n - 1) / (out - 1) if out > 1 else 0.0
     return 1.0 / scale_factor if scale_factor is not None and scale_factor > 0 else n / out
@@ -97,7 +97,7 @@ Kernel = Callable[..., None]
 
 
 def fixed_maps(call: StructuredCall) -> tuple[LineMap, ...] | None:
-    """The maps of all calls of a plan; None where scale factors are numbers of each call."""
+    """Return the maps of all calls of a plan; None if scale factors are given at each call."""
     maps: tuple[LineMap, ...] = call.extra["maps"]
     factors = [call.args[name] for name in call.runtime if name.startswith("scales")]
     if not factors:
@@ -110,7 +110,7 @@ def fixed_maps(call: StructuredCall) -> tuple[LineMap, ...] | None:
 
 
 def by_factors(call: StructuredCall, make: Callable[[tuple[LineMap, ...]], Kernel]) -> Kernel:
-    """The kernel over (output, input, then the scale factors, which are numbers of the call).
+    """Return a kernel over (output, input, then the scale factors, which are numbers of the call).
 
     ``make(maps)`` gives a kernel over (output, input); it is called once for factors that were seen lately.
     """

@@ -44,7 +44,7 @@ def nll_loss_forward(
     reduction: int,
     ignore_index: int,
 ) -> None:
-    """(N, C) or (C) with targets (N) or (); the loss and the sum of the weights that count."""
+    """Infer the loss of (N, C) or (C) with targets (N) or (), and the sum of the weights that count."""
     _check_nll(self, target, weight)
     per_sample = reduction == NONE and self.ndim == 2
     meta.set_output_raw_strided(0, (self.sizes[0],) if per_sample else (), dtype=self.dtype)
@@ -73,7 +73,7 @@ def nll_loss2d_forward(
     reduction: int,
     ignore_index: int,
 ) -> None:
-    """(N, C, H, W) with targets (N, H, W)."""
+    """Infer the loss of (N, C, H, W) with targets (N, H, W)."""
     _check_nll2d(self, target, weight)
     meta.set_output_raw_strided(0, target.sizes if reduction == NONE else (), dtype=self.dtype)
     meta.set_output_raw_strided(1, (), dtype=self.dtype)
@@ -106,7 +106,7 @@ def nll_loss_backward(
     ignore_index: int,
     total_weight: TensorSpec,
 ) -> None:
-    """The gradient of the input; zero but at the target's class."""
+    """Infer the gradient of the input, which is zero except at the target's class."""
     (_check_nll2d if "2d" in meta.name else _check_nll)(self, target, weight)
     check_same_device(meta.name, self, grad_output, target, weight, total_weight)
     check_dtype(meta.name, "grad_output", grad_output, self.dtype)
@@ -134,10 +134,10 @@ def _cross_entropy_forward(
     label_smoothing: type[float],
     half_to_float: bool,
 ) -> None:
-    """(C) or (N, C, ...) with classes (), (N, ...) or probabilities: the loss, and what its gradient needs.
+    """Infer the loss and what its gradient needs, of (C) or (N, C, ...) with classes (), (N, ...) or probabilities.
 
-    That is, of each sample, the largest score, the logarithm of the sum of exponentials from there, and the sum of the
-    target's weights, in this order; and the number that the mean is divided by, 0 without a reduction.
+    Backward needs three statistics of each sample, in this order: the largest score, the log of the sum of exponentials
+    relative to it, and the sum of the target's weights. It also needs the divisor of the mean, 0 without a reduction.
     """
     classes, samples = _check_cross_entropy(meta.name, self, target)
     check_same_device(meta.name, self, target, weight)
@@ -184,7 +184,7 @@ def _cross_entropy_backward(
     ignore_index: int,
     label_smoothing: type[float],
 ) -> None:
-    """The gradient of the scores, in their dtype."""
+    """Infer the gradient of the scores, in their dtype."""
     classes, samples = _check_cross_entropy(meta.name, self, target)
     check_same_device(meta.name, self, grad_output, target, weight, statistics, total_weight)
     check_sizes(meta.name, "weight", weight, (classes,))
@@ -205,7 +205,7 @@ def _cross_entropy_backward(
 
 
 def mse_loss(meta: MetaBase, self: TensorSpec, target: TensorSpec, reduction: int) -> None:
-    """(self - target) ** 2, broadcast and promoted, then reduced."""
+    """Infer (self - target) ** 2, broadcast and promoted, then reduced."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output() if reduction == NONE else None, self, target)
     if reduction == NONE:
         meta.build(iterator)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def record_stream(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.record_stream(s)``: the memory is reused only after what `s` was given while the tensor lived."""
+    """Plan ``self.record_stream(s)``: the memory is reused only after the work queued on `s` while the tensor lived."""
     spec: TensorSpec = args[0]._spec
     if spec.device.type != "cuda":
         raise NotImplementedError(
@@ -34,7 +34,7 @@ def record_stream(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
                 f"record_stream(): expected a stream of the tensor's device {spec.device}, got one of {s.device}"
             )
         root = self._data.root
-        # Memory of others, and none at all, is nobody's to reuse here.
+        # Memory of another owner, and empty memory, must not be reused here.
         if root.deleter is not None:
             allocator.record_stream(root, s.cuda_stream)
 

@@ -1,7 +1,7 @@
-"""Meta functions and planners of normalisations (ATen/native/layer_norm.cpp, group_norm.cpp, Normalization.cpp).
+"""Meta functions and planners of normalizations (ATen/native/layer_norm.cpp, group_norm.cpp, Normalization.cpp).
 
-Mean and reciprocal deviation are kept for backward: in float32 for narrow floats on CUDA devices and the Meta backend,
-on the CPU, and by group_norm everywhere, in the input's dtype unless weights are wider.
+Mean and reciprocal standard deviation are saved for backward. On CUDA devices and the Meta backend they are float32 for
+16-bit inputs. On the CPU, and for group_norm everywhere, they have the input's dtype unless weights are wider.
 
 Gradients that the output mask does not ask for are None.
 """
@@ -31,7 +31,7 @@ NARROW = (float16, bfloat16)
 
 
 def kept_dtype(dtype: ScalarType, is_cpu: bool, weight: TensorSpec | None) -> ScalarType:
-    """The dtype of means and reciprocal deviations."""
+    """Return the dtype of means and reciprocal standard deviations."""
     if dtype not in NARROW:
         return dtype
     return dtype if is_cpu and (weight is None or weight.dtype is dtype) else float32
@@ -43,7 +43,7 @@ def _refuse_dtype(kernel: str, spec: TensorSpec) -> None:
 
 
 def check_parameters(input: TensorSpec, *parameters: TensorSpec | None) -> None:
-    """Weights are of the input's dtype, or of float32 for narrow floats, and all of one."""
+    """Check that weights share one dtype: the input's, or float32 for 16-bit floats."""
     given = [spec for spec in parameters if spec is not None]
     if not given:
         return
@@ -61,7 +61,7 @@ def check_parameters(input: TensorSpec, *parameters: TensorSpec | None) -> None:
 def check_normalized_shape(
     input: TensorSpec, shape: Sequence[int], weight: TensorSpec | None, bias: TensorSpec | None, star: str
 ) -> int:
-    """How many dimensions lie before those that are normalised. Raises RuntimeError for shapes that do not fit."""
+    """Return the number of dimensions before the normalized ones. Raises RuntimeError for shapes that do not fit."""
     shape = list(shape)
     if not shape:
         raise RuntimeError(
@@ -91,7 +91,7 @@ def native_layer_norm(
     bias: TensorSpec | None,
     eps: NumberKind,
 ) -> None:
-    """The normalised input, contiguous; the mean and the reciprocal deviation of each row, (..., 1, 1)."""
+    """Infer the normalized input, contiguous; the mean and reciprocal deviation of each row, (..., 1, 1)."""
     lead = check_normalized_shape(input, normalized_shape, weight, bias, "*, ")
     check_same_device("native_layer_norm", input, weight, bias)
     _refuse_dtype("LayerNormKernelImpl", input)
@@ -111,7 +111,7 @@ def _fused_rms_norm(
     weight: TensorSpec | None,
     eps: NumberKind | None,
 ) -> None:
-    """The input over its root mean square, and the reciprocal of that, in float32 for narrow floats."""
+    """Infer the input over its root mean square, and the reciprocal of the latter, in float32 for 16-bit floats."""
     lead = check_normalized_shape(input, normalized_shape, weight, None, "*")
     check_same_device("_fused_rms_norm", input, weight)
     _refuse_dtype("rms_norm", input)
@@ -129,7 +129,7 @@ Masked = Sequence[TensorSpec | None]
 def _plan_masked(
     name: str, stub: str, outputs: Masked, given: dict[str, Any], extra: dict[str, Any]
 ) -> Callable[..., tuple[Any, ...]]:
-    """A function of the tensors in `given` to the outputs, None where no spec stands."""
+    """Return a function from the tensors in `given` to the outputs, with None for outputs without a spec."""
     made = [spec for spec in outputs if spec is not None]
     allocators = [None if spec is None else allocator_of(spec) for spec in outputs]
     into = None
@@ -198,7 +198,7 @@ def _check_grad(name: str, grad: TensorSpec, input: TensorSpec) -> None:
 
 
 def native_layer_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The gradients of input, weight and bias, those that `output_mask` asks for."""
+    """Plan the gradients of input, weight and bias that `output_mask` asks for."""
     grad, input, shape, mean, rstd, weight, bias, mask = args
     grad, input, mean, rstd, weight, bias = map(_spec, (grad, input, mean, rstd, weight, bias))
     name = "native_layer_norm_backward"
@@ -225,7 +225,7 @@ def native_layer_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[A
 
 
 def _fused_rms_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The gradients of input and weight, those that `output_mask` asks for."""
+    """Plan the gradients of input and weight that `output_mask` asks for."""
     grad, input, shape, rstd, weight, mask = args
     grad, input, rstd, weight = map(_spec, (grad, input, rstd, weight))
     name = "_fused_rms_norm_backward"
@@ -247,7 +247,7 @@ def _fused_rms_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[Any
 
 
 def kept_format(spec: TensorSpec) -> tuple[int, ...]:
-    """The strides of a result: channels-last where the input's are, else contiguous."""
+    """Return the strides of a result: channels-last if the input's are, else contiguous."""
     if spec.ndim in (4, 5) and not spec.is_contiguous and is_channels_last_strides(spec.sizes, spec.strides):
         return channels_last_strides(spec.sizes)
     return TensorSpec.contiguous(spec.sizes, spec.dtype, spec.device).strides
@@ -290,7 +290,7 @@ def native_group_norm(
     group: int,
     eps: NumberKind,
 ) -> None:
-    """(N, C, ...) normalised over each group of channels; the groups' means and reciprocal deviations, (N, group)."""
+    """Infer (N, C, ...) normalized over each group of channels, and means and reciprocal deviations, (N, group)."""
     _check_group_norm(input, N, C, HxW, group, weight)
     check_channels(input, C, bias, "bias")
     check_same_device("native_group_norm", input, weight, bias)
@@ -303,7 +303,7 @@ def native_group_norm(
 
 
 def native_group_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The gradients of input, weight and bias, those that `output_mask` asks for."""
+    """Plan the gradients of input, weight and bias that `output_mask` asks for."""
     grad, input, mean, rstd, weight, n, c, spatial, group, mask = args
     grad, input, mean, rstd, weight = map(_spec, (grad, input, mean, rstd, weight))
     name = "native_group_norm_backward"
@@ -333,7 +333,7 @@ def check_features(name: str, spec: TensorSpec | None, channels: int) -> None:
 
 
 def channels_of(input: TensorSpec) -> int:
-    """The size of dimension 1. Raises IndexError where there is none."""
+    """Return the size of dimension 1. Raises IndexError if there is none."""
     if input.ndim < 2:
         raise IndexError(
             f"Dimension out of range (expected to be in range of [{-max(input.ndim, 1)}, {max(input.ndim, 1) - 1}], "
@@ -351,7 +351,7 @@ def _plan_batch_norm(
     running_var: TensorSpec | None,
     training: bool,
 ) -> Callable[..., tuple[Any, ...]]:
-    """A function of (input, weight, bias, running_mean, running_var, momentum, eps) to the results."""
+    """Return a function of (input, weight, bias, running_mean, running_var, momentum, eps) to the results."""
     out, kept = _batch_norm_specs(name, input, weight, bias, running_mean, running_var, training)
     given = {
         "input": input,
@@ -375,7 +375,7 @@ def _batch_norm_specs(
     running_var: TensorSpec | None,
     training: bool,
 ) -> tuple[TensorSpec, TensorSpec]:
-    """The specs of the result and of each statistic. Refuses operands that `batch_norm` does not take."""
+    """Return the specs of the result and of each statistic. Refuse operands that `batch_norm` does not take."""
     channels = channels_of(input)
     if (running_mean is None) != (running_var is None):
         raise ValueError("running_mean and running_var must either both be None or neither be None")
@@ -403,7 +403,7 @@ def _batch_norm_specs(
 
 
 def native_batch_norm(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """(N, C, ...) normalised over all but channels; in training the running statistics are written."""
+    """Plan (N, C, ...) normalized over all but channels; in training the running statistics are written."""
     name = op.name.partition("::")[2]
     x, weight, bias, mean, var = map(_spec, args[:5])
     run = _plan_batch_norm(name, x, weight, bias, mean, var, args[5])
@@ -425,7 +425,7 @@ def _native_batch_norm_legit_no_training(op: OperatorEntry, key_set: int, args: 
 
 
 def _batch_norm_statistics(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """What `native_batch_norm` in training saves, and writes to the running statistics, without its result."""
+    """Plan the saved and the running statistics of `native_batch_norm` in training, without its result."""
     name = "_batch_norm_statistics"
     x, mean, var = map(_spec, args[:3])
     kept = _batch_norm_specs(name, x, None, None, mean, var, True)[1]
@@ -434,7 +434,7 @@ def _batch_norm_statistics(op: OperatorEntry, key_set: int, args: Sequence[Any])
 
 
 def native_batch_norm_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The gradients of input, weight and bias, those that `output_mask` asks for."""
+    """Plan the gradients of input, weight and bias that `output_mask` asks for."""
     train, mask = args[7], args[9]
     grad, input, weight, running_mean, running_var, save_mean, save_invstd = map(_spec, args[:7])
     name = "native_batch_norm_backward"

@@ -1,10 +1,10 @@
 """Planners of optimizers' steps over lists of tensors (ATen/native/FusedSGD.cpp, FusedAdam.cpp, AmpKernels.cu).
 
-A row is what stands at one place of the lists: a parameter, its gradient, its states, all of one dtype, with the same
-sizes and strides, each filling its memory without a gap. Rows of a list may differ in dtype. Both backends compute the
-following, a line an operation, each rounded to T, which is float64 for float64 and float32 for the others; what is
-stored is rounded once more, to the dtype, and what is computed with goes on unrounded. Numbers of the call are rounded
-to T where an expression of them ends; such an expression is computed in float64.
+A row is one entry of each list: a parameter, its gradient and its states. They have one dtype, the same sizes and
+strides, and memory without gaps. Rows of a list may differ in dtype. Both backends compute the following operations,
+one per line, each rounded to T: float64 for float64, float32 for the others. Stored values are rounded once more, to
+the dtype; computation goes on with the unrounded values. Expressions of the call's numbers are computed in float64, and
+their results rounded to T.
 
     found_inf, where given, is 1: nothing is written.
     g = g / grad_scale, stored; where given.
@@ -99,14 +99,14 @@ def _check_rows(name: str, kernel: str, parameters: Specs, lists: dict[str, Spec
 
 
 def _steps(spec: TensorSpec) -> list[int]:
-    """The strides that are ever taken."""
+    """Return the strides of dimensions that have more than one element."""
     if spec.numel == 0:
         return []
     return [stride for size, stride in zip(spec.sizes, spec.strides, strict=True) if size != 1]
 
 
 def _check_number(name: str, what: str, spec: TensorSpec | None, like: TensorSpec) -> None:
-    """Refuse what is no single float32 on the device."""
+    """Refuse an argument that is not a single float32 on the device."""
     if spec is None:
         return
     check_same_device(name, like, spec)
@@ -129,7 +129,7 @@ def _check_rate(name: str, lr: TensorSpec, device: Device) -> None:
 
 
 def _rate(lr: Tensor | float) -> Any:
-    """The rate as kernels take it: a number, or where it stands on the device."""
+    """Return the learning rate as kernels take it: a number, or its address on the device."""
     if not isinstance(lr, TensorImpl):
         return lr
     return float(lr.item()) if lr.device.type == "cpu" else lr._data
@@ -148,7 +148,7 @@ def _bump(*lists: Sequence[Any]) -> None:
 def _kernel(
     name: str, stub: str, lists: dict[str, Specs], numbers: dict[str, Any], extra: dict[str, Any]
 ) -> Callable[..., Any] | None:
-    """The device's kernel, called with all lists and numbers; None where there is nothing to compute."""
+    """Return the device's kernel, called with all lists and numbers; None if there is nothing to compute."""
     device = lists["self"][0].device
     if device.type == "meta":
         return None
@@ -295,8 +295,8 @@ fused_adamw = _adam(True)
 def unscale_and_check(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
     """``_amp_foreach_non_finite_check_and_unscale_(self, found_inf, inv_scale)``.
 
-    Each element is multiplied by `inv_scale`, computed in T; one that is not finite sets `found_inf` to 1. A scale of
-    1 only looks. Tensors with gaps are multiplied one by one.
+    Each element is multiplied by `inv_scale`, computed in T; a non-finite element sets `found_inf` to 1. A scale of 1
+    only checks. Tensors with gaps are multiplied one by one.
     """
     from ...generated import functions as ops
 

@@ -18,7 +18,7 @@ SIDES = {1: "W", 2: "HW", 3: "DHW"}
 
 
 def constant_pad_nd(meta: MetaBase, self: TensorSpec, pad: Sequence[int], value: NumberKind) -> None:
-    """A border of a number on both sides of the last dimensions; negative ones leave elements off.
+    """Infer a border of a constant on both sides of the last dimensions; negative widths crop elements.
 
     Raises RuntimeError for an odd number of sides, for more than the tensor has, and where less than nothing is left.
     """
@@ -47,19 +47,19 @@ def constant_pad_nd(meta: MetaBase, self: TensorSpec, pad: Sequence[int], value:
 
 
 def pad_of(pad: Sequence[int], rank: int, dim: int) -> tuple[int, int]:
-    """What stands before and after a dimension; pairs begin with the last one."""
+    """Return the padding before and after a dimension; pairs begin with the last dimension."""
     place = 2 * (rank - 1 - dim)
     return (pad[place], pad[place + 1]) if place < len(pad) else (0, 0)
 
 
 def strides_like(self: TensorSpec, sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Channels last where the input has them so, else contiguous."""
+    """Return channels-last strides if the input is channels-last, else contiguous ones."""
     format = self.suggest_memory_format()
     return channels_last_strides(sizes) if format in (channels_last, channels_last_3d) else ()
 
 
 def _spatial(meta: MetaBase, self: TensorSpec, padding: Sequence[int]) -> tuple[LineMap, ...]:
-    """The checked maps of the last dimensions of `reflection_pad2d` and its like."""
+    """Return the checked maps of the last dimensions of `reflection_pad2d` and similar operators."""
     kind = KINDS[meta.name.partition("_")[0]]
     rank = int(meta.name.partition("_pad")[2][0])
     if len(padding) != 2 * rank:
@@ -98,7 +98,7 @@ def _spatial(meta: MetaBase, self: TensorSpec, padding: Sequence[int]) -> tuple[
 
 
 def pad_spatial(meta: MetaBase, self: TensorSpec, padding: Sequence[int]) -> None:
-    """A border of mirrored elements, or of those at the edge, around the last one to three dimensions."""
+    """Infer a border of mirrored or replicated elements around the last one to three dimensions."""
     maps = _spatial(meta, self, padding)
     sizes = (*self.sizes[: -len(maps)], *(line.out for line in maps))
     meta.extra["maps"] = maps
@@ -108,7 +108,7 @@ def pad_spatial(meta: MetaBase, self: TensorSpec, padding: Sequence[int]) -> Non
 def pad_spatial_backward(
     meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, padding: Sequence[int]
 ) -> None:
-    """The gradients of all copies of an element, added up."""
+    """Infer the gradient of each element: the sum of the gradients of its copies."""
     maps = _spatial(meta, self, padding)
     expected = (*self.sizes[: -len(maps)], *(line.out for line in maps))
     if grad_output.sizes != expected:

@@ -1,4 +1,4 @@
-"""Planners of numbers drawn by tensors of parameters, each element with counters of its own, and their derivatives."""
+"""Planners of random numbers from parameter tensors, each element with its own counters, and their derivatives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 
 
 def _by_parameters(name: str, stub: str, parameters: dict[str, TensorSpec]) -> Plan:
-    """A plan ``(parameters..., generator)``: a number for each element that the parameters broadcast to."""
+    """Return a plan ``(parameters..., generator)``: one random number for each element of the broadcast parameters."""
     specs = list(parameters.values())
     sizes = broadcast_shapes(*(spec.sizes for spec in specs))
     out = TensorSpec.contiguous(sizes, specs[0].dtype, specs[0].device)
@@ -109,10 +109,10 @@ def _gradient(meta: MetaBase, kernel: str, inputs: Sequence[TensorSpec]) -> None
 
 
 def _standard_gamma_grad(meta: MetaBase, self: TensorSpec, output: TensorSpec) -> None:
-    """Shapes and samples, of one floating dtype."""
+    """Infer the gradient from shapes and samples, of one floating dtype."""
     _gradient(meta, f"_standard_gamma_grad_{self.device.type}", [self, output])
 
 
 def _dirichlet_grad(meta: MetaBase, x: TensorSpec, alpha: TensorSpec, total: TensorSpec) -> None:
-    """Samples, shapes and sums of shapes, of one floating dtype."""
+    """Infer the gradient from samples, shapes and sums of shapes, of one floating dtype."""
     _gradient(meta, f"_dirichlet_grad_{x.device.type}", [x, alpha, total])

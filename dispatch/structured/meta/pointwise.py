@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def dtype_of(operand: PromotedOperand) -> ScalarType:
-    """The dtype of a tensor, or that of a number's class."""
+    """Return the dtype of a tensor, or that of a number's class."""
     if isinstance(operand, TensorSpec):
         return operand.dtype
     return dtype_of_number(operand if isinstance(operand, type) else operand.__class__)
 
 
 def promoting(meta: MetaBase, inputs: Sequence[Any], to_float: bool = False) -> TensorIterator:
-    """An iterator over any number of inputs, promoted to a common dtype that the output has too."""
+    """Return an iterator over any number of inputs, promoted to a common dtype that the output has too."""
     config = TensorIteratorConfig().add_output(meta.maybe_get_output())
     for each in inputs:
         config.add_input(each)
@@ -39,7 +39,7 @@ def promoting(meta: MetaBase, inputs: Sequence[Any], to_float: bool = False) -> 
 
 
 def with_output_dtype(meta: MetaBase, inputs: Sequence[TensorSpec], dtype: ScalarType) -> TensorIterator:
-    """An iterator that keeps the inputs' dtypes, with a new output of `dtype`; a given one keeps its own."""
+    """Return an iterator that keeps the inputs' dtypes, with a new output of `dtype`; a given output keeps its own."""
     out = meta.maybe_get_output()
     config = TensorIteratorConfig().check_all_same_dtype(False).add_output(out)
     for each in inputs:
@@ -50,23 +50,23 @@ def with_output_dtype(meta: MetaBase, inputs: Sequence[TensorSpec], dtype: Scala
 
 
 def unary(meta: MetaBase, self: TensorSpec) -> None:
-    """One input, an output of its dtype."""
+    """Infer an output of the input's dtype."""
     meta.build(TensorIterator.unary_op(meta.maybe_get_output(), self))
 
 
 def unary_float(meta: MetaBase, self: TensorSpec) -> None:
-    """One input; integers and bool give the default floating dtype."""
+    """Infer an output of the input's dtype; integers and bool give the default floating dtype."""
     meta.build(TensorIterator.unary_float_op(meta.maybe_get_output(), self))
 
 
 def unary_floating(meta: MetaBase, self: TensorSpec) -> None:
-    """One floating or complex input."""
+    """Infer an output of a floating or complex input."""
     refuse_integral(meta, self)
     unary(meta, self)
 
 
 def refuse_integral(meta: MetaBase, self: TensorSpec) -> None:
-    """PyTorch's error of an activation that knows only floating dtypes."""
+    """Raise PyTorch's error of an activation that supports only floating dtypes."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         raise NotImplementedError(
             f"\"{meta.name}_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
@@ -87,7 +87,7 @@ def rounding(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def round_decimals(meta: MetaBase, self: TensorSpec, decimals: int) -> None:
-    """`round` to a number of decimal places: what a power of ten, infinite where it overflows, makes of numbers."""
+    """Infer `round` to a number of decimal places: scaling by a power of ten, which may overflow to infinity."""
     if not self.dtype.is_floating_point:
         raise NotImplementedError(
             f"\"round_{'' if decimals else 'vml_'}{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
@@ -98,7 +98,7 @@ def round_decimals(meta: MetaBase, self: TensorSpec, decimals: int) -> None:
 
 
 def neg(meta: MetaBase, self: TensorSpec) -> None:
-    """One input, bool refused."""
+    """Infer an output of the input's dtype; refuse bool."""
     if self.dtype is bool_:
         raise RuntimeError(
             "Negation, the `-` operator, on a bool tensor is not supported. "
@@ -108,7 +108,7 @@ def neg(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def abs(meta: MetaBase, self: TensorSpec) -> None:
-    """One input; a complex one gives its real dtype."""
+    """Infer an output of the input's dtype; a complex input gives its real dtype."""
     if not self.dtype.is_complex:
         return unary(meta, self)
     if meta.form == "inplace":
@@ -118,7 +118,7 @@ def abs(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def sign(meta: MetaBase, self: TensorSpec) -> None:
-    """One real input."""
+    """Infer an output of a real input."""
     if self.dtype.is_complex:
         raise NotImplementedError(
             "Unlike NumPy, torch.sign is not intended to support complex numbers. "
@@ -128,24 +128,24 @@ def sign(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def binary(meta: MetaBase, self: PromotedOperand, other: PromotedOperand) -> None:
-    """Two inputs promoted to a common dtype."""
+    """Infer an output of two inputs promoted to a common dtype."""
     meta.build(TensorIterator.binary_op(meta.maybe_get_output(), self, other))
 
 
 def binary_float(meta: MetaBase, self: PromotedOperand, other: PromotedOperand) -> None:
-    """Two inputs promoted to a common dtype; integers give the default floating dtype."""
+    """Infer an output of two inputs promoted to a common dtype; integers give the default floating dtype."""
     meta.build(TensorIterator.binary_float_op(meta.maybe_get_output(), self, other))
 
 
 def add(meta: MetaBase, self: PromotedOperand, other: PromotedOperand, alpha: NumberKind) -> None:
-    """Two inputs promoted to a common dtype, and a scale for the second, checked against that dtype."""
+    """Infer an output of two promoted inputs, and a scale for the second, checked against their common dtype."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
     check_alpha(iterator.common_dtype, alpha)
     meta.build(iterator)
 
 
 def sub(meta: MetaBase, self: PromotedOperand, other: PromotedOperand, alpha: NumberKind) -> None:
-    """As `add`; bool is refused."""
+    """Infer as `add`; refuse bool."""
     both = dtype_of(self) is bool_ and dtype_of(other) is bool_
     if both:
         raise RuntimeError(
@@ -177,7 +177,7 @@ div = binary_float
 
 
 def div_mode(meta: MetaBase, self: TensorSpec, other: PromotedOperand, rounding_mode: str | None) -> None:
-    """True division for None; ``trunc`` and ``floor`` keep integers."""
+    """Infer a division: true division for None; ``trunc`` and ``floor`` keep integers."""
     if rounding_mode is None:
         return binary_float(meta, self, other)
     if rounding_mode not in ("trunc", "floor"):
@@ -190,7 +190,7 @@ def div_mode(meta: MetaBase, self: TensorSpec, other: PromotedOperand, rounding_
 
 
 def pow(meta: MetaBase, self: PromotedOperand, exponent: PromotedOperand) -> None:
-    """A base and an exponent, either of which may be a number; a truth value is a power by another one alone."""
+    """Infer a power. Base or exponent may be a number; two bools need a number as the exponent."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, exponent)
     if iterator.common_dtype is bool_ and not (isinstance(self, TensorSpec) and isinstance(exponent, type)):
         raise NotImplementedError("\"pow\" not implemented for 'Bool'")
@@ -198,19 +198,19 @@ def pow(meta: MetaBase, self: PromotedOperand, exponent: PromotedOperand) -> Non
 
 
 def ordered_binary(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
-    """maximum and its kin: complex numbers have no order."""
+    """Infer the output of `maximum` and similar operators; complex numbers have no order."""
     if self.dtype.is_complex or other.dtype.is_complex:
         raise RuntimeError(f"{meta.name} not implemented for complex tensors.")
     binary(meta, self, other)
 
 
 def comparison(meta: MetaBase, self: TensorSpec, other: PromotedOperand) -> None:
-    """Two inputs compared in their common dtype; a new output is bool, a given one keeps its dtype."""
+    """Infer a comparison in the common dtype; a new output is bool, a given one keeps its dtype."""
     meta.build(TensorIterator.comparison_op(meta.maybe_get_output(), self, other))
 
 
 def ordering(meta: MetaBase, self: TensorSpec, other: PromotedOperand) -> None:
-    """A comparison that needs an order."""
+    """Infer a comparison that needs an order."""
     iterator = TensorIterator.comparison_op(meta.maybe_get_output(), self, other)
     if iterator.common_dtype.is_complex:
         name = iterator.common_dtype.scalar_name
@@ -219,25 +219,25 @@ def ordering(meta: MetaBase, self: TensorSpec, other: PromotedOperand) -> None:
 
 
 def logical_not(meta: MetaBase, self: TensorSpec) -> None:
-    """Whether the input is zero, as bool or in a given output's dtype."""
+    """Infer a bool mask of zero inputs, or a mask of a given output's dtype."""
     meta.extra["common_dtype"] = self.dtype
     meta.build(with_output_dtype(meta, [self], bool_))
 
 
 def logical(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
-    """Truth values combined; a new output is bool."""
+    """Infer a logical operator; a new output is bool."""
     meta.build(TensorIterator.comparison_op(meta.maybe_get_output(), self, other))
 
 
 def bitwise(meta: MetaBase, self: PromotedOperand, other: PromotedOperand) -> None:
-    """Two integral or bool inputs; shifts know no bool."""
+    """Infer an output of two integral or bool inputs; shifts refuse bool."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
     refuse_inexact(meta, iterator.common_dtype)
     meta.build(iterator)
 
 
 def bitwise_not(meta: MetaBase, self: TensorSpec) -> None:
-    """One integral or bool input."""
+    """Infer an output of an integral or bool input."""
     refuse_inexact(meta, self.dtype)
     unary(meta, self)
 
@@ -251,7 +251,7 @@ def refuse_inexact(meta: MetaBase, dtype: ScalarType) -> None:
 
 
 def relu(meta: MetaBase, self: TensorSpec) -> None:
-    """One real input, bool refused."""
+    """Infer an output of a real input; refuse bool."""
     if self.dtype is bool_:
         raise RuntimeError("Boolean inputs not supported for relu")
     if self.dtype.is_complex:
@@ -260,7 +260,7 @@ def relu(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def gelu(meta: MetaBase, self: TensorSpec, approximate: str) -> None:
-    """One floating input; the exact form or the one through tanh."""
+    """Infer an output of a floating input, for the exact or the tanh form."""
     check_approximate(approximate)
     if not self.dtype.is_floating_point:
         raise NotImplementedError(f"\"GeluKernelImpl\" not implemented for '{self.dtype.scalar_name}'")
@@ -274,13 +274,13 @@ def check_approximate(approximate: str) -> None:
 
 
 def softplus(meta: MetaBase, self: TensorSpec, beta: NumberKind, threshold: NumberKind) -> None:
-    """One floating input."""
+    """Infer an output of a floating input."""
     refuse_integral(meta, self)
     unary(meta, self)
 
 
 def leaky_relu(meta: MetaBase, self: TensorSpec, negative_slope: NumberKind) -> None:
-    """One floating input."""
+    """Infer an output of a floating input."""
     refuse_integral(meta, self)
     unary(meta, self)
 
@@ -288,12 +288,12 @@ def leaky_relu(meta: MetaBase, self: TensorSpec, negative_slope: NumberKind) -> 
 def threshold_backward(
     meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, threshold: NumberKind
 ) -> None:
-    """The gradient where `self` exceeds the threshold."""
+    """Infer the gradient where `self` exceeds the threshold."""
     binary(meta, grad_output, self)
 
 
 def gelu_backward(meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, approximate: str) -> None:
-    """The gradient of `gelu`."""
+    """Infer the gradient of `gelu`."""
     check_approximate(approximate)
     binary(meta, grad_output, self)
 
@@ -301,7 +301,7 @@ def gelu_backward(meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, app
 def softplus_backward(
     meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, beta: NumberKind, threshold: NumberKind
 ) -> None:
-    """The gradient of `softplus`."""
+    """Infer the gradient of `softplus`."""
     binary(meta, grad_output, self)
 
 
@@ -312,12 +312,12 @@ def leaky_relu_backward(
     negative_slope: NumberKind,
     self_is_result: bool,
 ) -> None:
-    """The gradient of `leaky_relu`, from its input or its result."""
+    """Infer the gradient of `leaky_relu`, from its input or its result."""
     binary(meta, grad_output, self)
 
 
 def clamp(meta: MetaBase, self: TensorSpec, min: PromotedOperand | None, max: PromotedOperand | None) -> None:
-    """An input and bounds, either of which may be absent, promoted together."""
+    """Infer an output of an input and optional bounds, promoted together."""
     bounds = [b for b in (min, max) if b is not None]
     if not bounds:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
@@ -325,7 +325,7 @@ def clamp(meta: MetaBase, self: TensorSpec, min: PromotedOperand | None, max: Pr
 
 
 def clamp_one(meta: MetaBase, self: TensorSpec, bound: PromotedOperand) -> None:
-    """An input and one bound."""
+    """Infer an output of an input and one bound."""
     if isinstance(bound, TensorSpec) and (self.dtype.is_complex or bound.dtype.is_complex):
         kernel = "maximum" if meta.name == "clamp_min" else "minimum"
         name = TensorIterator.binary_op(None, self, bound).common_dtype.scalar_name
@@ -334,7 +334,7 @@ def clamp_one(meta: MetaBase, self: TensorSpec, bound: PromotedOperand) -> None:
 
 
 def clamp_to(meta: MetaBase, self: TensorSpec, bounds: Sequence[Any]) -> None:
-    """An input and its bounds, promoted together; complex numbers have no order.
+    """Infer an output of an input and its bounds, promoted together; complex numbers have no order.
 
     With numbers for bounds it is an operator of one input, whose output has its promoted dtype.
     """
@@ -350,7 +350,7 @@ def clamp_to(meta: MetaBase, self: TensorSpec, bounds: Sequence[Any]) -> None:
 
 
 def where(meta: MetaBase, condition: TensorSpec, self: PromotedOperand, other: PromotedOperand) -> None:
-    """A mask and the two values to choose from, which are promoted without it."""
+    """Infer an output of two values, which are promoted without the mask."""
     if condition.dtype is not bool_ and condition.dtype.name != "uint8":
         raise RuntimeError(
             "where expected condition to be a boolean tensor, but got a tensor with dtype "
@@ -375,12 +375,12 @@ def where(meta: MetaBase, condition: TensorSpec, self: PromotedOperand, other: P
 
 
 def both_numbers(self: PromotedOperand, other: PromotedOperand) -> bool:
-    """Whether no operand is a tensor, which an iterator needs one of."""
+    """Return True if no operand is a tensor; an iterator needs one."""
     return not (isinstance(self, TensorSpec) or isinstance(other, TensorSpec))
 
 
 def lerp(meta: MetaBase, self: TensorSpec, end: TensorSpec, weight: PromotedOperand) -> None:
-    """A start, an end and a weight, all of one floating or complex dtype; a weight of no dimension has any."""
+    """Infer an output of start, end and weight of one floating or complex dtype; a 0-d weight may have any dtype."""
     if self.dtype is not end.dtype:
         raise RuntimeError(f"expected dtype {self.dtype.name} for `end` but got dtype {end.dtype.name}")
     if isinstance(weight, TensorSpec):
@@ -399,14 +399,14 @@ def lerp(meta: MetaBase, self: TensorSpec, end: TensorSpec, weight: PromotedOper
 def addcmul(
     meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, value: NumberKind
 ) -> None:
-    """Three inputs promoted together."""
+    """Infer an output of three inputs promoted together."""
     meta.build(promoting(meta, [self, tensor1, tensor2]))
 
 
 def addcdiv(
     meta: MetaBase, self: TensorSpec, tensor1: TensorSpec, tensor2: TensorSpec, value: NumberKind
 ) -> None:
-    """Three inputs promoted together; integer division is refused."""
+    """Infer an output of three inputs promoted together; refuse integer division."""
     if not any(dtype_of(t).is_floating_point or dtype_of(t).is_complex for t in (tensor1, tensor2)):
         raise RuntimeError(
             "Integer division with addcdiv is no longer supported, and in a future  release addcdiv will "
@@ -419,7 +419,7 @@ def addcdiv(
 
 
 def signbit(meta: MetaBase, self: TensorSpec) -> None:
-    """One real input; a new output is bool."""
+    """Infer an output of a real input; a new output is bool."""
     if self.dtype.is_complex:
         raise NotImplementedError("signbit is not implemented for complex tensors.")
     meta.extra["common_dtype"] = self.dtype
@@ -430,7 +430,7 @@ def signbit(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def frac(meta: MetaBase, self: TensorSpec) -> None:
-    """One floating input."""
+    """Infer an output of a floating input."""
     if not self.dtype.is_floating_point:
         raise NotImplementedError(
             f"\"frac_{self.device.type}\" not implemented for '{self.dtype.scalar_name}'"
@@ -439,7 +439,7 @@ def frac(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def heaviside(meta: MetaBase, self: TensorSpec, values: TensorSpec) -> None:
-    """An input and its values at zero, of one real dtype."""
+    """Infer an output of an input and its values at zero, of one real dtype."""
     if self.dtype.is_complex or values.dtype.is_complex:
         raise RuntimeError("heaviside is not yet implemented for complex tensors.")
     out = meta.maybe_get_output()
@@ -449,14 +449,14 @@ def heaviside(meta: MetaBase, self: TensorSpec, values: TensorSpec) -> None:
 
 
 def same_floating(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
-    """Two inputs promoted to a common dtype, which must be floating."""
+    """Infer an output of two inputs promoted to a common dtype, which must be floating."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
     refuse_inexact_only(meta, iterator.common_dtype, complexes=False)
     meta.build(iterator)
 
 
 def logaddexp(meta: MetaBase, self: TensorSpec, other: TensorSpec) -> None:
-    """As `same_floating`; complex numbers as well."""
+    """Infer as `same_floating`; complex numbers are allowed too."""
     iterator = TensorIterator.binary_op(meta.maybe_get_output(), self, other)
     refuse_inexact_only(meta, iterator.common_dtype, complexes=True)
     meta.build(iterator)
@@ -473,28 +473,28 @@ def refuse_inexact_only(meta: MetaBase, dtype: ScalarType, complexes: bool) -> N
 def nan_to_num(
     meta: MetaBase, self: TensorSpec, nan: float | None, posinf: float | None, neginf: float | None
 ) -> None:
-    """One input and what takes the place of its NaN and infinities."""
+    """Infer an output of one input and the replacements of its NaN and infinities."""
     unary(meta, self)
 
 
 def logit(meta: MetaBase, self: TensorSpec, eps: float | None) -> None:
-    """One input, brought to [eps, 1 - eps]; integers and bool give the default floating dtype."""
+    """Infer an output of one input, clamped to [eps, 1 - eps]; integers and bool give the default floating dtype."""
     unary_float(meta, self)
 
 
 def logit_backward(meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, eps: float | None) -> None:
-    """The gradient of `logit`."""
+    """Infer the gradient of `logit`."""
     binary(meta, grad_output, self)
 
 
 def frexp_mantissa(meta: MetaBase, self: TensorSpec) -> None:
-    """The first result of `frexp`, of a floating input's dtype."""
+    """Infer the first result of `frexp`, of a floating input's dtype."""
     refuse_for_frexp(self)
     unary(meta, self)
 
 
 def frexp_exponent(meta: MetaBase, self: TensorSpec) -> None:
-    """The second result of `frexp`, int32."""
+    """Infer the second result of `frexp`, int32."""
     refuse_for_frexp(self)
     meta.extra["common_dtype"] = self.dtype
     meta.build(with_output_dtype(meta, [self], int32))

@@ -31,7 +31,7 @@ class Pool(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What messages of a spatial rank say."""
+    """Words of the error messages for a spatial rank."""
 
     number: str
     sides: str
@@ -44,7 +44,7 @@ WORDS = {2: Words("two", "HW", "3D or 4D"), 3: Words("three", "THW", "4D or 5D")
 def _list(
     name: str, argument: str, values: Sequence[int], rank: int, omissible: bool = False
 ) -> tuple[int, ...]:
-    """A list of one number, or of one for each dimension, as the latter."""
+    """Return a list with one number for each dimension, from such a list or from a single number."""
     if len(values) == rank:
         return tuple(values)
     if len(values) == 1:
@@ -58,7 +58,7 @@ def _list(
 def pooling_output_size(
     n: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool
 ) -> int:
-    """Windows along a dimension; the last one starts inside the input or its left border."""
+    """Return the number of windows along a dimension; the last one starts inside the input or its left border."""
     reach = n + 2 * padding - dilation * (kernel - 1) - 1
     out = (reach + (stride - 1 if ceil_mode else 0)) // stride + 1
     if ceil_mode and (out - 1) * stride >= n + padding:
@@ -84,7 +84,7 @@ def pool_window(
     dilation: Sequence[int],
     ceil_mode: bool,
 ) -> Pool:
-    """The checked window over `rank` dimensions. Raises RuntimeError with PyTorch's messages."""
+    """Return the checked window over `rank` dimensions. Raises RuntimeError with PyTorch's messages."""
     words = WORDS[rank]
     kernel = _list(name, "kernel_size", kernel_size, rank)
     steps = _list(name, "stride", stride, rank, omissible=True) if len(stride) else kernel
@@ -131,7 +131,7 @@ def pool_window(
         )
     spatial = self.sizes[-rank:]
     if name == "avg_pool3d" and any(n < k for n, k in zip(spatial, kernel, strict=True)):
-        # Of the operators here only this one refuses an image that its padding would make large enough.
+        # Only this operator refuses an image that its padding would make large enough.
         raise RuntimeError(
             f"input image ({_sides('', words.sides, spatial)}) smaller than kernel size "
             f"({_sides('k', words.sides, kernel)})"
@@ -157,7 +157,7 @@ COMPARED = ("uint8", "int8", "int16", "int32", "int64")
 
 
 CONTIGUOUS = ("avg_pool3d", "_adaptive_avg_pool3d", "adaptive_max_pool3d")
-"""Operators whose results PyTorch gives contiguous whatever the input."""
+"""Operators whose results are contiguous in PyTorch regardless of the input's layout."""
 
 
 def _set_pooled(meta: MetaBase, self: TensorSpec, pool: Pool, indices: bool) -> None:
@@ -188,19 +188,19 @@ def _check_gradient(
 
 
 def set_gradient(meta: MetaBase, self: TensorSpec, pool: Pool) -> None:
-    """The gradient of the input."""
+    """Set the output to the gradient of the input."""
     meta.extra["pool"] = pool
     meta.set_output_raw_strided(0, self.sizes, strides_like(self, self.sizes), dtype=self.dtype)
 
 
 def max_pool2d_with_indices(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
-    """(N, C, H, W) or (C, H, W): the largest element under each window, and its index in its plane."""
+    """Infer the maximum of each window of (N, C, H, W) or (C, H, W), and its index in its plane."""
     meta.extra["integers"] = COMPARED
     _set_pooled(meta, self, pool_window("max_pool2d", self, 2, *window), indices=True)
 
 
 def max_pool3d_with_indices(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
-    """(N, C, D, H, W) or (C, D, H, W): as over two dimensions."""
+    """Infer the maximum of each window of (N, C, D, H, W) or (C, D, H, W), and its index."""
     meta.extra["integers"] = COMPARED
     _set_pooled(meta, self, pool_window("max_pool3d", self, 3, *window), indices=True)
 
@@ -208,7 +208,7 @@ def max_pool3d_with_indices(meta: MetaBase, self: TensorSpec, *window: Any) -> N
 def max_pool2d_with_indices_backward(
     meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, *window: Any
 ) -> None:
-    """The gradient put where the largest elements were."""
+    """Infer the gradient, scattered to the argmax positions."""
     *window_, indices = window
     pool = pool_window("max_pool2d", self, 2, *window_)
     _check_gradient("max_pool2d_with_indices_backward", grad_output, self, pool, indices)
@@ -218,7 +218,7 @@ def max_pool2d_with_indices_backward(
 def max_pool3d_with_indices_backward(
     meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, *window: Any
 ) -> None:
-    """The gradient put where the largest elements were."""
+    """Infer the gradient, scattered to the argmax positions."""
     *window_, indices = window
     pool = pool_window("max_pool3d", self, 3, *window_)
     _check_gradient("max_pool3d_with_indices_backward", grad_output, self, pool, indices)
@@ -242,33 +242,33 @@ def _average(
 
 
 def avg_pool2d(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
-    """(N, C, H, W) or (C, H, W): the mean under each window."""
+    """Infer the mean of each window of (N, C, H, W) or (C, H, W)."""
     meta.extra["integers"] = ("int64",)
     _set_pooled(meta, self, _average("avg_pool2d", self, 2, *window), indices=False)
 
 
 def avg_pool3d(meta: MetaBase, self: TensorSpec, *window: Any) -> None:
-    """(N, C, D, H, W) or (C, D, H, W): the mean under each window."""
+    """Infer the mean of each window of (N, C, D, H, W) or (C, D, H, W)."""
     meta.extra["integers"] = ("int64",)
     _set_pooled(meta, self, _average("avg_pool3d", self, 3, *window), indices=False)
 
 
 def avg_pool2d_backward(meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, *window: Any) -> None:
-    """The gradient spread over each window."""
+    """Infer the gradient, spread over each window."""
     pool = _average("avg_pool2d", self, 2, *window)
     _check_gradient("avg_pool2d_backward", grad_output, self, pool)
     set_gradient(meta, self, pool)
 
 
 def avg_pool3d_backward(meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, *window: Any) -> None:
-    """The gradient spread over each window."""
+    """Infer the gradient, spread over each window."""
     pool = _average("avg_pool3d", self, 3, *window)
     _check_gradient("avg_pool3d_backward", grad_output, self, pool)
     set_gradient(meta, self, pool)
 
 
 def largest_share(n: int, parts: int) -> int:
-    """How many elements the largest window has that one of `parts` even windows over `n` elements can be."""
+    """Return the number of elements of the largest of `parts` even windows over `n` elements."""
     if parts == 0:
         return 0
     whole, rest = divmod(n, parts)
@@ -279,7 +279,7 @@ def largest_share(n: int, parts: int) -> int:
 def adaptive_window(
     name: str, self: TensorSpec, rank: int, output_size: Sequence[int], channels: bool
 ) -> Pool:
-    """Windows that divide each dimension evenly. With `channels`, there must be some."""
+    """Return windows that divide each dimension evenly. With `channels`, there must be some."""
     average = name.startswith("adaptive_avg")
     if len(output_size) != rank:
         said = f"{name}: output_size" if average else f"{name}(): internal error: output_size.size()"
@@ -309,31 +309,31 @@ def _even(self: TensorSpec, out: tuple[int, ...]) -> Pool:
 
 
 def _adaptive_avg_pool2d(meta: MetaBase, self: TensorSpec, output_size: Sequence[int]) -> None:
-    """(N, C, H, W) or (C, H, W): the means of even shares of each plane."""
+    """Infer the means of even windows of each plane of (N, C, H, W) or (C, H, W)."""
     _set_pooled(
         meta, self, adaptive_window("adaptive_avg_pool2d", self, 2, output_size, False), indices=False
     )
 
 
 def _adaptive_avg_pool3d(meta: MetaBase, self: TensorSpec, output_size: Sequence[int]) -> None:
-    """(N, C, D, H, W) or (C, D, H, W): the means of even shares of each volume."""
+    """Infer the means of even windows of each volume of (N, C, D, H, W) or (C, D, H, W)."""
     _set_pooled(meta, self, adaptive_window("adaptive_avg_pool3d", self, 3, output_size, True), indices=False)
 
 
 def adaptive_max_pool2d(meta: MetaBase, self: TensorSpec, output_size: Sequence[int]) -> None:
-    """(N, C, H, W) or (C, H, W): the largest elements of even shares of each plane, and their indices."""
+    """Infer the maxima of even windows of each plane of (N, C, H, W) or (C, H, W), and their indices."""
     _set_pooled(meta, self, adaptive_window("adaptive_max_pool2d", self, 2, output_size, True), indices=True)
 
 
 def adaptive_max_pool3d(meta: MetaBase, self: TensorSpec, output_size: Sequence[int]) -> None:
-    """(N, C, D, H, W) or (C, D, H, W): the largest elements of even shares, and their indices."""
+    """Infer the maxima of even windows of (N, C, D, H, W) or (C, D, H, W), and their indices."""
     _set_pooled(meta, self, adaptive_window("adaptive_max_pool3d", self, 3, output_size, True), indices=True)
 
 
 def adaptive_backward(
     meta: MetaBase, grad_output: TensorSpec, self: TensorSpec, indices: TensorSpec | None = None
 ) -> None:
-    """The gradient of an adaptive pooling operator's input."""
+    """Infer the gradient of an adaptive pooling operator's input."""
     name = meta.name.lstrip("_")
     rank = 3 if "3d" in name else 2
     if grad_output.ndim != self.ndim or self.ndim not in (rank + 1, rank + 2):

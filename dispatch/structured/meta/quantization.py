@@ -15,7 +15,7 @@ NAME = "fake_quantize_per_tensor_affine"
 def fake_quantize_per_tensor_affine_cachemask(
     meta: MetaBase, self: TensorSpec, scale: NumberKind, zero_point: int, quant_min: int, quant_max: int
 ) -> None:
-    """The fake quantized tensor, and the mask of the elements that were not clamped."""
+    """Infer the fake-quantized tensor, and the mask of the elements that were not clamped."""
     check_range(quant_min, quant_max)
     if not quant_min <= zero_point <= quant_max:
         raise RuntimeError(
@@ -34,7 +34,7 @@ def _fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
     quant_min: int,
     quant_max: int,
 ) -> None:
-    """The same with tensors of one element for numbers, and one that tells whether to quantize at all."""
+    """Infer as above with one-element tensors for numbers, and one tensor that enables quantization."""
     check_range(quant_min, quant_max)
     numbers = {"scale": scale, "zero_point": zero_point, "fake_quant_enabled": fake_quant_enabled}
     for name, spec in numbers.items():
@@ -61,7 +61,7 @@ def check_range(quant_min: int, quant_max: int) -> None:
 
 
 def set_outputs(meta: MetaBase, self: TensorSpec) -> None:
-    """Two outputs that lie in memory alike, without gaps: one of the input's dtype, and one of bools."""
+    """Set two outputs of the same layout without gaps: one of the input's dtype, and one of bools."""
     if self.dtype not in DTYPES:
         raise NotImplementedError(
             f"\"fake_quantize_tensor_cachemask_kernel_type_handling\" not implemented for '{self.dtype.scalar_name}'"

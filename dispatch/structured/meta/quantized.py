@@ -11,13 +11,13 @@ from ...iterator.broadcast import broadcast_shapes
 from ..meta_base import MetaBase, NumberKind
 
 Parameter = TensorSpec | NumberKind
-"""A scale or a zero point: a number, or a tensor that broadcasts to what is quantized."""
+"""A scale or a zero point: a number, or a tensor that broadcasts to the quantized tensor."""
 
 
 def _quantize_affine(
     meta: MetaBase, self: TensorSpec, scale: Parameter, zero_point: Parameter, dtype: ScalarType
 ) -> None:
-    """The integers, which lie in memory as the numbers do."""
+    """Infer the integers, with the memory layout of the numbers."""
     if self.dtype is not float32:
         raise RuntimeError(f"Quantize only works on Float Tensor, got {self.dtype.scalar_name}")
     if dtype not in INTEGERS:
@@ -28,7 +28,7 @@ def _quantize_affine(
 def _requantize(
     meta: MetaBase, self: TensorSpec, multiplier: Parameter, zero_point: Parameter, dtype: ScalarType
 ) -> None:
-    """Sums as integers on another grid, which lie in memory as the sums do."""
+    """Infer sums as integers on another grid, with the sums' memory layout."""
     if self.dtype not in (float32, int32):
         raise RuntimeError(f"_requantize: expected self of float32 or int32, got {self.dtype}")
     if dtype not in INTEGERS:
@@ -37,7 +37,7 @@ def _requantize(
 
 
 def _dequantize_affine(meta: MetaBase, self: TensorSpec, scale: Parameter, zero_point: Parameter) -> None:
-    """The numbers, which lie in memory as the integers do."""
+    """Infer the numbers, with the memory layout of the integers."""
     if self.dtype not in (int8, uint8, int32):
         raise RuntimeError(f"_dequantize_affine: expected self of int8, uint8 or int32, got {self.dtype}")
     _like(meta, self, scale, zero_point, float32)

@@ -55,12 +55,12 @@ if TYPE_CHECKING:
     from ..meta_base import NumberKind
 
 SMALL_SPAN = 1 << 16
-"""Integers from a range up to this size take 32-bit draws, with a bias below 2**-16; others take 64 bits."""
+"""Integers from a range up to this size take 32-bit random numbers, with a bias below 2**-16; others take 64 bits."""
 MANTISSA = {float16: 11, bfloat16: 8, float32: 24, float64: 53}
 
 
 def _uniform_check(kind: dtype) -> Callable[[float, float], None]:
-    """What refuses bounds that a dtype does not hold, or whose distance it does not."""
+    """Return a check that refuses bounds, or a range between them, that a dtype cannot represent."""
     most = float(finfo(kind).max) if kind.is_floating_point else math.inf
     name = C_NAMES.get(kind.scalar_name, kind.scalar_name)
 
@@ -155,7 +155,7 @@ def geometric_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _limits(d: dtype) -> tuple[int, int]:
-    """The integers that `random_` draws from: all of an integral dtype, those a float counts exactly."""
+    """Return the range of `random_`: all integers of an integral dtype, or those that a float represents exactly."""
     import numpy as np
 
     if d is bool_:
@@ -173,7 +173,7 @@ def _integers(spec: TensorSpec, low: int, span: int, bounded: bool = True) -> Pl
 
 
 def fresh_integers(spec: TensorSpec, low: int, high: int, pin: bool | None, given: int = 0) -> Plan:
-    """The plan ``(…, generator)`` that makes a tensor of integers from `low` up to, not including, `high`."""
+    """Return the plan ``(…, generator)`` that makes a tensor of integers in [low, high)."""
     low, high = _checked_range(spec, low, high)
     span = high - low
     extra = {"low": low, "span": span, "bounded": True}
@@ -181,7 +181,7 @@ def fresh_integers(spec: TensorSpec, low: int, high: int, pin: bool | None, give
 
 
 def fresh_normal(spec: TensorSpec, pin: bool | None) -> Plan:
-    """The plan ``(mean, std, generator)`` that makes a tensor of normal numbers."""
+    """Return the plan ``(mean, std, generator)`` that makes a tensor of normal numbers."""
     allocate = pinned_allocator_of(spec, "normal") if pin else allocator_of(spec)
     draw = in_place("normal_", "normal_stub", spec, _check_normal)
     return lambda mean, std, generator=None: draw(Tensor.from_data(allocate(), spec), mean, std, generator)
@@ -475,7 +475,7 @@ def native_dropout(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan
 def native_dropout_backward(
     meta: MetaBase, grad_output: TensorSpec, mask: TensorSpec, scale: NumberKind
 ) -> None:
-    """The meta of ``native_dropout_backward``: whole numbers, scaled, are floating-point numbers."""
+    """Infer ``native_dropout_backward``: scaled integers are floating-point numbers."""
     if mask.dtype is not bool_:
         raise RuntimeError(f"Mask should be Bool Scalar Type, got {mask.dtype.scalar_name}")
     check_same_device("native_dropout_backward", grad_output, mask)

@@ -1,8 +1,8 @@
 """Meta functions and planners of the fused steps of recurrent cells (ATen/native/cuda/RNN.cu).
 
-An LSTM's gates are (N, 4 H), in the order in, forget, cell, out; a GRU's (N, 3 H), in the order reset, in, new. What a
-step keeps for backward is its workspace: an LSTM's activated gates, a GRU's too and beside them the hidden state
-before and what the reset gate multiplies.
+An LSTM's gates are (N, 4 H), in the order in, forget, cell, out; a GRU's (N, 3 H), in the order reset, in, new. A step
+saves a workspace for backward. An LSTM saves its activated gates. A GRU saves its activated gates, the previous hidden
+state and the operand of the reset gate.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEPT = {RELU: 0, TANH: 0, LSTM: 6, GRU: 4}
 
 
 def _check_dtypes(name: str, first: TensorSpec, *others: TensorSpec | None) -> None:
-    """All of one floating dtype."""
+    """Check that all tensors have one floating dtype."""
     if not first.dtype.is_floating_point:
         raise NotImplementedError(
             f"\"{kernel_name(name, first.device.type)}\" not implemented for '{first.dtype.scalar_name}'"
@@ -106,7 +106,7 @@ def _thnn_fused_lstm_cell(
     input_bias: TensorSpec | None,
     hidden_bias: TensorSpec | None,
 ) -> None:
-    """The hidden state and the cell's after the step, (N, H); the activated gates."""
+    """Infer the hidden and cell states after the step, (N, H), and the activated gates."""
     _check_step(
         "_thnn_fused_lstm_cell", "cx", LSTM_GATES, input_gates, hidden_gates, cx, input_bias, hidden_bias
     )
@@ -123,7 +123,7 @@ def _thnn_fused_gru_cell(
     input_bias: TensorSpec | None,
     hidden_bias: TensorSpec | None,
 ) -> None:
-    """The hidden state after the step, (N, H); what backward needs, (N, 5 H)."""
+    """Infer the hidden state after the step, (N, H), and what backward needs, (N, 5 H)."""
     _check_step(
         "_thnn_fused_gru_cell", "hx", GRU_GATES, input_gates, hidden_gates, hx, input_bias, hidden_bias
     )
@@ -140,7 +140,7 @@ def _bias_of(gates: TensorSpec, has_bias: bool) -> TensorSpec | None:
 
 
 def _thnn_fused_lstm_cell_backward_impl(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The gradients of the gates, of the cell's state before, and of a bias, where there are any."""
+    """Plan the gradients of the gates, of the previous cell state, and of a bias if there is one."""
     grad_hy, grad_cy, cx, cy, workspace, has_bias = args
     grad_hy, grad_cy, cx, cy, workspace = map(_spec, (grad_hy, grad_cy, cx, cy, workspace))
     if grad_hy is None and grad_cy is None:
@@ -167,7 +167,7 @@ def _thnn_fused_lstm_cell_backward_impl(op: OperatorEntry, key_set: int, args: S
 
 
 def _thnn_fused_gru_cell_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The gradients of both kinds of gates, of the hidden state before, and of both biases, where there are any."""
+    """Plan the gradients of both kinds of gates, of the previous hidden state, and of both biases if there are any."""
     grad_hy, workspace, has_bias = args
     grad_hy, workspace = map(_spec, (grad_hy, workspace))
     name = "_thnn_fused_gru_cell_backward"
@@ -232,7 +232,7 @@ def _empty_like(spec: TensorSpec, sizes: tuple[int, ...]) -> TensorSpec:
 
 
 def _fused_rnn_layer(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The hidden states of all steps (T, N, H), the last one, an LSTM's last cell state, and what backward needs.
+    """Plan the hidden states of all steps (T, N, H), the last one, an LSTM's last cell state, and what backward needs.
 
     The last two have no elements where there is no such thing; without `train` the last has room for one step.
     """
@@ -254,7 +254,7 @@ def _fused_rnn_layer(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
 
 
 def _fused_rnn_layer_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The gradients of the input's gates, of the states before, of the weights and of a GRU's bias."""
+    """Plan the gradients of the input's gates, of the initial states, of the weights and of a GRU's bias."""
     grad_output, grad_hy, grad_cy, hx, cx, weight, output, workspace = map(_spec, args[:8])
     mode, reverse, has_bias = args[8:]
     name = "_fused_rnn_layer_backward"

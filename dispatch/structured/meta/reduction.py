@@ -1,7 +1,7 @@
 """Meta functions of reductions (ATen/native/ReduceOps.cpp).
 
-Each leaves the wrapped dimensions in ``extra["dims"]`` for the kernel; `var` and its kin leave the correction
-in ``extra["correction"]`` where it is known when planning.
+Each meta function stores the wrapped dimensions in ``extra["dims"]`` for the kernel. `var` and similar functions also
+store the correction in ``extra["correction"]`` if it is known when planning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _set_reduced(
 
 
 def sum_dtype(self: TensorSpec, dtype: ScalarType | None) -> ScalarType:
-    """The dtype of a sum: as asked, else int64 for integral and bool inputs, else the input's."""
+    """Return the dtype of a sum: as asked, else int64 for integral and bool inputs, else the input's."""
     if dtype is not None:
         return dtype
     floating = self.dtype.is_floating_point or self.dtype.is_complex
@@ -44,7 +44,9 @@ def _accumulated_dtype(meta: MetaBase, self: TensorSpec, dtype: ScalarType | Non
 def _reducing_alike(
     self: TensorSpec, dim: Dims, dims: tuple[int, ...], keepdim: bool, dtype: ScalarType
 ) -> Callable[[Sequence[Any]], TensorSpec | None]:
-    """The result of reducing tensors of this one's rank over the same dimensions, from the call's arguments."""
+    """Return a function from a call's arguments to the result of reducing tensors of this rank over the same
+    dimensions.
+    """
     rank, device = self.ndim, self.device
 
     def rule(args: Sequence[Any]) -> TensorSpec | None:
@@ -74,17 +76,17 @@ def sum_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None:
 
 
 def prod_dim(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool, dtype: ScalarType | None) -> None:
-    """Product along `dim`; the dtype as of a sum."""
+    """Infer the product along `dim`; the dtype is that of a sum."""
     sum_dim(meta, self, dim, keepdim, dtype)
 
 
 def prod_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None:
-    """Product over everything."""
+    """Infer the product over everything."""
     sum_dim(meta, self, None, False, dtype)
 
 
 def mean_dim(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool, dtype: ScalarType | None) -> None:
-    """Mean over `dim`. Raises RuntimeError unless input (or `dtype`) is floating or complex."""
+    """Infer the mean over `dim`. Raises RuntimeError unless input (or `dtype`) is floating or complex."""
     asked = self.dtype if dtype is None else dtype
     if not (asked.is_floating_point or asked.is_complex):
         whose = "Input" if dtype is None else "Optional"
@@ -103,12 +105,12 @@ def mean_dim(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool, dtype: 
 
 
 def mean_all(meta: MetaBase, self: TensorSpec, dtype: ScalarType | None) -> None:
-    """Mean over everything."""
+    """Infer the mean over everything."""
     mean_dim(meta, self, None, False, dtype)
 
 
 def check_nonempty(name: str, self: TensorSpec, dims: Sequence[int]) -> None:
-    """Refuse to look for an extremum where a reduced dimension has no elements."""
+    """Refuse minima and maxima over a reduced dimension without elements."""
     for d in dims:
         if self.ndim and self.sizes[d] == 0:
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
@@ -148,7 +150,7 @@ def extremum_all(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def aminmax(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim: bool) -> None:
-    """Both extrema in one pass."""
+    """Infer the minimum and maximum in one pass."""
     if dim is None and self.numel == 0:
         raise RuntimeError(
             "aminmax(): cannot compute aminmax over an empty dimension as the operation has no identity."
@@ -160,7 +162,7 @@ def aminmax(meta: MetaBase, self: TensorSpec, dim: int | None, keepdim: bool) ->
 
 
 def hash_tensor(meta: MetaBase, self: TensorSpec, dim: Sequence[int], keepdim: bool, mode: int) -> None:
-    """The exclusive or of the bits of all elements, as uint64, over `dim`, over everything if it is empty."""
+    """Infer the XOR of the bits of all elements, as uint64, over `dim`, or over everything if `dim` is empty."""
     dims = reduced_dims(dim, self.ndim)
     if mode != 0:
         raise RuntimeError(f"Unknown hash_tensor mode: {mode}")
@@ -231,7 +233,7 @@ def truth_all(meta: MetaBase, self: TensorSpec) -> None:
 def var_correction(
     meta: MetaBase, self: TensorSpec, dim: Dims, correction: NumberKind | None, keepdim: bool
 ) -> None:
-    """Variance over `dim` with a number of degrees of freedom less; real for complex inputs."""
+    """Infer the variance over `dim` with a correction of the degrees of freedom; real for complex inputs."""
     if not (self.dtype.is_floating_point or self.dtype.is_complex):
         name = meta.name if meta.name.endswith("_mean") else "std and var"
         raise RuntimeError(f"{name} only support floating point and complex dtypes")
@@ -253,14 +255,14 @@ def var_dim(meta: MetaBase, self: TensorSpec, dim: Dims, unbiased: bool, keepdim
 
 
 def var_all(meta: MetaBase, self: TensorSpec, unbiased: bool) -> None:
-    """Variance of everything."""
+    """Infer the variance of everything."""
     var_dim(meta, self, None, unbiased, False)
 
 
 def var_mean_correction(
     meta: MetaBase, self: TensorSpec, dim: Dims, correction: NumberKind, keepdim: bool
 ) -> None:
-    """Variance (or standard deviation) and mean."""
+    """Infer the variance (or standard deviation) and mean."""
     var_correction(meta, self, dim, correction, keepdim)
     meta.set_output_raw_strided(1, meta.outputs[0].sizes, dtype=self.dtype)
 
@@ -279,7 +281,7 @@ def logsumexp(meta: MetaBase, self: TensorSpec, dim: Dims, keepdim: bool) -> Non
 
 
 def _vector_norm(meta: MetaBase, self: TensorSpec, ord: str, dim: Sequence[int], keepdim: bool) -> None:
-    """A norm of real elements in their own dtype."""
+    """Infer a norm of real elements in their own dtype."""
     _set_reduced(meta, self, reduced_dims(dim, self.ndim), keepdim, self.dtype)
 
 
@@ -290,14 +292,14 @@ def _check_scalar_type(meta: MetaBase, index: int, dtype: ScalarType) -> None:
 
 
 def logcumsumexp(meta: MetaBase, self: TensorSpec, dim: int) -> None:
-    """Logarithms of the sums of all prefixes' exponentials along `dim`."""
+    """Infer logarithms of the prefix sums of exponentials along `dim`."""
     _check_scalar_type(meta, 0, self.dtype)
     meta.extra["dim"] = wrap_dim(dim, self.ndim)
     meta.set_output_raw_strided(0, self.sizes, dtype=self.dtype)
 
 
 def running_extremum(meta: MetaBase, self: TensorSpec, dim: int) -> None:
-    """``cummax`` and ``cummin``: the extremum of each prefix along `dim`, and where it stands."""
+    """Infer ``cummax`` and ``cummin``: the running maximum or minimum along `dim`, and its index."""
     _check_scalar_type(meta, 0, self.dtype)
     _check_scalar_type(meta, 1, int64)
     meta.extra["dim"] = wrap_dim(dim, self.ndim)
@@ -306,7 +308,7 @@ def running_extremum(meta: MetaBase, self: TensorSpec, dim: int) -> None:
 
 
 def cumsum(meta: MetaBase, self: TensorSpec, dim: int, dtype: ScalarType | None) -> None:
-    """Sums of all prefixes along `dim`; the dtype as of a sum, the input's own in place."""
+    """Infer prefix sums along `dim`; the dtype is that of a sum, in place the input's own."""
     meta.extra["dim"] = wrap_dim(dim, self.ndim)
     given = meta.maybe_get_output()
     out = sum_dtype(self, dtype if dtype is not None or given is None else given.dtype)

@@ -25,7 +25,7 @@ def scaled_mm(
     out_dtype: ScalarType | None,
     use_fast_accum: bool,
 ) -> None:
-    """(m, k) by (k, n), each times its scales, plus a bias: (m, n) of `out_dtype`, or of the dtype of `self`."""
+    """Infer (m, n) of `out_dtype`, or `self`'s dtype, from (m, k) and (k, n), each times its scales, plus a bias."""
     if self.ndim != 2:
         raise RuntimeError("mat1 must be a matrix")
     if mat2.ndim != 2:
@@ -56,7 +56,7 @@ def scaled_mm(
 def scaled_by_blocks(
     self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scale_b: TensorSpec
 ) -> tuple[int, int] | None:
-    """How many rows of `self` and columns of `mat2` share the scale of 128 inner elements; None for other scales."""
+    """Return how many rows of `self` and columns of `mat2` share a scale of 128 K elements; None for other scales."""
     (m, k), n = self.sizes, mat2.sizes[1]
     blocks = -(-k // BLOCK)
     specs = (self, mat2, scale_a, scale_b)
@@ -70,7 +70,7 @@ def scaled_by_blocks(
     rows, columns = scale_a.sizes[0], scale_b.sizes[1]
     for shared in ((1, 1), (1, BLOCK), (BLOCK, 1)):
         if (rows, columns) == (-(-m // shared[0]), -(-n // shared[1])):
-            # A single block along the inner side is a line.
+            # A single block along the K dimension is a row scale.
             return None if blocks == 1 and shared == (1, 1) else shared
     return None
 
@@ -111,7 +111,7 @@ def _check_scaling(self: TensorSpec, mat2: TensorSpec, scale_a: TensorSpec, scal
 
 
 def _block_scales(self: TensorSpec, mat2: TensorSpec) -> str:
-    """What MX and NV formats ask for."""
+    """Return the lines of the error message that state the requirements of MX and NV formats."""
     (m, k), n = self.sizes, mat2.sizes[1]
     lines = ""
     for vector, packed, operands, scales in (
@@ -128,7 +128,7 @@ def _block_scales(self: TensorSpec, mat2: TensorSpec) -> str:
 
 
 def _check_layouts(self: TensorSpec, mat2: TensorSpec) -> None:
-    """What the tensor cores' library asks for on CUDA, asked for here too so that programs run on both."""
+    """Check the layouts that CUDA's tensor-core library requires, on every device, so that programs run on both."""
     if self.numel and not (self.strides[0] > self.strides[1] == 1):
         raise RuntimeError(f"self must be row_major, got stride {self.strides}")
     if mat2.numel and not (mat2.strides[0] == 1 < mat2.strides[1]):

@@ -1,4 +1,4 @@
-"""Meta functions of elements that have a place of their own along a dimension: gather, scatter, take."""
+"""Meta functions of elementwise indexing along a dimension: gather, scatter, take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _elementwise(name: str, self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec | None) -> int:
-    """The checks of gather and scatter; the wrapped dimension. A number counts as a vector of one."""
+    """Run the checks of gather and scatter, and return the wrapped dimension. A number counts as a vector of one."""
     d = wrap_dim(dim, self.ndim)
     if index.numel and index.dtype not in (int64, int32):
         raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
@@ -61,7 +61,7 @@ def _elementwise(name: str, self: TensorSpec, dim: int, index: TensorSpec, src: 
 
 
 def gather(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, sparse_grad: bool) -> None:
-    """For each element of `index` the element of `self` at that place of `dim`."""
+    """Infer the element of `self` at each index along `dim`."""
     meta.extra["dim"] = _elementwise("gather", self, dim, index, None)
     meta.extra["apart_from"] = ("self", "index")
     meta.set_output_raw_strided(0, index.sizes, contiguous_strides(index.sizes), dtype=self.dtype)
@@ -90,7 +90,7 @@ def _scatter(
 def scatter(
     meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec, reduce: str | None = None
 ) -> None:
-    """`self` with elements of `src` put at the places of `dim` that `index` names."""
+    """Infer `self` with elements of `src` written at `index` along `dim`."""
     _scatter("scatter", meta, self, dim, index, src, reduce)
 
 
@@ -102,12 +102,12 @@ def scatter_value(
     value: NumberKind,
     reduce: str | None = None,
 ) -> None:
-    """`self` with a number put at the places of `dim` that `index` names."""
+    """Infer `self` with a number written at `index` along `dim`."""
     _scatter("scatter", meta, self, dim, index, None, reduce)
 
 
 def scatter_add(meta: MetaBase, self: TensorSpec, dim: int, index: TensorSpec, src: TensorSpec) -> None:
-    """`self` with elements of `src` added at the places of `dim` that `index` names."""
+    """Infer `self` with elements of `src` added at `index` along `dim`."""
     _scatter("scatter", meta, self, dim, index, src, "add")
 
 
@@ -125,7 +125,7 @@ def scatter_reduce(
     reduce: str,
     include_self: bool,
 ) -> None:
-    """`self` with elements of `src` combined at the places of `dim` that `index` names."""
+    """Infer `self` with elements of `src` reduced at `index` along `dim`."""
     given, reduce = reduce, _SHORT.get(reduce, reduce)
     if reduce not in COMBINED:
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {given}")
@@ -138,7 +138,7 @@ def scatter_reduce(
 
 
 def take(meta: MetaBase, self: TensorSpec, index: TensorSpec) -> None:
-    """Elements of the flattened tensor."""
+    """Infer elements of the flattened tensor."""
     if index.dtype is not int64:
         raise RuntimeError(f"take(): Expected a long tensor for index, but got {index.dtype.scalar_name}")
     if self.numel == 0 and index.numel:

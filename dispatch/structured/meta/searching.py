@@ -18,10 +18,10 @@ def searchsorted(
     side: str | None,
     sorter: TensorSpec | None,
 ) -> None:
-    """Where each value has its place in a sorted sequence, or in the row of a sequence that is as its own row.
+    """Infer the insertion position of each value in a sorted sequence, or in the matching row of sequences.
 
-    Leaves whether the place is behind equal elements in ``extra["right"]``, the dtype in which values are compared in
-    ``extra["common"]``.
+    Stores in ``extra["right"]`` whether the position follows equal elements, and in ``extra["common"]`` the dtype of
+    comparisons.
     """
     if side is not None:
         if side not in ("left", "right"):

@@ -20,7 +20,7 @@ REDUCTIONS = {
     "amin": "min",
     "prod": "prod",
 }
-"""What `reduce` may be, and what it means."""
+"""Supported values of `reduce`, with their meaning."""
 
 NOTHING = {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
 """What each begins with where no initial value is given."""
@@ -40,7 +40,7 @@ def check_segments(
     offsets: TensorSpec | None,
     axis: int,
 ) -> tuple[int, int]:
-    """The dimension that is reduced, and how many segments a row of it has."""
+    """Return the reduced dimension, and the number of segments in a row of it."""
     dim = wrap_dim(axis, data.ndim)
     if lengths is None and offsets is None:
         raise RuntimeError("segment_reduce(): Either lengths or offsets must be defined.")
@@ -88,7 +88,7 @@ def segment_reduce(
     unsafe: bool,
     initial: object,
 ) -> None:
-    """A number for each segment in the place of the dimension."""
+    """Infer one number for each segment along the dimension."""
     wrap_dim(axis, data.ndim)
     if indices is not None:
         raise RuntimeError("segment_reduce(): indices based reduction is not supported yet.")
@@ -113,7 +113,7 @@ def _segment_reduce_backward(
     axis: int,
     initial: object,
 ) -> None:
-    """The gradient of the data; extremes that are attained several times share theirs."""
+    """Infer the gradient of the data; tied minima or maxima share theirs."""
     dim, count = check_segments(data.device.type, data, reduce, lengths, offsets, axis)
     check_same_device(meta.name, data, grad, output, lengths, offsets)
     for other in (grad, output):

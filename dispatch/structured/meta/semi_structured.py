@@ -18,7 +18,9 @@ OUTPUTS = {
 
 
 def columns_of_word(values: TensorSpec, meta: TensorSpec) -> int:
-    """How many columns of the dense matrix a word stands for: four bits each for four, of float32 for two."""
+    """Return how many columns of the dense matrix a word describes, with four bits for four columns, or for two of
+    float32.
+    """
     return 2 * meta.dtype.itemsize * (2 if values.dtype.name == "float32" else 4)
 
 
@@ -32,7 +34,7 @@ def _semi_structured_mm(
     interleaved: bool,
     transpose_result: bool,
 ) -> None:
-    """A matrix (n, k) that is packed in (n, k / 2) and words, by (k, m): (n, m), or (m, n) transposed."""
+    """Infer the matmul of (n, k), packed in (n, k / 2) and words, with (k, m): (n, m), or (m, n) transposed."""
     for argument, spec in (("values", values), ("meta", meta_), ("mat2", mat2)):
         if spec.ndim != 2:
             raise RuntimeError(f"{NAME}: expected `{argument}` to be a 2D tensor, got {spec.ndim}D")

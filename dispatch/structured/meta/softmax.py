@@ -11,7 +11,7 @@ from .linalg import check_same_device
 
 
 def softmax(meta: MetaBase, self: TensorSpec, dim: int, half_to_float: bool) -> None:
-    """A contiguous output of the input's dtype; float32 from float16 with `half_to_float`."""
+    """Infer a contiguous output of the input's dtype; float32 from float16 with `half_to_float`."""
     meta.extra["dim"] = wrap_dim(dim, self.ndim)
     if half_to_float and self.dtype is not float16:
         raise RuntimeError(f"conversion is supported for Half type only, got {self.dtype.scalar_name}")
@@ -23,7 +23,7 @@ def softmax(meta: MetaBase, self: TensorSpec, dim: int, half_to_float: bool) -> 
 def softmax_backward(
     meta: MetaBase, grad_output: TensorSpec, output: TensorSpec, dim: int, input_dtype: ScalarType
 ) -> None:
-    """The gradient of the input from that of the output and the output."""
+    """Infer the gradient of the input from the output and its gradient."""
     check_same_device(meta.name, grad_output, output)
     if grad_output.sizes != output.sizes:
         raise RuntimeError(

@@ -14,7 +14,7 @@ from .reduction import check_nonempty
 
 
 def sort(meta: MetaBase, self: TensorSpec, dim: int, descending: bool) -> None:
-    """Elements along `dim` in order, and where they come from; both as dense as the input lies."""
+    """Infer sorted elements along `dim` and their source indices; both keep the input's dense layout."""
     meta.extra["dim"] = wrap_dim(dim, self.ndim)
     if self.dtype.is_complex:
         raise RuntimeError(" Sort does not support complex dtypes on CPU")
@@ -24,12 +24,12 @@ def sort(meta: MetaBase, self: TensorSpec, dim: int, descending: bool) -> None:
 
 
 def sort_stable(meta: MetaBase, self: TensorSpec, stable: bool | None, dim: int, descending: bool) -> None:
-    """The same: every sort is stable."""
+    """Infer as `sort`: every sort is stable."""
     sort(meta, self, dim, descending)
 
 
 def topk(meta: MetaBase, self: TensorSpec, k: int, dim: int, largest: bool, sorted: bool) -> None:
-    """The `k` largest or smallest along `dim`."""
+    """Infer the `k` largest or smallest along `dim`."""
     d = wrap_dim(dim, self.ndim)
     if not 0 <= k <= (self.sizes[d] if self.ndim else 1):
         raise RuntimeError("selected index k out of range")
@@ -55,7 +55,7 @@ def _set_selected(meta: MetaBase, self: TensorSpec, d: int, keepdim: bool) -> No
 
 
 def kthvalue(meta: MetaBase, self: TensorSpec, k: int, dim: int, keepdim: bool) -> None:
-    """The `k`-th smallest along `dim`, counted from 1."""
+    """Infer the `k`-th smallest along `dim`, counted from 1."""
     d = wrap_dim(dim, self.ndim)
     check_nonempty("kthvalue", self, (d,))
     if not 1 <= k <= (self.sizes[d] if self.ndim else 1):
@@ -66,7 +66,7 @@ def kthvalue(meta: MetaBase, self: TensorSpec, k: int, dim: int, keepdim: bool) 
 
 
 def median(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool) -> None:
-    """The lower of the middle two along `dim`; NaN where there is one."""
+    """Infer the lower of the middle two along `dim`; NaN if the row has a NaN."""
     d = wrap_dim(dim, self.ndim)
     check_nonempty("median", self, (d,))
     _refuse_unordered(meta, self, "median_out")
@@ -75,13 +75,13 @@ def median(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool) -> None:
 
 
 def nanmedian(meta: MetaBase, self: TensorSpec, dim: int, keepdim: bool) -> None:
-    """The same of the numbers along `dim`; NaN where there are none."""
+    """Infer the median of the numbers along `dim` that are not NaN; NaN if there are none."""
     median(meta, self, dim, keepdim)
     meta.extra["ignores_nan"] = True
 
 
 def median_all(meta: MetaBase, self: TensorSpec) -> None:
-    """The median of everything."""
+    """Infer the median of all elements."""
     _refuse_unordered(meta, self, f"median_{self.device.type}")
     meta.extra["dim"] = None
     meta.extra["ignores_nan"] = False
@@ -89,6 +89,6 @@ def median_all(meta: MetaBase, self: TensorSpec) -> None:
 
 
 def nanmedian_all(meta: MetaBase, self: TensorSpec) -> None:
-    """The median of all numbers."""
+    """Infer the median of all elements that are not NaN."""
     median_all(meta, self)
     meta.extra["ignores_nan"] = True

@@ -13,7 +13,7 @@ FAULTY_COLUMN = "a column index lies outside of [0, {columns})"
 
 
 def _check(name: str, ndims: dict[str, tuple[TensorSpec, int]]) -> None:
-    """Numbers of dimensions, dtypes of indices, one dtype and one device for all others."""
+    """Check numbers of dimensions, dtypes of indices, and one dtype and device for all others."""
     for argument, (spec, ndim) in ndims.items():
         if spec.ndim != ndim:
             raise RuntimeError(
@@ -51,7 +51,7 @@ def _check_rows(name: str, crow: TensorSpec, col: TensorSpec, values: TensorSpec
 def _csr_mm(
     meta: MetaBase, crow_indices: TensorSpec, col_indices: TensorSpec, values: TensorSpec, dense: TensorSpec
 ) -> None:
-    """Compressed rows, (n, k), by (k, m) give (n, m)."""
+    """Infer (n, m) from compressed rows (n, k) and (k, m)."""
     name = "_csr_mm"
     _check(
         name,
@@ -67,7 +67,7 @@ def _csr_mm(
 def _bsr_mm(
     meta: MetaBase, crow_indices: TensorSpec, col_indices: TensorSpec, values: TensorSpec, dense: TensorSpec
 ) -> None:
-    """Compressed rows of blocks (h, w), together (n h, k w), by (k w, m) give (n h, m)."""
+    """Infer (n h, m) from compressed rows of blocks (h, w), together (n h, k w), and (k w, m)."""
     name = "_bsr_mm"
     _check(
         name,
@@ -89,7 +89,7 @@ def _bsr_mm(
 def _sampled_mm(
     meta: MetaBase, rows: TensorSpec, columns: TensorSpec, left: TensorSpec, right: TensorSpec
 ) -> None:
-    """For each pair of numbers of rows, of (n, k) and of (m, k), the product of the two rows."""
+    """Infer the dot product of each pair of indexed rows, of (n, k) and of (m, k)."""
     name = "_sampled_mm"
     _check(name, {"rows": (rows, 1), "columns": (columns, 1), "left": (left, 2), "right": (right, 2)})
     _check_indices(name, rows, columns)

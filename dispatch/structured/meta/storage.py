@@ -54,7 +54,7 @@ def _resize_plan(
 
 
 def resize_(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``self.resize_(size, memory_format)``; new elements are uninitialised."""
+    """``self.resize_(size, memory_format)``; new elements are uninitialized."""
     spec: TensorSpec = args[0]._spec
     _refuse_grad(spec, "resize")
     return _resize_plan(spec, args[1], args[2], None)
@@ -120,7 +120,7 @@ def set_source_storage(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
 
 
 def _placing(spec: TensorSpec, offset: int, sizes: Sequence[int], strides: Sequence[int]) -> Plan:
-    """A plan that lays a tensor over a storage, which must be large enough or resizable."""
+    """Return a plan that lays a tensor over a storage, which must be large enough or resizable."""
     _refuse_grad(spec, "set")
     sizes = check_sizes("set_", sizes)
     if strides and len(strides) != len(sizes):

@@ -24,7 +24,7 @@ SIDES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 
 def kind_of(name: str) -> tuple[Kind, int]:
-    """What an operator does along each of how many dimensions."""
+    """Return the kind of resampling of an operator, and its number of dimensions."""
     base = name.removesuffix("_backward")
     rank = next(r for r in (1, 2, 3) if f"{r}d" in base)
     return KINDS[base.replace(f"{rank}d", "")], rank
@@ -33,7 +33,7 @@ def kind_of(name: str) -> tuple[Kind, int]:
 def _maps(
     name: str, input_size: Sequence[int], output_size: Sequence[int], rest: Sequence[Any]
 ) -> tuple[LineMap, ...]:
-    """The checked maps of the last dimensions. Raises RuntimeError with PyTorch's messages."""
+    """Return the checked maps of the last dimensions. Raises RuntimeError with PyTorch's messages."""
     kind, rank = kind_of(name)
     if len(output_size) != rank:
         raise RuntimeError(f"It is expected output_size equals to {rank}, but got size {len(output_size)}")
@@ -60,7 +60,7 @@ def _maps(
 
 
 def upsample(meta: MetaBase, self: TensorSpec, output_size: Sequence[int], *rest: Any) -> None:
-    """The last one to three dimensions of (N, C, ...), resampled."""
+    """Infer the last one to three dimensions of (N, C, ...), resampled."""
     _, rank = kind_of(meta.name)
     maps = _maps(meta.name, self.sizes, output_size, rest)
     if 0 in self.sizes[1:]:
@@ -79,7 +79,7 @@ def upsample_backward(
     input_size: Sequence[int],
     *rest: Any,
 ) -> None:
-    """The gradients of the results that an element is a tap of, weighted alike."""
+    """Infer the gradient of each element: the weighted gradients of the results that have it as a tap."""
     maps = _maps(meta.name, input_size, output_size, rest)
     _, rank = kind_of(meta.name)
     expected = (*input_size[:2], *output_size)

@@ -1,17 +1,17 @@
 """Planners of attention in packed sequences and in windows, and the contract that every backend's kernels keep.
 
 query (T_q, H, E), key (T_k, G, E), value (T_k, G, Ev), where G divides H and head h reads the keys of h // (H / G).
-Sequence i has the queries from ``cu_seq_q[i]`` to ``cu_seq_q[i + 1]`` and the keys from ``cu_seq_k[i]`` to
-``cu_seq_k[i + 1]``, of which with `seqused_k` the first ``seqused_k[i]`` count: int32, which begin with 0 and do not
-descend. The last query of a sequence stands at the place of its last key; a query of place p sees the keys from
-p - left to p + right, each side unbounded where it is negative.
+Sequence i has the queries from ``cu_seq_q[i]`` to ``cu_seq_q[i + 1]`` and the keys from ``cu_seq_k[i]`` to ``cu_seq_k[i
++ 1]``. With `seqused_k`, only the first ``seqused_k[i]`` keys count. The bounds are int32, begin with 0 and do not
+descend. The last query of a sequence has the position of its last key. A query at position p sees the keys from p -
+left to p + right; a negative side is unbounded.
 
 With a `block_table`, int32 of (sequences, entries), keys and values are a pool of pages (pages, page size, G, E), and
-`cu_seq_k` is not looked at: key number s of sequence i is row ``s % page size`` of page ``block_table[i, s // page
-size]``, and ``seqused_k[i]`` of them count. Entries whose keys no query sees may be anything.
+`cu_seq_k` is ignored. Key s of sequence i is row ``s % page size`` of page ``block_table[i, s // page size]``;
+``seqused_k[i]`` keys count. Entries whose keys no query sees may have any value.
 
-Of a *sliding window* operands are dense, as those of attention: query (B, H, L, E), key (B, G, S, E), value
-(B, G, S, Ev); each batch is a sequence.
+The operands of a *sliding window* are dense, as those of attention: query (B, H, L, E), key (B, G, S, E), value (B, G,
+S, Ev); each batch is a sequence.
 
 - ``varlen_attn_stub(out, logsumexp, query, key, value, cu_seq_q, cu_seq_k, scale, seqused_k, block_table)``
 - ``varlen_attn_backward_stub(grad_query, grad_key, grad_value, grad, query, key, value, out, logsumexp, cu_seq_q,
@@ -258,7 +258,7 @@ def _check_half(name: str, query: TensorSpec) -> None:
 
 
 def _gradients(into: Callable[..., Any], outputs: tuple[TensorSpec, ...], query: TensorSpec) -> Plan:
-    """A plan whose last argument is the scale, and whose results are all made by `into`."""
+    """Return a plan whose last argument is the scale; `into` makes all of its results."""
     allocators, width = [allocator_of(spec) for spec in outputs], query.sizes[-1]
 
     def plan(*values: Any) -> tuple[Tensor, ...]:

@@ -24,7 +24,7 @@ from .dims import wrap_dim
 
 
 def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
-    """The sizes with a -1 filled in. Raises RuntimeError where they do not hold `numel` elements."""
+    """Return the sizes with a -1 filled in. Raises RuntimeError if they do not hold `numel` elements."""
     if len(sizes) == 1 and sizes[0] == -1:
         return (numel,)
     product, unknown_count = math.prod(sizes), sizes.count(-1)
@@ -61,7 +61,7 @@ def infer_size(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
 def view_strides(
     sizes: Sequence[int], strides: Sequence[int], shape: Sequence[int]
 ) -> tuple[int, ...] | None:
-    """Strides that show the same elements in another shape; None where only a copy can (ATen computeStride)."""
+    """Return strides that view the same elements in another shape; None if only a copy can (ATen computeStride)."""
     numel = math.prod(sizes)
     if numel == 0:
         if tuple(sizes) == tuple(shape):
@@ -93,7 +93,7 @@ def view_strides(
 
 
 def view(self: TensorSpec, size: Sequence[int]) -> Geometry:
-    """Another shape over the same elements."""
+    """Return another shape over the same elements."""
     shape = infer_size(size, self.numel)
     if self.is_contiguous and self.numel and 1 not in self.sizes:
         return Geometry(shape, contiguous_strides(shape))
@@ -108,7 +108,7 @@ def view(self: TensorSpec, size: Sequence[int]) -> Geometry:
 
 
 def _unsafe_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of ``_unsafe_view``: `view` of a tensor that its caller alone has seen, so no view of anything."""
+    """Plan ``_unsafe_view``: `view` of a temporary of the caller, so that the result is not a view to autograd."""
     spec: TensorSpec = args[0]._spec
     geometry = view(spec, args[1])
     result = spec.replace(sizes=geometry.sizes, strides=geometry.strides, requires_grad=False)
@@ -117,7 +117,7 @@ def _unsafe_view(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 
 def _strided_from(self: TensorSpec, size: Sequence[int], stride: Sequence[int], offset: int) -> Geometry:
-    """Any sizes and strides, `offset` elements after the tensor's first; `as_strided` has checked their reach."""
+    """Return any sizes and strides, `offset` elements after the tensor's first; `as_strided` checked the bounds."""
     check_sizes_given("_strided_from", "size", size)
     if len(size) != len(stride):
         raise RuntimeError(f"mismatch in length of strides and shape: {len(stride)} and {len(size)}")
@@ -125,7 +125,7 @@ def _strided_from(self: TensorSpec, size: Sequence[int], stride: Sequence[int], 
 
 
 def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
-    """Dimensions of size 1, and new leading ones, repeated without a copy."""
+    """Return dimensions of size 1, and new leading ones, repeated without a copy."""
     if len(size) < self.ndim:
         raise RuntimeError(
             f"expand({list(self.sizes)}, size={list(size)}): the number of sizes provided ({len(size)}) "
@@ -162,7 +162,7 @@ def expand(self: TensorSpec, size: Sequence[int], implicit: bool) -> Geometry:
 
 
 def permute(self: TensorSpec, dims: Sequence[int]) -> Geometry:
-    """Dimensions in another order."""
+    """Return the dimensions in another order."""
     if len(dims) != self.ndim:
         raise RuntimeError(
             f"permute: number of dimensions in the tensor input ({self.ndim}) does not match the length of "
@@ -177,7 +177,7 @@ def permute(self: TensorSpec, dims: Sequence[int]) -> Geometry:
 
 
 def transpose(self: TensorSpec, dim0: int, dim1: int) -> Geometry:
-    """Two dimensions swapped."""
+    """Swap two dimensions."""
     rank = self.ndim
     a, b = wrap_dim(dim0, rank), wrap_dim(dim1, rank)
     if rank == 2 and a != b:
@@ -191,14 +191,14 @@ def transpose(self: TensorSpec, dim0: int, dim1: int) -> Geometry:
 
 
 def t(self: TensorSpec) -> Geometry:
-    """The transpose of a matrix; tensors of lower rank as they are."""
+    """Return the transpose of a matrix; tensors of lower rank are unchanged."""
     if self.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {self.ndim}D")
     return Geometry(self.sizes[::-1], self.strides[::-1], axes=(1, 0) if self.ndim == 2 else None)
 
 
 def select(self: TensorSpec, dim: int, index: int) -> Geometry:
-    """One index of a dimension, which goes away."""
+    """Return one index of a dimension, without that dimension."""
     if self.ndim == 0:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     d = wrap_dim(dim, self.ndim)
@@ -217,7 +217,7 @@ def select(self: TensorSpec, dim: int, index: int) -> Geometry:
 
 
 def slice_(self: TensorSpec, dim: int, start: int | None, end: int | None, step: int) -> Geometry:
-    """A range of a dimension; bounds are clamped as Python's are."""
+    """Return a range of a dimension; bounds are clamped as Python's are."""
     if self.ndim == 0:
         raise IndexError("slice() cannot be applied to a 0-dim tensor.")
     if step <= 0:
@@ -234,7 +234,7 @@ def slice_(self: TensorSpec, dim: int, start: int | None, end: int | None, step:
 
 
 def _clamped(size: int, start: int | None, end: int | None) -> tuple[int, int]:
-    """The bounds of a range within a dimension; an empty one ends where it starts."""
+    """Return the bounds of a range within a dimension; an empty range ends where it starts."""
     first = 0 if start is None else start
     if first < 0:
         first = first + size if first > -size else 0
@@ -264,13 +264,13 @@ def slice_first(self: TensorSpec, start: int | None, end: int | None, step: int)
 
 
 def squeeze_all(self: TensorSpec) -> Geometry:
-    """Without the dimensions of size 1."""
+    """Remove the dimensions of size 1."""
     kept = [i for i in range(self.ndim) if self.sizes[i] != 1]
     return Geometry(tuple(self.sizes[i] for i in kept), tuple(self.strides[i] for i in kept))
 
 
 def squeeze_dim(self: TensorSpec, dim: int | Sequence[int]) -> Geometry:
-    """Without the named dimensions that are of size 1."""
+    """Remove the named dimensions that have size 1."""
     named: set[int] = set()
     for d in (dim,) if isinstance(dim, int) else dim:
         wrapped = wrap_dim(d, self.ndim)
@@ -282,7 +282,7 @@ def squeeze_dim(self: TensorSpec, dim: int | Sequence[int]) -> Geometry:
 
 
 def unsqueeze(self: TensorSpec, dim: int) -> Geometry:
-    """A new dimension of size 1 before `dim`."""
+    """Return the geometry with a new dimension of size 1 before `dim`."""
     d = wrap_dim(dim, self.ndim + 1)
     stride = self.sizes[d] * self.strides[d] if d < self.ndim else 1
     return Geometry(
@@ -293,12 +293,12 @@ def unsqueeze(self: TensorSpec, dim: int) -> Geometry:
 
 
 def alias(self: TensorSpec) -> Geometry:
-    """The same geometry, another tensor."""
+    """Return the same geometry for another tensor."""
     return Geometry(self.sizes, self.strides)
 
 
 def view_dtype(self: TensorSpec, dtype: ScalarType) -> Geometry:
-    """The same bytes as another dtype; the last dimension shrinks or grows with the element's size."""
+    """Return the same bytes as another dtype; the last dimension shrinks or grows with the element size."""
     old, new = self.itemsize, dtype.itemsize
     if old == new:
         return Geometry(self.sizes, self.strides, dtype=dtype)
@@ -327,14 +327,14 @@ def view_dtype(self: TensorSpec, dtype: ScalarType) -> Geometry:
 
 
 def view_as_real(self: TensorSpec) -> Geometry:
-    """Complex numbers as pairs of reals in a new last dimension."""
+    """Return complex numbers as pairs of reals in a new last dimension."""
     if not self.dtype.is_complex:
         raise RuntimeError("view_as_real is only supported for complex tensors")
     return Geometry((*self.sizes, 2), (*[s * 2 for s in self.strides], 1), dtype=self.dtype.to_real())
 
 
 def view_as_complex(self: TensorSpec) -> Geometry:
-    """Pairs of reals in the last dimension as complex numbers."""
+    """Return pairs of reals in the last dimension as complex numbers."""
     if self.dtype not in (float16, float32, float64):
         raise RuntimeError(
             "view_as_complex is only supported for half, float and double tensors, but got a tensor of "
@@ -353,7 +353,7 @@ def view_as_complex(self: TensorSpec) -> Geometry:
 
 
 def diagonal(self: TensorSpec, offset: int, dim1: int, dim2: int) -> Geometry:
-    """The diagonal of two dimensions as a last dimension."""
+    """Return the diagonal of two dimensions as a last dimension."""
     a, b = wrap_dim(dim1, self.ndim), wrap_dim(dim2, self.ndim)
     if a == b:
         raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
@@ -371,7 +371,7 @@ def diagonal(self: TensorSpec, offset: int, dim1: int, dim2: int) -> Geometry:
 
 
 def unfold(self: TensorSpec, dimension: int, size: int, step: int) -> Geometry:
-    """Windows of `size`, each `step` after the one before, as a new last dimension."""
+    """Return windows of `size`, each `step` after the previous one, as a new last dimension."""
     d = wrap_dim(dimension, self.ndim)
     have = self.sizes[d] if self.ndim else 1
     if size < 0:
@@ -394,7 +394,7 @@ NEW_AXIS, INTEGER, RANGE = 0, 1, 2
 
 
 def _check_basic_index(self: TensorSpec, items: Sequence[Sequence[int]]) -> None:
-    """Raise IndexError for items that are no numbers or ranges of the tensor's dimensions."""
+    """Raise IndexError for items that are not numbers or ranges of the tensor's dimensions."""
     if any(len(item) != 4 or item[0] not in (NEW_AXIS, INTEGER, RANGE) for item in items):
         raise IndexError(f"_basic_index: expected four numbers for each item of index, but got {items}")
     covering = [item for item in items if item[0] != NEW_AXIS]
@@ -441,7 +441,7 @@ def basic_index(self: TensorSpec, index: Sequence[int]) -> Geometry:
 
 
 def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of ``x[i]``: the index is given at each call, so that a loop over rows keeps one plan."""
+    """Plan ``x[i]``: the index is given at each call, so that a loop over rows keeps one plan."""
     spec: TensorSpec = args[0]._spec
     if spec.ndim == 0:
         raise IndexError(
@@ -463,7 +463,7 @@ def select_first(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
             return Tensor.from_data(part, result)
 
         return inference_view
-    # Of a vector an element alone would be a number, and no view of it.
+    # An element of a vector would be a NumPy number, not a view of the vector.
     expression = "data[index]" if result.ndim else "data[index, ...]"
     given: dict[str, Any] = {"size": size, "refuse": _refuse_index}
     if not on_host:

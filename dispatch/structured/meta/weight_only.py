@@ -16,7 +16,7 @@ INNER_TILES = (2, 4, 8)
 
 
 def _weight_int8pack_mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec, scales: TensorSpec) -> None:
-    """(m, k) by (n, k) transposed, times a scale for each n."""
+    """Infer (m, k) by (n, k) transposed, times a scale for each n."""
     name = "_weight_int8pack_mm"
     _check_matrix(name, "self", self)
     if self.sizes[1] > 1 and self.strides[1] != 1:
@@ -46,7 +46,7 @@ def _weight_int8pack_mm(meta: MetaBase, self: TensorSpec, mat2: TensorSpec, scal
 
 
 def _quantize_rows(meta: MetaBase, self: TensorSpec, low: int, divisor: type[float]) -> None:
-    """(m, k) as integers of 8 bits, and m scales."""
+    """Infer (m, k) as 8-bit integers, and m scales."""
     name = "_quantize_rows"
     _check_matrix(name, "self", self)
     _check_dtype(name, "self", self, *ACTIVATIONS)
@@ -64,7 +64,7 @@ def _scaled_int_mm(
     scale_b: TensorSpec,
     out_dtype: ScalarType,
 ) -> None:
-    """(m, k) by (k, n) of 8-bit integers, times a scale for each row and for each column."""
+    """Infer (m, k) by (k, n) of 8-bit integers, times a scale for each row and for each column."""
     name = "_scaled_int_mm"
     m, n = _product_of_integers(name, self, mat2)
     _check_numbers(name, "scale_a", scale_a, m)
@@ -87,7 +87,7 @@ def _requantized_int_mm(
     zero_point: int,
     least: int,
 ) -> None:
-    """(m, k) by (k, n) of 8-bit integers, as integers from `least` to 255 on a grid of their own."""
+    """Infer (m, k) by (k, n) of 8-bit integers, as integers from `least` to 255 on a grid of their own."""
     name = "_requantized_int_mm"
     m, n = _product_of_integers(name, self, mat2)
     _check_numbers(name, "offsets", offsets, n, "int32")
@@ -104,7 +104,7 @@ def _requantized_int_mm(
 
 
 def _product_of_integers(name: str, self: TensorSpec, mat2: TensorSpec) -> tuple[int, int]:
-    """The sizes of a product of matrices of int8."""
+    """Check a matmul of int8 and return its sizes."""
     for what, spec in (("self", self), ("mat2", mat2)):
         _check_matrix(name, what, spec)
         _check_dtype(name, what, spec, "int8")
@@ -124,7 +124,7 @@ def _check_numbers(name: str, what: str, spec: TensorSpec, size: int, dtype: str
 def _weight_int4pack_mm(
     meta: MetaBase, self: TensorSpec, mat2: TensorSpec, qGroupSize: int, qScaleAndZeros: TensorSpec
 ) -> None:
-    """(m, k) by a weight of n rows in tensor cores' order."""
+    """Infer (m, k) by a weight of n rows in tensor cores' order."""
     name = "_weight_int4pack_mm"
     _check_dtype(name, "mat2", mat2, "int32")
     tiles = 2 * mat2.sizes[3] if mat2.ndim == 4 else 0
@@ -142,7 +142,7 @@ def _weight_int4pack_mm(
 def _weight_int4pack_mm_for_cpu(
     meta: MetaBase, self: TensorSpec, mat2: TensorSpec, qGroupSize: int, qScaleAndZeros: TensorSpec
 ) -> None:
-    """(m, k) by a weight of n rows in pairs."""
+    """Infer (m, k) by a weight of n rows in pairs."""
     name = "_weight_int4pack_mm_for_cpu"
     _check_dtype(name, "mat2", mat2, "uint8")
     _check_matrix(name, "mat2", mat2)
@@ -164,7 +164,7 @@ def _grouped_output(
     n: int,
     k: int,
 ) -> None:
-    """Check what both products with 4 bits ask for, and set their output."""
+    """Run the checks of both int4 matmuls, and set their output."""
     _check_matrix(name, "self", self)
     _check_dtype(name, "self", self, *ACTIVATIONS)
     for argument, spec in (("self", self), ("mat2", mat2), ("qScaleAndZeros", scales)):
