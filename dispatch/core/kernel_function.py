@@ -1,8 +1,9 @@
-"""`KernelFunction`: a kernel as the dispatcher sees it, callable boxed or not (ATen/core/boxing/KernelFunction.h).
+"""`KernelFunction`: a kernel as the dispatcher sees it, boxed or unboxed (ATen/core/boxing/KernelFunction.h).
 
-A kernel may have a *planner*: given the operator, the key set and the bound arguments it returns a *plan*, a
-closure over every decision that the specs allow, called with the runtime arguments alone. A kernel without
-one, or whose planner gives None for a call, is called as it is.
+A kernel may have a *planner*. Given the operator, the key set and the bound arguments, the planner returns a *plan*:
+a
+closure over every decision that the specs allow, which takes the runtime arguments alone. A kernel without a planner,
+or whose planner returns None for a call, is called directly.
 """
 
 from __future__ import annotations
@@ -66,16 +67,16 @@ class KernelFunction:
 
     @staticmethod
     def fallthrough(source: str = "") -> KernelFunction:
-        """The kernel that hands every call to the next key."""
+        """Return the kernel that hands every call to the next key."""
         return KernelFunction(None, is_fallthrough=True, source=source)
 
     @staticmethod
     def from_function(
         function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, source: str = ""
     ) -> KernelFunction:
-        """Return the kernel that a user's function is. Its signature is not checked, as PyTorch checks none.
+        """Wrap a user's function as a kernel. Like PyTorch, do not check its signature.
 
-        With `with_keyset` it takes a `DispatchKeySet` first; boxed kernels always take one.
+        With `with_keyset`, the function takes a `DispatchKeySet` first; boxed kernels always take one.
         """
         if with_keyset and not boxed:
             from ...runtime.dispatch_key_set import DispatchKeySet
@@ -90,12 +91,12 @@ class KernelFunction:
         return made
 
     def plan(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-        """A callable of the runtime arguments of `args` (see `OperatorEntry.runtime_positions`)."""
+        """Return a callable of the runtime arguments of `args` (see `OperatorEntry.runtime_positions`)."""
         plan = None if self.planner is None else self.planner(op, key_set, args)
         return op.rebind(self.bind(op, key_set), args) if plan is None else plan
 
     def bind(self, op: OperatorEntry, key_set: int) -> Plan:
-        """A callable of all arguments in schema order."""
+        """Return a callable of all arguments in schema order."""
         function = self.function
         assert function is not None
         if self.boxed:
@@ -107,7 +108,7 @@ class KernelFunction:
 
 
 def unbox(op: OperatorEntry, function: Callable[..., Any], key_set: int, args: Sequence[Any]) -> Any:
-    """Call a boxed kernel with unboxed arguments: build the stack, call, take the results off it."""
+    """Call a boxed kernel with unboxed arguments: push them on a stack, call, and pop the results."""
     from ...runtime.dispatch_key_set import DispatchKeySet
 
     stack = list(args)

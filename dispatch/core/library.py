@@ -30,13 +30,13 @@ _RESERVED = ("prim", "_")
 _ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
 
 _abandoned: list[ExitStack] = []
-"""Registrations of libraries that were collected while a registration was under way: the next one takes them back."""
+"""Registrations of libraries collected during another registration: the next registration undoes them."""
 
 fallthrough_kernel = KernelFunction.fallthrough("fallthrough")
 
 
 def caller(depth: int = 2) -> str:
-    """The file and line that asked, for messages."""
+    """Return the caller's file and line, for messages."""
     frame = inspect.currentframe()
     for _ in range(depth):
         frame = frame.f_back if frame is not None else None
@@ -44,10 +44,11 @@ def caller(depth: int = 2) -> str:
 
 
 def _take_back(registrations: ExitStack) -> None:
-    """Take the registrations of a library back that no program can reach any more.
+    """Undo the registrations of a library that has become unreachable.
 
-    Garbage collection may run in a thread that holds the registry's lock, or holds another lock for which the lock's
-    holder waits. The registrations are left to the next registration then.
+    Garbage collection may run in a thread that holds the registry's lock, or holds a lock for which the registry
+    lock's
+    holder waits. In that case the next registration undoes them.
     """
     _abandoned.append(registrations)
     if not registering._is_owned() and registering.acquire(blocking=False):  # type: ignore[attr-defined]
@@ -130,7 +131,7 @@ class Library:
         alias_analysis: str = "",
         tags: str | Iterable[str] = (),
     ) -> str:
-        """Define an operator by its schema; `fn` becomes its CompositeImplicitAutograd kernel. Returns its name.
+        """Define an operator by its schema and return its name. `fn` becomes its CompositeImplicitAutograd kernel.
 
         Args:
             schema: in ATen's schema language, with or without the library's namespace.
@@ -195,12 +196,14 @@ class Library:
         boxed: bool = False,
         allow_override: bool = True,
     ) -> None:
-        """Register a kernel; it may come before the operator's definition.
+        """Register a kernel. It may precede the operator's definition.
 
-        The kernel is called as PyTorch calls Python kernels. Keyword-only arguments come by name; trailing arguments
-        that equal their defaults are left out, unless the function has a parameter without a default for them. Its
-        signature is not checked before. A second kernel for the key takes the place of the first until it is taken
-        back; the first time in a process a UserWarning says so.
+        The kernel is called as PyTorch calls Python kernels. Keyword-only arguments are passed by name. Trailing
+        arguments
+        that equal their defaults are omitted, unless the function has a parameter without a default for them. The
+        signature
+        is not checked at registration. A second kernel for the key overrides the first until it is removed; the first
+        override in a process issues a UserWarning.
 
         Args:
             op_name: the operator's name, with or without namespace, or a `tt.ops` overload.
@@ -300,7 +303,7 @@ class Library:
             self._keep(self._dispatcher.register_fallback(key, kernel))
 
     def _skips(self, name: str) -> bool:
-        """Whether the allowlist leaves out an operator, named without the namespace."""
+        """Return whether the allowlist leaves out an operator, named without the namespace."""
         if self._allowlist is None:
             return False
         base = name.partition(".")[0]
@@ -315,7 +318,7 @@ class Library:
             _take_abandoned_back()
 
     def close(self) -> None:
-        """Take every registration back, the last one first; the library registers nothing afterwards."""
+        """Undo every registration, the last one first. The library cannot register anything afterwards."""
         with self._dispatcher.lock:
             self._is_closed = True
             self._registrations.close()
@@ -324,7 +327,7 @@ class Library:
 
     @property
     def m(self) -> Library | None:
-        """The library while it is open, None afterwards, by PyTorch's name of its C++ object."""
+        """The library while it is open, None afterwards; named after PyTorch's C++ object."""
         return None if self._is_closed else self
 
     def __repr__(self) -> str:
