@@ -1,4 +1,4 @@
-"""Tensors over others' memory: DLPack (torch/utils/dlpack.py) and the buffer protocol."""
+"""Tensors over foreign memory: DLPack (torch/utils/dlpack.py) and the buffer protocol."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ else:
     _Base = object
 
 NUMPYS_OWN = 1
-"""What `numpy.dtype.isbuiltin` says of dtypes that no other library brought."""
+"""`numpy.dtype.isbuiltin` of dtypes that NumPy itself defines."""
 KDL_CPU, KDL_CUDA = 1, 2
 """DLPack's kinds of devices."""
 LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, NO_ORDER = 1, 2, -1
-"""How ``stream`` names the default streams, and that the caller sees to the order himself."""
+"""Values of ``stream`` for the default streams, and for no synchronization: the caller orders the work."""
 
 
 class InterchangeMethods(_Base):
@@ -47,7 +47,8 @@ class InterchangeMethods(_Base):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A capsule over this tensor's memory, for another library's ``from_dlpack`` (`torch.Tensor.__dlpack__`).
+        """Return a capsule over this tensor's memory, for another library's ``from_dlpack``
+        (`torch.Tensor.__dlpack__`).
 
         Args:
             stream: On CUDA the stream whose later work may use the memory: it waits for what the current stream of
@@ -80,9 +81,9 @@ class InterchangeMethods(_Base):
         return _capsule(copied, stream, max_version, copied is not tensor)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """DLPack's kind of the tensor's device, an `utils.dlpack.DLDeviceType`, and its ordinal.
+        """Return DLPack's type of the tensor's device, an `utils.dlpack.DLDeviceType`, and its ordinal.
 
-        Raises ValueError for devices that DLPack does not have. Simulated devices are of kind kDLCUDA, too.
+        Raises ValueError for devices that DLPack lacks. Simulated devices are of type kDLCUDA, too.
         """
         from ...runtime.dlpack.device_type import DLDeviceType
 
@@ -142,7 +143,7 @@ def _capsule(tensor: Tensor, stream: int | None, max_version: tuple[int, int] | 
     flags = IS_COPIED if is_copied else 0
     strides = spec.strides
     if spec.device.type == "cpu":
-        # Classes whose values are elsewhere, or must not be read, have a `host_array` of their own.
+        # Classes that store their values elsewhere, or forbid reads, override `host_array`.
         owner: Any = tensor.host_array()
         if owner.dtype.isbuiltin == NUMPYS_OWN and not (is_copied or spec.read_only):
             # The same capsule in a third of the time.
@@ -165,7 +166,7 @@ def _capsule(tensor: Tensor, stream: int | None, max_version: tuple[int, int] | 
 
 
 def _order(device: Device, waiting: int | None) -> None:
-    """Have a stream wait for the current one of a device."""
+    """Make a stream wait for a device's current stream."""
     from ...runtime.cuda.driver import driver
     from ...runtime.cuda.stream_order import wait_for_stream
 
@@ -175,7 +176,7 @@ def _order(device: Device, waiting: int | None) -> None:
 
 @api_boundary
 def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of another library's array (`torch.from_dlpack`).
+    """Return a tensor that shares the memory of another library's array (`torch.from_dlpack`).
 
     Args:
         ext_tensor: An object with ``__dlpack__`` and ``__dlpack_device__``, one with ``__cuda_array_interface__``, or
@@ -211,7 +212,7 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None
             )
         return _taken(ext_tensor)
     if isinstance(ext_tensor, np.ndarray):
-        # NumPy's own capsules are of fewer dtypes.
+        # NumPy's own capsules support fewer dtypes.
         made = from_numpy(ext_tensor)
     elif hasattr(ext_tensor, "__dlpack__"):
         made = _taken(_asked(ext_tensor, copy))
@@ -232,9 +233,9 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None
 
 
 def _asked(producer: Any, copy: bool | None) -> Any:
-    """The capsule of another library, which may know of fewer options.
+    """Return the capsule of another library, which may support fewer options.
 
-    Copies are made here, by our allocators; a library that could only give one is told where there must be none.
+    Copies are made here, by triten's allocators. With ``copy=False``, the library is told not to copy.
     """
     kind, index = producer.__dlpack_device__()
     options: dict[str, Any] = {"max_version": (1, 0)}
@@ -265,7 +266,7 @@ def _current_stream(index: int) -> int:
 
 @overridable
 def to_dlpack(tensor: Tensor) -> Any:
-    """A capsule over a tensor's memory, which can be taken once (`torch.to_dlpack`).
+    """Return a capsule over a tensor's memory, which can be consumed once (`torch.to_dlpack`).
 
     Args:
         tensor: A tensor that does not require grad.
@@ -291,7 +292,7 @@ def to_dlpack(tensor: Tensor) -> Any:
 def frombuffer(
     buffer: Any, *, dtype: ScalarType, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """A vector over an object's bytes (`torch.frombuffer`).
+    """Return a vector that shares the memory of a buffer (`torch.frombuffer`).
 
     Args:
         buffer: What has the buffer protocol: bytes, bytearray, array.array, memoryview, mmap. A read-only object

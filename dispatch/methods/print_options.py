@@ -1,4 +1,4 @@
-"""How tensors are printed: what a user sets, for `printing` to read (torch/_tensor_str.py)."""
+"""Print options of tensors, set by the user and read by `printing` (torch/_tensor_str.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class PrintOptions:
-    """The options of all threads."""
+    """Print options, shared by all threads."""
 
     __slots__ = ("edgeitems", "linewidth", "precision", "sci_mode", "threshold")
     precision: int
