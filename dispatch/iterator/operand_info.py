@@ -1,4 +1,4 @@
-"""`OperandInfo`: one operand of a TensorIterator and what was decided for it (ATen/TensorIterator.h)."""
+"""`OperandInfo`: one operand of a TensorIterator and the decisions about it (ATen/TensorIterator.h)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 
 Operand: TypeAlias = TensorSpec | TensorImpl | type | bool | int | float | complex | None
-"""A spec, a tensor, a Python number or its class, or None for an output to be made."""
+"""A spec, a tensor, a Python number or its class, or None for an output to be allocated."""
 
 _NUMBERS = frozenset({bool, int, float, complex})
 
@@ -94,24 +94,24 @@ class OperandInfo:
 
     @property
     def is_type_defined(self) -> bool:
-        """Whether the operand has a dtype already."""
+        """True if the operand already has a dtype."""
         return self.target_dtype is not None
 
     @property
     def is_cast(self) -> bool:
-        """Whether a temporary of another dtype stands for the operand on the host."""
+        """True if a temporary of another dtype replaces the operand on the host."""
         given, used = self.original_spec, self.spec
         return given is not None and used is not None and used.dtype is not given.dtype
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element of what is iterated over; 0 for a number."""
+        """The bytes of one iterated element; 0 for a number."""
         if self.spec is not None and not self.will_resize:
             return self.spec.itemsize
         return self.target_dtype.itemsize if self.number is None and self.target_dtype is not None else 0
 
     def use_temporary(self, dtype: ScalarType) -> None:
-        """Iterate over a temporary of another dtype, with the operand's strides where those are dense."""
+        """Iterate over a temporary of another dtype, with the operand's strides if they are dense."""
         spec = self.spec
         assert spec is not None
         strides = mf.strides_for(mf.preserve_format, spec.sizes, (spec.sizes, spec.strides))
@@ -119,7 +119,7 @@ class OperandInfo:
         self.target_dtype = self.current_dtype = dtype
 
     def copy(self) -> OperandInfo:
-        """A copy that a sub-iterator may narrow."""
+        """Return a copy that a sub-iterator may narrow."""
         new = OperandInfo.__new__(OperandInfo)
         for name in OperandInfo.__slots__:
             setattr(new, name, getattr(self, name))
