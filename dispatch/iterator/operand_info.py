@@ -20,20 +20,20 @@ _NUMBERS = frozenset({bool, int, float, complex})
 class OperandInfo:
     """An operand, as given and as the iteration uses it.
 
-    Attributes:
-        tensor: the tensor, if one was given (or made for an output), else None.
-        original_spec: the spec that was given; None for an output to be made and for a number.
-        spec: the spec that is iterated over. It differs from `original_spec` where a host operand is cast:
-            then it describes the temporary, which is dense.
-        number: the class of a Python number, else None; `value` is the number, if it was given.
-        stride_bytes: strides in iteration order, fastest dimension first.
-        offset_bytes: where a sub-iterator starts, from the tensor's first element.
-        device: where the bytes are, or will be.
-        target_dtype: the dtype that the kernel computes in, or that a new output gets.
-        current_dtype: the dtype of `spec`.
-        is_output, is_const: whether it is written, whether it may only be read.
-        is_read_write: whether an output is the same tensor as an input.
-        will_resize: whether an output is yet to get its shape.
+    It has these attributes:
+
+    - `tensor`: The given or allocated tensor, else None.
+    - `original_spec`: The given spec; None for an output to be allocated and for a number.
+    - `spec`: The iterated spec. If a host operand is cast, this is the spec of the dense temporary.
+    - `number`: The class of a Python number, else None. `value` is the number, if given.
+    - `stride_bytes`: Byte strides in iteration order, fastest dimension first.
+    - `offset_bytes`: Start of a sub-iterator, in bytes from the tensor's first element.
+    - `device`: The device of the memory, present or future.
+    - `target_dtype`: The compute dtype, or the dtype of a new output.
+    - `current_dtype`: The dtype of `spec`.
+    - `is_output`, `is_const`: True if the operand is written, or is read-only.
+    - `is_read_write`: True if an output is the same tensor as an input.
+    - `will_resize`: True if an output has no shape yet.
     """
 
     __slots__ = (

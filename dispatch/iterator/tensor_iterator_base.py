@@ -25,17 +25,18 @@ from .type_promotion import can_cast, result_type_of
 
 
 class TensorIteratorBase:
-    """Built from a config, then read-only.
+    """Iterator state, built from a config and then read-only.
 
-    Attributes:
-        operands: outputs, then inputs.
-        broadcast_shape: the shape that all operands broadcast to, in the user's order of dimensions.
-        shape: the sizes to iterate over, fastest first, coalesced.
-        perm: for each dimension before coalescing, fastest first, the user's dimension; empty after a fast
-            set-up, in which no dimension was moved.
-        names: the outputs' names, None where no operand has any.
-        device: where the operation runs.
-        has_coalesced_dimensions: whether `shape` is not simply `broadcast_shape` permuted.
+    It has these attributes:
+
+    - `operands`: Outputs, then inputs.
+    - `broadcast_shape`: The broadcast shape of all operands, in the user's dimension order.
+    - `shape`: The iterated sizes, fastest first, coalesced.
+    - `perm`: The user's dimension of each dimension before coalescing, fastest first. Empty after a fast
+      set-up, which moves no dimension.
+    - `names`: The outputs' dimension names; None if no operand has names.
+    - `device`: The device of the operation.
+    - `has_coalesced_dimensions`: False if `shape` is a permutation of `broadcast_shape`.
     """
 
     __slots__ = (
