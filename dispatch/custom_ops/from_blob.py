@@ -1,4 +1,4 @@
-"""Tensors over memory that a backend of another package brings (torch::from_blob)."""
+"""Tensors over memory of an out-of-tree backend (torch::from_blob)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..tensor import Tensor
 def from_blob(
     pointer: DataPtr, sizes: Sequence[int], strides: Sequence[int] | None = None, *, dtype: ScalarType
 ) -> Tensor:
-    """A tensor whose first element is where `pointer` points; it keeps the pointer, whose deleter runs after it.
+    """Return a tensor whose first element is at `pointer`; it keeps the pointer, whose deleter runs after it.
 
     Args:
         pointer: memory of a device other than the CPU, whose memory NumPy's arrays hold (`tt.from_numpy`).

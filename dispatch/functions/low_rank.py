@@ -1,5 +1,5 @@
-"""Factorizations with Python signatures: of matrices of low rank by random projections, a few eigenpairs, and LU by its
-old name.
+"""Factorizations with Python signatures: low-rank ones by random projections, a few eigenpairs, and LU by its old
+name.
 
 The root re-exports them. Source of the projections: N. Halko, P.-G. Martinsson, J. Tropp, "Finding structure with
 randomness: probabilistic algorithms for constructing approximate matrix decompositions", 2011 (algorithms 4.4, 5.1).
@@ -37,10 +37,11 @@ def lobpcg(
     ortho_fparams: Mapping[str, float] | None = None,
     ortho_bparams: Mapping[str, bool] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The k largest or smallest eigenvalues of symmetric matrices, and their eigenvectors (`torch.lobpcg`).
+    """Return the k largest or smallest eigenvalues of symmetric matrices, and their eigenvectors (`torch.lobpcg`).
 
-    Solves ``A x = e B x`` without factorizing `A`. A gradient flows through `tt.linalg.eigh`, which computes instead
-    where `A` requires one.
+    Solves ``A x = e B x`` without factorizing `A`. If `A` requires a gradient, `tt.linalg.eigh` computes the result,
+    so
+    that a gradient flows.
 
     Args:
         A: (..., m, m) of float32 or float64, symmetric.
@@ -81,7 +82,7 @@ def lobpcg(
 def lu(
     A: Tensor, pivot: bool = True, get_infos: bool = False, out: Sequence[Tensor] | None = None
 ) -> Sequence[Tensor]:
-    """L and U in one matrix, and the rows' exchanges counted from 1 (`torch.lu`, for `tt.linalg.lu_factor`).
+    """Return packed LU factors and pivots counted from 1 (`torch.lu`); `tt.linalg.lu_factor` is newer.
 
     Args:
         A: (..., m, n) of float32, float64, complex64 or complex128.
@@ -118,7 +119,7 @@ def lu(
 
 
 def _range_basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
-    """Q of `q` orthonormal columns for which Q Q^H (A - M) is nearly A - M: a random projection, then powers."""
+    """Return Q of `q` orthonormal columns with Q Q^H (A - M) close to A - M: random projection and power iteration."""
 
     def forward(x: Tensor) -> Tensor:
         return A @ x if M is None else A @ x - M @ x
@@ -156,7 +157,7 @@ def _projected_svd(
 def svd_lowrank(
     A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Nearly the largest singular values of a matrix, with their vectors (`torch.svd_lowrank`).
+    """Return approximately the largest singular values of a matrix, with their vectors (`torch.svd_lowrank`).
 
     Args:
         A: (..., m, n).
@@ -182,7 +183,7 @@ def svd_lowrank(
 def pca_lowrank(
     A: Tensor, q: int | None = None, center: bool = True, niter: int = 2
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The principal components of samples, one in each row (`torch.pca_lowrank`).
+    """Return the principal components of samples, one sample in each row (`torch.pca_lowrank`).
 
     Args:
         A: (..., samples, features).

@@ -1,4 +1,4 @@
-"""What the root tells and sets of the process: former names of autocast, threads, warnings, libraries (`torch`).
+"""Process-wide queries and settings: former names of autocast, threads, libraries (`torch`).
 
 The root re-exports them.
 """
@@ -36,7 +36,7 @@ _KINDS = {"cpu": "cpu", "gpu": "cuda", "ipu": "ipu", "xla": "xla"}
 def _former(
     name: str, today: Callable[..., Any], summary: str, argument: str | None, result: str | None
 ) -> Any:
-    """A function of a former name, which calls today's for its device type, with PyTorch's warning."""
+    """Return a function with a former name that calls the current one for its device type, with PyTorch's warning."""
     kind = next(_KINDS[part] for part in name.split("_") if part in _KINDS)
 
     def warn(rest: str) -> None:
@@ -91,19 +91,19 @@ set_autocast_cpu_enabled, set_autocast_ipu_enabled, set_autocast_xla_enabled = (
 )
 
 has_lapack: bool = True
-"""Whether there is a LAPACK (`torch.has_lapack`): NumPy's and SciPy's."""
+"""True if LAPACK is available (`torch.has_lapack`): NumPy and SciPy provide it."""
 has_mkl: bool = False
-"""Whether kernels compute with MKL (`torch.has_mkl`)."""
+"""True if kernels use MKL (`torch.has_mkl`)."""
 has_openmp: bool = False
-"""Whether kernels compute with OpenMP (`torch.has_openmp`): threads are Python's and BLAS's."""
+"""True if kernels use OpenMP (`torch.has_openmp`): threads are Python's and BLAS's."""
 has_spectral: bool = True
-"""Whether there are Fourier transforms (`torch.has_spectral`)."""
+"""True if Fourier transforms are available (`torch.has_spectral`)."""
 
 _interop: list[int] = []
 
 
 def get_num_interop_threads() -> int:
-    """How many operators may run beside each other on the CPU (`torch.get_num_interop_threads`).
+    """Return the number of operators that may run in parallel on the CPU (`torch.get_num_interop_threads`).
 
     Returns:
         What `set_num_interop_threads` was given; before, the number of the threads in an operator. Operators run in the
@@ -119,9 +119,9 @@ def get_num_interop_threads() -> int:
 
 @api_boundary
 def set_num_interop_threads(num_threads: int, /) -> None:
-    """Say how many operators may run beside each other on the CPU (`torch.set_num_interop_threads`).
+    """Set the number of operators that may run in parallel on the CPU (`torch.set_num_interop_threads`).
 
-    Operators run in the thread that calls them, so that nothing changes but what `get_num_interop_threads` says.
+    Operators run in the calling thread, so this only changes the result of `get_num_interop_threads`.
 
     Args:
         num_threads: A positive integer.
@@ -148,7 +148,7 @@ def set_num_interop_threads(num_threads: int, /) -> None:
 
 
 def init_num_threads() -> None:
-    """Nothing: threads are there when a kernel first asks for them (`torch.init_num_threads`).
+    """Do nothing: threads are started when a kernel first needs them (`torch.init_num_threads`).
 
     Example:
         >>> import triten as tt
@@ -158,7 +158,7 @@ def init_num_threads() -> None:
 
 @api_boundary
 def set_flush_denormal(mode: bool, /) -> bool:
-    """Ask that numbers near zero become zero on the CPU (`torch.set_flush_denormal`).
+    """Request that denormal numbers are flushed to zero on the CPU (`torch.set_flush_denormal`).
 
     Args:
         mode: Whether they do.
@@ -180,7 +180,7 @@ def set_flush_denormal(mode: bool, /) -> bool:
 
 
 def compiled_with_cxx11_abi() -> bool:
-    """True, as of every PyTorch of today (`torch.compiled_with_cxx11_abi`); nothing here is compiled.
+    """Return True, as current PyTorch releases do (`torch.compiled_with_cxx11_abi`); nothing here is compiled.
 
     Returns:
         A bool.
@@ -194,7 +194,7 @@ def compiled_with_cxx11_abi() -> bool:
 
 
 def is_vulkan_available() -> bool:
-    """Whether there are kernels for Vulkan (`torch.is_vulkan_available`): there are none.
+    """Return False: there are no kernels for Vulkan (`torch.is_vulkan_available`).
 
     Returns:
         A bool.
@@ -209,7 +209,7 @@ def is_vulkan_available() -> bool:
 
 @overridable
 def is_distributed(input: Tensor) -> bool:
-    """Whether a tensor lies on several machines (`torch.is_distributed`): none does.
+    """Return False: no tensor is distributed over several machines (`torch.is_distributed`).
 
     Args:
         input: A tensor.
@@ -237,7 +237,7 @@ def from_file(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor over the bytes of a file, which are read when they are needed (`torch.from_file`).
+    """Return a tensor that maps the bytes of a file, which are read on demand (`torch.from_file`).
 
     Args:
         filename: The file.
@@ -285,9 +285,9 @@ def cond(
     false_fn: Callable[..., Any],
     operands: tuple[Any, ...] | list[Any] = (),
 ) -> Any:
-    """The result of one of two functions, by a condition (`torch.cond`).
+    """Return the result of one of two functions, selected by a condition (`torch.cond`).
 
-    The condition is read, and that function called: what is recorded has the branch that was taken.
+    The condition is read and that function called, so a recording contains only the branch that was taken.
 
     Args:
         pred: A bool, or a tensor of one element.

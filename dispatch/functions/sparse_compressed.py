@@ -1,4 +1,4 @@
-"""Functions that make tensors of compressed rows and columns of what a user has (torch/csrc/utils/tensor_new.cpp).
+"""Constructors of compressed sparse tensors from user data (torch/csrc/utils/tensor_new.cpp).
 
 The root re-exports them.
 """
@@ -48,7 +48,7 @@ def _made(
     check_flags(name, requires_grad=requires_grad)
     values = placed(values, dtype, None if device is None else Device(device))
     where = values.device
-    # Lists become int64 tensors, beside an int32 one int32 ones.
+    # Lists become int64 tensors, or int32 ones beside an int32 tensor.
     given = [part for part in (compressed, plain) if isinstance(part, TensorImpl)]
     of_lists = int32 if len(given) == 1 and given[0]._spec.dtype is int32 else None
     compressed, plain = (
@@ -85,7 +85,7 @@ def sparse_compressed_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor of compressed rows or columns, of elements or of blocks (`torch.sparse_compressed_tensor`).
+    """Construct a sparse tensor in a compressed layout: CSR, CSC, BSR or BSC (`torch.sparse_compressed_tensor`).
 
     Args:
         compressed_indices: Where each row or column begins among the values, of shape (*batch, lines + 1): a tensor of
@@ -146,7 +146,7 @@ def sparse_csr_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor of compressed rows (`torch.sparse_csr_tensor`).
+    """Construct a sparse tensor in CSR layout (`torch.sparse_csr_tensor`).
 
     Args:
         crow_indices: Where each row begins among the values, of shape (*batch, rows + 1): a tensor of int32 or
@@ -204,7 +204,7 @@ def sparse_csc_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor of compressed columns (`torch.sparse_csc_tensor`).
+    """Construct a sparse tensor in CSC layout (`torch.sparse_csc_tensor`).
 
     Args:
         ccol_indices: Where each column begins among the values, of shape (*batch, columns + 1): a tensor of int32 or
@@ -262,7 +262,7 @@ def sparse_bsr_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor of compressed rows of blocks (`torch.sparse_bsr_tensor`).
+    """Construct a sparse tensor in BSR layout (`torch.sparse_bsr_tensor`).
 
     Args:
         crow_indices: Where each row of blocks begins among the values, of shape (*batch, rows of blocks + 1): a tensor
@@ -323,7 +323,7 @@ def sparse_bsc_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor of compressed columns of blocks (`torch.sparse_bsc_tensor`).
+    """Construct a sparse tensor in BSC layout (`torch.sparse_bsc_tensor`).
 
     Args:
         ccol_indices: Where each column of blocks begins among the values, of shape (*batch, columns of blocks + 1): a
