@@ -30,7 +30,7 @@ class Generator(streams.Generator):
     After ``tt.random.set_cpu_engine("mt19937")`` new CPU generators produce PyTorch's numbers.
 
     Args:
-        device: where operators that take the generator compute.
+        device: Device of the operators that use the generator.
 
     Example:
         >>> import triten as tt
@@ -240,10 +240,10 @@ def set_rng_state(new_state: Tensor) -> None:
     """Restore the state of the host's generator (`torch.set_rng_state`).
 
     Args:
-        new_state: What `get_rng_state` gave.
+        new_state: A state from `get_rng_state`.
 
     Raises:
-        TypeError: `new_state` is no uint8 tensor in host memory.
+        TypeError: `new_state` is not a uint8 tensor in host memory.
         RuntimeError: It has another size.
 
     Example:
@@ -260,7 +260,7 @@ def fork_rng(devices: Iterable[Device | str | int] | None = None, enabled: bool 
     """Restore the generators' states at the end of the block, so that its random numbers have no effect outside.
 
     Args:
-        devices: devices besides the host whose generators are put back; None stands for all in use.
+        devices: Devices besides the host whose generators are restored. Default: all in use.
         enabled: False does nothing.
 
     Example:

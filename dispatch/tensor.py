@@ -27,8 +27,8 @@ class Tensor(TensorMethods, TensorImpl, metaclass=TensorMeta):
         **named: Instead of `data`, one of `size`, `data`, `storage` and `other`, as `torch.Tensor.new` names them.
 
     Raises:
-        TypeError: `data` is no sequence, a size is no integer, or there are arguments of other names.
-        RuntimeError: `device` is another one, or a size is negative.
+        TypeError: `data` is not a sequence, a size is not an integer, or a keyword is unknown.
+        RuntimeError: `device` is not the class's own, or a size is negative.
 
     Example:
         >>> import triten as tt

@@ -63,7 +63,7 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
         A tensor of the same shape and dtype; writes to one are seen in the other.
 
     Raises:
-        TypeError: `array` is no ndarray, or its dtype has no counterpart.
+        TypeError: `array` is not an ndarray, or its dtype has no counterpart.
         ValueError: A stride is negative or no multiple of the element's size.
 
     Example:
@@ -338,13 +338,14 @@ def tensor(
     """Return a new tensor with a copy of numbers, nested sequences, an ndarray or a tensor (`torch.tensor`).
 
     Args:
-        data: What is copied; of a tensor, a detached copy is made. A storage is not copied: the result is a view of
-            all its bytes, as int64 if `dtype` is None.
+        data: The data to copy; for a tensor, the result is a detached copy. A storage is not copied: the result is a
+            view of all its bytes, as int64 if `dtype` is None.
         dtype: The dtype; by default that of the widest element: bool, int64, the default dtype for floats, its
             complex one for complex numbers. NumPy numbers and arrays keep theirs.
         device: The result's device; by default `tt.get_default_device()`, of a tensor its own.
-        requires_grad: Whether autograd records operations on the result.
-        pin_memory: Whether the result lies in pinned memory, from which copies to a GPU may overlap with other work.
+        requires_grad: If True, autograd records operations on the result.
+        pin_memory: If True, place the result in pinned memory, from which copies to a GPU may overlap with other
+            work.
         names: Names of the dimensions.
 
     Returns:
@@ -352,7 +353,7 @@ def tensor(
 
     Raises:
         ValueError: A sequence is ragged, or an integer is beyond 64 bits.
-        TypeError: An element is a string, or a number stands beside a sequence.
+        TypeError: An element is a string, or a number appears next to a sequence.
         RuntimeError: `data` is another object, or a value is out of an integral dtype's range.
 
     Example:
@@ -535,13 +536,13 @@ def asarray(
         dtype: The result's dtype; by default that of `obj`.
         device: The result's device; by default that of `obj`, or `tt.get_default_device()`.
         copy: True copies always, False never; None copies where it has to.
-        requires_grad: Whether the result requires grad; by default it does as `obj` does, with its history.
+        requires_grad: If True, the result requires grad; by default it does as `obj` does, with its history.
 
     Returns:
         A tensor.
 
     Raises:
-        ValueError: ``copy=False`` cannot be kept, or bytes are no whole number of elements.
+        ValueError: ``copy=False`` is impossible, or the bytes are not a whole number of elements.
 
     Example:
         >>> import triten as tt

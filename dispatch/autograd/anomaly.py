@@ -72,8 +72,8 @@ def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
     context manager.
 
     Args:
-        mode: Whether a node remembers the stack that it was recorded on, which an error in backward then tells.
-        check_nan: Whether a gradient with nan raises an error.
+        mode: If True, a node remembers the stack on which it was recorded, and an error in backward prints it.
+        check_nan: If True, a gradient with nan raises an error.
 
     Example:
         >>> import triten as tt
@@ -156,8 +156,8 @@ class set_detect_anomaly:
     """Function and context manager that switches anomaly detection on or off (`torch.autograd.set_detect_anomaly`).
 
     Args:
-        mode: whether it is on.
-        check_nan: whether a gradient with nan raises an error.
+        mode: If True, enable anomaly detection.
+        check_nan: If True, a gradient with nan raises an error.
 
     Example:
         >>> import triten as tt

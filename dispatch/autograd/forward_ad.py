@@ -104,9 +104,9 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
     tangents.
 
     Args:
-        tensor: the primal, floating-point or complex.
-        tangent: of the same sizes, dtype and device; used as it is if it has the primal's strides, else copied.
-        level: a number that `enter_dual_level` gave; the innermost one if None.
+        tensor: The primal, floating-point or complex.
+        tangent: The tangent, of the same sizes, dtype and device. It is copied unless it has the primal's strides.
+        level: A number from `enter_dual_level`. Default: the innermost level.
 
     Raises:
         RuntimeError: outside of every level, and for a tangent of other sizes, dtype or device.

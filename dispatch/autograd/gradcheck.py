@@ -79,7 +79,7 @@ def gradcheck(
         atol: Absolute tolerance.
         rtol: Relative tolerance.
         raise_exception: If False, return False where a check fails.
-        nondet_tol: How far two backward calls with the same arguments may be apart. Default: 0.
+        nondet_tol: Largest allowed difference of two backward calls with the same arguments. Default: 0.
         check_undefined_grad: If True, check that undefined output gradients give undefined or zero input gradients.
         check_grad_dtypes: If True, a gradient must have its input's dtype.
         check_batched_grad: If True, check backward under `tt.vmap`.
@@ -570,7 +570,7 @@ def gradgradcheck(
         rtol: Relative tolerance.
         gen_non_contig_grad_outputs: If True, random gradients are not contiguous.
         raise_exception: If False, return False where a check fails.
-        nondet_tol: How far two backward calls may be apart.
+        nondet_tol: Largest allowed difference of two backward calls.
         check_undefined_grad: If True, check undefined gradients.
         check_grad_dtypes: If True, a gradient must have its input's dtype.
         check_batched_grad: If True, check backward under `tt.vmap`.

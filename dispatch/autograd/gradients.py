@@ -171,11 +171,11 @@ def backward(
     """Accumulate gradients of `tensors` into the leaves of their graphs (`torch.autograd.backward`).
 
     Args:
-        tensors: one or several outputs; a scalar needs no gradient of its own.
-        grad_tensors: gradients of the outputs, of their shapes.
-        retain_graph: keep saved tensors for another backward; `create_graph` if None.
-        create_graph: record the backward itself, for higher derivatives.
-        inputs: only these tensors get gradients, leaves or not.
+        tensors: One or several outputs; a scalar needs no gradient of its own.
+        grad_tensors: Gradients of the outputs, with their shapes.
+        retain_graph: If True, keep saved tensors for another backward. Default: `create_graph`.
+        create_graph: If True, record the backward itself, for higher derivatives.
+        inputs: If given, only these tensors get gradients, leaves or not.
 
     Raises:
         RuntimeError: where nothing requires grad, or for a second backward over a freed graph.

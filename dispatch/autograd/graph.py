@@ -163,9 +163,9 @@ def register_multi_grad_hook(
     """Call a hook when several tensors have their gradients (`torch.autograd.graph.register_multi_grad_hook`).
 
     Args:
-        tensors: tensors that require grad.
-        fn: called once in a backward, with the gradients of all, None for those that the backward does not reach; or
-            in the mode ``"any"`` with the gradient that comes first.
+        tensors: Tensors that require grad.
+        fn: Function that each backward calls once, with the gradients of all tensors, None for those that it does not
+            reach. In the mode ``"any"`` it receives the gradient that arrives first.
 
     Raises:
         ValueError: for another mode.

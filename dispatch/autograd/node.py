@@ -148,8 +148,8 @@ class RemovableHandle:
     """Handle that removes a hook (`torch.utils.hooks.RemovableHandle`).
 
     Args:
-        hooks_dict: the dictionary that holds the hook under the number `id`. One that can be held weakly is.
-        extra_dict: a dictionary, or a list of them, from which the number is removed too.
+        hooks_dict: The dictionary that holds the hook under the number `id`. It is held weakly if its type allows.
+        extra_dict: A dictionary, or a list of them, from which the number is also removed.
 
     Example:
         >>> from collections import OrderedDict

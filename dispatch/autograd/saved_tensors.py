@@ -183,9 +183,11 @@ class saved_tensors_hooks:
     If blocks nest, the innermost applies. A packed tensor's version is not checked.
 
     Args:
-        pack_hook: called with each saved tensor, in a block without gradients; gives any object. A leaf is given
-            itself, another input with its history, and a node's own result without, which would keep the node alive.
-        unpack_hook: called with that object when backward needs the tensor; gives a tensor of the same values.
+        pack_hook: Function called with each saved tensor, in a block without gradients; it returns any object. A leaf
+            is passed itself, another input with its history. A node's own result is passed without history, which
+            would keep the node alive.
+        unpack_hook: Function called with that object when backward needs the tensor; it returns a tensor of the same
+            values.
 
     Raises:
         RuntimeError: on entering a block inside `disable_saved_tensors_hooks`.
@@ -227,8 +229,8 @@ class save_on_cpu(saved_tensors_hooks):
     """Context manager that keeps saved tensors in host memory (`torch.autograd.graph.save_on_cpu`).
 
     Args:
-        pin_memory: whether that is pinned, so that copies from it do not wait.
-        device_type: the device whose presence pinning asks for.
+        pin_memory: If True, use pinned memory, from which copies do not block.
+        device_type: The device type that must be available for pinning.
 
     Example:
         >>> import triten as tt

@@ -26,7 +26,7 @@ class set_multithreading_enabled:
     """Function and context manager that sets whether backward may use threads of its own.
 
     Args:
-        mode: whether it may.
+        mode: If True, allow threads.
 
     Example:
         >>> import triten as tt

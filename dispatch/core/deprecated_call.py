@@ -73,7 +73,7 @@ def set_warn_always(b: bool, /) -> None:
     """Set whether one-time warnings are issued every time (`torch.set_warn_always`).
 
     Args:
-        b: Whether each time.
+        b: If True, issue these warnings every time.
 
     Example:
         >>> import triten as tt

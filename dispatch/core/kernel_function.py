@@ -25,11 +25,12 @@ class KernelFunction:
     """One registered kernel.
 
     Args:
-        function: the kernel: ``f(*args)`` in schema order; with `takes_key_set` ``f(key_set, *args)``; with
-            `boxed` ``f(operator, key_set, stack)``, which replaces the arguments on the stack by the results.
-        planner: gives plans instead of being called; of a kernel that has a function too, None for calls to that.
-        source: where it was registered, for messages.
-        leaf: whether it never calls the dispatcher, and so needs no guard below autograd.
+        function: The kernel: ``f(*args)`` in schema order; with `takes_key_set` ``f(key_set, *args)``; with `boxed`
+            ``f(operator, key_set, stack)``, which replaces the arguments on the stack by the results.
+        planner: Function that returns plans. For a kernel that also has a function, it returns None for calls to
+            that.
+        source: The location of the registration, for messages.
+        leaf: True if the kernel never calls the dispatcher, and so needs no guard below autograd.
 
     `written` is the function as a user wrote it (see `from_function`), None for kernels of this package.
     """

@@ -72,12 +72,12 @@ class Library:
     """A namespace's registrations, undone by `close()`, at the end of a ``with`` block, and with the object's end.
 
     Args:
-        ns: the namespace; ``_`` for fallbacks of every operator (IMPL only).
+        ns: The namespace; ``_`` for fallbacks of every operator (IMPL only).
         kind: ``DEF``, ``FRAGMENT`` or ``IMPL``.
-        dispatch_key: the key of an IMPL library's kernels, unless `impl` names another.
-        allowlist: the only operators to register, as ``conv2d`` (all its overloads), ``add.out`` (that one) or a
+        dispatch_key: The key of an IMPL library's kernels, unless `impl` names another.
+        allowlist: The only operators to register, as ``conv2d`` (all its overloads), ``add.out`` (that one) or a
             pattern such as ``conv*``, each with or without the namespace. Definitions and kernels of others are
-            passed over.
+            skipped.
 
     Raises:
         ValueError: for an unknown kind, and for the namespaces ``prim`` and ``_`` in a library that is not of kind
@@ -134,11 +134,11 @@ class Library:
         """Define an operator by its schema and return its name. `fn` becomes its CompositeImplicitAutograd kernel.
 
         Args:
-            schema: in ATen's schema language, with or without the library's namespace.
-            fn: the kernel, if the operator is a composite of others. A str is PyTorch's `alias_analysis`, which has
-                this place there.
+            schema: Text in ATen's schema language, with or without the library's namespace.
+            fn: The kernel, if the operator is a composite of others. A str is PyTorch's `alias_analysis`, which has
+                this position there.
             alias_analysis: ``""``, ``"FROM_SCHEMA"`` or ``"CONSERVATIVE"``. The schema says what aliases in any case.
-            tags: a `tt.Tag`, or several.
+            tags: A `tt.Tag`, or several.
 
         Raises:
             ValueError: for a schema that has not the form of its tags ``out`` and ``inplace``.
@@ -206,17 +206,17 @@ class Library:
         override in a process issues a UserWarning.
 
         Args:
-            op_name: the operator's name, with or without namespace, or a `tt.ops` overload.
-            fn: the kernel; `fallthrough_kernel` hands every call to the next key.
-            dispatch_key: a runtime or alias key, if not the library's. Default: CompositeImplicitAutograd.
-            with_keyset: whether the kernel takes the call's `DispatchKeySet` first.
-            boxed: whether it is called as ``fn(op, key_set, stack)``.
+            op_name: The operator's name, with or without namespace, or a `tt.ops` overload.
+            fn: The kernel; `fallthrough_kernel` hands every call to the next key.
+            dispatch_key: A runtime or alias key, if not the library's. Default: CompositeImplicitAutograd.
+            with_keyset: If True, the kernel takes the call's `DispatchKeySet` first.
+            boxed: If True, the kernel is called as ``fn(op, key_set, stack)``.
             allow_override: If False, refuse to take the place of a Python kernel. Default: True.
 
         Raises:
             TypeError: for a kernel that cannot be called.
-            RuntimeError: for what is no operator's name, another namespace, an unknown key, a Meta kernel of an
-                operator that decomposes, and without `allow_override` for a second Python kernel.
+            RuntimeError: `op_name` is not an operator's name or has another namespace; the key is unknown; a Meta
+                kernel is for an operator that decomposes; or a second Python kernel comes without `allow_override`.
 
         Example:
             >>> import triten as tt

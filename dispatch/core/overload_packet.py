@@ -696,10 +696,10 @@ class OverloadPacket:
 
         Args:
             spelling: `FUNCTION` or `METHOD`.
-            beyond: the first superfluous position, if there are options: the others fell into these.
-            numpy_names: arguments by names of NumPy's; without options, superfluous positions fell into these.
-            *args: all arguments in the parameters' order.
-            out: the option.
+            beyond: The first superfluous positional argument, if the function has options; the others bound to these.
+            numpy_names: Arguments by NumPy's names. Without options, superfluous positional arguments bound to these.
+            *args: All arguments in the parameters' order.
+            out: The option ``out``.
 
         Raises:
             TypeError: for an argument under both names, unless its own is at the default; for an unknown name, and

@@ -296,8 +296,8 @@ def handle_tensor_function(
     """Call the handlers of a user-defined function that checked `has_tensor_function` (`torch.overrides`).
 
     Args:
-        public_api: the function as its users know it.
-        relevant_args: the arguments that may handle the call.
+        public_api: The function as its users know it.
+        relevant_args: The arguments that may handle the call.
 
     Raises:
         TypeError: where every handler answers NotImplemented.
@@ -378,8 +378,8 @@ def numpy_named(public: Function, **more: str) -> Function:
     It is for functions that PyTorch's argument parser serves. A call without such names pays nothing.
 
     Args:
-        public: the function.
-        more: further names, each with the parameter's own.
+        public: The function.
+        more: Further names, each with the parameter's own.
 
     Example:
         >>> from triten.dispatch.core.tensor_function import numpy_named, overridable

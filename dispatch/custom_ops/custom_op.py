@@ -112,12 +112,12 @@ def custom_op(
 
     Args:
         name: ``namespace::name``; a custom operator of this name is replaced.
-        fn: the function, which becomes the kernel; its body runs with grad mode off.
-        mutates_args: names of the arguments that it writes into, whose versions every call counts up; "unknown"
-            means all tensors.
-        device_types: the devices that the function is for; None means every one but meta.
+        fn: The function, which becomes the kernel; its body runs with grad mode off.
+        mutates_args: Names of the arguments that it writes to, whose versions every call increases; "unknown" means
+            all tensors.
+        device_types: The devices that the function is for; None means every one but meta.
         schema: ``(arguments) -> returns``, instead of the one that `infer_schema` reads from the hints.
-        tags: of the operator; "inplace" and "out" say that it returns what it mutates, as in `infer_schema`.
+        tags: Tags of the operator; "inplace" and "out" mean that it returns what it mutates, as in `infer_schema`.
 
     Raises:
         ValueError: for hints without a schema type, a schema that contradicts `mutates_args`, a malformed name, or no
@@ -382,8 +382,8 @@ class CustomOpDef:
         Args:
             backward: ``backward(ctx, *grads)`` from the results' gradients to those of the positional arguments, None
                 where there is none; for a list of tensors a list.
-            setup_context: called as ``setup_context(ctx=, inputs=, output=)`` after the forward, and with
-                ``keyword_only_inputs=`` where the operator has keyword-only arguments. `ctx` is that of
+            setup_context: Function called as ``setup_context(ctx=, inputs=, output=)`` after the forward, and with
+                ``keyword_only_inputs=`` if the operator has keyword-only arguments. `ctx` is that of
                 `tt.autograd.Function`.
 
         Raises:

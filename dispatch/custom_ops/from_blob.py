@@ -19,13 +19,13 @@ def from_blob(
     """Return a tensor whose first element is at `pointer`; it keeps the pointer, whose deleter runs after it.
 
     Args:
-        pointer: memory of a device other than the CPU, whose memory NumPy's arrays hold (`tt.from_numpy`).
-        sizes, strides: the geometry in elements; contiguous unless given.
-        dtype: of the elements.
+        pointer: Memory of a device other than the CPU; NumPy arrays hold CPU memory (`tt.from_numpy`).
+        sizes, strides: The geometry in elements. Default: contiguous.
+        dtype: Dtype of the elements.
 
     Raises:
-        TypeError: for what is no `DataPtr`.
-        RuntimeError: for host memory, negative sizes or strides, and for more elements than the memory holds.
+        TypeError: `pointer` is not a `DataPtr`.
+        RuntimeError: It is host memory, sizes or strides are negative, or the memory holds fewer elements.
 
     Example:
         >>> import triten as tt

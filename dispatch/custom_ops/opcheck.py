@@ -82,17 +82,17 @@ def opcheck(
     Call it with arguments that require grad, and on each device that has a kernel.
 
     Args:
-        op: a custom operator, an overload, or a packet with one overload.
-        test_utils: a name or several; "ALL" runs all four.
-        raise_exception: whether the first failure is raised, rather than all returned.
-        rtol, atol: tolerances of ``test_gradcheck``; both or neither.
+        op: A custom operator, an overload, or a packet with one overload.
+        test_utils: A name or several; "ALL" runs all four.
+        raise_exception: If True, raise the first failure; otherwise return all.
+        rtol, atol: Tolerances of ``test_gradcheck``; both or neither.
 
     Returns:
         For each test ``"SUCCESS"`` or its exception.
 
     Raises:
         OpCheckError: for a failure, if `raise_exception`.
-        ValueError: for what is no operator or no test.
+        ValueError: `op` is not an operator, or a test is unknown.
 
     Example:
         >>> import triten as tt

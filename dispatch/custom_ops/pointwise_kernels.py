@@ -29,8 +29,8 @@ def gpu_kernel(iterator: TensorIterator, fn: Any) -> None:
     current stream.
 
     Args:
-        iterator: over CUDA tensors, with one output and one to four inputs; not a reduction.
-        fn: the function; nothing else may be read or written in it.
+        iterator: An iterator over CUDA tensors, with one output and one to four inputs; not a reduction.
+        fn: The function; it must not read or write anything else.
 
     Raises:
         RuntimeError: for operands that are not on a CUDA device, for a reduction, for another number of outputs.
@@ -135,9 +135,9 @@ def wrap_kernel(
     """Return a kernel with hooks around it, to be registered instead of it.
 
     Args:
-        kernel: any kernel function.
-        pre: called with the kernel's arguments before it; a tuple that it returns replaces the positional ones.
-        post: called with the kernel's result; what it returns, unless None, replaces the result.
+        kernel: Any kernel function.
+        pre: Function called with the kernel's arguments before it; a returned tuple replaces the positional ones.
+        post: Function called with the kernel's result; its result, unless None, replaces the kernel's.
 
     Raises:
         TypeError: if `pre` returns anything but a tuple or None.

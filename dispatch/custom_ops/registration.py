@@ -92,7 +92,7 @@ def define(
     Args:
         qualname: ``namespace::name``. Given a `Library`, `schema` has the name, and the result decorates the kernel.
         schema: ``(arguments) -> returns``.
-        lib: the library whose end takes the definition back.
+        lib: The library whose end removes the definition.
 
     Raises:
         ValueError: for a name or a schema of another form.
@@ -148,9 +148,9 @@ def impl(
 
     Args:
         qualname: ``namespace::name``, or a `Library`.
-        types: device types, or dispatch keys; the operator's name after a `Library`.
-        func: the kernel; without it the result is a decorator. After a `Library` the dispatch key.
-        lib: the library whose end takes the kernel back.
+        types: Device types, or dispatch keys; the operator's name after a `Library`.
+        func: The kernel; without it, return a decorator. After a `Library` the dispatch key.
+        lib: The library whose end removes the kernel.
 
     Raises:
         RuntimeError: for an unknown device type, and as `Library.impl`.
@@ -403,14 +403,15 @@ def register_tensor_dispatch(
     Without `func`, return a decorator.
 
     Args:
-        op: an operator's name, an overload or a custom operator.
-        tensor_dispatch_class: a subclass of `Tensor`, or of `TensorDispatchMode`; its own subclasses do not count.
-        func: takes the class, or the mode at hand, the overload, the types, the arguments and the named ones.
-        lib: a library with which the registration goes.
+        op: An operator's name, an overload or a custom operator.
+        tensor_dispatch_class: A subclass of `Tensor`, or of `TensorDispatchMode`; its own subclasses do not count.
+        func: Function of the class or the active mode, the overload, the types, the arguments and the keyword
+            arguments.
+        lib: The library whose end removes the registration.
 
     Raises:
-        RuntimeError: there is no such operator.
-        ValueError: `op` is none, or the class handles no operators.
+        RuntimeError: The operator does not exist.
+        ValueError: `op` is not an operator, or the class handles no operators.
 
     Example:
         >>> import triten as tt

@@ -45,15 +45,15 @@ def lobpcg(
 
     Args:
         A: (..., m, m) of float32 or float64, symmetric.
-        k: How many; by default as many as `X` has columns, or 1.
+        k: Number of eigenpairs. Default: the number of columns of `X`, or 1.
         B: (..., m, m), symmetric and positive definite; the identity by default.
         X: (..., m, n), the eigenvectors that the search begins with; random by default.
-        n: How many columns the random ones have; `k` by default.
+        n: Number of random columns. Default: `k`.
         iK: (..., m, m), a preconditioner, near the inverse of `A`; the identity by default.
         niter: The most steps; -1 for no bound. 1000 by default.
-        tol: What a residual's norm is at most at the end, relative to the norms of `A` and of the eigenvalue; the
-            square root of the dtype's epsilon by default.
-        largest: Whether the largest are sought (the default) or the smallest.
+        tol: Bound on a residual's norm at the end, relative to the norms of `A` and of the eigenvalue. Default: the
+            square root of the dtype's epsilon.
+        largest: If True, compute the largest eigenvalues (the default), else the smallest.
         method: "ortho" or "basic"; both are computed as "ortho".
         tracker: Accepted for PyTorch's sake; not called.
         ortho_iparams, ortho_fparams, ortho_bparams: Without effect.
@@ -86,9 +86,9 @@ def lu(
 
     Args:
         A: (..., m, n) of float32, float64, complex64 or complex128.
-        pivot: whether rows are exchanged.
-        get_infos: whether to give, too, the place of the first zero on U's diagonal, 0 for none.
-        out: a tuple of as many tensors as there are results.
+        pivot: If True, exchange rows.
+        get_infos: If True, also return the position of the first zero on U's diagonal, 0 for none.
+        out: A tuple with one tensor per result.
 
     Returns:
         (LU, pivots), and (LU, pivots, infos) for `get_infos`.
@@ -161,9 +161,9 @@ def svd_lowrank(
 
     Args:
         A: (..., m, n).
-        q: how many; somewhat more than the rank.
-        niter: powers of A A^H that the projection is taken through.
-        M: what is taken off A, broadcast to it: its mean.
+        q: Number of singular values; choose somewhat more than the rank.
+        niter: Number of power iterations with A A^H.
+        M: A matrix to subtract from A, broadcast to it: its mean.
 
     Returns:
         U of (..., m, q), S of (..., q), V of (..., n, q), for which U diag(S) V^H is nearly A - M. Random numbers are
@@ -187,9 +187,9 @@ def pca_lowrank(
 
     Args:
         A: (..., samples, features).
-        q: how many components; the least of 6 and both sizes unless given.
-        center: whether the features' means are taken off; else they are zero already.
-        niter: as of `svd_lowrank`.
+        q: Number of components. Default: the minimum of 6 and both sizes.
+        center: If True, subtract the features' means; otherwise they must be zero already.
+        niter: Number of power iterations, as in `svd_lowrank`.
 
     Returns:
         U, S and V as of `svd_lowrank`: columns of V are the principal directions.

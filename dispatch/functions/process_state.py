@@ -106,8 +106,8 @@ def get_num_interop_threads() -> int:
     """Return the number of operators that may run in parallel on the CPU (`torch.get_num_interop_threads`).
 
     Returns:
-        What `set_num_interop_threads` was given; before, the number of the threads in an operator. Operators run in the
-        thread that calls them.
+        The argument of `set_num_interop_threads`; before its call, the number of threads in an operator. Operators
+        run in the calling thread.
 
     Example:
         >>> import triten as tt
@@ -127,7 +127,7 @@ def set_num_interop_threads(num_threads: int, /) -> None:
         num_threads: A positive integer.
 
     Raises:
-        RuntimeError: It is no positive integer, or it was said before.
+        RuntimeError: It is not a positive integer, or was set before.
 
     Example:
         >>> import triten as tt
@@ -161,13 +161,13 @@ def set_flush_denormal(mode: bool, /) -> bool:
     """Request that denormal numbers are flushed to zero on the CPU (`torch.set_flush_denormal`).
 
     Args:
-        mode: Whether they do.
+        mode: If True, request flushing.
 
     Returns:
-        Whether the system can: False, since Python cannot set the processor's mode.
+        False: Python cannot set the processor's mode.
 
     Raises:
-        TypeError: `mode` is no bool.
+        TypeError: `mode` is not a bool.
 
     Example:
         >>> import triten as tt
@@ -241,20 +241,20 @@ def from_file(
 
     Args:
         filename: The file.
-        shared: Whether writes go to the file, which is made or lengthened where needed; else they stay in memory.
-        size: How many elements.
+        shared: If True, writes go to the file, which is created or extended if needed; else they stay in memory.
+        size: Number of elements.
         dtype: Their dtype, by default the default dtype.
         layout: ``tt.strided`` or None.
         device: The CPU.
-        requires_grad: Whether autograd records operations on the result.
+        requires_grad: If True, autograd records operations on the result.
         pin_memory: False: pinned memory is no file's.
 
     Returns:
         A tensor of shape ``(size,)``.
 
     Raises:
-        RuntimeError: The file cannot be opened or is shorter, `size` is negative, or `pin_memory` holds.
-        NotImplementedError: `device` is another one.
+        RuntimeError: The file cannot be opened or is too short, `size` is negative, or `pin_memory` is True.
+        NotImplementedError: `device` is not the CPU.
 
     Example:
         >>> import numpy, os, tempfile
@@ -291,15 +291,15 @@ def cond(
 
     Args:
         pred: A bool, or a tensor of one element.
-        true_fn: Called with `operands` where it holds.
+        true_fn: Called with `operands` if the condition holds.
         false_fn: Called with `operands` where it does not.
         operands: The arguments of either.
 
     Returns:
-        What the function returns.
+        The result of the called function.
 
     Raises:
-        RuntimeError: `pred` is a tensor of several elements, or `operands` is no tuple.
+        RuntimeError: `pred` is a tensor of several elements, or `operands` is not a tuple.
 
     Example:
         >>> import triten as tt

@@ -63,7 +63,7 @@ def _check_tensor_all_with(error_type: type[Exception], cond: Tensor, message: M
         message: A callable that gives the text of the error; it is called only then.
 
     Raises:
-        TypeError: `cond` is no tensor of bools, or `message` is no callable.
+        TypeError: `cond` is not a bool tensor, or `message` is not callable.
 
     Example:
         >>> import triten as tt
@@ -89,7 +89,7 @@ def _assert(condition: Any, message: str) -> None:
     """Run ``assert`` as a call, which a tracer records as a step (`torch._assert`).
 
     Args:
-        condition: What has to be true: a bool, or a tensor of one element.
+        condition: A bool, or a tensor of one element, that must be true.
         message: The text of the error.
 
     Raises:
@@ -477,13 +477,13 @@ def tril_indices(
     """Return the row and column indices of a matrix's lower triangle, row by row (`torch.tril_indices`).
 
     Args:
-        row: How many rows the matrix has.
-        col: How many columns it has.
+        row: Number of rows of the matrix.
+        col: Number of columns of the matrix.
         offset: The diagonal up to which elements count: 0 is the main one, 1 the one above it, -1 the one below.
         dtype: The result's dtype, int64 or int32.
         device: The result's device; by default `tt.get_default_device()`.
         layout: The result's layout, which is `tt.strided`.
-        pin_memory: Whether the result, on the CPU, lies in pinned memory.
+        pin_memory: If True, place a CPU result in pinned memory.
         requires_grad: False, as integers have no gradients.
 
     Returns:
@@ -491,7 +491,7 @@ def tril_indices(
 
     Raises:
         RuntimeError: A size is negative.
-        NotImplementedError: `dtype` is another one.
+        NotImplementedError: `dtype` is neither int64 nor int32.
 
     Example:
         >>> import triten as tt
@@ -518,13 +518,13 @@ def triu_indices(
     """Return the row and column indices of a matrix's upper triangle, row by row (`torch.triu_indices`).
 
     Args:
-        row: How many rows the matrix has.
-        col: How many columns it has.
+        row: Number of rows of the matrix.
+        col: Number of columns of the matrix.
         offset: The diagonal from which on elements count: 0 is the main one, 1 the one above it, -1 the one below.
         dtype: The result's dtype, int64 or int32.
         device: The result's device; by default `tt.get_default_device()`.
         layout: The result's layout, which is `tt.strided`.
-        pin_memory: Whether the result, on the CPU, lies in pinned memory.
+        pin_memory: If True, place a CPU result in pinned memory.
         requires_grad: False, as integers have no gradients.
 
     Returns:
@@ -532,7 +532,7 @@ def triu_indices(
 
     Raises:
         RuntimeError: A size is negative.
-        NotImplementedError: `dtype` is another one.
+        NotImplementedError: `dtype` is neither int64 nor int32.
 
     Example:
         >>> import triten as tt

@@ -121,7 +121,7 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
         The rearranged tensor, a view where that is possible.
 
     Raises:
-        ValueError: The pattern is none, does not name the same on both sides, or its sizes do not fit the tensor's.
+        ValueError: The pattern is malformed, its sides have different names, or its sizes do not match the tensor's.
 
     Example:
         >>> import triten as tt

@@ -77,10 +77,10 @@ def sparse_coo_tensor(
         dtype: The dtype; by default that of `values`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
         pin_memory: Has to be False.
-        requires_grad: Whether the result requires grad.
-        check_invariants: Whether the values of `indices` are looked at. By default they are on the CPU, and not on a
-            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
-        is_coalesced: Whether the columns of `indices` are sorted and unequal, if the caller knows.
+        requires_grad: If True, the result requires grad.
+        check_invariants: If True, check the values of `indices`. Default: True on the CPU, False on a GPU, where the
+            host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.
+        is_coalesced: True if the caller knows that the columns of `indices` are sorted and unique.
 
     Returns:
         A tensor of layout `tt.sparse_coo` over the memory of `indices` and `values`.

@@ -171,7 +171,7 @@ def sym_ite(b: bool, t: Value, f: Value) -> Value:
         `t` or `f`.
 
     Raises:
-        AssertionError: `b` is no bool, or `t` and `f` are not of one type.
+        AssertionError: `b` is not a bool, or `t` and `f` have different types.
 
     Example:
         >>> import triten as tt

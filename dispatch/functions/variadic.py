@@ -231,7 +231,7 @@ def einsum(*args: Any) -> Tensor:
 
     Raises:
         RuntimeError: The equation is malformed, or sizes of one letter differ.
-        ValueError: There is no operand, or a number is not below 52.
+        ValueError: No operand is given, or a number is not below 52.
 
     Example:
         >>> import triten as tt
@@ -324,7 +324,7 @@ def cdist(
         x1: A tensor of shape (..., P, M), of a floating dtype.
         x2: A tensor of shape (..., R, M), whose batch dimensions broadcast with those of `x1`.
         p: The order of the norm, at least 0; 0 counts differing elements.
-        compute_mode: Whether Euclidean distances are made of products of matrices, which is quicker and less exact:
+        compute_mode: Selects matmuls for Euclidean distances, which are faster and less exact:
             ``"use_mm_for_euclid_dist_if_necessary"`` for more than 25 rows, ``"use_mm_for_euclid_dist"`` or
             ``"donot_use_mm_for_euclid_dist"``.
 
@@ -333,7 +333,7 @@ def cdist(
 
     Raises:
         ValueError: `compute_mode` is another string.
-        RuntimeError: The rows' lengths differ, the dtype is no floating one, or `p` is negative.
+        RuntimeError: The rows' lengths differ, the dtype is not floating-point, or `p` is negative.
 
     Example:
         >>> import triten as tt
@@ -360,7 +360,7 @@ def norm(
         input: A floating or complex tensor.
         p: The order; ``"fro"`` and None are 2, ``"nuc"`` is the sum of a matrix's singular values.
         dim: The dimension or dimensions to reduce; all of them where it is None.
-        keepdim: Whether the result keeps those dimensions, with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         out: The tensor that takes the result and is returned.
         dtype: The dtype to which `input` is converted first; by default its own.
 
@@ -392,8 +392,8 @@ def tensordot(
     Args:
         a: A tensor.
         b: A tensor of the same dtype.
-        dims: How many of the last dimensions of `a` and the first of `b` are summed over; or two lists of dimensions.
-            NumPy's name, ``axes``, is taken, too.
+        dims: Number of last dimensions of `a` and first dimensions of `b` to contract, or two lists of dimensions.
+            NumPy's name ``axes`` is also accepted.
         out: The tensor that takes the result and is returned.
 
     Returns:
@@ -479,11 +479,11 @@ def unique(
     """Return the unique elements of a tensor, or entries along `dim`, in ascending order (`torch.unique`).
 
     Args:
-        input: of any sizes and of a dtype that has an order. NaN equals nothing, and each NaN is unique.
-        sorted: without effect: they are sorted in any case.
-        return_inverse: whether to say for each element, or entry, where it is among the different ones.
-        return_counts: whether to say how often each of them occurs.
-        dim: entries along it are compared as words are, element by element.
+        input: A tensor of any sizes, of a dtype that has an order. NaN equals nothing, and each NaN is unique.
+        sorted: Ignored: the result is always sorted.
+        return_inverse: If True, also return the index of each element, or entry, among the unique ones.
+        return_counts: If True, also return the number of occurrences.
+        dim: If given, compare entries along it, lexicographically.
 
     Returns:
         A tensor, or a tuple of it and what is asked for, as int64.
@@ -526,8 +526,8 @@ def unique_consecutive(
 
     Args:
         input: A tensor of any shape and dtype. NaN equals nothing.
-        return_inverse: Whether to say for each element, or entry, which run it belongs to.
-        return_counts: Whether to say how long each run is.
+        return_inverse: If True, also return the index of the run of each element, or entry.
+        return_counts: If True, also return the length of each run.
         dim: A dimension, whose entries are compared; by default the elements are, in the order of the flattened
             tensor.
 

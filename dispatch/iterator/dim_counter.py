@@ -10,8 +10,8 @@ class DimCounter:
     """Counter for ``begin <= linear index < end`` of a shape whose first dimension is the fastest.
 
     Args:
-        shape: sizes, fastest first.
-        begin, end: linear indices; `end` defaults to the number of elements.
+        shape: Sizes, fastest first.
+        begin, end: Linear indices; `end` defaults to the number of elements.
 
     Raises:
         IndexError: for a range outside the shape.

@@ -28,7 +28,7 @@ def cpu_kernel(iterator: TensorIterator, fn: Callable[..., Any], grain_size: int
         iterator: A `tt.TensorIterator` over host tensors, not a reduction.
         fn: A function of as many arrays as there are inputs, which computes element by element and returns an array
             of their shape, or a tuple of them for several outputs. It may run in several threads at once.
-        grain_size: How many elements make another thread worthwhile.
+        grain_size: Minimum number of elements per thread.
 
     Raises:
         RuntimeError: The iterator is a reduction, an operand is not on the host, or the number of results is wrong.

@@ -142,10 +142,10 @@ def set_num_threads(num_threads: int) -> None:
     """Set the number of threads of host kernels, including NumPy's and SciPy's OpenBLAS (`torch.set_num_threads`).
 
     Args:
-        num_threads: How many; 1 means no pool.
+        num_threads: Number of threads; 1 means no pool.
 
     Raises:
-        RuntimeError: `num_threads` is no positive integer.
+        RuntimeError: `num_threads` is not a positive integer.
         ValueError: It does not fit into 32 bits.
 
     Example:

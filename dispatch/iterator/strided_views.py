@@ -60,8 +60,9 @@ def serial_for_each(shape: Sequence[int], views: Sequence[Any], loop: Loop, begi
     """Call `loop` over a range of linear indices in batches of at most two dimensions.
 
     Args:
-        shape: sizes, fastest first.
-        views: one for each operand, as `strided_view` makes them; size 1 where a reduction's output stays.
+        shape: Sizes, fastest first.
+        views: One view for each operand, from `strided_view`; size 1 along dimensions that a reduction's output
+            lacks.
     """
     if end <= begin:
         return

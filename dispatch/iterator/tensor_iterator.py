@@ -376,9 +376,9 @@ def review_reduce_result(
     """Return a reduction's result viewed with a dimension of size 1 and stride 0 for each reduced dimension.
 
     Args:
-        result: the spec or tensor of the result.
-        ndim: the input's number of dimensions.
-        dims: the reduced dimensions; none means all.
+        result: The spec or tensor of the result.
+        ndim: The input's number of dimensions.
+        dims: The reduced dimensions; none means all.
 
     Example:
         >>> from triten.runtime.device import CPU

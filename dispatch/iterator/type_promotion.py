@@ -83,7 +83,7 @@ def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
     Raises:
         RuntimeError: The pair does not promote: floats of 8 and 4 bits with anything else; uint16, uint32 or uint64
             with a bool or a complex dtype; and uint64 with a signed integral dtype.
-        TypeError: An argument is no dtype.
+        TypeError: An argument is not a dtype.
 
     Note:
         PyTorch refuses uint16, uint32 and uint64 beside any other integral dtype. Here the result is the least dtype
@@ -150,7 +150,7 @@ def can_cast(from_: ScalarType, to: ScalarType) -> bool:
         A bool.
 
     Raises:
-        TypeError: An argument is no dtype.
+        TypeError: An argument is not a dtype.
 
     Example:
         >>> import triten as tt

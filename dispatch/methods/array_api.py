@@ -34,7 +34,7 @@ class ArrayApiMethods(_Base):
             api_version: A version of the standard, ``"2021.12"`` to ``"2025.12"``; by default the newest.
 
         Raises:
-            ValueError: There is no such version here.
+            ValueError: The version is not supported.
 
         Source: https://data-apis.org/array-api/2025.12/API_specification/array_object.html
 

@@ -97,7 +97,7 @@ class AutogradMethods(_Base):
         """Set whether autograd records operations on this leaf (`torch.Tensor.requires_grad_`).
 
         Args:
-            requires_grad: Whether they are recorded.
+            requires_grad: If True, record operations.
 
         Returns:
             The tensor itself.
@@ -243,8 +243,8 @@ class AutogradMethods(_Base):
         Args:
             gradient: The gradient of a function of this tensor, of its shape; needed unless the tensor has one
                 element.
-            retain_graph: Whether the graph stays for another call; by default, what `create_graph` is.
-            create_graph: Whether the gradients are recorded too, so that they can be differentiated.
+            retain_graph: If True, keep the graph for another call. Default: `create_graph`.
+            create_graph: If True, record the gradients, so that they can be differentiated.
             inputs: The leaves whose gradients are wanted; by default, all of the graph.
 
         Raises:
@@ -361,7 +361,7 @@ class AutogradMethods(_Base):
             A handle; its ``remove()`` takes the hook off.
 
         Raises:
-            RuntimeError: The tensor is no leaf, or does not require grad.
+            RuntimeError: The tensor is not a leaf, or does not require grad.
 
         Example:
             >>> import triten as tt

@@ -52,7 +52,8 @@ class ConversionMethods(_Base):
         """Return the tensor as an ndarray that shares its memory (`torch.Tensor.numpy`).
 
         Args:
-            force: Whether a tensor elsewhere, or one that requires grad, is detached and copied to host memory first.
+            force: If True, a tensor on another device, or one that requires grad, is detached and copied to host
+                memory first.
 
         Returns:
             An ndarray of the same shape and dtype; writes to one are seen in the other.
@@ -107,7 +108,7 @@ class ConversionMethods(_Base):
             data: Numbers, nested sequences of them, an array or a tensor, as `tt.tensor` takes them.
             dtype: The dtype; by default this tensor's.
             device: The device; by default this tensor's.
-            requires_grad: Whether autograd records operations on the result.
+            requires_grad: If True, autograd records operations on the result.
 
         Returns:
             A tensor of `data`'s shape.
@@ -387,14 +388,14 @@ class ConversionMethods(_Base):
 
         Args:
             device: The device, as its ordinal or its name; None means the current one.
-            non_blocking: Whether a copy from pinned memory is only enqueued, so that the call does not wait for it.
+            non_blocking: If True, a copy from pinned memory is only enqueued, and the call does not wait for it.
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
 
         Returns:
             A copy; the tensor itself if it is there already.
 
         Raises:
-            RuntimeError: `device` is no CUDA device, or there is none.
+            RuntimeError: `device` is not a CUDA device, or none is available.
 
         Example:
             >>> import triten as tt

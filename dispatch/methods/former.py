@@ -85,7 +85,7 @@ class FormerMethods(_Base):
 
         Args:
             other: The tensor of the file.
-            assign: Whether `other` itself is taken, and its values are not copied into this tensor.
+            assign: If True, use `other` itself instead of copying its values into this tensor.
 
         Returns:
             A tensor that is neither of the two, over the bytes of one.

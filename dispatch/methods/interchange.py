@@ -55,15 +55,15 @@ class InterchangeMethods(_Base):
                 the tensor's device was given. None and 1 are the default stream; -1, and nothing given, no waiting.
             max_version: The newest version of DLPack that the caller reads; None is one before 1.0, which cannot say
                 that memory is read-only.
-            dl_device: Where the memory is to be, by DLPack's kind and ordinal: a copy there if it is elsewhere.
-            copy: Whether a copy is shown; None copies where it has to, False never.
+            dl_device: Device of the exported memory, as DLPack's type and ordinal; memory elsewhere is copied there.
+            copy: If True, export a copy; None copies only if needed, False never.
 
         Raises:
             BufferError: The tensor requires grad, is sparse or quantized, is on a device or of a dtype that DLPack does
                 not have, or is read-only and the caller's version cannot say so; `stream` is 2.
             AssertionError: `stream` is 0, or names a stream for memory of the CPU.
             ValueError: `copy` is False and `dl_device` another device.
-            TypeError: `stream` is no int.
+            TypeError: `stream` is not an int.
         """
         tensor: Tensor = self  # type: ignore[assignment]
         _check_exportable(tensor)
@@ -181,8 +181,8 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None
     Args:
         ext_tensor: An object with ``__dlpack__`` and ``__dlpack_device__``, one with ``__cuda_array_interface__``, or
             a capsule, which can be taken once. On CUDA the device's current stream waits for the other library's.
-        device: Where the tensor is to be; by default where the memory is. A capsule's is left where it is.
-        copy: Whether the tensor is a copy; None copies where it has to, False never. A capsule is not copied.
+        device: Device of the result. Default: the memory's device. A capsule's memory stays on its device.
+        copy: If True, copy; None copies only if needed, False never. A capsule is not copied.
 
     Returns:
         A tensor of the same shape and dtype; writes to one are seen in the other. Memory that the other library calls
@@ -295,12 +295,12 @@ def frombuffer(
     """Return a vector that shares the memory of a buffer (`torch.frombuffer`).
 
     Args:
-        buffer: What has the buffer protocol: bytes, bytearray, array.array, memoryview, mmap. A read-only object
-            gives a tensor that refuses writes.
+        buffer: An object with the buffer protocol: bytes, bytearray, array.array, memoryview, mmap. A read-only
+            object gives a tensor that rejects writes.
         dtype: The dtype of the elements.
-        count: How many elements; all of them for a negative number.
-        offset: How many bytes are left out at the beginning.
-        requires_grad: Whether autograd records operations on the result.
+        count: Number of elements; a negative number stands for all.
+        offset: Number of bytes to skip at the beginning.
+        requires_grad: If True, autograd records operations on the result.
 
     Returns:
         A tensor of one dimension over the same memory.

@@ -65,7 +65,7 @@ class NamedMethods(_Base):
             A tensor over the same memory.
 
         Raises:
-            RuntimeError: A name is no identifier, stands twice or is not there, or their number is wrong.
+            RuntimeError: A name is not an identifier, is repeated or unknown, or the number of names is wrong.
             TypeError: A name is neither a string nor None.
 
         Example:
@@ -90,7 +90,7 @@ class NamedMethods(_Base):
             The tensor itself.
 
         Raises:
-            RuntimeError: A name is no identifier, stands twice or is not there, or their number is wrong.
+            RuntimeError: A name is not an identifier, is repeated or unknown, or the number of names is wrong.
             TypeError: A name is neither a string nor None.
 
         Example:
@@ -185,7 +185,7 @@ def align_tensors(*tensors: Tensor) -> tuple[Any, ...]:
 
     Raises:
         RuntimeError: A tensor has a dimension without name, or one that the largest has not.
-        TypeError: An argument is no tensor.
+        TypeError: An argument is not a tensor.
 
     Example:
         >>> import triten as tt

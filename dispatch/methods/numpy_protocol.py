@@ -103,13 +103,13 @@ class NumPyMethods(_Base):
             order: Taken for NumPy's sake.
             casting: Taken for NumPy's sake.
             subok: Taken for NumPy's sake.
-            copy: Whether a tensor that has the dtype already is copied.
+            copy: If True, copy a tensor that already has the dtype.
 
         Returns:
             A tensor of the same shape and device.
 
         Raises:
-            TypeError: There is no such dtype.
+            TypeError: The dtype does not exist.
 
         Example:
             >>> import triten as tt
@@ -194,9 +194,9 @@ class Reduction:
     """NumPy function that maps to a method of tensors.
 
     Args:
-        method: the method that reduces all dimensions, or those that are given.
+        method: The method that reduces all or the given dimensions.
         parameters: NumPy's names of the arguments by position.
-        is_mean: whether integers have results of float64.
+        is_mean: True if integers have float64 results.
     """
 
     __slots__ = ("is_mean", "method", "parameters")

@@ -188,7 +188,7 @@ class QueryMethods(_Base):
         Args:
             p: The order; 'fro' and None mean 2, 'nuc' the sum of a matrix's singular values.
             dim: The dimension or dimensions whose elements make up a vector; by default all of them.
-            keepdim: Whether the result keeps those dimensions, with size 1.
+            keepdim: If True, keep the reduced dimensions with size 1.
             dtype: The dtype to which the elements are converted first; by default their own.
 
         Returns:
@@ -214,8 +214,8 @@ class QueryMethods(_Base):
         """Return `tt.lu` of this tensor (`torch.Tensor.lu`; `tt.linalg.lu_factor` is newer).
 
         Args:
-            pivot: Whether rows are exchanged, so that the factorization is stable.
-            get_infos: Whether the result tells for each matrix whether it succeeded.
+            pivot: If True, exchange rows for stability.
+            get_infos: If True, also return for each matrix whether the factorization succeeded.
 
         Returns:
             A tuple of both factors in one tensor of the matrices' shape, the rows that were exchanged (int32, counted

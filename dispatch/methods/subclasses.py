@@ -39,10 +39,10 @@ class SubclassMethods:
         `tt.overrides` lists the calls.
 
         Args:
-            func: the function, method, or a property's ``__get__``, as the public namespace has it.
-            types: the classes among the arguments that take part.
-            args: positional arguments, as the caller wrote them.
-            kwargs: keyword arguments, as the caller wrote them.
+            func: The function, method, or a property's ``__get__``, as in the public namespace.
+            types: The classes among the arguments that take part.
+            args: Positional arguments, as the caller wrote them.
+            kwargs: Keyword arguments, as the caller wrote them.
 
         Returns:
             the result; NotImplemented where `types` has a class that is no superclass of this one.
@@ -87,7 +87,7 @@ class SubclassMethods:
             A tensor of `cls` over the same memory.
 
         Raises:
-            TypeError: `cls` is no subclass of Tensor.
+            TypeError: `cls` is not a subclass of Tensor.
 
         Example:
             >>> import triten as tt
@@ -141,7 +141,7 @@ class SubclassMethods:
             size: The sizes.
             strides: The strides. Default: contiguous, or those of `memory_format`.
             storage_offset: The storage offset, in elements; only with `strides`.
-            memory_format: Which strides the tensor has without `strides`.
+            memory_format: Determines the strides if `strides` is not given.
             dtype: The dtype. Default: the default dtype.
             layout: The layout.
             device: The device. Default: the CPU.

@@ -49,7 +49,7 @@ class TensorType:
         A tensor of the type.
 
     Raises:
-        TypeError: A tensor is of another type, or `data` is no sequence.
+        TypeError: A tensor is of another type, or `data` is not a sequence.
         RuntimeError: `device` is of another kind.
 
     Example:
@@ -250,7 +250,7 @@ class TypeMethods(_Base):
 
         Args:
             dtype: A dtype, a type such as `tt.LongTensor`, or a type's name; None asks for the name.
-            non_blocking: Whether a copy from pinned memory to a GPU is only enqueued.
+            non_blocking: If True, a copy from pinned memory to a GPU is only enqueued.
 
         Returns:
             A string, or a tensor; the tensor itself if it is of that type already.
@@ -290,7 +290,7 @@ class TypeMethods(_Base):
             A tensor.
 
         Raises:
-            TypeError: A tensor of another type is given, or what is no sequence.
+            TypeError: A tensor of another type is given, or the data is not a sequence.
             RuntimeError: `device` is of another kind.
 
         Example:

@@ -41,13 +41,13 @@ class TypedStorage:
     """Storage of tensors viewed as elements of a dtype (`torch.TypedStorage`).
 
     Args:
-        *args: how many elements, or a sequence of them; nothing for an empty one.
-        wrap_storage: instead, the `UntypedStorage` to look at.
-        dtype: of the elements; the default dtype unless given. A legacy class has its own.
-        device: where the elements lie; that of `wrap_storage`, or the CPU.
+        *args: Number of elements, or a sequence of them; nothing for an empty storage.
+        wrap_storage: An `UntypedStorage` to wrap, instead of `args`.
+        dtype: Dtype of the elements. Default: the default dtype. A legacy class has its own.
+        device: Device of the elements. Default: that of `wrap_storage`, or the CPU.
 
     Raises:
-        TypeError: there is more than one argument by position, or one beside `wrap_storage`.
+        TypeError: More than one positional argument is given, or one together with `wrap_storage`.
         RuntimeError: a legacy class is given a dtype.
 
     Example:

@@ -73,8 +73,8 @@ class UniqueMethods(_Base):
 
         Args:
             sorted: Without effect: they are sorted in any case.
-            return_inverse: Whether to say for each element, or entry, where it is among the different ones.
-            return_counts: Whether to say how often each of them occurs.
+            return_inverse: If True, also return the index of each element, or entry, among the unique ones.
+            return_counts: If True, also return the number of occurrences.
             dim: A dimension, whose entries are compared as words are, element by element; by default all elements are
                 compared.
 
@@ -99,8 +99,8 @@ class UniqueMethods(_Base):
         """Return one element, or entry along `dim`, of each run of equal ones (`torch.Tensor.unique_consecutive`).
 
         Args:
-            return_inverse: Whether to say for each element, or entry, which run it belongs to.
-            return_counts: Whether to say how long each run is.
+            return_inverse: If True, also return the index of the run of each element, or entry.
+            return_counts: If True, also return the length of each run.
             dim: A dimension, whose entries are compared; by default the elements are, in the order of the flattened
                 tensor.
 

@@ -64,8 +64,8 @@ class FunctionalForm:
     """Plan factory for calls whose arguments have these slots, with the functions generated so far.
 
     Args:
-        slots: of the runtime arguments.
-        result_type: what makes the result of several outputs.
+        slots: Slots of the runtime arguments.
+        result_type: Constructor of the result of several outputs.
     """
 
     __slots__ = ("_into", "fresh", "fresh_quiet", "gather", "slots")
@@ -139,9 +139,9 @@ def fresh_maker(slots: Slots, quiet: bool, has_constant: bool = False) -> Callab
     """Return a function from a kernel that returns a new array, and its spec, to a plan.
 
     Args:
-        slots: of the runtime arguments.
-        quiet: whether floating-point errors are ignored.
-        has_constant: whether the kernel is called with a constant last, which the function takes after the spec.
+        slots: Slots of the runtime arguments.
+        quiet: If True, ignore floating-point errors.
+        has_constant: If True, the kernel takes a constant last, which the function takes after the spec.
     """
     constant = ["constant"] if has_constant else []
     lines = [
@@ -179,12 +179,12 @@ def host_kernel_maker(
     """Return a function from a composite's host kernel, output specs, allocators and the composite itself, to a plan.
 
     Args:
-        slots: of the runtime arguments.
-        count: of the outputs.
-        gathered: whether a function makes the result of several outputs, which are a tuple otherwise.
-        quiet: whether floating-point errors are ignored.
-        fills: whether the kernel fills outputs that the plan allocates, and returns False for a call that it leaves to
-            the composite; otherwise it returns their arrays, or None for such a call.
+        slots: Slots of the runtime arguments.
+        count: Number of outputs.
+        gathered: True if a function builds the result from several outputs; otherwise they form a tuple.
+        quiet: If True, ignore floating-point errors.
+        fills: True if the kernel fills outputs that the plan allocates, and returns False for a call that it
+            declines. Otherwise it returns the outputs' arrays, or None for a declined call.
     """
     numbers = range(count)
     data = [f"data{i}" for i in numbers]

@@ -87,8 +87,8 @@ class HostPlanner:
     """Planner of a composite that has a host kernel.
 
     Args:
-        name: of the kernel, without the end of its stub.
-        operators: of ``aten`` that the composite calls, beside those that move elements.
+        name: The kernel's name, without its stub's suffix.
+        operators: The ``aten`` operators that the composite calls, except those that move elements.
     """
 
     __slots__ = ("_frame", "_operators", "stub")

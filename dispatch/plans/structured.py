@@ -75,12 +75,12 @@ class FormPlanner:
 
     Args:
         meta: ``meta(builder, *arguments)``.
-        stub: the name that devices register kernels under.
+        stub: The name under which devices register kernels.
         form: ``functional``, ``inplace`` or ``out``.
-        frame: of the operator.
-        runtime: positions of the arguments that plans are called with.
-        are_tensors: which of those are tensors.
-        device: where the calls run.
+        frame: The operator's frame.
+        runtime: Positions of the arguments that plans take.
+        are_tensors: True for each of those that is a tensor.
+        device: Device of the calls.
     """
 
     __slots__ = (
@@ -132,8 +132,8 @@ class FormPlanner:
         """Return the plan of a call, a cheaper replanner of its kind, and whether an iterator decides the outputs.
 
         Args:
-            specs: the call's arguments.
-            serves_shapes: whether to look for that.
+            specs: The call's arguments.
+            serves_shapes: If True, look for a replanner.
         """
         _, name, outs, inputs, names, result_type = self.frame
         builder = MetaBase(name, self.form, [specs[i] for i in self.given], self.device)
@@ -265,9 +265,9 @@ def plain_replanner(
     call that needs full planning: one with more elements than the kernel serves, or with a complex broadcast.
 
     Args:
-        plan_for: makes a plan from a kernel and the output's spec.
-        dtype: of the output.
-        is_functional: whether the output is new, or the first argument.
+        plan_for: Function from a kernel and the output's spec to a plan.
+        dtype: Dtype of the output.
+        is_functional: True if the output is new, False if it is the first argument.
     """
 
     largest, sized = kernel.any_shape, kernel.sized

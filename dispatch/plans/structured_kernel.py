@@ -29,7 +29,7 @@ class StructuredKernel:
 
     Args:
         meta: ``meta(builder, *arguments)``; sees specs for tensors and classes for numbers.
-        stub: the name that devices register kernels under.
+        stub: The name under which devices register kernels.
         form: ``functional``, ``inplace`` or ``out``.
     """
 

@@ -26,9 +26,9 @@ class ThroughOut:
     """The planner of one form.
 
     Args:
-        meta: the operator's meta function.
+        meta: The operator's meta function.
         form: ``functional`` or ``inplace``.
-        out: the full name of the ``out=`` form.
+        out: The full name of the ``out=`` form.
     """
 
     __slots__ = ("form", "meta", "out")

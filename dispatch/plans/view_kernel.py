@@ -147,10 +147,10 @@ def view_maker(
     The function is generated: a call to another function for the memory would take a tenth of a view's time.
 
     Args:
-        expression: the view's bytes, from the tensor's own as ``data``.
-        given: names in it.
-        parameters: what else the plan is called with.
-        before: a statement that checks those; it may name `hide_inner_frames`.
+        expression: The view's memory, in terms of the tensor's own as ``data``.
+        given: Names in the expression.
+        parameters: Further parameters of the plan.
+        before: A statement that checks those; it may name `hide_inner_frames`.
     """
     names: dict[str, Any] = {
         "blank_tensor": blank_tensor,

@@ -256,9 +256,9 @@ def one_writer(are_tensors: tuple[bool, ...], inplace: bool, quiet: bool) -> Cal
     """Return a function from a kernel to the plan that has it write one output directly.
 
     Args:
-        are_tensors: which of the plan's arguments are tensors; the others are numbers, lists, or nothing.
-        inplace: whether the output is the first of them, which is read too; otherwise it is the last.
-        quiet: whether floating-point errors are ignored.
+        are_tensors: True for each of the plan's arguments that is a tensor; the others are numbers, lists, or None.
+        inplace: True if the output is the first argument, which is also read; otherwise it is the last.
+        quiet: If True, ignore floating-point errors.
     """
     count = len(are_tensors)
     out, read = (0, range(count)) if inplace else (count - 1, range(count - 1))

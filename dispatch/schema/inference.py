@@ -40,11 +40,11 @@ def infer_schema(
     `list[T]` and `Sequence[T]`. Returns may be Tensor, `list[Tensor]`, numbers, a tuple of them, or None.
 
     Args:
-        prototype_function: the function; its body does not matter.
-        mutates_args: the names of the tensor arguments that it writes into; "unknown" means all of them.
-        op_name: a name to put before the arguments.
-        tags: with "inplace" the result is the first argument, which must be the one that is mutated; with "out"
-            the results are the mutated arguments, which must be keyword-only tensors.
+        prototype_function: The function; its body does not matter.
+        mutates_args: The names of the tensor arguments that it writes to; "unknown" means all of them.
+        op_name: A name to put before the arguments.
+        tags: With "inplace", the result is the first argument, which must be the mutated one. With "out", the results
+            are the mutated arguments, which must be keyword-only tensors.
 
     Raises:
         ValueError: for a missing, unknown or unsupported hint, an unsupported default, a positional-only or variadic

@@ -66,14 +66,14 @@ def register_type_check(
     """Register the Python values that a base type accepts and their conversion, for calls bound from now on.
 
     Args:
-        base_name: a base type's name, such as ``"Stream"``.
-        predicate: whether a value is taken.
-        convert: what a taken value becomes; itself, if not given.
-        python_name: the type's name in error messages; the earlier one, if not given.
-        exact_types: classes whose direct instances pass without asking `predicate`, and unconverted.
+        base_name: A base type's name, such as ``"Stream"``.
+        predicate: Function that returns whether a value is accepted.
+        convert: Function that converts an accepted value. Default: no conversion.
+        python_name: The type's name in error messages. Default: the earlier name.
+        exact_types: Classes whose direct instances pass unconverted, without a call of `predicate`.
 
     Raises:
-        SchemaError: for a name that is no base type.
+        SchemaError: The name is not a base type.
 
     >>> from triten.dispatch.schema import register_type_check
     >>> class Event: ...
