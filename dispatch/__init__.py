@@ -1,8 +1,7 @@
 """Dispatcher and operator model (ATen core): schemas, operators, iterators, structured kernels, autograd.
 
 The subfolders hold the parts; `load` registers every generated operator. Kernels do not belong here: `cpu_fallback`
-and
-`triton_kernels` register them, and import this folder rather than the reverse.
+and `triton_kernels` register them, and import this folder rather than the reverse.
 """
 
 from __future__ import annotations

@@ -191,8 +191,7 @@ def set_cpu_engine(engine: str) -> None:
     """Choose the engine of random numbers on the CPU.
 
     The default generator restarts at its seed with the engine, and new generators use it. Existing generators keep
-    their
-    engine, and so do other devices, which always use Philox. Compiled functions are recompiled.
+    their engine, and so do other devices, which always use Philox. Compiled functions are recompiled.
 
     Args:
         engine: "philox", by default, gives the same numbers on every device. "mt19937" gives the numbers of PyTorch's

@@ -137,8 +137,7 @@ def element_of(value: Any, dtype: ScalarType) -> NDArray[Any]:
     """Convert a Python number to a 0-d array of `dtype`.
 
     Floats are truncated towards zero for integral dtypes; a negative integer wraps for an unsigned one. Infinities
-    and NaN
-    pass to floating dtypes.
+    and NaN pass to floating dtypes.
 
     Raises:
         RuntimeError: The number is out of the dtype's range (NaN is out of every integral one), or has an imaginary

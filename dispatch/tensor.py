@@ -15,10 +15,8 @@ class Tensor(TensorMethods, TensorImpl, metaclass=TensorMeta):
     """Multi-dimensional array with elements of one dtype on one device (`torch.Tensor`).
 
     Factories such as `tt.tensor`, `tt.zeros` and `tt.from_numpy` make tensors; methods have PyTorch's names. Calling
-    the
-    class makes tensors as PyTorch's first versions did, of the default dtype on the CPU. A subclass makes tensors of
-    its own
-    class.
+    the class makes tensors as PyTorch's first versions did, of the default dtype on the CPU. A subclass makes tensors
+    of its own class.
 
     Args:
         *data: Sizes, as numbers or a `Size`, for a tensor without values; a sequence for one of its elements; nothing

@@ -104,8 +104,7 @@ def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
     """Return the shape of nested sequences and their elements, level by level.
 
     Raises ValueError for unequal lengths or too many levels, as in a list that contains itself. Raises TypeError for
-    a
-    number next to a sequence.
+    a number next to a sequence.
     """
     shape: list[int] = []
     level = [data]
@@ -246,8 +245,7 @@ def _quick_array(data: Any, dtype: ScalarType | None) -> tuple[Any, TensorSpec |
     """Return the array and spec of numbers of one class: alone, in a sequence, or in sequences of one length.
 
     The result equals that of `_array_of`. Return neither for other data, for conversions to another kind of number,
-    and if
-    NumPy raises.
+    and if NumPy raises.
     """
     kind = type(data)
     if kind is list or kind is tuple:

@@ -40,12 +40,10 @@ class TensorMeta(type):
     """Metaclass that inserts the overridden attributes right before `Tensor` in a subclass's method resolution order.
 
     Definitions of a subclass and its mixins thus come first, ``super()`` finds the overridden attributes, and
-    `Tensor`'s
-    own attributes need no check for subclasses.
+    `Tensor`'s own attributes need no check for subclasses.
 
     A subclass that defines a handler only under PyTorch's name is rejected, since no code would call it. If
-    `triten.as_torch`
-    serves PyTorch's programs, that name is a handler.
+    `triten.as_torch` serves PyTorch's programs, that name is a handler.
 
     Calling a class makes a tensor of a user's sizes or elements; `tensor.blank_tensor` makes results.
     """

@@ -1,8 +1,7 @@
 """Gradient sums of leaves with hooks: the engine calls such a leaf once all of its gradients have arrived.
 
 A leaf without hooks takes each gradient as it comes. A hook sees their sum, so the engine must know the last one.
-When
-the engine meets the first such leaf, it counts the edges to such leaves among the nodes that have yet to run.
+When the engine meets the first such leaf, it counts the edges to such leaves among the nodes that have yet to run.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 
 Some views have no history that a write could follow: those made while nothing was recorded, by an operator of several
 views, or inside a custom Function. They are marked when made, and their views inherit the mark. A write with grad
-mode
-on is refused with PyTorch's message.
+mode on is refused with PyTorch's message.
 """
 
 from __future__ import annotations

@@ -377,8 +377,7 @@ def _as_own(leaf: TensorSpec, grad: Tensor) -> Tensor:
     """Return a first gradient in a form that the leaf can own: unshared memory in the leaf's layout.
 
     A non-overlapping and dense leaf has gradients with its strides; any other leaf has contiguous ones (PyTorch's
-    gradient
-    layout contract). Code that iterates over leaves and gradients together finds equal layouts.
+    gradient layout contract). Code that iterates over leaves and gradients together finds equal layouts.
     """
     spec = grad._spec
     if spec is leaf or spec.twin is leaf or spec.keys or _laid_out_as(leaf, spec):

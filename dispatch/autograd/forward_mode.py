@@ -1,9 +1,8 @@
 """Forward-mode fallback at `ForwardAD`, a key above autograd, that computes tangents beside results.
 
 An operator runs once on the original tensors, so that the backward graph saves them with their tangents. Then
-ordinary
-operators compute each level's tangent, on tensors without the tangents of that level and later ones. Earlier levels,
-the graph and batching see these operators like any others.
+ordinary operators compute each level's tangent, on tensors without the tangents of that level and later ones. Earlier
+levels, the graph and batching see these operators like any others.
 """
 
 from __future__ import annotations

@@ -171,12 +171,10 @@ class Function:
 
     `forward(ctx, *args)` may save tensors with ``ctx.save_for_backward``. Alternatively, write `forward(*args)` and
     `setup_context(ctx, inputs, output)`. `backward(ctx, *grad_outputs)` returns one gradient, or None, for each
-    argument of
-    `forward`. For forward mode, also write `jvp(ctx, *tangents)`.
+    argument of `forward`. For forward mode, also write `jvp(ctx, *tangents)`.
 
     Under `tt.vmap`, use the second form. Set `generate_vmap_rule = True` to map forward and backward, or write a
-    static
-    method `vmap(info, in_dims, *args)` that returns an output and its mapped dimension.
+    static method `vmap(info, in_dims, *args)` that returns an output and its mapped dimension.
 
     Example:
         >>> import triten as tt

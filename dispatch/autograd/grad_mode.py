@@ -18,8 +18,7 @@ def decorated(function: Function, context: Callable[[], AbstractContextManager[N
     """Wrap a function so that every call runs inside a context of its own.
 
     The body of a generator function runs as its values are requested. Each step enters the context, and the caller's
-    mode
-    is restored between steps.
+    mode is restored between steps.
     """
     if inspect.isgeneratorfunction(function):
 

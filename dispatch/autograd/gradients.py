@@ -293,10 +293,8 @@ def grad(
     """Return gradients of `outputs` with respect to `inputs` without accumulating them (`torch.autograd.grad`).
 
     With `is_grads_batched`, the first dimension of every `grad_outputs` is a batch of gradients, sent back in one
-    pass of
-    `tt.vmap`; the results have the same batch dimension. An unused input is an error, unless `allow_unused` (its
-    gradient
-    is None) or `materialize_grads` (zeros).
+    pass of `tt.vmap`; the results have the same batch dimension. An unused input is an error, unless `allow_unused`
+    (its gradient is None) or `materialize_grads` (zeros).
 
     Raises:
         RuntimeError: where an input does not require grad, or is not used and `allow_unused` is false.

@@ -87,8 +87,7 @@ def follow_leaf(base: TensorImpl) -> None:
     """Update views made before a leaf began or stopped to require grad, so that they follow the leaf.
 
     A view is a leaf unless its memory was written after its creation; then its history leads to the base. Views are
-    found
-    among the objects that refer to the base, so the caller first checks that views may exist.
+    found among the objects that refer to the base, so the caller first checks that views may exist.
     """
     cell = base._version_cell
     # Every view holds the version counter. Finding referrers scans all objects of the process.

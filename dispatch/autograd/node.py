@@ -46,10 +46,8 @@ class Node:
     """One recorded operation.
 
     `next_edges` has one entry for each differentiable input: the (node, output number) that receives its gradient, or
-    None.
-    `specs` describes the outputs, so that the engine can bring a gradient to their shape and dtype. Nodes are ordered
-    by
-    `sequence`: a node's inputs always have lower numbers.
+    None. `specs` describes the outputs, so that the engine can bring a gradient to their shape and dtype. Nodes are
+    ordered by `sequence`: a node's inputs always have lower numbers.
     """
 
     __slots__ = ("__weakref__", "hooks", "next_edges", "sequence", "specs")

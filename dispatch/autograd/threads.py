@@ -1,8 +1,7 @@
 """Multithreading setting of backward (`torch.autograd.set_multithreading_enabled`).
 
 Backward runs in the calling thread, which is valid under either setting. Programs query the setting, and set it
-around
-code with thread-local state.
+around code with thread-local state.
 """
 
 from __future__ import annotations

@@ -2,18 +2,15 @@
 
 Calls are of one *kind* if they differ only in the shapes of their tensors and the values of their sizes. Dtypes,
 devices, contiguity, flags and the classes of numbers are equal (`TensorSpec.kind` holds a tensor's part of it). A
-plan
-holds for the specs of one call. Most of the planning work holds for the kind. Two places cache it:
+plan holds for the specs of one call. Most of the planning work holds for the kind. Two places cache it:
 
 - A packet keeps a `CallKind`: the overload that serves the kind, and how the public function's arguments bind to it.
   Overload resolution and binding take longer than planning a small call.
 - An operator keeps a *replanner* (`OperatorEntry.replanners`): a function from specs to the plan of another call of
-  the
-  kind. It skips the meta function, the choice of a kernel and other steps that hold for the kind. It returns None for
-  a
-  call that needs full planning. A planner attaches its replanner to the plan (`leave_replanner`), and `CallKind`
-  reads
-  it (`replanner_of`). Wrappers of plans, such as autograd's, have none: each call makes the wrapper anew.
+  the kind. It skips the meta function, the choice of a kernel and other steps that hold for the kind. It returns None
+  for a call that needs full planning. A planner attaches its replanner to the plan (`leave_replanner`), and
+  `CallKind` reads it (`replanner_of`). Wrappers of plans, such as autograd's, have none: each call makes the wrapper
+  anew.
 """
 
 from __future__ import annotations
@@ -81,10 +78,9 @@ class CallKind(NamedTuple):
     """Binding of a call's arguments, reused for other calls of its kind.
 
     `bound` holds the static arguments. `fills` maps arguments to positions. `picks` selects which of the `taken`
-    runtime
-    arguments the plan receives (None: all, in order). `replanner`, if the operator has one, receives `bound` with the
-    entries of `elements` taken from the call's key. `handles` is True if the kind's first plan hides inner frames
-    itself.
+    runtime arguments the plan receives (None: all, in order). `replanner`, if the operator has one, receives `bound`
+    with the entries of `elements` taken from the call's key. `handles` is True if the kind's first plan hides inner
+    frames itself.
     """
 
     entry: OperatorEntry

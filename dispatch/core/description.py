@@ -18,8 +18,7 @@ def describe(entry: OperatorEntry) -> str:
     key.
 
     The last kernel registered for a key is active; the others are marked inactive. Runtime keys with the same kernel
-    and
-    reason share a line; "own" marks a kernel registered for that very key. Source: OperatorEntry::dumpState and
+    and reason share a line; "own" marks a kernel registered for that very key. Source: OperatorEntry::dumpState and
     dumpComputedTable.
 
     Example:

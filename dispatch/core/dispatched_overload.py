@@ -2,8 +2,7 @@
 
 In triten, one plan serves ``x == tensor`` and ``x == 1``: ``eq.Tensor``, with a Python number in a tensor argument.
 PyTorch's parser picks ``eq.Scalar`` for the number. User-written modes, subclasses and kernels see PyTorch's
-overload.
-Calls that only this package sees keep the plan.
+overload. Calls that only this package sees keep the plan.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ class Dispatcher:
     """Registry of operators. `singleton()` is the process-wide instance.
 
     A registration returns a handle that undoes exactly that registration; handles may be closed in any order. A
-    failed
-    registration changes nothing. `lock` is held while a registration is made or undone.
+    failed registration changes nothing. `lock` is held while a registration is made or undone.
     """
 
     def __init__(self) -> None:
@@ -59,8 +58,7 @@ class Dispatcher:
         """Define an operator. `name` saves parsing if the caller knows it (generated code does).
 
         Kernels may be registered before the definition, and remain after its removal. After removal, an operator
-        object that a
-        caller still holds refuses calls, even if a new operator takes its name.
+        object that a caller still holds refuses calls, even if a new operator takes its name.
 
         Raises:
             RuntimeError: for a second definition, naming both places.
@@ -118,8 +116,7 @@ class Dispatcher:
         """Register a kernel or function for a runtime or alias key. It may precede the definition.
 
         The last kernel registered for a key is active. The first override in a process issues a UserWarning that
-        names both
-        kernels. A kernel registered `beneath` is placed before the existing ones, and overrides none.
+        names both kernels. A kernel registered `beneath` is placed before the existing ones, and overrides none.
         """
         key = parse(key)
         if not isinstance(kernel, KernelFunction):
@@ -177,8 +174,7 @@ class Dispatcher:
         """Register the kernel of a key for every operator without one; a function is a boxed kernel.
 
         A fallthrough, the initial fallback of layer keys, does not count as a kernel: another fallback replaces it
-        while
-        registered. Raises RuntimeError for a second fallback.
+        while registered. Raises RuntimeError for a second fallback.
         """
         key = parse(key)
         if not isinstance(kernel, KernelFunction):
@@ -267,10 +263,8 @@ class Dispatcher:
         With `as_loaded`, notifications for this package's operators come when they are loaded, rather than now.
 
         `lock` is held during notifications. Kernels and names without a definition do not trigger them. A listener
-        that
-        raises on a definition rejects it. A listener that raises on a removal cannot prevent it, and the error
-        propagates to
-        the caller that closed the handle. Source: Dispatcher::addRegistrationListener.
+        that raises on a definition rejects it. A listener that raises on a removal cannot prevent it, and the error
+        propagates to the caller that closed the handle. Source: Dispatcher::addRegistrationListener.
 
         Example:
             >>> from triten.dispatch.core.dispatcher import Dispatcher
@@ -317,9 +311,8 @@ class Dispatcher:
         """Defer the installation of this package's operators to `prepare`'s function, run at the first lookup.
 
         All other code sees the operators as defined from now on: no name can be claimed before loading, and no
-        operator is
-        visible half registered. `prepare` does the importing and runs outside `lock`, since imports wait for one
-        another.
+        operator is visible half registered. `prepare` does the importing and runs outside `lock`, since imports wait
+        for one another.
         """
         with self.lock:
             for name in names:

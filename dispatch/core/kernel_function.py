@@ -1,9 +1,8 @@
 """`KernelFunction`: a kernel as the dispatcher sees it, boxed or unboxed (ATen/core/boxing/KernelFunction.h).
 
 A kernel may have a *planner*. Given the operator, the key set and the bound arguments, the planner returns a *plan*:
-a
-closure over every decision that the specs allow, which takes the runtime arguments alone. A kernel without a planner,
-or whose planner returns None for a call, is called directly.
+a closure over every decision that the specs allow, which takes the runtime arguments alone. A kernel without a
+planner, or whose planner returns None for a call, is called directly.
 """
 
 from __future__ import annotations

@@ -47,8 +47,7 @@ def _take_back(registrations: ExitStack) -> None:
     """Undo the registrations of a library that has become unreachable.
 
     Garbage collection may run in a thread that holds the registry's lock, or holds a lock for which the registry
-    lock's
-    holder waits. In that case the next registration undoes them.
+    lock's holder waits. In that case the next registration undoes them.
     """
     _abandoned.append(registrations)
     if not registering._is_owned() and registering.acquire(blocking=False):  # type: ignore[attr-defined]
@@ -199,11 +198,9 @@ class Library:
         """Register a kernel. It may precede the operator's definition.
 
         The kernel is called as PyTorch calls Python kernels. Keyword-only arguments are passed by name. Trailing
-        arguments
-        that equal their defaults are omitted, unless the function has a parameter without a default for them. The
-        signature
-        is not checked at registration. A second kernel for the key overrides the first until it is removed; the first
-        override in a process issues a UserWarning.
+        arguments that equal their defaults are omitted, unless the function has a parameter without a default for
+        them. The signature is not checked at registration. A second kernel for the key overrides the first until it
+        is removed; the first override in a process issues a UserWarning.
 
         Args:
             op_name: The operator's name, with or without namespace, or a `tt.ops` overload.

@@ -95,8 +95,7 @@ observers: list[Callable[[OperatorEntry, DispatchKey, Sequence[Any], Plan], Plan
 """Wrappers around every hop of every call, installed when plans are made: traces, profilers.
 
 Code that adds or removes an observer must make the dispatcher forget all plans. An observer for a few operators has
-an
-attribute `concerns` that selects them.
+an attribute `concerns` that selects them.
 """
 
 
@@ -136,12 +135,9 @@ class OperatorEntry:
     """Operator with a full name (``aten::add.Tensor``): schema, kernels, tags, memoized decisions.
 
     `kernels` maps each key to its kernels in registration order; the last is active. A registration replaces the
-    dictionary
-    as a whole, so that other threads may read it meanwhile. For the same reason a schema is never changed: the
-    operator is
-    retired and a new one takes its name. `names` counts name-only registrations. `replanners` caches planners'
-    functions
-    for known call kinds on new shapes (see `call_kind.py`).
+    dictionary as a whole, so that other threads may read it meanwhile. For the same reason a schema is never changed:
+    the operator is retired and a new one takes its name. `names` counts name-only registrations. `replanners` caches
+    planners' functions for known call kinds on new shapes (see `call_kind.py`).
     """
 
     __slots__ = (
@@ -398,10 +394,8 @@ class OperatorEntry:
         """Return the call key set of bound arguments: from their tensors, or from a factory's device argument.
 
         c10 has BackendSelect and ADInplaceOrView in every thread's included set. Here a factory's device is already
-        in the key
-        set, and plans bump versions and record view bases themselves. Those two keys would only fall through. They
-        are in the
-        set of operators with a user-registered kernel for them, and cost the others nothing.
+        in the key set, and plans bump versions and record view bases themselves. Those two keys would only fall
+        through. They are in the set of operators with a user-registered kernel for them, and cost the others nothing.
         """
         if self.are_runtime is None:
             self.find_runtime_arguments()

@@ -2,8 +2,7 @@
 
 A generated function looks up a plan by its arguments' specs and calls it. A miss comes here. The packet resolves the
 overload as PyTorch's argument parser does, and the operator makes a plan. The packet stores the plan for the
-generated
-function to find. Calls under modes, guards or with ``out=`` come here every time.
+generated function to find. Calls under modes, guards or with ``out=`` come here every time.
 """
 
 from __future__ import annotations
@@ -101,8 +100,7 @@ class OverloadPacket:
     - `outs` is for calls with ``out=``.
     - `guarded` is for calls under modes; its keys include the thread's key sets.
     - `short` is for calls of a general name that one or two arguments decide: a number for a factory, else a tensor's
-      spec
-      with or without a number. It also holds a factory's calls by sizes whose other parameters equal `unset`.
+      spec with or without a number. It also holds a factory's calls by sizes whose other parameters equal `unset`.
 
     Methods have separate entries if a call may be handled elsewhere: the handler receives the public callable.
     `parameters` and `roles` are built from `declared` by the name's first call, since import has thousands of names.
@@ -394,8 +392,7 @@ class OverloadPacket:
         """Return the plan of a call whose arguments may override it, never stored; None if no argument does.
 
         The plan calls the arguments' handlers. If overrides are disabled, as during a handler's own call, it calls
-        the
-        operator.
+        the operator.
         """
         askers = overrides.overloaded_in(args)
         if askers and not overrides.state.disabled:

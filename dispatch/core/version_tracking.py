@@ -29,8 +29,7 @@ def tracked(
     """Wrap `plan` of a foreign kernel: count its writes once, tie its views to their bases, name several results.
 
     As in PyTorch, this applies only to operators of ``aten``. A user's own operator has a kernel for ADInplaceOrView,
-    or
-    goes without.
+    or goes without.
     """
     if key.functionality not in _BACKENDS or not op.name.startswith("aten::"):
         return plan

@@ -27,8 +27,7 @@ def cpu_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -
     """Run an operator on the CPU for a backend without a kernel for it; serves as a backend's whole fallback.
 
     Tensors are copied to the CPU and results back. Arguments that the operator wrote to are updated. A generator of
-    the
-    backend is emulated on the CPU and advanced. The first call of an operator warns.
+    the backend is emulated on the CPU and advanced. The first call of an operator warns.
 
     Raises:
         NotImplementedError: for a view operator, whose result cannot share memory across devices, and for an operator

@@ -107,8 +107,7 @@ def custom_op(
     """Return a decorator that makes a function an operator (`torch.library.custom_op`): it returns a `CustomOpDef`.
 
     The operator is called through the dispatcher. It can have kernels for other devices, a fake kernel for meta
-    tensors and
-    an autograd formula. It may not return an argument or a view of one, unless its schema says so.
+    tensors and an autograd formula. It may not return an argument or a view of one, unless its schema says so.
 
     Args:
         name: ``namespace::name``; a custom operator of this name is replaced.
@@ -177,10 +176,8 @@ def triton_op(
     """Make a function that launches Triton kernels an operator (`torch.library.triton_op`).
 
     The function launches by `tt.library.wrap_triton`, or in Triton's own notation. Its fake kernel is derived: the
-    function
-    on Meta tensors, without the launches. `register_fake` replaces it. A graph holds the operator as one node, like
-    any
-    other `custom_op`, whose arguments these are.
+    function on Meta tensors, without the launches. `register_fake` replaces it. A graph holds the operator as one
+    node, like any other `custom_op`, whose arguments these are.
 
     Example::
 
@@ -284,8 +281,7 @@ class CustomOpDef:
         """Register the kernel of one or several device types; None stands for every device without its own.
 
         Without `fn`, return a decorator. Raises RuntimeError for an unknown device type, ValueError if no argument
-        determines
-        the device.
+        determines the device.
         """
         if device_types is not None and not isinstance(device_types, str | Sequence):
             raise TypeError(
@@ -415,10 +411,9 @@ class CustomOpDef:
         """Register the batching rule for `tt.vmap`: ``func(info, in_dims, *args, **kwargs) -> (output, out_dims)``.
 
         The arguments hold all examples. `in_dims` has the mapped dimension of each positional argument, None for an
-        unmapped
-        one, and a list for a list of tensors. `out_dims` has those of the outputs. `info` has batch_size and
-        randomness.
-        Without a rule the operator runs for one example after another. Without `func`, return a decorator.
+        unmapped one, and a list for a list of tensors. `out_dims` has those of the outputs. `info` has batch_size and
+        randomness. Without a rule the operator runs for one example after another. Without `func`, return a
+        decorator.
         """
 
         def register(function: Function) -> Function:

@@ -35,8 +35,7 @@ def get_ctx() -> None:
     """Return None outside a fake kernel, as `torch.library.get_ctx` does.
 
     Raises RuntimeError inside one. Its tensors are meta tensors with concrete sizes, which cannot describe a result
-    whose
-    size depends on data.
+    whose size depends on data.
 
     Example:
         >>> import triten as tt

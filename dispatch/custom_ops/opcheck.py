@@ -69,15 +69,12 @@ def opcheck(
     """Test an operator on sample arguments, which stay unchanged (`torch.library.opcheck`).
 
     - ``test_schema``: arguments that the schema does not declare as mutated keep every bit, and the versions of the
-      others
-      increase. Results have the declared types and share memory with declared arguments only.
+      others increase. Results have the declared types and share memory with declared arguments only.
     - ``test_autograd_registration``: a formula is registered under an Autograd key, rather than recorded by a
-      backend's
-      kernel.
+      backend's kernel.
     - ``test_faketensor``: the results on meta tensors have the sizes, strides, dtype and device of the real ones.
     - ``test_gradcheck``: gradients agree with differences, for float64 arguments that require grad; others are
-      constants.
-      Operators that mutate have none.
+      constants. Operators that mutate have none.
 
     Call it with arguments that require grad, and on each device that has a kernel.
 

@@ -25,8 +25,7 @@ def gpu_kernel(iterator: TensorIterator, fn: Any) -> None:
 
     The function receives its arguments in the iterator's compute dtypes, floats narrower than 32 bits as float32. Its
     result is converted to the output's dtype. A Python number is passed at launch. The launch is enqueued on the
-    device's
-    current stream.
+    device's current stream.
 
     Args:
         iterator: An iterator over CUDA tensors, with one output and one to four inputs; not a reduction.

@@ -221,8 +221,7 @@ def register_kernel(
     """Register an operator's kernel for device types; None stands for every device without its own.
 
     Without `func`, return a decorator. Raises like `CustomOpDef.register_kernel` and `impl`; ValueError for a
-    non-operator.
-    Source: `torch.library.register_kernel`.
+    non-operator. Source: `torch.library.register_kernel`.
 
     Example:
         >>> import triten as tt
@@ -293,8 +292,7 @@ def register_autograd(
     """Register an operator's autograd formula (`torch.library.register_autograd`).
 
     See `CustomOpDef.register_autograd`. Raises RuntimeError for an operator that does not exist or writes to an
-    argument;
-    ValueError for a non-operator.
+    argument; ValueError for a non-operator.
 
     Example:
         >>> import triten as tt
@@ -323,12 +321,10 @@ def register_autocast(
     """Make autocast cast an operator's floating-point tensors (`torch.library.register_autocast`).
 
     If autocast is on for `device_type`, the argument tensors of that device type are cast to `cast_inputs`, except
-    float64
-    ones; this includes tensors in lists. The operator then runs with autocast off.
+    float64 ones; this includes tensors in lists. The operator then runs with autocast off.
 
     Raises ValueError for a non-operator or a device type without autocast, TypeError for a non-dtype, RuntimeError
-    for an
-    operator that does not exist.
+    for an operator that does not exist.
 
     Example:
         >>> import triten as tt
@@ -358,8 +354,7 @@ def register_vmap(op: Operator, func: Function | None = None, /, *, lib: Library
     """Register an operator's batching rule ``func(info, in_dims, *args) -> (output, out_dims)`` for `tt.vmap`.
 
     See `CustomOpDef.register_vmap`. Without `func`, return a decorator. Raises RuntimeError for an operator that does
-    not
-    exist, ValueError for a non-operator. Source: `torch.library.register_vmap`.
+    not exist, ValueError for a non-operator. Source: `torch.library.register_vmap`.
 
     Example:
         >>> import triten as tt

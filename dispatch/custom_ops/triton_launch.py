@@ -1,9 +1,8 @@
 """Launch of a user's Triton kernel as an operator (torch/_higher_order_ops/triton_kernel_wrap.py).
 
 ``kernel[grid](x, out, n, BLOCK=64)`` becomes one call of ``higher_order::triton_kernel_wrapper_mutation``, which a
-graph
-can hold. Tensors and integers are its arguments; everything else is a row of a process-wide table. Its derived form
-``triton_kernel_wrapper_mutation_functional`` clones the tensors that the kernel writes.
+graph can hold. Tensors and integers are its arguments; everything else is a row of a process-wide table. Its derived
+form ``triton_kernel_wrapper_mutation_functional`` clones the tensors that the kernel writes.
 """
 
 from __future__ import annotations

@@ -43,8 +43,7 @@ def check_results(
     """Return a function's results, converted to the schema's types.
 
     Raises RuntimeError for results of wrong number or type, for undeclared aliases of an argument or another result,
-    and
-    for a declared written argument that is not returned.
+    and for a declared written argument that is not returned.
     """
     where = f"{schema.name} (with implementation in {_module_of(function)})"
     returns = schema.returns

@@ -2,9 +2,8 @@
 
 Each one calls its operator for every tensor of the list; the tables below map the names. On CUDA, those of `TOGETHER`
 make one launch per dtype instead, with the same results, under the conditions of `together.py`. Functional forms
-return
-a tuple. Forms whose names end in an underscore write to the tensors and return the list. Further list arguments must
-have the length of the first.
+return a tuple. Forms whose names end in an underscore write to the tensors and return the list. Further list
+arguments must have the length of the first.
 """
 
 from __future__ import annotations

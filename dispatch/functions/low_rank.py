@@ -40,8 +40,7 @@ def lobpcg(
     """Return the k largest or smallest eigenvalues of symmetric matrices, and their eigenvectors (`torch.lobpcg`).
 
     Solves ``A x = e B x`` without factorizing `A`. If `A` requires a gradient, `tt.linalg.eigh` computes the result,
-    so
-    that a gradient flows.
+    so that a gradient flows.
 
     Args:
         A: (..., m, m) of float32 or float64, symmetric.

@@ -1,8 +1,7 @@
 """`SymInt`, `SymFloat`, `SymBool`: PyTorch's symbolic sizes, and functions that accept them.
 
 Sizes are always concrete numbers here, also in recordings. No value is an instance of these classes, and the
-functions
-work on Python numbers.
+functions work on Python numbers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Eligibility of tensor lists for one multi-tensor operator with a single launch, instead of an operator each.
 
 Tensors on one CUDA device qualify, unless gradients are recorded or a subclass, a mode, `vmap` or a trace must see
-the
-individual operators.
+the individual operators.
 """
 
 from __future__ import annotations

@@ -19,10 +19,8 @@ def cpu_kernel(iterator: TensorIterator, fn: Callable[..., Any], grain_size: int
     """Compute an iterator's outputs by ``fn(*inputs)``, called with arrays in the common dtype.
 
     The arrays are coalesced views of the inputs, or of copies in the common dtype if the iterator promotes them. All
-    have
-    one shape, which differs from the tensors' own. Floats narrower than 32 bits are passed as float32, so that a
-    result is
-    rounded once. Results are cast to the outputs. Floating-point errors raise no warnings.
+    have one shape, which differs from the tensors' own. Floats narrower than 32 bits are passed as float32, so that a
+    result is rounded once. Results are cast to the outputs. Floating-point errors raise no warnings.
 
     Args:
         iterator: A `tt.TensorIterator` over host tensors, not a reduction.

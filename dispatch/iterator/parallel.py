@@ -1,11 +1,9 @@
 """Threads for host kernels: `parallel_for`, `parallel_reduce` and their thread pool (ATen/Parallel.h).
 
 A range is split into more chunks than there are threads, and each thread claims the next free one. A thread that
-wakes
-late (an idle core needs some 70 us) finds less work, and the caller does not wait for it if none is left. The first
-call with work creates the pool, as does the first after a fork. NumPy kernels release the GIL for long enough from
-some
-tens of thousands of elements; between two kernels a thread may have to wait for it.
+wakes late (an idle core needs some 70 us) finds less work, and the caller does not wait for it if none is left. The
+first call with work creates the pool, as does the first after a fork. NumPy kernels release the GIL for long enough
+from some tens of thousands of elements; between two kernels a thread may have to wait for it.
 """
 
 from __future__ import annotations
@@ -207,10 +205,8 @@ def parallel_for(begin: int, end: int, grain_size: int, fn: Callable[[int, int],
     """Call ``fn(chunk_begin, chunk_end)`` over chunks of a range, on several threads if there are several chunks.
 
     The calling thread also takes chunks, beginning with the first. A range has up to `CHUNKS_OF_THREAD` chunks per
-    thread.
-    Chunks run in copies of the caller's context (`contextvars`), and NumPy's BLAS uses one thread in each. After all
-    chunks
-    have ended, the exception of the first failed chunk, in range order, is raised.
+    thread. Chunks run in copies of the caller's context (`contextvars`), and NumPy's BLAS uses one thread in each.
+    After all chunks have ended, the exception of the first failed chunk, in range order, is raised.
 
     Example:
         >>> seen = []

@@ -202,8 +202,7 @@ class TensorIterator(TensorIteratorBase):
         """Call ``loop(*views)``, outputs first, over a range of the elements in this thread.
 
         Views have one dimension, or two if `ndim` is 2 or more. Outputs that need a cast stay in their temporaries
-        until
-        `cast_outputs`.
+        until `cast_outputs`.
         """
         serial_for_each(self.shape, self.views(), loop, begin, self.numel if end is None else end)
 
@@ -229,12 +228,9 @@ class TensorIterator(TensorIteratorBase):
         """Call ``loop(out, a)`` so that every output element receives all of its inputs.
 
         `out` holds the partial reduction and has size 1 along reduced dimensions. The loop reduces `a` along those
-        and
-        combines, as in ``out += a.sum(axis, keepdims=True)``. It must be associative, and the output must initially
-        hold its
-        identity: a single element may be reduced in parts that the loop itself combines. Parts do not depend on the
-        number of
-        threads.
+        and combines, as in ``out += a.sum(axis, keepdims=True)``. It must be associative, and the output must
+        initially hold its identity: a single element may be reduced in parts that the loop itself combines. Parts do
+        not depend on the number of threads.
 
         Raises RuntimeError unless there are one output and one input.
         """
@@ -314,8 +310,7 @@ class TensorIterator(TensorIteratorBase):
         """Split a dimension: return a new iterator over the first half, and keep the second.
 
         If the dimension is reduced, the second half `accumulates` onto the first's results, and the first's results
-        are not
-        final (`is_final_output`).
+        are not final (`is_final_output`).
         """
         first = self.copy()
         reduced = self.is_dim_reduced(dim)

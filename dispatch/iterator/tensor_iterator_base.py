@@ -114,10 +114,8 @@ class TensorIteratorBase:
         """Return the outputs' names, unified over the operands; None if no operand has names.
 
         Operator calls arrive without names, since the Named key has removed them. This serves iterators that a
-        program builds
-        itself. Outputs that may be resized do not take part. Reductions and operators of a static shape name their
-        outputs
-        themselves.
+        program builds itself. Outputs that may be resized do not take part. Reductions and operators of a static
+        shape name their outputs themselves.
         """
         for operand in self.operands:
             if operand.spec is not None and operand.spec.__class__ is not TensorSpec:

@@ -18,10 +18,8 @@ class TensorIteratorConfig:
     """Operands and flags of an iterator to be built; every method returns the config.
 
     Outputs come before inputs. An operand is a `TensorSpec`, a tensor, the class of a Python number (which promotes
-    as a
-    wrapped number), or None for an output to be allocated. With specs alone `build` is a pure function. With tensors
-    it
-    also checks overlap by address, and allocates and resizes outputs.
+    as a wrapped number), or None for an output to be allocated. With specs alone `build` is a pure function. With
+    tensors it also checks overlap by address, and allocates and resizes outputs.
 
     Example:
         >>> from triten.runtime.device import CPU
@@ -206,8 +204,7 @@ class TensorIteratorConfig:
         """Build the iterator.
 
         Raises RuntimeError, as ATen does, for shapes that do not broadcast, several devices or dtypes, an output that
-        cannot be
-        cast to, and overlapping memory.
+        cannot be cast to, and overlapping memory.
         """
         from .tensor_iterator import TensorIterator
 
@@ -218,8 +215,7 @@ def config_for(kind: str) -> TensorIteratorConfig:
     """Return the flags of a kind of operator, without operands, as ATen's macros set them.
 
     Kinds: ``nullary``, ``unary``, ``unary_float``, ``unary_force_boolean``, ``binary``, ``binary_float``,
-    ``comparison``,
-    ``ternary``, ``reduce``, ``reduce_two`` (two outputs). Raises ValueError for another.
+    ``comparison``, ``ternary``, ``reduce``, ``reduce_two`` (two outputs). Raises ValueError for another.
 
     Example:
         >>> config_for("binary_float").integers_to_float

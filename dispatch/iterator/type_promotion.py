@@ -1,8 +1,7 @@
 """Type promotion by PyTorch's rules (c10/core/ScalarType.cpp, ATen/native/TypeProperties.cpp).
 
 Operands have three ranks: tensors with dimensions, 0-d tensors, Python numbers. A lower rank changes the result only
-if
-its category (bool < integral < floating < complex) is higher.
+if its category (bool < integral < floating < complex) is higher.
 """
 
 from __future__ import annotations

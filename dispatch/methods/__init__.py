@@ -2,8 +2,7 @@
 
 A method belongs here if it exists only for PyTorch's API: conversions, subscripts, printing, pickling, autograd's
 attributes. `Tensor` itself is bare, so that all code that makes tensors can import it. `attach` adds these methods
-when
-the operators are declared. Lower layers do not import this folder. Type checkers read the mixins in
+when the operators are declared. Lower layers do not import this folder. Type checkers read the mixins in
 ``dispatch/tensor.pyi``.
 """
 

@@ -1,10 +1,8 @@
 """Pickling and deep copies of tensors: a tensor is geometry over a storage, so that views stay views.
 
 Tensors that share memory before also share it after, as in PyTorch (torch/_tensor.py, torch/_utils.py). Each storage
-is
-written or copied once, whole, and each tensor refers to its elements in it. In protocol 5 the bytes may be out of
-band
-(PEP 574); tensors are then made over the returned buffers without a copy.
+is written or copied once, whole, and each tensor refers to its elements in it. In protocol 5 the bytes may be out of
+band (PEP 574); tensors are then made over the returned buffers without a copy.
 """
 
 from __future__ import annotations

@@ -35,8 +35,7 @@ class SubclassMethods:
         """Handle a public call on a tensor of a subclass: call the function, and convert its tensors to this class.
 
         A subclass overrides this class method to handle calls itself, and calls ``super().__tensor_function__`` for
-        the rest.
-        `tt.overrides` lists the calls.
+        the rest. `tt.overrides` lists the calls.
 
         Args:
             func: The function, method, or a property's ``__get__``, as in the public namespace.
@@ -77,8 +76,7 @@ class SubclassMethods:
 
         Public calls with this tensor go to `__tensor_function__` of its class. If `cls` defines the class method
         ``__tensor_dispatch__(func, types, args, kwargs)``, it handles every operator below autograd that receives the
-        tensor.
-        Its return value is the result, plain tensors included.
+        tensor. Its return value is the result, plain tensors included.
 
         Args:
             cls: A subclass of `tt.Tensor`.

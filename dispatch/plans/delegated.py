@@ -19,8 +19,7 @@ def plan_of_part(
     """Return the plan of `name` for the arguments `given`, as the composite `op` would call it from `args`.
 
     Return None for a call that reached `op` with keys removed: its parts must be dispatched by the keys in force at
-    call
-    time.
+    call time.
     """
     if effective(op.key_set_of(args)) != key_set:
         return None

@@ -1,8 +1,7 @@
 """Plans of functional forms: allocate results, run a kernel on them, and wrap them.
 
 A loop over a call's arguments would cost more than many small kernels. The function of each shape of call is
-therefore
-generated, once in a process, for all kernels and specs of its plans.
+therefore generated, once in a process, for all kernels and specs of its plans.
 """
 
 from __future__ import annotations

@@ -2,12 +2,10 @@
 
 A composite pays the call path once for each operator that it calls: a hundred microseconds for a determinant that
 LAPACK computes in one. It may therefore have a host kernel for plain host tensors. The kernel serves a call only if
-the
-composite's inner operators are unobservable (`is_unseen`): no recording, tracing, observers or excluded keys, and
-only
-this package's own kernels. The composite still defines the operator. It raises the errors and serves derivatives,
-other
-devices, modes and transforms. It also serves every call that the kernel declines for its specs or values.
+the composite's inner operators are unobservable (`is_unseen`): no recording, tracing, observers or excluded keys, and
+only this package's own kernels. The composite still defines the operator. It raises the errors and serves
+derivatives, other devices, modes and transforms. It also serves every call that the kernel declines for its specs or
+values.
 
 The composite names its kernel and the operators that it calls (`dispatch/composite/matrix_functions.py`)::
 

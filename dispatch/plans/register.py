@@ -143,8 +143,7 @@ UNTRACKED = {"view.dtype"}
 
 def planned_by(planner: Planner) -> Callable[[Composite], Composite]:
     """Return a decorator for a composite with this planner, which selects from the specs the single part that serves
-    a
-    call.
+    a call.
     """
 
     def decorate(function: Composite) -> Composite:

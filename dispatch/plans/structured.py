@@ -2,8 +2,7 @@
 
 Decisions shared by the calls of one kind are made once (`core/call_kind.py`). A call on new shapes then pays for the
 meta function and the choice of a kernel. It pays for neither if the kernel is independent of sizes and a rule gives
-the
-output's sizes.
+the output's sizes.
 """
 
 from __future__ import annotations
@@ -261,8 +260,7 @@ def plain_replanner(
     """Return the replanner of calls on contiguous tensors.
 
     A stream of new shapes then pays for neither the meta function nor kernel selection. The replanner returns None
-    for a
-    call that needs full planning: one with more elements than the kernel serves, or with a complex broadcast.
+    for a call that needs full planning: one with more elements than the kernel serves, or with a complex broadcast.
 
     Args:
         plan_for: Function from a kernel and the output's spec to a plan.

@@ -40,8 +40,7 @@ class Geometry(NamedTuple):
     """Geometry of a view: sizes, strides and offset in elements of the result's dtype.
 
     `numpy_index` is the equivalent NumPy index, if one exists: the fastest way to the host's view. `axes` is set for
-    a
-    permutation of the input's dimensions.
+    a permutation of the input's dimensions.
     """
 
     sizes: tuple[int, ...]

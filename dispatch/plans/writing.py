@@ -44,8 +44,7 @@ def writing_plan(
     """Return the plan of an in-place form (the output is the first argument) or an ``out=`` form.
 
     ``apart_from`` among the builder's extras names the arguments with which an output may not share any element, not
-    even
-    all of them. The kernel reads these in another order than it writes the output.
+    even all of them. The kernel reads these in another order than it writes the output.
     """
     apart = builder.extra.get("apart_from", ())
     separate = [name in apart for name in read_names]  # type: ignore[operator]

@@ -95,10 +95,8 @@ def resolve(
     """Return the first of an operator's overloads that a call fits, and its bound values.
 
     A tensor without dimensions is first matched with tensors only; if no overload fits, it may stand for a number.
-    `out=`
-    selects the overloads with out arguments, a tuple if they have several. `out=None` counts as absent. `method`
-    means that
-    the first argument is the object of a method call.
+    `out=` selects the overloads with out arguments, a tuple if they have several. `out=None` counts as absent.
+    `method` means that the first argument is the object of a method call.
 
     Raises:
         TypeError: if no overload fits; the specific reason if only one takes as many arguments, else the list
@@ -180,8 +178,7 @@ def _candidates(schemas: Sequence[FunctionSchema]) -> list[_Candidate]:
     """Return the signatures that an error lists.
 
     A factory's `out=` form has no tensor options, and is listed with the form that has them. Forms with named
-    dimensions
-    are omitted if there are others, as in PyTorch's errors.
+    dimensions are omitted if there are others, as in PyTorch's errors.
     """
 
     def inputs_of(schema: FunctionSchema) -> tuple[object, ...]:

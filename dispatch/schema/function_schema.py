@@ -96,8 +96,7 @@ class AliasInfo(Record):
     """Alias annotation of a tensor: `(a)`, `(a!)` if written, `(a|b)`, `(a -> *)` if the call changes its alias set.
 
     `after_set` is the annotation after the arrow; without an arrow it equals `before_set`. `*` is the wildcard: any
-    memory.
-    Both are empty for `Tensor!`, which is written and shares memory with no other argument.
+    memory. Both are empty for `Tensor!`, which is written and shares memory with no other argument.
 
     >>> from triten.dispatch.schema import parse_schema
     >>> parse_schema("chunk(Tensor(a -> *) self, int chunks) -> Tensor(a)[]").arguments[0].alias_info
@@ -208,8 +207,7 @@ class FunctionSchema(Record):
     """Signature of an operator; `str()` returns ATen's text of it.
 
     `source` is the location of the text ("file:line"); it is ignored in comparisons. The constructor raises
-    SchemaError for
-    schemas that `checkSchema` and PyTorch reject (see `validation.check_schema`).
+    SchemaError for schemas that `checkSchema` and PyTorch reject (see `validation.check_schema`).
 
     >>> from triten.dispatch.schema import parse_schema
     >>> text = "add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"

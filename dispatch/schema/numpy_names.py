@@ -9,8 +9,7 @@ torch/csrc/utils/python_arg_parser.cpp). A call without them costs next to nothi
 - Hand-written functions that PyTorch's parser serves are decorated with `tensor_function.numpy_named`.
 
 An operator's own parameter takes precedence over NumPy's of the same name, such as the `x` of `trapezoid`. An
-argument
-given under both names is an error. An argument given by its own name at its default counts as not given.
+argument given under both names is an error. An argument given by its own name at its default counts as not given.
 """
 
 from __future__ import annotations

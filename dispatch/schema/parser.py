@@ -74,8 +74,7 @@ def parse_schema(text: str, source: str | None = None) -> FunctionSchema:
     """Parse a text in ATen's schema language to a schema.
 
     `source` ("file:line") is kept in the schema and appears in error messages. A name without a namespace stays
-    without;
-    `FunctionSchema.with_namespace` adds one. Raises SchemaError with the position underlined.
+    without; `FunctionSchema.with_namespace` adds one. Raises SchemaError with the position underlined.
 
     >>> from triten.dispatch.schema import parse_schema
     >>> schema = parse_schema("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor a, Tensor b)")

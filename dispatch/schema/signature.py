@@ -19,8 +19,7 @@ class Signature:
     """Call parser of one schema; `FunctionSchema.signature` creates and caches it.
 
     A first argument named `self` may be given as `input=`. ATen's operators accept NumPy's `axis`, `keepdims`, `x`,
-    `a`,
-    `x1`, `x2`, unless they have an argument of that name.
+    `a`, `x1`, `x2`, unless they have an argument of that name.
     """
 
     __slots__ = (
@@ -64,8 +63,7 @@ class Signature:
         """Return the values of all arguments in the schema's order, or None if the call does not fit.
 
         Lists become tuples, numbers Python's own. With `lenient`, a tensor without dimensions that does not require
-        grad may
-        stand for a number. The values of `...` follow those of the arguments.
+        grad may stand for a number. The values of `...` follow those of the arguments.
         """
         count = len(args)
         if count > self._positional and not self.schema.is_vararg:

@@ -1,8 +1,7 @@
 """Type checks and conversions of Python values for schema types, as in PyTorch's argument parser.
 
 Base types are in a registry, to which higher folders add their classes. Checks of lists and optionals are compiled
-from
-it. Source: FunctionParameter::check in torch/csrc/utils/python_arg_parser.cpp.
+from it. Source: FunctionParameter::check in torch/csrc/utils/python_arg_parser.cpp.
 """
 
 from __future__ import annotations
@@ -93,8 +92,7 @@ def register_exact_type(base_name: str, cls: type) -> None:
     """Register a class whose direct instances pass as a base type without a further check.
 
     It is for classes on the call path that the base type's check accepts unconverted, as `Tensor` is a TensorImpl.
-    Raises
-    SchemaError for a name that is not a base type.
+    Raises SchemaError for a name that is not a base type.
     """
     _check_of(base_name).exact_types.add(cls)
 

@@ -79,11 +79,9 @@ def check_schema(schema: FunctionSchema) -> None:
     - No positional argument without a default follows one with a default (keyword-only ones may).
     - `...` follows no keyword-only argument.
     - The alias annotation of a return names a set of an argument's (in `(a|b)` the other may be fresh). It is written
-      only
-      if that argument is.
+      only if that argument is.
     - An overload named `out` has out arguments. If a schema returns any of them, it returns all, in order (`-> ()`
-      returns
-      none; an argument named `_scratch_...` is never returned).
+      returns none; an argument named `_scratch_...` is never returned).
 
     >>> from triten.dispatch.schema import parse_schema
     >>> parse_schema("f(Tensor self, int dim=0, int count) -> Tensor")

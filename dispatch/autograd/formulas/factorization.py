@@ -486,8 +486,7 @@ def _cofactors_by_singular_values(grad: Tensor, A: Tensor, singular: Tensor, det
     """Compute a differentiable grad det(A)^* A^-H for singular matrices: U diag(products of the other s) V^H.
 
     The SVD has derivatives if the singular values differ, the inverse if the matrix is regular. Each matrix goes to
-    one of
-    the two, and the other receives a constant.
+    one of the two, and the other receives a constant.
     """
     n = A.shape[-1]
     mask = singular.unsqueeze(-1).unsqueeze(-1)

@@ -1,10 +1,9 @@
 """Second derivatives of grid sampling, by ordinary operators over the taps of each sampling location.
 
 The value at a location is the sum over taps t of w_t(location) input_t. A backward pass has the gradients w_t g of
-the
-elements and (g . input_t) grad w_t of the location. Weights are products of one factor for each dimension. This
-module
-computes the factors' values, slopes and curvatures as functions of the grid, which can be differentiated again.
+the elements and (g . input_t) grad w_t of the location. Weights are products of one factor for each dimension. This
+module computes the factors' values, slopes and curvatures as functions of the grid, which can be differentiated
+again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Derivative formulas of normalizations: tangents, and derivatives of their backward operators.
 
 Each operator normalizes a view of the input over some dimensions. Let m be the mean and r the reciprocal standard
-deviation there; then x^ = (x - m) r, and out = x^ w + b. The derivative of x^ is r P, with
-P(u) = u - M(u) - x^ M(u x^) and M the mean over those dimensions. Without mean subtraction, P has no M(u). P is
-symmetric.
+deviation there; then x^ = (x - m) r, and out = x^ w + b. The derivative of x^ is r P, with P(u) = u - M(u) - x^ M(u
+x^) and M the mean over those dimensions. Without mean subtraction, P has no M(u). P is symmetric.
 """
 
 from __future__ import annotations
@@ -85,8 +84,7 @@ def _double_backward(
     """Return the gradients of (grad_out, input, weight) of a backward operator.
 
     All arguments are views in `n`'s shape. A weight's gradient is summed over the dimensions `over`. `restored`
-    reshapes a
-    result to the input's shape, and `shape` is the weight's own.
+    reshapes a result to the input's shape, and `shape` is the weight's own.
     """
     u, v, t = cotangents
     weighted = grad if weight is None else grad * weight

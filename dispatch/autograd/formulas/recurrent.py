@@ -1,8 +1,7 @@
 """Derivative formulas of the fused LSTM and GRU steps.
 
 Backward uses the saved workspace, unless it is to be differentiated itself. Tangents use ordinary operators: a step
-is
-linear in the tangents of its gates, whether they come from the input or the hidden state.
+is linear in the tangents of its gates, whether they come from the input or the hidden state.
 """
 
 from __future__ import annotations

@@ -237,8 +237,7 @@ def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) 
     """Return exp(self) times the suffix sums of grad / exp(result), in logarithms per sign to avoid overflow.
 
     The logarithm of zero has no derivative. If second derivatives are needed, every share is formed, in quadratic
-    time and
-    space.
+    time and space.
     """
     if self.dim() == 0 or self.numel() == 0:
         return grad

@@ -66,8 +66,7 @@ def as_strided_backward(
     """Scatter the gradient to the view's elements in an input of these sizes and strides.
 
     View elements that share an address have their gradients added. Input elements that share an address split the
-    gradient
-    evenly (torch FunctionsManual.cpp).
+    gradient evenly (torch FunctionsManual.cpp).
     """
     view = TensorSpec.of(tuple(size), tuple(stride), grad.dtype, grad.device)
     base = TensorSpec.of(tuple(sizes), tuple(strides), grad.dtype, grad.device)
