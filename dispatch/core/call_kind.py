@@ -9,8 +9,8 @@ plan holds for the specs of one call. Most of the planning work holds for the ki
 - An operator keeps a *replanner* (`OperatorEntry.replanners`): a function from specs to the plan of another call of
   the kind. It skips the meta function, the choice of a kernel and other steps that hold for the kind. It returns None
   for a call that needs full planning. A planner attaches its replanner to the plan (`leave_replanner`), and
-  `CallKind` reads it (`replanner_of`). Wrappers of plans, such as autograd's, have none: each call makes the wrapper
-  anew.
+  `CallKind` reads it (`replanner_of`). Wrappers of plans, such as autograd's, have none and are rebuilt for
+  new shapes.
 """
 
 from __future__ import annotations

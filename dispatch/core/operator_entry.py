@@ -331,7 +331,7 @@ class OperatorEntry:
     def _around_late_kernel(
         self, key: DispatchKey, bits: int, kernel: KernelFunction | None
     ) -> KernelFunction | None:
-        """Return the kernel of a composite's autograd key if a late kernel serves these tensors; else `kernel`.
+        """Return the Autograd or fallback kernel of a composite if a late kernel serves these tensors; else `kernel`.
 
         Dense tensors still decompose under autograd: their backend has no late kernel.
         """

@@ -389,10 +389,10 @@ class OverloadPacket:
         spelling: str,
         epoch: int,
     ) -> Plan | None:
-        """Return the plan of a call whose arguments may override it, never stored; None if no argument does.
+        """Return the plan of a call whose arguments may override it; None if no argument does.
 
-        The plan calls the arguments' handlers. If overrides are disabled, as during a handler's own call, it calls
-        the operator.
+        The plan stays out of the plan tables. It calls the arguments' handlers. If overrides are disabled, as
+        during a handler's own call, it calls the operator.
         """
         askers = overrides.overloaded_in(args)
         if askers and not overrides.state.disabled:

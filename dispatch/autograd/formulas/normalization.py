@@ -1,8 +1,11 @@
 """Derivative formulas of normalizations: tangents, and derivatives of their backward operators.
 
 Each operator normalizes a view of the input over some dimensions. Let m be the mean and r the reciprocal standard
-deviation there; then x^ = (x - m) r, and out = x^ w + b. The derivative of x^ is r P, with P(u) = u - M(u) - x^ M(u
-x^) and M the mean over those dimensions. Without mean subtraction, P has no M(u). P is symmetric.
+deviation there; then x^ = (x - m) r, and out = x^ w + b. The derivative of x^ is r P, with the symmetric
+
+    P(u) = u - M(u) - x^ M(u x^),
+
+where M is the mean over those dimensions. Without mean subtraction, P has no term M(u).
 """
 
 from __future__ import annotations
