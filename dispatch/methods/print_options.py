@@ -39,7 +39,7 @@ def set_printoptions(
 
     Args:
         precision: Digits after the decimal point. Initially: 4.
-        threshold: Number of elements from which on the output is abridged. Initially: 1000.
+        threshold: Tensors with more elements are printed abridged. Initially: 1000.
         edgeitems: Number of elements shown at either end of each dimension of an abridged output. Initially: 3.
         linewidth: Characters of a line. Initially: 80.
         profile: ``"default"``, ``"short"`` or ``"full"``, applied before the other options.
