@@ -1,7 +1,7 @@
-"""How a call finds its kernel (ATen core): schemas, operators, iterators, structured kernels, autograd.
+"""Dispatcher and operator model (ATen core): schemas, operators, iterators, structured kernels, autograd.
 
-The subfolders hold the parts; `load` registers every generated operator. Kernels do not belong here: they
-register from `cpu_fallback` and `triton_kernels`, which import this folder and not the reverse.
+The subfolders hold the parts; `load` registers every generated operator. Kernels do not belong here: `cpu_fallback`
+and `triton_kernels` register them, and import this folder rather than the reverse.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 from ..runtime.lazy_import import lazy_names, when_imported
 
-# Not imported with the package, which code generation needs bare.
+# Imported lazily: code generation needs the bare package.
 __getattr__, __dir__, __all__ = lazy_names(
     __name__,
     {
@@ -34,65 +34,65 @@ __getattr__, __dir__, __all__ = lazy_names(
 
 
 def _forward_mode(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
-    # Loaded with the first dual tensor.
+    # Loaded by the first dual tensor.
     from .autograd.forward_mode import forward_fallback
 
     forward_fallback(op, key_set, stack)
 
 
 def _plan_named(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of the Named key, loaded when the first named tensor comes."""
+    """Run the planner of the Named key, loaded by the first named tensor."""
     from .layers.named.key import plan_named
 
     return plan_named(op, key_set, args)
 
 
 def _functionalize(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
-    # Imported by the first call that is to be rewritten.
+    # Imported by the first call that needs rewriting.
     from .layers.functionalization.functionalize import functionalize_fallback
 
     functionalize_fallback(op, key_set, stack)
 
 
 def _sparse_kernel(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
-    """The kernel of an operator at a sparse key; the table is loaded when the first sparse tensor comes to one."""
+    """Return the kernel of an operator at a sparse key; the first sparse tensor loads the table."""
     from .layers.sparse.table import kernel_of
 
     return kernel_of(op, key)
 
 
 def _quantized_kernel(op: OperatorEntry, key: DispatchKey) -> KernelFunction | None:
-    """The kernel of an operator at the Quantized key; the table is loaded when the first quantized tensor comes."""
+    """Return the kernel of an operator at the Quantized key; the first quantized tensor loads the table."""
     from .layers.quantized.table import kernel_of
 
     return kernel_of(op, key)
 
 
 def _quantized_operators() -> Callable[[], None]:
-    """The function that defines `tt.ops.quantized`, imported with the first of its operators."""
+    """Return the function that defines `tt.ops.quantized`, imported with the first of its operators."""
     from .layers.quantized.operators import register
 
     return register
 
 
 def _record_launch(kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Make a launch of a user's Triton kernel an operator, imported with the first that is recorded."""
+    """Call the operator for a launch of a user's Triton kernel, imported with the first recorded launch."""
     from .custom_ops.triton_launch import call_launch_operator
 
     call_launch_operator(kernel, grid, args, kwargs)
 
 
 def _registration(family: str) -> Callable[[], None]:
-    """The function that defines a family's operators and registers their kernels."""
+    """Return the function that defines a family's operators and registers their kernels."""
     import importlib
 
     return importlib.import_module(f".generated.registrations.{family}", __name__).register  # type: ignore[no-any-return]
 
 
 def load() -> None:
-    """Make every operator known; a family's are registered when one of them is first asked for.
+    """Declare every operator; the first lookup of an operator registers its family.
 
-    Called once by the package's root.
+    The package's root calls this once.
     """
     import importlib
     import os

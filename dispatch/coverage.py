@@ -1,10 +1,15 @@
-"""`python -m triten.dispatch.coverage`: which operators there are, and what each has, from the registry itself.
+"""Operator coverage report from the registry: `python -m triten.dispatch.coverage`.
 
-A row is an overload; its in-place and ``out=`` forms stand in a column. A cell says what serves the operator there:
-`kernel` (on the CPU NumPy or a library, on CUDA a Triton program or a library), `view`, `explicit` (a composite of
-operators below autograd), `composite` (one above it, which needs no derivative nor rule of its own), or nothing.
-Beside a composite, `host kernel` says that plain calls on the CPU have one (`plans/host_kernel.py`).
-`--core` takes PyTorch's Core ATen set (`core_aten.txt`) and names what is missing of it; then the exit status is 1.
+A row is an overload, with a column for its in-place and ``out=`` forms. A cell names the implementation:
+
+- `kernel`: NumPy or a library on the CPU, a Triton program or a library on CUDA,
+- `view`,
+- `explicit`: a composite of operators below autograd,
+- `composite`: a composite above autograd, which needs no derivative or rule of its own,
+- empty for none.
+
+After `composite`, `host kernel` marks a kernel for plain calls on the CPU (`plans/host_kernel.py`). `--core` selects
+PyTorch's Core ATen set (`core_aten.txt`) and names its missing operators; if any is missing, the exit status is 1.
 """
 
 from __future__ import annotations
@@ -36,16 +41,17 @@ FORMATS = ("text", "markdown", "json")
 
 @dataclass(frozen=True)
 class Row:
-    """What an operator has; an empty cell where it has nothing.
+    """Coverage of an operator; an empty cell means no coverage.
 
-    Attributes:
-        operator: name and overload, without ``aten::``.
-        cpu, meta, cuda: what serves it on the backend.
-        derivative: `reverse`, `reverse, forward` (a formula for tangents; without one reverse mode is taken twice),
-            `composite`, or `none needed`, where nothing is differentiable.
-        batching: `rule`, `pointwise` (one rule for all of them), `composite`, `loop` (example by example), `refused`.
-        forms: its in-place and ``out=`` forms.
-        core: whether it is of Core ATen.
+    It has these attributes:
+
+    - `operator`: Name and overload, without ``aten::``.
+    - `cpu`, `meta`, `cuda`: The implementation on the backend.
+    - `derivative`: `reverse`, `reverse, forward` (a formula for tangents; without one, reverse mode runs twice),
+      `composite`, or `none needed` if no argument is differentiable.
+    - `batching`: `rule`, `pointwise` (one rule for all of them), `composite`, `loop` (example by example), `refused`.
+    - `forms`: The in-place and ``out=`` forms.
+    - `core`: True for an operator of Core ATen.
     """
 
     operator: str
@@ -58,23 +64,23 @@ class Row:
     core: bool
 
     def cells(self) -> tuple[str, ...]:
-        """The row as the table shows it, by `COLUMNS`."""
+        """Return the cells of the row, in the order of `COLUMNS`."""
         return (self.operator, self.cpu, self.meta, self.cuda, self.derivative, self.batching, self.forms)
 
     @property
     def is_whole(self) -> bool:
-        """Whether it runs on every backend and is differentiable where that makes sense."""
+        """True if it runs on every backend and has a derivative or needs none."""
         return all((self.cpu, self.meta, self.cuda, self.derivative))
 
 
 def core_schemas() -> dict[str, str]:
-    """The schemas of Core ATen by operator and overload, as PyTorch states them."""
+    """Return the schemas of Core ATen by operator and overload, as PyTorch states them."""
     lines = CORE.read_text().split("\n")
     return {line.partition("(")[0].removeprefix("aten::"): line for line in lines if line}
 
 
 def missing_of_core() -> list[str]:
-    """What Core ATen has and the registry has not: operators, and those whose schema is another one."""
+    """Return the operators of Core ATen that the registry lacks or has with another schema."""
     dispatcher = Dispatcher.singleton()
     out = []
     for operator, schema in core_schemas().items():
@@ -87,7 +93,7 @@ def missing_of_core() -> list[str]:
 
 
 def rows(core: bool = False) -> list[Row]:
-    """The table, sorted by operator; with `core` of Core ATen alone.
+    """Return the table, sorted by operator; with `core`, only Core ATen.
 
     Example:
         >>> from triten.dispatch.coverage import rows
@@ -122,7 +128,7 @@ def rows(core: bool = False) -> list[Row]:
 
 
 def _entries() -> Iterator[OperatorEntry]:
-    """The operators of the namespace that have a schema."""
+    """Yield the operators of the namespace that have a schema."""
     dispatcher = Dispatcher.singleton()
     for name in dispatcher.get_all_op_names():
         entry = dispatcher.find_schema(*name.partition(".")[::2])
@@ -131,7 +137,7 @@ def _entries() -> Iterator[OperatorEntry]:
 
 
 def _forms(functional: Sequence[OperatorEntry]) -> dict[str, list[str]]:
-    """In-place and ``out=`` forms by the functional operator that takes the same arguments."""
+    """Return the in-place and ``out=`` forms by the functional operator with the same arguments."""
     by_inputs: dict[tuple[str, tuple[tuple[str, str], ...]], OperatorEntry] = {}
     for entry in functional:
         base = entry.name.partition(".")[0]
@@ -156,7 +162,7 @@ def _served(entry: OperatorEntry, key: DispatchKey, stubs: Iterable[str]) -> str
     kernel = entry.kernels[origin][-1]
     stub = stub_of(entry.name, kernel)
     if stub is not None:
-        # Meta needs what the meta function says and nothing else.
+        # Meta needs only the meta function.
         return "kernel" if key is BY_NAME["Meta"] or stub in stubs else ""
     if isinstance(kernel.planner, ViewKernel):
         return "view"
@@ -193,7 +199,7 @@ def _batching(entry: OperatorEntry) -> str:
 
 
 def summary(table: Sequence[Row]) -> str:
-    """The total line of a table."""
+    """Return the total line of a table."""
     counts = {device: sum(bool(getattr(row, device.lower())) for row in table) for device in DEVICES}
     core = core_schemas()
     have = len(core) - len(missing_of_core())
@@ -217,7 +223,7 @@ mean.
 
 
 def as_markdown(table: Sequence[Row]) -> str:
-    """The table with its total line."""
+    """Return the table with its total line as Markdown."""
     lines = [
         " | ".join(COLUMNS),
         "|".join("---" for _ in COLUMNS),
@@ -228,7 +234,7 @@ def as_markdown(table: Sequence[Row]) -> str:
 
 
 def as_json(table: Sequence[Row]) -> str:
-    """The rows, the total line and what Core ATen lacks."""
+    """Return the rows, the total line and the gaps in Core ATen as JSON."""
     return json.dumps(
         {
             "summary": summary(table),
@@ -240,7 +246,7 @@ def as_json(table: Sequence[Row]) -> str:
 
 
 def as_text(table: Sequence[Row]) -> str:
-    """Plain columns."""
+    """Return the table as plain text columns."""
     cells = [COLUMNS, *(row.cells() for row in table)]
     widest = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ["  ".join(c.ljust(n) for c, n in zip(line, widest, strict=True)).rstrip() for line in cells]
@@ -248,7 +254,7 @@ def as_text(table: Sequence[Row]) -> str:
 
 
 def print_on_terminal(table: Sequence[Row]) -> None:
-    """The table by `rich`."""
+    """Print the table with `rich`."""
     from rich.console import Console
     from rich.table import Table
 
@@ -261,7 +267,7 @@ def print_on_terminal(table: Sequence[Row]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the table; the status is 1 where `--core` is asked for and not all of it is there."""
+    """Print the table; return 1 if `--core` is given and operators are missing."""
     parser = argparse.ArgumentParser(prog="python -m triten.dispatch.coverage", description=__doc__)
     parser.add_argument("--core", action="store_true", help="PyTorch's Core ATen set alone")
     parser.add_argument("--format", choices=FORMATS, default="text")
@@ -276,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _status(table: Sequence[Row], core: bool) -> int:
-    """The exit status, after naming on standard error what is missing."""
+    """Return the exit status, after printing missing operators to standard error."""
     if not core:
         return 0
     absent = missing_of_core()

@@ -1,5 +1,4 @@
-"""Seeds and the state of random streams (torch/random.py): `Generator`, `manual_seed`, `fork_rng` and their
-like.
+"""Seeds and generator states (torch/random.py): `Generator`, `manual_seed`, `fork_rng` and similar functions.
 
 A state is a uint8 tensor in host memory: 16 bytes, seed and offset, or PyTorch's 5056 bytes of a Mersenne Twister.
 """
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class Generator(streams.Generator):
-    """A random stream of one device: a seed and how many Philox counters were used (`torch.Generator`).
+    """Random number generator of one device: a seed and a Philox counter offset (`torch.Generator`).
 
-    After ``tt.random.set_cpu_engine("mt19937")`` new generators of the CPU give PyTorch's numbers.
+    After ``tt.random.set_cpu_engine("mt19937")`` new CPU generators produce PyTorch's numbers.
 
     Args:
-        device: where operators that take the generator compute.
+        device: Device of the operators that use the generator.
 
     Example:
         >>> import triten as tt
@@ -46,7 +45,7 @@ class Generator(streams.Generator):
     __slots__ = ()
 
     def __new__(cls, device: Device | str = "cpu") -> Generator:
-        """Return a generator of the engine that its device has."""
+        """Return a generator with its device's engine."""
         chosen: Any = streams.generator_type(Device(device)) if cls is Generator else cls
         made: Generator = object.__new__(chosen)
         return made
@@ -56,7 +55,7 @@ class Generator(streams.Generator):
         return from_numpy(np.frombuffer(self.state_bytes(), np.uint8).copy())
 
     def set_state(self, state: Tensor) -> Generator:
-        """Restore what `get_state` gave. Returns the generator.
+        """Restore a state from `get_state`, and return the generator.
 
         Raises TypeError for anything but a uint8 tensor in host memory, RuntimeError for one of another size.
         """
@@ -67,15 +66,15 @@ class Generator(streams.Generator):
         return self
 
     def clone_state(self) -> Generator:
-        """A generator of its own in the same state."""
+        """Return a new generator in the same state."""
         return _restored_generator(self.device, self.state_bytes())
 
     def graphsafe_get_state(self) -> Generator:
-        """`clone_state`; the form that captured graphs use."""
+        """Return `clone_state`; captured graphs use this form."""
         return self.clone_state()
 
     def graphsafe_set_state(self, state: Generator) -> Generator:
-        """Take over another generator's state. Returns the generator."""
+        """Copy another generator's state, and return the generator."""
         self.set_state_bytes(state.state_bytes())
         return self
 
@@ -88,7 +87,7 @@ class Generator(streams.Generator):
 
 
 class _MersenneGenerator(streams.MersenneGenerator, Generator):
-    """A `Generator` of the CPU with the engine of PyTorch's."""
+    """CPU `Generator` with PyTorch's engine."""
 
     __slots__ = ()
 
@@ -102,7 +101,7 @@ _TYPES: dict[str, type[streams.Generator]] = {"philox": Generator, "mt19937": _M
 
 
 def _restored_generator(device: Device, state: bytes) -> Generator:
-    """Return a generator of the engine that the state belongs to."""
+    """Return a generator with the engine that the state belongs to."""
     made: Any = object.__new__(_TYPES["mt19937" if len(state) == STATE_SIZE else "philox"])
     made.__init__(device)
     made.set_state_bytes(state)
@@ -114,7 +113,7 @@ streams.set_generator_types(_TYPES)
 
 
 def default_generator_of(device: Device | str = "cpu") -> Generator:
-    """The generator that operators on a device take when given none."""
+    """Return the default generator of operators on a device."""
     return streams.default_generator(Device(device))  # type: ignore[return-value]  # of `set_generator_types`
 
 
@@ -160,7 +159,7 @@ def seed() -> int:
 
 
 def initial_seed() -> int:
-    """The seed of the host's generator (`torch.initial_seed`).
+    """Return the seed of the host's generator (`torch.initial_seed`).
 
     Returns:
         A number.
@@ -191,8 +190,8 @@ def get_cpu_engine() -> str:
 def set_cpu_engine(engine: str) -> None:
     """Choose the engine of random numbers on the CPU.
 
-    The default generator starts anew at its seed with the engine, and generators that are made later have it. Existing
-    ones keep theirs, and so do other devices, whose engine is always Philox. Compiled functions are compiled anew.
+    The default generator restarts at its seed with the engine, and new generators use it. Existing generators keep
+    their engine, and so do other devices, which always use Philox. Compiled functions are recompiled.
 
     Args:
         engine: "philox", by default, gives the same numbers on every device. "mt19937" gives the numbers of PyTorch's
@@ -220,7 +219,7 @@ def set_cpu_engine(engine: str) -> None:
 
 
 def get_rng_state() -> Tensor:
-    """The state of the host's generator (`torch.get_rng_state`).
+    """Return the state of the host's generator (`torch.get_rng_state`).
 
     Returns:
         A tensor of dtype uint8: 16 bytes, seed and offset, or the 5056 bytes of PyTorch's state after
@@ -240,10 +239,10 @@ def set_rng_state(new_state: Tensor) -> None:
     """Restore the state of the host's generator (`torch.set_rng_state`).
 
     Args:
-        new_state: What `get_rng_state` gave.
+        new_state: A state from `get_rng_state`.
 
     Raises:
-        TypeError: `new_state` is no uint8 tensor in host memory.
+        TypeError: `new_state` is not a uint8 tensor in host memory.
         RuntimeError: It has another size.
 
     Example:
@@ -257,10 +256,10 @@ def set_rng_state(new_state: Tensor) -> None:
 
 @contextlib.contextmanager
 def fork_rng(devices: Iterable[Device | str | int] | None = None, enabled: bool = True) -> Iterator[None]:
-    """Draw inside the block as if it had never been: the generators' states are put back at its end.
+    """Restore the generators' states at the end of the block, so that its random numbers have no effect outside.
 
     Args:
-        devices: devices besides the host whose generators are put back; None stands for all in use.
+        devices: Devices besides the host whose generators are restored. Default: all in use.
         enabled: False does nothing.
 
     Example:
@@ -287,7 +286,7 @@ def fork_rng(devices: Iterable[Device | str | int] | None = None, enabled: bool 
 
 
 def thread_safe_generator() -> Generator | None:
-    """A generator for random transforms of samples (`torch.random.thread_safe_generator`).
+    """Return a generator for random transforms of samples (`torch.random.thread_safe_generator`).
 
     Returns:
         None, which has operators take the default generator: a data loader's workers are processes, with streams of

@@ -1,4 +1,4 @@
-"""Python numbers as elements of a dtype: what is converted, wrapped or refused (c10/core/Scalar.h)."""
+"""Conversion of Python numbers to elements of a dtype, with PyTorch's range checks (c10/core/Scalar.h)."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _C_NAMES = {
 
 
 def readable(array: NDArray[Any]) -> NDArray[Any]:
-    """An array whose elements NumPy can turn into Python numbers: those of ml_dtypes widened, exactly."""
+    """Return an array that NumPy can convert to Python numbers: ml_dtypes elements are widened exactly."""
     if array.dtype.kind in "biufc":
         return array
     if array.dtype.names:
         raise NotImplementedError(f"\"_local_scalar_dense_cpu\" not implemented for '{array.dtype.names[0]}'")
     dtype = from_numpy_dtype(array.dtype)
     if dtype is PACKED:
-        # PyTorch shows the bytes as floats, too.
+        # PyTorch also shows the bytes as floats.
         return array.view(np.uint8).astype(np.float32)
     if dtype.is_complex:
         return array.astype(np.complex64)
@@ -62,16 +62,16 @@ def readable(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def overflow_error(dtype: ScalarType) -> RuntimeError:
-    """PyTorch's error for a number that a dtype cannot hold."""
+    """Return PyTorch's error for a number that a dtype cannot hold."""
     return RuntimeError(
         f"value cannot be converted to type {_C_NAMES.get(dtype.name, dtype.scalar_name)} without overflow"
     )
 
 
 def check_integer(value: Any, dtype: ScalarType) -> None:
-    """Refuse an int that an integral dtype cannot hold; negative ones may wrap around in an unsigned one.
+    """Raise PyTorch's RuntimeError for an int that an integral dtype cannot hold.
 
-    Raises PyTorch's RuntimeError.
+    Negative ints may wrap around in an unsigned dtype.
     """
     limits = integer_limits(dtype)
     if value.__class__ is int and not min(limits.min, -limits.max) <= value <= limits.max:
@@ -79,9 +79,9 @@ def check_integer(value: Any, dtype: ScalarType) -> None:
 
 
 def truncated(value: float, name: str) -> int:
-    """A Python number without its fraction, for the integral dtype `name`.
+    """Truncate a Python number to an integer, for the integral dtype `name`.
 
-    Raises PyTorch's RuntimeError for infinities and NaN, which are no integers of any size.
+    Raises PyTorch's RuntimeError for infinities and NaN.
     """
     try:
         return int(value)
@@ -92,9 +92,9 @@ def truncated(value: float, name: str) -> int:
 
 
 def real(value: Any, name: str = "double") -> Any:
-    """A number without its imaginary part, for the real dtype that C calls `name`.
+    """Return a number without its imaginary part, for the real dtype that C calls `name`.
 
-    Raises PyTorch's RuntimeError for an imaginary part that is not 0.
+    Raises PyTorch's RuntimeError for a nonzero imaginary part.
     """
     if value.__class__ is not complex:
         return value
@@ -104,22 +104,21 @@ def real(value: Any, name: str = "double") -> Any:
 
 
 def rounded(value: float, dtype: ScalarType) -> float:
-    """A number as the nearest one of a floating dtype, infinite where it is beyond the largest."""
+    """Round a number to the nearest one of a floating dtype, infinite beyond the largest."""
     with np.errstate(over="ignore"):
         return float(np.float64(value).astype(dtype.np))
 
 
 ROUNDED_IN_WHERE = frozenset({"bool", "float16", "bfloat16"})
-"""Dtypes to which `where` brings any number, as PyTorch does; others refuse one that they cannot hold."""
+"""Dtypes to which `where` converts any number, as in PyTorch; others reject a number that they cannot hold."""
 
 MAX_FITTING = 256
 
 
 def fitting_number(dtype: ScalarType) -> Callable[[Any], Any]:
-    """A function that gives a Python number back, or raises RuntimeError where `dtype` cannot hold it.
+    """Return a function that returns a Python number, or raises RuntimeError if `dtype` cannot hold it.
 
-    A complex number without an imaginary part is a real one to a real dtype. Numbers that the function has seen cost a
-    look into a table.
+    A real dtype accepts a complex number without an imaginary part. The function caches accepted numbers.
     """
     known: set[Any] = set()
     is_real = not dtype.is_complex
@@ -135,12 +134,16 @@ def fitting_number(dtype: ScalarType) -> Callable[[Any], Any]:
 
 
 def element_of(value: Any, dtype: ScalarType) -> NDArray[Any]:
-    """A Python number as a 0-d array of `dtype`.
+    """Convert a Python number to a 0-d array of `dtype`.
 
-    Floats are truncated towards zero for integral dtypes; a negative integer wraps for an unsigned one;
-    infinities and NaN pass to floating dtypes. Raises RuntimeError for a number out of the dtype's range
-    (NaN is out of every integral one), and for a complex number with an imaginary part where the dtype is real;
-    OverflowError for an integer of more than 64 bits.
+    Floats are truncated towards zero for integral dtypes; a negative integer wraps for an unsigned one. Infinities
+    and NaN pass to floating dtypes.
+
+    Raises:
+        RuntimeError: The number is out of the dtype's range (NaN is out of every integral one), or has an imaginary
+            part
+            while the dtype is real.
+        OverflowError: An integer has more than 64 bits.
     """
     if dtype.name == "bool":
         return np.array(bool(value), dtype.np)

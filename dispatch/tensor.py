@@ -1,4 +1,4 @@
-"""`Tensor`: a `TensorImpl` with the operators' methods; those written by hand are attached by `dispatch/methods`."""
+"""`Tensor`: a `TensorImpl` with the operators' methods; `dispatch/methods` attaches the hand-written ones."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from .tensor_meta import TensorMeta
 
 
 class Tensor(TensorMethods, TensorImpl, metaclass=TensorMeta):
-    """A multi-dimensional array with elements of one dtype on one device (`torch.Tensor`).
+    """Multi-dimensional array with elements of one dtype on one device (`torch.Tensor`).
 
-    Made by factories such as `tt.tensor`, `tt.zeros`, `tt.from_numpy`; methods carry PyTorch's names. The class itself
-    makes tensors as PyTorch's first versions did, of the default dtype on the CPU; so does a subclass of its own class.
+    Factories such as `tt.tensor`, `tt.zeros` and `tt.from_numpy` make tensors; methods have PyTorch's names. Calling
+    the class makes tensors as PyTorch's first versions did, of the default dtype on the CPU. A subclass makes tensors
+    of its own class.
 
     Args:
         *data: Sizes, as numbers or a `Size`, for a tensor without values; a sequence for one of its elements; nothing
@@ -24,8 +25,8 @@ class Tensor(TensorMethods, TensorImpl, metaclass=TensorMeta):
         **named: Instead of `data`, one of `size`, `data`, `storage` and `other`, as `torch.Tensor.new` names them.
 
     Raises:
-        TypeError: `data` is no sequence, a size is no integer, or there are arguments of other names.
-        RuntimeError: `device` is another one, or a size is negative.
+        TypeError: `data` is not a sequence, a size is not an integer, or a keyword is unknown.
+        RuntimeError: `device` is not the class's own, or a size is negative.
 
     Example:
         >>> import triten as tt
@@ -44,7 +45,7 @@ class Tensor(TensorMethods, TensorImpl, metaclass=TensorMeta):
     __array_priority__ = 1000
 
     def __dir__(self) -> list[str]:
-        """Return the names without private ones of the package: CPython suggests names out of at most 750."""
+        """Return the names without the package's private ones: CPython suggests names from at most 750."""
         return [
             name
             for name in object.__dir__(self)
@@ -53,7 +54,7 @@ class Tensor(TensorMethods, TensorImpl, metaclass=TensorMeta):
 
 
 blank_tensor: Callable[[], Tensor] = type.__call__.__get__(Tensor)
-"""A tensor whose slots are still empty, as fast as a class without constructor makes it."""
+"""Return a tensor with empty slots, as fast as a class without constructor makes it."""
 
 register_exact_type("Tensor", Tensor)
 plain_classes.add(Tensor)

@@ -1,4 +1,4 @@
-"""Tensors from Python and NumPy data (torch/csrc/utils/tensor_new.cpp)."""
+"""Construction of tensors from Python and NumPy data (torch/csrc/utils/tensor_new.cpp)."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ _FOREIGN_ORDER = "given numpy array has byte order different from the native byt
 _PYTHON_NUMBERS = (bool, int, float, complex)
 _NO_SEQUENCES = (str, bytes, dict, np.generic, TensorImpl)
 _TRUSTED = frozenset({list, tuple, range, np.ndarray})
-"""Sequences that have as many elements as they say."""
+"""Sequence classes whose length is reliable."""
 MAX_DIMENSIONS = 64
-"""Of an ndarray."""
+"""Maximum number of dimensions of an ndarray."""
 
 
 def from_numpy(array: NDArray[Any]) -> Tensor:
-    """A tensor over an ndarray's memory (`torch.from_numpy`).
+    """Return a tensor that shares an ndarray's memory (`torch.from_numpy`).
 
     Args:
         array: An ndarray; a read-only one gives a tensor that refuses writes.
@@ -63,7 +63,7 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
         A tensor of the same shape and dtype; writes to one are seen in the other.
 
     Raises:
-        TypeError: `array` is no ndarray, or its dtype has no counterpart.
+        TypeError: `array` is not an ndarray, or its dtype has no counterpart.
         ValueError: A stride is negative or no multiple of the element's size.
 
     Example:
@@ -101,10 +101,10 @@ def from_numpy(array: NDArray[Any]) -> Tensor:
 
 
 def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
-    """The shape of nested sequences and their elements, level by level.
+    """Return the shape of nested sequences and their elements, level by level.
 
-    Raises ValueError where lengths differ or there are too many levels, as of a list that contains itself, and
-    TypeError where a number stands beside a sequence.
+    Raises ValueError for unequal lengths or too many levels, as in a list that contains itself. Raises TypeError for
+    a number next to a sequence.
     """
     shape: list[int] = []
     level = [data]
@@ -124,14 +124,16 @@ def _leaves(data: Any) -> tuple[tuple[int, ...], list[Any]]:
         if not types <= _TRUSTED:
             level = [_items(element, length, len(shape)) for element in level]
         shape.append(length)
-        if len(shape) == 2:  # before levels grow beyond measure; most data have no more
+        if len(shape) == 2:  # before levels grow without bound; most data have no more
             _check_depth(data)
         level = list(chain.from_iterable(level))
     return tuple(shape), level
 
 
 def _check_depth(data: Any) -> None:
-    """Refuse more levels of first elements than a tensor has dimensions. No other element may lie deeper."""
+    """Raise an error for more levels of first elements than a tensor has dimensions. No other element
+    may lie deeper.
+    """
     for _ in range(MAX_DIMENSIONS):
         kind = type(data)
         if not _is_sequence(kind) or not len(data):
@@ -150,7 +152,7 @@ def _first_of(sequence: Any) -> Any:
 
 
 def _items(sequence: Any, length: int, dim: int) -> Sequence[Any]:
-    """The elements of a sequence of some class of the user's. Raises ValueError where it has more than it says."""
+    """Return the elements of a user-defined sequence. Raises ValueError if it has more than its length."""
     if type(sequence) in _TRUSTED:
         return sequence  # type: ignore[no-any-return]
     found = [sequence[i] if i else _first_of(sequence) for i in range(length)]
@@ -161,14 +163,14 @@ def _items(sequence: Any, length: int, dim: int) -> Sequence[Any]:
 
 
 def _is_sequence(kind: type) -> bool:
-    """Whether objects of a class have elements by number (PySequence_Check), but for numbers, tensors and texts."""
+    """Return whether a class is an indexable sequence (PySequence_Check) other than numbers, tensors and strings."""
     if kind is list or kind is tuple:
         return True
     return hasattr(kind, "__getitem__") and not issubclass(kind, _NO_SEQUENCES)
 
 
 def _dtype_of(leaves: list[Any], shape: Sequence[int] = ()) -> ScalarType:
-    """The dtype that elements of these kinds have together; the default dtype for none."""
+    """Return the promoted dtype of elements of these classes; the default dtype for none."""
     common: ScalarType | None = None
     for kind in set(map(type, leaves)):
         if kind in _PYTHON_NUMBERS:
@@ -192,7 +194,7 @@ def _dtype_of(leaves: list[Any], shape: Sequence[int] = ()) -> ScalarType:
 
 
 def _array_of(data: Any, dtype: ScalarType | None) -> NDArray[Any]:
-    """Nested numbers as a new ndarray."""
+    """Return nested numbers as a new ndarray."""
     shape, leaves = _leaves(data)
     found = _dtype_of(leaves, shape)
     chosen = found if dtype is None else dtype
@@ -223,7 +225,7 @@ def _array_of(data: Any, dtype: ScalarType | None) -> NDArray[Any]:
 
 
 _QUICK = frozenset({float, int, bool, list, tuple})
-"""Classes of the data that `_quick_array` takes."""
+"""Classes of data that `_quick_array` accepts."""
 
 
 def _load_quiet(function: Callable[..., Any], *args: Any) -> Any:
@@ -234,15 +236,16 @@ def _load_quiet(function: Callable[..., Any], *args: Any) -> Any:
 
 
 _quiet: list[Callable[..., Any]] = [_load_quiet]
-"""What ignores floating-point errors, imported at its first use."""
+"""The context manager that ignores floating-point errors, imported on first use."""
 
 _NOT_QUICK: tuple[None, None] = (None, None)
 
 
 def _quick_array(data: Any, dtype: ScalarType | None) -> tuple[Any, TensorSpec | None]:
-    """Numbers of one class, alone, in a sequence or in sequences of one length, as `_array_of` has them; and the spec.
+    """Return the array and spec of numbers of one class: alone, in a sequence, or in sequences of one length.
 
-    Neither for all else, for what is converted to another kind of number, and where NumPy refuses.
+    The result equals that of `_array_of`. Return neither for other data, for conversions to another kind of number,
+    and if NumPy raises.
     """
     kind = type(data)
     if kind is list or kind is tuple:
@@ -276,7 +279,7 @@ def _quick_array(data: Any, dtype: ScalarType | None) -> tuple[Any, TensorSpec |
 
 
 def _integers(leaves: list[Any], dtype: ScalarType) -> NDArray[Any]:
-    """Elements as integers: floats truncated, negative ones wrapped for an unsigned dtype."""
+    """Convert elements to integers: floats are truncated, negative ones wrap for an unsigned dtype."""
     limits = integer_limits(dtype)
     if any(issubclass(kind, float | np.floating) for kind in set(map(type, leaves))):
         array = np.array(leaves, np.float64)
@@ -303,7 +306,7 @@ def _number_in(tensor: Any) -> Any:
     if modes:
         from .layers.python_key import without_modes
 
-        # Modes see the tensor that is made, not the reads.
+        # Modes see the resulting tensor, not the reads.
         with without_modes():
             return tensor.item()
     return tensor.item()
@@ -313,7 +316,7 @@ _OF_PYTHON_TYPES: dict[Any, ScalarType] = {bool: bool_, int: int64, float: float
 
 
 def _checked_dtype(name: str, dtype: Any) -> ScalarType | None:
-    """A dtype as it is given, or that of a type of Python's numbers. Raises TypeError for anything else."""
+    """Return a given dtype, or that of a Python number type. Raises TypeError for anything else."""
     if dtype is None or isinstance(dtype, ScalarType):
         return dtype
     if isinstance(dtype, type) and dtype in _OF_PYTHON_TYPES:
@@ -330,16 +333,17 @@ def tensor(
     pin_memory: bool = False,
     names: Sequence[str | None] | None = None,
 ) -> Tensor:
-    """A new tensor that holds a copy of numbers, nested sequences, an ndarray or a tensor (`torch.tensor`).
+    """Return a new tensor with a copy of numbers, nested sequences, an ndarray or a tensor (`torch.tensor`).
 
     Args:
-        data: What is copied; of a tensor, a detached copy is made. A storage is not copied: the result is a view of
-            all its bytes, as int64 if `dtype` is None.
+        data: The data to copy; for a tensor, the result is a detached copy. A storage is not copied: the result is a
+            view of all its bytes, as int64 if `dtype` is None.
         dtype: The dtype; by default that of the widest element: bool, int64, the default dtype for floats, its
             complex one for complex numbers. NumPy numbers and arrays keep theirs.
         device: The result's device; by default `tt.get_default_device()`, of a tensor its own.
-        requires_grad: Whether autograd records operations on the result.
-        pin_memory: Whether the result lies in pinned memory, from which copies to a GPU may overlap with other work.
+        requires_grad: If True, autograd records operations on the result.
+        pin_memory: If True, place the result in pinned memory, from which copies to a GPU may overlap with other
+            work.
         names: Names of the dimensions.
 
     Returns:
@@ -347,7 +351,7 @@ def tensor(
 
     Raises:
         ValueError: A sequence is ragged, or an integer is beyond 64 bits.
-        TypeError: An element is a string, or a number stands beside a sequence.
+        TypeError: An element is a string, or a number appears next to a sequence.
         RuntimeError: `data` is another object, or a value is out of an integral dtype's range.
 
     Example:
@@ -407,7 +411,7 @@ def tensor(
             if modes:
                 from .layers.python_key import sees_whole
 
-                # A graph is to make the tensor at each run, not to keep the one that recording made.
+                # A graph should make the tensor at each run, instead of keeping the recorded one.
                 made = find_overload("aten::lift_fresh" if sees_whole() else "aten::lift_fresh_copy")(made)
         if pin_memory:
             made = made.pin_memory()
@@ -422,7 +426,7 @@ def tensor(
 
 
 def warn_of_copy(name: str) -> None:
-    """Warn of a tensor copied by its constructor, as if from numbers: `clone` says what is meant."""
+    """Warn of a tensor copied by a constructor for numbers; `clone` is the intended call."""
     warnings.warn(
         "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
         f"sourceTensor.detach().clone().requires_grad_(True), rather than {name}(sourceTensor).",
@@ -432,17 +436,17 @@ def warn_of_copy(name: str) -> None:
 
 
 def _exports_array(data: Any) -> bool:
-    """Whether an object, no number or sequence itself, gives NumPy its elements."""
+    """Return whether an object other than a number or sequence exports its elements to NumPy."""
     return hasattr(data, "__array__") and not isinstance(data, list | tuple | bool | int | float | complex)
 
 
 def shows_device_memory(data: Any) -> bool:
-    """Whether an object is no tensor and shows memory of a CUDA device, as CuPy's arrays do."""
+    """Return whether a non-tensor object exports memory of a CUDA device, as CuPy's arrays do."""
     return not isinstance(data, TensorImpl | np.ndarray) and hasattr(data, "__cuda_array_interface__")
 
 
 def _over_device_memory(data: Any) -> Any:
-    """A tensor over the memory that an object shows, which lives as long as the tensor."""
+    """Return a tensor over an object's exported memory, which lives as long as the tensor."""
     from ..runtime.cuda.array_interface import imported
 
     pointer, spec = imported(data)
@@ -457,9 +461,9 @@ def _over_storage(storage: Storage, dtype: ScalarType | None) -> Any:
 
 
 def _over_own(array: NDArray[Any]) -> Tensor:
-    """A contiguous tensor over an array that nobody else has, or over a copy where it is a view of a temporary."""
+    """Return a contiguous tensor over an unshared array, or over a copy if it is a view of a temporary."""
     if array.size == 0:
-        # NumPy gives strides of 0 to what has no elements.
+        # NumPy gives empty arrays strides of 0.
         result: Tensor = find_overload("aten::empty.memory_format")(
             array.shape, dtype=from_numpy_dtype(array.dtype), device=CPU
         )
@@ -475,7 +479,7 @@ def _placed(made: Tensor, dtype: ScalarType | None, device: Device | None) -> Te
 
 
 def as_tensor(data: Any, dtype: ScalarType | None = None, device: DeviceLike = None) -> Tensor:
-    """What is given as a tensor, sharing memory and history where nothing changes (`torch.as_tensor`).
+    """Convert data to a tensor, sharing memory and history if nothing changes (`torch.as_tensor`).
 
     Args:
         data: A tensor, an ndarray, or what `tt.tensor` takes. An object with ``__cuda_array_interface__`` gives a
@@ -522,7 +526,7 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """What is given as a tensor that shares its memory if it can (`torch.asarray`).
+    """Convert data to a tensor that shares its memory if possible (`torch.asarray`).
 
     Args:
         obj: A tensor, an ndarray, what `tt.tensor` takes, a storage, or bytes: what has Python's buffer protocol and
@@ -530,13 +534,13 @@ def asarray(
         dtype: The result's dtype; by default that of `obj`.
         device: The result's device; by default that of `obj`, or `tt.get_default_device()`.
         copy: True copies always, False never; None copies where it has to.
-        requires_grad: Whether the result requires grad; by default it does as `obj` does, with its history.
+        requires_grad: If True, the result requires grad; by default it does as `obj` does, with its history.
 
     Returns:
         A tensor.
 
     Raises:
-        ValueError: ``copy=False`` cannot be kept, or bytes are no whole number of elements.
+        ValueError: ``copy=False`` is impossible, or the bytes are not a whole number of elements.
 
     Example:
         >>> import triten as tt
@@ -575,7 +579,7 @@ def asarray(
 
 
 def _of_bytes(data: Any, dtype: ScalarType, device: Any, copy: bool | None, requires_grad: bool) -> Tensor:
-    """Bytes as a vector of `dtype` over the same memory; of what cannot be written, a tensor that refuses writes."""
+    """Return a vector of `dtype` over the memory of bytes; for read-only memory, a tensor that rejects writes."""
     view = memoryview(data).cast("B")
     if len(view) % dtype.itemsize:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The class of `Tensor`: where attributes of a subclass are looked up (torch/_tensor.py has `_TensorMeta`)."""
+"""Metaclass of `Tensor`: attribute lookup of subclasses (torch/_tensor.py has `_TensorMeta`)."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ from ..runtime.traceback_filter import hide_inner_frames
 from .core.tensor_function import HANDLER, disabled_tensor_function, other_handlers
 
 PYTORCH_NAMES: Final = {HANDLER: "__torch_function__", "__tensor_dispatch__": "__torch_dispatch__"}
-"""What PyTorch calls the handlers."""
+"""PyTorch's names of the handlers."""
 
 
 class Constructor:
-    """Stands before `Tensor` in the order of a subclass, so that ``super().__new__`` makes tensors of it.
+    """Base that precedes `Tensor` in a subclass's method resolution order, so that ``super().__new__`` makes its
+    tensors.
 
-    `Tensor` itself has no ``__new__``: results are made by the one of `object`, whose call is half as long.
+    `Tensor` itself has no ``__new__``: results use `object`'s, whose call takes half as long.
     """
 
     __slots__ = ()
 
     def __new__(cls, /, *args: Any, **named: Any) -> Any:
-        """A tensor of the class; see `Tensor`."""
+        """Return a tensor of the class; see `Tensor`."""
         return _constructed(cls, *args, **named)
 
 
 constructors: list[Callable[..., Any]] = []
-"""The function that makes a tensor of a class and arguments by position and by name (`methods/tensor_types`)."""
+"""The function that makes a tensor of a class from positional and keyword arguments (`methods/tensor_types`)."""
 
 
 def _constructed(cls: Any, /, *args: Any, **named: Any) -> Any:
@@ -36,21 +37,21 @@ def _constructed(cls: Any, /, *args: Any, **named: Any) -> Any:
 
 
 class TensorMeta(type):
-    """Puts the overridden attributes right before `Tensor` into the method resolution order of a subclass.
+    """Metaclass that inserts the overridden attributes right before `Tensor` in a subclass's method resolution order.
 
-    So what a subclass and its mixins define comes first, ``super()`` finds the overridden attributes, and `Tensor`'s
-    own do not ask whose they are.
+    Definitions of a subclass and its mixins thus come first, ``super()`` finds the overridden attributes, and
+    `Tensor`'s own attributes need no check for subclasses.
 
-    A subclass that defines a handler under PyTorch's name alone is refused, since nothing would call it. Where
-    `triten.as_torch` serves PyTorch's programs, it is a handler.
+    A subclass that defines a handler only under PyTorch's name is rejected, since no code would call it. If
+    `triten.as_torch` serves PyTorch's programs, that name is a handler.
 
-    A call of a class makes a tensor of a user's sizes or elements; `tensor.blank_tensor` is what makes results.
+    Calling a class makes a tensor of a user's sizes or elements; `tensor.blank_tensor` makes results.
     """
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> TensorMeta:
-        """Make a class, with PyTorch's names of handlers understood or refused."""
+        """Create a class; recognize or reject handlers under PyTorch's names."""
         for own, theirs in PYTORCH_NAMES.items():
             handler = _defined_as(own, theirs, bases, namespace)
             if handler is None:
@@ -65,14 +66,17 @@ class TensorMeta(type):
         return super().__new__(mcs, name, bases, namespace, **options)
 
     def __call__(cls, /, *args: Any, **named: Any) -> Any:
-        """A tensor of the class as PyTorch's first versions made it, unless the class has a constructor of its own."""
+        """Return a tensor of the class as PyTorch's first versions made it, unless the class has its own
+        constructor.
+        """
         try:
             new: Any = cls.__new__
             if new is GenericBase.__new__:
                 made = _constructed(cls, *args, **named)
             else:
                 made = new(cls, *args, **named)
-            # `isinstance` takes a parameter of a user's class for a `Parameter`, whose arguments are not that class's.
+            # `isinstance` takes a parameter of a user's class for a `Parameter`, whose arguments differ from that
+            # class's.
             if issubclass(type(made), cls) and cls.__init__ is not object.__init__:  # type: ignore[misc]
                 made.__init__(*args, **named)
             return made
@@ -81,7 +85,9 @@ class TensorMeta(type):
             raise
 
     def mro(cls) -> list[type]:
-        """The usual order; with `OverriddenAttributes` in it for a class that takes part in ``__tensor_function__``."""
+        """Return the usual order, with `OverriddenAttributes` inserted for a class that uses
+        ``__tensor_function__``.
+        """
         order = [each for each in super().mro() if each is not Constructor]
         root = max((i for i, each in enumerate(order) if isinstance(each, TensorMeta)), default=0)
         if root == 0:
@@ -101,7 +107,7 @@ class TensorMeta(type):
 
 
 def _defined_as(own: str, theirs: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
-    """The handler that a new class or its mixins define as `theirs` and not as `own`; None if there is none."""
+    """Return the handler that a new class or its mixins define as `theirs` and not as `own`; None if there is none."""
     mixins = (vars(each) for base in bases for each in base.__mro__ if not isinstance(each, TensorMeta))
     for attributes in (namespace, *mixins):
         if own in attributes:

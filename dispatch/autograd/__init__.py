@@ -1,6 +1,6 @@
-"""Autograd as a dispatch layer: nodes, the engine, saved tensors, history of views, grad modes.
+"""Autograd as a dispatch layer: nodes, the engine, saved tensors, view histories and grad modes.
 
-Rows of `dispatch/generated/autograd` say what a node keeps, and `recorder` writes the functions that record it and
-redispatch below. Formulas stand in `derivatives.yaml`, those that need more than a line in `formulas`. Kernels do not
-belong here: backward is made of dispatched operators.
+Rows of `dispatch/generated/autograd` list the contents of each node. `recorder` generates the functions that record a
+node and redispatch below. Formulas are in `derivatives.yaml`; those of more than a line are in `formulas`. Kernels do
+not belong here: backward consists of dispatched operators.
 """

@@ -1,7 +1,8 @@
-"""Anomaly detection: where a node was recorded whose backward fails or gives nan (torch/autograd/anomaly_mode.py).
+"""Anomaly detection: find the forward call of a node whose backward fails or returns nan
+(torch/autograd/anomaly_mode.py).
 
-While it is on, nodes remember the stack that they were made on, and what they return is looked at. While it is off,
-neither is asked for: the classes are changed when it is switched.
+While it is on, nodes remember the stack on which they were created, and their results are checked. While it is off,
+neither costs anything: switching it changes the node classes.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _lock = forkable(threading.Lock())
 
 
 class _Anomaly:
-    """The state of all threads: what watches the nodes, if anything does, and whether nan is looked for."""
+    """State shared by all threads: the observer of the nodes, if any, and whether to check for nan."""
 
     observed: ObservedNodes | None = None
     check_nan = True
@@ -38,7 +39,7 @@ _state = _Anomaly()
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomalies are detected in backward (`torch.is_anomaly_enabled`).
+    """Return whether anomaly detection is enabled (`torch.is_anomaly_enabled`).
 
     Returns:
         A bool, the same in every thread.
@@ -52,7 +53,7 @@ def is_anomaly_enabled() -> bool:
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether nan counts as an anomaly (`torch.is_anomaly_check_nan_enabled`).
+    """Return whether nan counts as an anomaly (`torch.is_anomaly_check_nan_enabled`).
 
     Returns:
         A bool, the same in every thread.
@@ -67,12 +68,12 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
-    """Switch anomaly detection on or off (`torch.set_anomaly_enabled`); `tt.autograd.detect_anomaly` does it for a
-    block.
+    """Switch anomaly detection on or off (`torch.set_anomaly_enabled`); see `tt.autograd.detect_anomaly` for a
+    context manager.
 
     Args:
-        mode: Whether a node remembers the stack that it was recorded on, which an error in backward then tells.
-        check_nan: Whether a gradient with nan raises an error.
+        mode: If True, a node remembers the stack on which it was recorded, and an error in backward prints it.
+        check_nan: If True, a gradient with nan raises an error.
 
     Example:
         >>> import triten as tt
@@ -130,7 +131,7 @@ def _run(node: Node, backward: Callable[..., Any], grads: tuple[Any, ...]) -> An
 
 def _has_nan(grad: Any) -> bool:
     while grad._spec.keys & _BATCHED:
-        grad = grad._data.value  # vmap's: all examples
+        grad = grad._data.value  # the values of all examples under vmap
     dtype = grad._spec.dtype
     inexact = dtype.is_floating_point or dtype.is_complex
     return inexact and not grad.is_meta and bool(grad.detach().isnan().any().item())
@@ -152,11 +153,11 @@ def _tell(node: Node) -> None:
 
 
 class set_detect_anomaly:
-    """Switch anomaly detection on or off; as a block, for its length (`torch.autograd.set_detect_anomaly`).
+    """Function and context manager that switches anomaly detection on or off (`torch.autograd.set_detect_anomaly`).
 
     Args:
-        mode: whether it is on.
-        check_nan: whether a gradient with nan raises an error.
+        mode: If True, enable anomaly detection.
+        check_nan: If True, a gradient with nan raises an error.
 
     Example:
         >>> import triten as tt
@@ -180,9 +181,9 @@ class set_detect_anomaly:
 
 
 class detect_anomaly:
-    """A block that finds the call whose backward fails or gives nan (`torch.autograd.detect_anomaly`).
+    """Context manager that finds the call whose backward fails or returns nan (`torch.autograd.detect_anomaly`).
 
-    A node remembers the stack that it was recorded on; a warning tells it. It makes a program slow.
+    A node remembers the stack on which it was recorded, and a warning prints it. Programs run slowly in this mode.
 
     Raises:
         RuntimeError: in backward, for a gradient with nan, unless `check_nan` is False.

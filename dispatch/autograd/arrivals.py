@@ -1,7 +1,7 @@
-"""Leaves with hooks in a run of the engine, which are called as soon as all of their gradients have arrived.
+"""Gradient sums of leaves with hooks: the engine calls such a leaf once all of its gradients have arrived.
 
-A leaf without hooks takes each gradient as it comes. A hook sees their sum, so the engine has to know which one is the
-last: it counts the edges to such leaves, once it meets the first of them, among the nodes that are still to run.
+A leaf without hooks takes each gradient as it comes. A hook sees their sum, so the engine must know the last one.
+When the engine meets the first such leaf, it counts the edges to such leaves among the nodes that have yet to run.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["Arrivals"]
 
 
 class Arrivals:
-    """The gradients of leaves with hooks.
+    """Gradients of leaves with hooks.
 
     Args:
-        edges: those along which gradients are still to be sent; all others lead on from their nodes.
-        add: the sum of two gradients.
-        run: what a leaf does with its gradient.
+        edges: The edges along which gradients are still to be sent; all others are reachable from their nodes.
+        add: The sum of two gradients.
+        run: The function that gives a leaf its gradient.
     """
 
     __slots__ = ("_add", "_counts", "_run", "_sums")
@@ -56,7 +56,7 @@ class Arrivals:
         present = self._sums.get(leaf)
         if present is not None:
             grad = self._add(present, grad)
-        left = self._counts.get(leaf, 1) - 1  # a hook that is younger than the count sees each gradient
+        left = self._counts.get(leaf, 1) - 1  # a hook that is newer than the count sees each gradient
         self._counts[leaf] = left
         if left > 0:
             self._sums[leaf] = grad

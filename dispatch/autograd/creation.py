@@ -1,8 +1,8 @@
-"""How a view came to be, and so whether its base's history can follow a write to it (torch/csrc/autograd CreationMeta).
+"""Creation marks of views: whether a write can go through the base's history (torch/csrc/autograd CreationMeta).
 
-A view that was made while nothing was recorded, by an operator of several views, or inside a custom Function has no
-history of its own that a write could go through. It is marked when it is made; a view of it inherits the mark, and a
-write with grad mode on is refused with PyTorch's message.
+Some views have no history that a write could follow: those made while nothing was recorded, by an operator of several
+views, or inside a custom Function. They are marked when made, and their views inherit the mark. A write with grad
+mode on is refused with PyTorch's message.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Creation(enum.Enum):
-    """Where a view was made, where that forbids writes under autograd."""
+    """Origin of a view for which autograd forbids writes."""
 
     NO_GRAD = "no_grad"
     INFERENCE = "inference"
@@ -27,7 +27,7 @@ class Creation(enum.Enum):
     CUSTOM_FUNCTION = "custom function"
 
 
-# By name: a look into the enumeration, or its hash, costs as much as a view.
+# Plain names: an enumeration lookup, or its hash, costs as much as a view.
 _NO_GRAD, _INFERENCE, _ONE_OF_SEVERAL = Creation.NO_GRAD, Creation.INFERENCE, Creation.ONE_OF_SEVERAL
 _BLOCKS = (
     " Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
@@ -51,7 +51,7 @@ _REASONS = {
 
 
 def creation_of(view: TensorImpl) -> Creation | None:
-    """The mark of a view; None for one that follows its base."""
+    """Return the mark of a view; None for a view that follows its base."""
     return getattr(view, "_creation", None)
 
 
@@ -61,7 +61,7 @@ def version_at_creation(view: TensorImpl) -> int:
 
 
 def mark_unrecorded(view: Any) -> None:
-    """Mark a view that was just made, if this thread records nothing; it requires grad as its base does."""
+    """Mark a new view if this thread records nothing; the view requires grad as its base does."""
     if state.grad_enabled:
         return
     view._creation = _INFERENCE if inference_enabled and state.inference else _NO_GRAD
@@ -79,7 +79,7 @@ def _records_nothing(creation: Creation | None) -> bool:
 
 
 def unmark(view: TensorImpl) -> None:
-    """Take back `mark_unrecorded`, for a view that is recorded after all."""
+    """Undo `mark_unrecorded` for a view that is recorded after all."""
     if _records_nothing(creation_of(view)):
         view._creation = None
         view._spec = view._spec.detached
@@ -88,13 +88,13 @@ def unmark(view: TensorImpl) -> None:
 
 
 def is_unrecorded(tensor: TensorImpl) -> bool:
-    """Whether a tensor requires grad only because it is an unrecorded view of one that does."""
+    """Return whether a tensor requires grad only because it is an unrecorded view of one that does."""
     base = tensor._view_base
     return base is not None and base._spec.requires_grad and _records_nothing(creation_of(tensor))
 
 
 def mark_several(views: tuple[Any, ...], name: str, dim: int) -> tuple[Any, ...]:
-    """Mark the views along a dimension that the operator `name` returned together; they have one node together."""
+    """Mark the views along a dimension that the operator `name` returned together, and join their nodes."""
     join_nodes(views, name, dim)
     for number, view in enumerate(views):
         if view._view_base is None:
@@ -111,7 +111,7 @@ def mark_several(views: tuple[Any, ...], name: str, dim: int) -> tuple[Any, ...]
 
 
 def refuse_marked(view: TensorImpl, written: str) -> None:
-    """Raise RuntimeError if `view` is marked. `written`: how it is written to (is being, or its base has been)."""
+    """Raise RuntimeError if `view` is marked. `written` completes the message ("is being", or the base "has been")."""
     creation = creation_of(view)
     if creation is None:
         return

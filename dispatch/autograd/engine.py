@@ -1,8 +1,8 @@
-"""The engine: runs a graph backward, newest node first, without recursion (torch/csrc/autograd/engine.h).
+"""Backward engine: runs a graph newest node first, without recursion (torch/csrc/autograd/engine.h).
 
-Since every node is younger than the nodes its gradients go to, taking nodes by falling sequence number
-guarantees that all gradients of a node have arrived when its turn comes; no dependencies are counted, but those of
-leaves with hooks (`arrivals`).
+Every node is younger than the nodes to which its gradients go. Taking nodes by descending sequence number therefore
+guarantees that all gradients of a node have arrived before it runs. Dependencies need no counting, except for leaves
+with hooks (`arrivals`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class _GraphTask(threading.local):
 
 
 graph_task = _GraphTask()
-"""Whether the backward pass that this thread is in retains the graph; True outside of any."""
+"""Whether this thread's current backward pass retains the graph; True outside of any pass."""
 
 _accumulating = forkable(threading.RLock())
 """Held while a leaf's gradient is read and written, since threads may share leaves."""
@@ -52,8 +52,8 @@ def run_backward(
 ) -> list[Any]:
     """Send gradients from roots to the leaves.
 
-    With `inputs`, only those edges matter: their gradients are returned in order (None where none arrived), and no
-    leaf is touched. Returns an empty list otherwise.
+    With `inputs`, return the gradients of those edges in order (None if no gradient arrived), and leave all leaves
+    unchanged. Otherwise return an empty list.
     """
     if not roots:
         return [None] * len(inputs or ())
@@ -70,7 +70,7 @@ def run_backward(
 
 
 def run_from(root: Edge, grad: Tensor, retain_graph: bool, create_graph: bool) -> None:
-    """`run_backward` from one root to the leaves."""
+    """Run backward from one root to the leaves; see `run_backward`."""
     before, kept = set_grad_enabled(create_graph), graph_task.keeps_graph
     graph_task.keeps_graph = retain_graph
     try:
@@ -81,7 +81,7 @@ def run_from(root: Edge, grad: Tensor, retain_graph: bool, create_graph: bool) -
 
 
 def _run_chain(root: Edge, grad: Tensor, retain_graph: bool) -> None:
-    """`_run` for a graph that is a chain of nodes without hooks, ending in leaves; where it is not, `_run` goes on."""
+    """Run a graph that is a chain of nodes without hooks and ends in leaves; hand any other graph to `_run`."""
     node, number = root
     while True:
         if node.hooks is not None or node.__class__ is AccumulateGrad or len(node.specs) != 1:
@@ -194,7 +194,7 @@ def _run(
                         accumulate(target, grad)
                         continue
                     if arrivals is None:
-                        # Whoever got a gradient before is older than all that are still to run.
+                        # Nodes that received a gradient before are older than all nodes still to run.
                         waiting = [*edges, *[(each[2], 0) for each in heap]]
                         if following is not None:
                             waiting.append((following, 0))
@@ -217,7 +217,7 @@ def _run(
                     _send(buffers, heap, target, 0, grad)
             if not retain_graph:
                 node.release()
-        # The youngest node of those that are sent to stays off the heap if none there is younger.
+        # The youngest receiving node bypasses the heap if the heap has no younger one.
         if following is not None and not (heap and -heap[0][0] > following.sequence):
             node, buffer = following, next_buffer
             continue
@@ -232,7 +232,7 @@ def _run(
 
 
 def _run_leaf(node: AccumulateGrad, grad: Tensor) -> None:
-    """Have a leaf with hooks take its gradient."""
+    """Deliver the gradient of a leaf with hooks."""
     hooks = node.hooks
     if hooks is not None and (hooks.tensor or hooks.retain or hooks.pre):
         grad = _before(node, grad)
@@ -240,12 +240,12 @@ def _run_leaf(node: AccumulateGrad, grad: Tensor) -> None:
 
 
 def _is_asked_for(node: Node, needed: set[Node], inputs: Sequence[Edge] | None) -> bool:
-    """Whether a node is on the way to an input, or is one; a gradient that only arrives is nobody's concern."""
+    """Return whether a node is an input or leads to one; other gradients are unused."""
     return node in needed or any(target is node for target, _ in inputs or ())
 
 
 def _mark_repeated(results: Sequence[Any]) -> None:
-    """Mark a gradient that goes along several edges, so that no leaf takes it for its own."""
+    """Mark a gradient that goes along several edges, so that no leaf takes ownership of it."""
     if len(results) == 3:
         first, second, third = results
         if first is not second and first is not third and second is not third:
@@ -277,7 +277,7 @@ def _send(
 
 
 def _added(present: Tensor, grad: Tensor) -> Tensor:
-    """The sum of two gradients of one tensor; a sparse one is added to a dense one, whichever came first."""
+    """Return the sum of two gradients of one tensor; add a sparse one to a dense one, in either order of arrival."""
     is_dense = present._spec.layout is strided
     return present + grad if is_dense or grad._spec.layout is not strided else grad + present
 
@@ -307,7 +307,7 @@ def _before(node: Node, buffer: Any) -> Any:
 
 
 def _check_replacement(hook: Callable[..., Any], grad: Tensor, replaced: object) -> None:
-    """Refuse a hook's result that cannot stand for the gradient. Raises TypeError, RuntimeError."""
+    """Raise TypeError or RuntimeError for a hook result that cannot replace the gradient."""
     if not isinstance(replaced, TensorImpl):
         raise TypeError(f"expected Variable, but hook returned '{type(replaced).__name__}'")
     name, given, expected = getattr(hook, "__name__", repr(hook)), replaced._spec, grad._spec
@@ -347,9 +347,9 @@ def _capture(node: Node, buffer: Any, wanted: dict[tuple[Node, int], list[int]],
 
 
 def accumulate(node: AccumulateGrad, grad: Tensor | None) -> None:
-    """Add to ``leaf.grad``: in place where nobody recorded it, else out of place (double backward)."""
+    """Add to ``leaf.grad``: in place if the gradient is not recorded, else out of place (double backward)."""
     leaf: Any = node.leaf()
-    if leaf is None or grad is None or not leaf._spec.requires_grad:  # perhaps no longer
+    if leaf is None or grad is None or not leaf._spec.requires_grad:  # the leaf may no longer require grad
         return
     meta = leaf._autograd
     with _accumulating:
@@ -357,11 +357,12 @@ def accumulate(node: AccumulateGrad, grad: Tensor | None) -> None:
         if present is None:
             spec = grad._spec
             is_own = grad._version_cell is None and grad._view_base is None and not spec.overlaps
-            # What nobody else has and lies as the leaf does, which most gradients do.
+            # Most gradients have no other holder and the leaf's layout.
             meta.grad = grad if is_own and spec.twin is leaf._spec else _as_own(leaf._spec, grad)
         elif is_grad_enabled() or present._spec.requires_grad or grad._spec.keys & _OUT_OF_PLACE:
-            # Under `create_graph` what the program took from `.grad` before stays as it is.
-            # A batched gradient may have more examples than what is there, a distributed one lie otherwise.
+            # Under `create_graph`, tensors that the program read from `.grad` before stay unchanged.
+            # A batched gradient may have more examples than the present one; a distributed one may have another
+            # placement.
             meta.grad = _added(present, grad)
         elif present._spec.layout is not strided and grad._spec.layout is strided:
             meta.grad = grad + present
@@ -373,10 +374,10 @@ def accumulate(node: AccumulateGrad, grad: Tensor | None) -> None:
 
 
 def _as_own(leaf: TensorSpec, grad: Tensor) -> Tensor:
-    """A first gradient as the leaf keeps it: nobody else's bytes, and in the leaf's own layout.
+    """Return a first gradient in a form that the leaf can own: unshared memory in the leaf's layout.
 
-    A leaf whose elements fill a block has gradients of its strides, another has contiguous ones (PyTorch's gradient
-    layout contract): what steps over leaves and gradients together finds them alike.
+    A non-overlapping and dense leaf has gradients with its strides; any other leaf has contiguous ones (PyTorch's
+    gradient layout contract). Code that iterates over leaves and gradients together finds equal layouts.
     """
     spec = grad._spec
     if spec is leaf or spec.twin is leaf or spec.keys or _laid_out_as(leaf, spec):
@@ -396,23 +397,23 @@ def _laid_out_as(leaf: TensorSpec, spec: TensorSpec) -> bool:
 
 
 def own_copy(grad: Tensor) -> Tensor:
-    """A gradient that goes on backward, for somebody who keeps it."""
+    """Return a copy of a gradient for a holder other than backward."""
     return grad.clone(memory_format=contiguous_format)
 
 
 def _is_shared(grad: TensorImpl) -> bool:
-    """Whether a gradient's bytes may be somebody else's: a view, an expanded one, or one marked by `mark_shared`."""
+    """Return whether a gradient may share memory: a view, an expanded tensor, or one marked by `mark_shared`."""
     return grad._version_cell is not None or grad._view_base is not None or grad._spec.overlaps
 
 
 def mark_shared(grad: TensorImpl) -> None:
-    """Note that a gradient has several holders, so that a leaf takes a copy: it gets a version counter."""
+    """Mark a gradient as shared by giving it a version counter, so that a leaf copies it."""
     if not grad._spec.is_inference:
         grad.version_cell()
 
 
 def _nodes_towards(roots: Sequence[Node], targets: set[Node]) -> set[Node]:
-    """The nodes on some path from the roots to the targets."""
+    """Return the nodes on some path from the roots to the targets."""
     towards: set[Node] = set()
     seen: set[Node] = set()
     order: list[Node] = []

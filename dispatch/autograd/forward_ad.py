@@ -19,7 +19,7 @@ _next_level = itertools.count().__next__
 
 
 class _Levels(threading.local):
-    """The levels that this thread is in, outermost first."""
+    """Levels that this thread has entered, outermost first."""
 
     def __init__(self) -> None:
         self.active: list[dual_level] = []
@@ -29,17 +29,17 @@ _levels = inherited(_Levels())
 
 
 class UnpackedDualTensor(NamedTuple):
-    """A dual tensor's two parts; the tangent is None where it is zero."""
+    """Primal and tangent of a dual tensor; the tangent is None if it is zero."""
 
     primal: Tensor
     tangent: Tensor | None
 
 
 class dual_level:
-    """A context in which tensors may be dual; at its end their tangents of this level are gone.
+    """Context manager in which tensors may be dual; on exit, their tangents of this level are dropped.
 
-    Levels nest: a function that is differentiated forward within another's differentiation has its own, and numbers
-    grow, so that neither sees the other's tangents.
+    Levels nest. A function differentiated forward inside another's differentiation has its own level. Level numbers
+    increase, so that neither sees the other's tangents.
 
     Example:
         >>> import triten as tt
@@ -65,14 +65,14 @@ class dual_level:
 
 
 def enter_dual_level() -> int:
-    """Enter a level; returns its number. `dual_level` does it for a block."""
+    """Enter a level and return its number. `dual_level` is the context manager for it."""
     return dual_level().__enter__()
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
     """Leave the innermost level.
 
-    Raises RuntimeError where there is none, or `level` names another one.
+    Raises RuntimeError if no level is active, or `level` is another one.
     """
     active = _levels.active
     if not active or (level is not None and active[-1].number != level):
@@ -87,7 +87,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 def current_level() -> int:
-    """The number of the innermost level, -1 outside of all."""
+    """Return the number of the innermost level, -1 outside of all."""
     return _levels.active[-1].number if _levels.active else -1
 
 
@@ -100,12 +100,13 @@ def _check(tensor: object, what: str) -> None:
 
 
 def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> Tensor:
-    """A view of `tensor` with a tangent: results computed from it have the directional derivative as tangents.
+    """Return a view of `tensor` with a tangent: results computed from it carry the directional derivative as
+    tangents.
 
     Args:
-        tensor: the primal, floating-point or complex.
-        tangent: of the same sizes, dtype and device; used as it is if it has the primal's strides, else copied.
-        level: a number that `enter_dual_level` gave; the innermost one if None.
+        tensor: The primal, floating-point or complex.
+        tangent: The tangent, of the same sizes, dtype and device. It is copied unless it has the primal's strides.
+        level: A number from `enter_dual_level`. Default: the innermost level.
 
     Raises:
         RuntimeError: outside of every level, and for a tangent of other sizes, dtype or device.
@@ -145,7 +146,7 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTensor:
-    """The primal of a tensor, as a view without the tangent, and the tangent or None."""
+    """Return a tensor's primal, as a view without the tangent, and the tangent or None."""
     from .forward_mode import without_tangents
 
     level = current_level() if level is None else level

@@ -1,8 +1,8 @@
-"""Forward mode: the fallback at `ForwardAD`, which stands above autograd and computes tangents beside results.
+"""Forward-mode fallback at `ForwardAD`, a key above autograd, that computes tangents beside results.
 
-An operator runs once, on the tensors as they are, so that the graph of backward mode saves them with their tangents.
-Then each level's tangent is computed by ordinary operators on tensors without the tangents of that level and later
-ones: earlier levels, the graph and batching see those operators as they see any.
+An operator runs once on the original tensors, so that the backward graph saves them with their tangents. Then
+ordinary operators compute each level's tangent, on tensors without the tangents of that level and later ones. Earlier
+levels, the graph and batching see these operators like any others.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ Formula = Callable[[OperatorEntry, Sequence[Any], Sequence[Any], Any], Sequence[
 
 
 def without_tangents() -> ExcludeDispatchKeyGuard:
-    """A block in which this thread's operators compute no tangents."""
+    """Return a context manager in which this thread's operators compute no tangents."""
     return ExcludeDispatchKeyGuard(FORWARD_BIT)
 
 
 def forward_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
-    """Run an operator, and give its results tangents at every level at which an argument has one.
+    """Run an operator, and set the tangents of its results at every level at which an argument has one.
 
     Raises RuntimeError for ``out=`` forms, NotImplementedError for operators without derivative.
     """
@@ -55,7 +55,7 @@ def forward_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any
     had = [dict(tangents_of(t)) for t in written]
     primals = args
     if levels and written:
-        # Formulas need the values from before the write.
+        # Formulas need the values before the write.
         before = [(tensor, _clone(tensor)) for tensor in written]
         primals = tuple(next((copy for tensor, copy in before if tensor is v), v) for v in args)
     with without_tangents():
@@ -100,7 +100,7 @@ def _differentiate(
 
 
 def is_differentiable(tensor: TensorImpl) -> bool:
-    """Whether a tensor's dtype has tangents."""
+    """Return whether tensors of this dtype can have tangents."""
     dtype = tensor._spec.dtype
     return bool(dtype.is_floating_point or dtype.is_complex)
 
@@ -115,7 +115,7 @@ def _clone(tensor: Any) -> Any:
 
 
 def _tangents_at(value: Any, level: int) -> Any:
-    """The tangents of an argument: None for none, a list for a list of tensors."""
+    """Return the tangents of an argument: None if it has none, a list for a list of tensors."""
     if isinstance(value, TensorImpl):
         return tangents_of(value).get(level)
     if value.__class__ is list or value.__class__ is tuple:
@@ -125,14 +125,14 @@ def _tangents_at(value: Any, level: int) -> Any:
 
 
 def _below(value: Any, level: int) -> Any:
-    """An argument as levels before this one see it."""
+    """Return an argument as levels before this one see it."""
     if value.__class__ is list or value.__class__ is tuple:
         return [_below(v, level) for v in value]
     return below(value, level) if isinstance(value, TensorImpl) else value
 
 
 def below(tensor: Any, level: int) -> Any:
-    """A tensor without its tangents of `level` and later ones: over the same bytes, and in the same graph."""
+    """Return a tensor without its tangents of `level` and later ones, over the same memory and in the same graph."""
     tangents = tangents_of(tensor)
     if all(other < level for other in tangents):
         return tensor
@@ -167,7 +167,7 @@ def _index() -> ModuleType:
 
 
 def find_formula(name: str) -> Formula | None:
-    """The formula of an operator's tangents, from `derivatives.yaml`."""
+    """Return the tangent formula of an operator, from `derivatives.yaml`."""
     family = _index().FAMILY_OF.get(name)
     if family is None:
         return None
@@ -177,9 +177,10 @@ def find_formula(name: str) -> Formula | None:
 
 
 def differentiated_twice(op: OperatorEntry, args: Sequence[Any], tangents: Sequence[Any]) -> Sequence[Any]:
-    """The tangents of an operator that has a derivative for backward mode alone.
+    """Compute the tangents of an operator that has only a backward formula.
 
-    The gradient of its inputs is a linear function of that of its results, whose derivative is the Jacobian again.
+    The input gradients are linear in the result gradients. Differentiating this linear function gives the Jacobian
+    again.
     """
     outer = is_grad_enabled()
     sources: list[Any] = []
@@ -241,7 +242,7 @@ def _not_implemented(op: OperatorEntry) -> NotImplementedError:
 
 
 def fitted(output: Any, tangent: Tensor, given: Sequence[Any], is_view: bool) -> Tensor:
-    """A tangent with the dtype, sizes and strides of its tensor, whose bytes are its own unless that is a view."""
+    """Return a tangent with its tensor's dtype, sizes and strides, in memory of its own unless it is a view."""
     spec, have = output._spec, tangent._spec
     if have.dtype is not spec.dtype:
         if have.dtype.is_complex and not spec.dtype.is_complex:
@@ -257,7 +258,7 @@ def fitted(output: Any, tangent: Tensor, given: Sequence[Any], is_view: bool) ->
 
 
 def copied_like(tensor: Tensor, tangent: Tensor) -> Tensor:
-    """A copy of a tangent with the strides of its tensor, so that views of the one are views of the other."""
+    """Copy a tangent to its tensor's strides, so that views of the tensor correspond to views of the tangent."""
     made = _zeros_like(tensor)
     if made._spec.strides != tensor._spec.strides and tensor._spec.is_dense():
         made = tangent.new_empty_strided(tensor._spec.sizes, tensor._spec.strides)
@@ -272,7 +273,7 @@ def _real(tangent: Tensor) -> Tensor:
 
 
 def _write_tangent(tensor: Tensor, level: int, tangent: Tensor | None) -> None:
-    """Give a tensor that was written to the tangent of what was written, in place, since views share it."""
+    """Update the tangent of a written tensor in place, since views share it."""
     present = tangents_of(tensor).get(level)
     if present is None:
         if tangent is None:
@@ -286,7 +287,7 @@ def _write_tangent(tensor: Tensor, level: int, tangent: Tensor | None) -> None:
 
 
 def _zero_of_base(tensor: Tensor, level: int) -> Tensor:
-    """A zero tangent; for a view a view of its base's, which gets one."""
+    """Return a zero tangent. For a view, return a view of its base's tangent, which is created if absent."""
     base: Any = tensor._view_base
     if base is None:
         zero = copied_like(tensor, _zeros_like(tensor))
@@ -301,13 +302,13 @@ def _zero_of_base(tensor: Tensor, level: int) -> Tensor:
 
 
 def _part_of(whole: Tensor, view: Any, base: Any) -> Tensor:
-    """The part of a base's tangent that is a view's."""
+    """Return the view's part of its base's tangent."""
     spec = view._spec
     return whole.as_strided(spec.sizes, spec.strides, view.storage_offset() - base.storage_offset())
 
 
 def _tell_views(base: Tensor, level: int, whole: Tensor) -> None:
-    """Views made before their base had a tangent have parts of it; found as the other holders of its counter."""
+    """Set the tangents of views made before their base had one, found as the other holders of its version counter."""
     cell = base._version_cell
     if cell is None:
         return
@@ -322,7 +323,7 @@ def _tell_views(base: Tensor, level: int, whole: Tensor) -> None:
 
 
 def _share_with_node(op: OperatorEntry, output: Tensor, number: int) -> None:
-    """Give the copy of a result that its own node saved the result's tangents, for forward over backward mode."""
+    """Copy a result's tangent to the copy that its own node saved, for forward over backward mode."""
     returns = op.schema.returns
     name = "result" if len(returns) == 1 else returns[number].name or f"result{number}"
     kept = getattr(output.grad_fn, name, None)

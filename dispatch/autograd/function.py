@@ -1,4 +1,4 @@
-"""`Function`: a user's own forward and backward (torch/autograd/function.py)."""
+"""`Function`: user-defined forward and backward (torch/autograd/function.py)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BATCHED = functionality_bit(Functionality.Batched)
 
 
 class FunctionCtx(Node):
-    """The context of one call, and its node: what `forward` leaves for `backward`."""
+    """Context of one call and its node: the state that `forward` passes to `backward`."""
 
     __slots__ = (
         "__dict__",
@@ -68,7 +68,7 @@ class FunctionCtx(Node):
         self.next_edges = ()
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors (or None) for `backward`, with a check that nobody writes to them in between."""
+        """Save tensors (or None) for `backward`, which checks that they were not modified in between."""
         for position, tensor in enumerate(tensors):
             if tensor is not None and not isinstance(tensor, TensorImpl):
                 raise TypeError(
@@ -78,29 +78,29 @@ class FunctionCtx(Node):
         self._to_save = tensors
 
     def save_for_forward(self, *tensors: Tensor | None) -> None:
-        """Keep tensors (or None) for `jvp`, which finds them in `saved_tensors` and `saved_for_forward`."""
+        """Save tensors (or None) for `jvp`, which reads them from `saved_tensors` and `saved_for_forward`."""
         self._to_save_forward = tensors
 
     @property
     def saved_for_forward(self) -> tuple[Tensor | None, ...]:
-        """What `save_for_forward` was given, as `saved_tensors` has it in `jvp`."""
+        """The tensors saved by `save_for_forward`, as `saved_tensors` has them in `jvp`."""
         return self._to_save_forward
 
     def mark_dirty(self, *tensors: Tensor) -> None:
-        """Say which inputs `forward` wrote to."""
+        """Declare the inputs that `forward` wrote to."""
         self._written = tensors
 
     def mark_non_differentiable(self, *tensors: Tensor) -> None:
-        """Say which outputs carry no gradient."""
+        """Declare the outputs that carry no gradient."""
         self._non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether `backward` gets zeros for outputs without gradient, rather than None."""
+        """Set whether `backward` gets zeros rather than None for outputs without gradient."""
         self._materialize = value
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What `save_for_backward` kept, without names. Raises RuntimeError once freed or written to."""
+        """The tensors saved by `save_for_backward`, without names. Raises RuntimeError if freed or modified."""
         out = []
         for tensor, version, number in self._saved:
             if number < 0:
@@ -114,9 +114,10 @@ class FunctionCtx(Node):
         return tuple(out)
 
     def maybe_clear_saved_tensors(self) -> bool:
-        """In `backward`: let go of what `save_for_backward` kept, unless the graph is retained. Returns whether it was.
+        """Free the saved tensors during `backward`, unless the graph is retained. Return whether they were freed.
 
-        What `saved_tensors` gave before is then the caller's alone, and can be freed as backward goes.
+        Tensors read from `saved_tensors` before then belong to the caller alone, which can free them as backward
+        proceeds.
         """
         if graph_task.keeps_graph:
             return False
@@ -157,7 +158,7 @@ class FunctionCtx(Node):
             if grad is not None and not isinstance(grad, TensorImpl):
                 raise RuntimeError(f"{self.name()}: expected Variable or None (got {type(grad).__name__})")
             if grad is not None and not self._function._marks_shared_gradients:
-                grad.version_cell()  # as `mark_shared`: the user's code may hold it
+                grad.version_cell()  # like `mark_shared`: user code may keep a reference
             out.append(grad)
         return out
 
@@ -166,14 +167,14 @@ class FunctionCtx(Node):
 
 
 class Function:
-    """A differentiable function of your own: subclass it, write `forward` and `backward`, call `apply`.
+    """User-defined differentiable function: subclass it, write `forward` and `backward`, call `apply`.
 
-    `forward(ctx, *args)` may keep tensors by ``ctx.save_for_backward``; or write `forward(*args)` and
+    `forward(ctx, *args)` may save tensors with ``ctx.save_for_backward``. Alternatively, write `forward(*args)` and
     `setup_context(ctx, inputs, output)`. `backward(ctx, *grad_outputs)` returns one gradient, or None, for each
-    argument of `forward`. For forward mode write `jvp(ctx, *tangents)` too.
+    argument of `forward`. For forward mode, also write `jvp(ctx, *tangents)`.
 
-    Inside `tt.vmap` it takes the second form, and either `generate_vmap_rule = True`, which maps forward and backward,
-    or a static method `vmap(info, in_dims, *args)` that returns an output and its mapped dimension.
+    Under `tt.vmap`, use the second form. Set `generate_vmap_rule = True` to map forward and backward, or write a
+    static method `vmap(info, in_dims, *args)` that returns an output and its mapped dimension.
 
     Example:
         >>> import triten as tt
@@ -191,11 +192,11 @@ class Function:
 
     generate_vmap_rule = False
     _marks_shared_gradients = False
-    """Whether `backward` marks those gradients that somebody else holds; leaves take the others for their own."""
+    """True if `backward` marks the gradients that have other holders; leaves take ownership of all others."""
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
-        """The function of many examples at once; to be overridden. `info` has batch_size and randomness."""
+        """Compute the function for a batch of examples; override it. `info` has batch_size and randomness."""
         raise NotImplementedError(
             "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
             "generate_vmap_rule=True."
@@ -203,16 +204,16 @@ class Function:
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """Compute; to be overridden."""
+        """Compute the outputs; override it."""
         raise NotImplementedError("You must implement the forward function for custom autograd.Function.")
 
     @staticmethod
     def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Any) -> None:
-        """Keep what backward needs, where `forward` takes no context; to be overridden."""
+        """Save values for backward if `forward` takes no context; override it."""
 
     @staticmethod
     def backward(ctx: FunctionCtx, *grad_outputs: Any) -> Any:
-        """Gradients of the inputs; to be overridden."""
+        """Compute the gradients of the inputs; override it."""
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
             "backward mode AD."
@@ -220,7 +221,7 @@ class Function:
 
     @staticmethod
     def jvp(ctx: FunctionCtx, *grad_inputs: Any) -> Any:
-        """The outputs' tangents, None for zero, from those of `forward`'s arguments; to be overridden."""
+        """Compute the outputs' tangents, None for zero, from those of `forward`'s arguments; override it."""
         raise NotImplementedError("You must implement the jvp function for custom autograd.Function.")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -231,9 +232,9 @@ class Function:
 
     @classmethod
     def apply(cls, *args: Any) -> Any:
-        """Call `forward`, recording for backward where an argument requires grad.
+        """Call `forward`, and record for backward if an argument requires grad.
 
-        Raises RuntimeError for dual tensors where no `jvp` is written.
+        Raises RuntimeError for dual tensors if no `jvp` is defined.
         """
         try:
             if any(isinstance(a, TensorImpl) and a._spec.keys & _BATCHED for a in args):
@@ -247,7 +248,7 @@ class Function:
 
     @classmethod
     def _apply(cls, args: tuple[Any, ...]) -> Any:
-        """`apply` at this level: the tensors are taken for what they are, batched or not."""
+        """Run `apply` at this level, with tensors as they are, batched or not."""
         tensors = [i for i, a in enumerate(args) if isinstance(a, TensorImpl)]
         if any(args[i]._spec.keys & FORWARD_BIT for i in tensors):
             from .function_jvp import apply_forward
@@ -271,7 +272,7 @@ class Function:
         finally:
             set_grad_enabled(before)
         for written in ctx._written:
-            # Forward may have written with no operator, to the bytes themselves.
+            # Forward may have written to the memory directly, without an operator.
             if isinstance(written, TensorImpl):
                 written.bump_version()
         outputs = list(result) if isinstance(result, tuple | list) else [result]

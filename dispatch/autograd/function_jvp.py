@@ -1,4 +1,4 @@
-"""A custom `Function` in forward mode: its own `jvp` gives the tangents of what its `forward` returned."""
+"""Forward mode of a custom `Function`: its own `jvp` computes the tangents of `forward`'s results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def apply_forward(cls: Any, args: tuple[Any, ...], run: Callable[..., Any] | None = None) -> Any:
-    """`Function.apply` of arguments of which some are dual.
+    """Run `Function.apply` with arguments of which some are dual.
 
     Args:
         run: ``run(context, args)``, which applies the function without tangents and calls `context` for what it
@@ -52,7 +52,7 @@ def apply_forward(cls: Any, args: tuple[Any, ...], run: Callable[..., Any] | Non
         _differentiate(cls, made[0], args, outputs, level)
     given = list(result) if isinstance(result, tuple | list) else [result]
     for kept, _, position in made[0]._saved:
-        # The copy of a result that backward reads has the result's tangents, for forward over reverse mode.
+        # The copy of a result that backward reads carries the result's tangents, for forward over reverse mode.
         if position >= 0 and isinstance(kept, TensorImpl):
             set_tangents(kept, tangents_of(given[position]))
     return result

@@ -15,10 +15,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def decorated(function: Function, context: Callable[[], AbstractContextManager[None]]) -> Function:
-    """Return the function inside a context of its own at every call.
+    """Wrap a function so that every call runs inside a context of its own.
 
-    The body of a generator function runs when its values are asked for, so each step of it enters the context, and
-    between steps the caller has its own mode.
+    The body of a generator function runs as its values are requested. Each step enters the context, and the caller's
+    mode is restored between steps.
     """
     if inspect.isgeneratorfunction(function):
 
@@ -74,7 +74,7 @@ class _GradContext:
 
 
 class no_grad(_GradContext):
-    """Operators inside record nothing (`torch.no_grad`), in this thread.
+    """Context manager and decorator in which this thread's operators record nothing (`torch.no_grad`).
 
     Example:
         >>> import triten as tt
@@ -103,7 +103,7 @@ class no_grad(_GradContext):
 
 
 class enable_grad(_GradContext):
-    """Operators inside record, also within `no_grad` (`torch.enable_grad`)."""
+    """Context manager and decorator in which operators record, even inside `no_grad` (`torch.enable_grad`)."""
 
     __slots__ = ()
 
@@ -123,9 +123,9 @@ class enable_grad(_GradContext):
 
 
 class set_grad_enabled(_GradContext):
-    """Set grad mode at once; as a context manager, set it in the block and restore that of before the call.
+    """Function that sets grad mode at once; as a context manager, it restores the mode before the call on exit.
 
-    One object may be entered any number of times, each of which ends in the mode of before the call.
+    An object may be entered any number of times. Each exit restores the mode before the call.
     """
 
     __slots__ = ("_restored",)
@@ -146,7 +146,7 @@ class set_grad_enabled(_GradContext):
 
 
 class inference_mode:
-    """New tensors inside have neither version counter nor autograd keys (`torch.inference_mode`).
+    """Context manager in which new tensors have no version counter and no autograd keys (`torch.inference_mode`).
 
     Example:
         >>> import triten as tt

@@ -1,8 +1,8 @@
 """`gradcheck` and `gradgradcheck`: derivatives against central differences (torch/autograd/gradcheck.py).
 
-Both sides are projected on one random vector of each output, v: backward gives J^T v with one call, and central
-differences give it coordinate by coordinate, so that a wrong entry of J shows as surely as in the whole matrix. With
-`fast_mode` the inputs are projected as well. A complex output is checked by its real and its imaginary part, and the
+Both sides are projected on one random vector v of each output. Backward computes J^T v with one call, and central
+differences compute it coordinate by coordinate. A wrong entry of J shows as surely as in the whole matrix. With
+`fast_mode` the inputs are projected as well. A complex output is checked by its real and its imaginary part. The
 gradient of a real number s by a complex one is ds/d(re) + i ds/d(im).
 """
 
@@ -79,7 +79,7 @@ def gradcheck(
         atol: Absolute tolerance.
         rtol: Relative tolerance.
         raise_exception: If False, return False where a check fails.
-        nondet_tol: How far two backward calls with the same arguments may be apart. Default: 0.
+        nondet_tol: Largest allowed difference of two backward calls with the same arguments. Default: 0.
         check_undefined_grad: If True, check that undefined output gradients give undefined or zero input gradients.
         check_grad_dtypes: If True, a gradient must have its input's dtype.
         check_batched_grad: If True, check backward under `tt.vmap`.
@@ -193,7 +193,7 @@ class _Check:
 
     def backward(self, check_dtypes: bool) -> None:
         """Compare backward with differences."""
-        found: list[list[NDArray[Any]]] = []  # before any difference: those write to the inputs
+        found: list[list[NDArray[Any]]] = []  # computed before the differences, which write to the inputs
         for number, (output, seed) in enumerate(zip(self.outputs, self.seeds, strict=True)):
             parts = (1.0, 1j) if output._spec.dtype.is_complex else (1.0,)
             found += [self._vector_jacobian(number, output, part * seed, check_dtypes) for part in parts]
@@ -285,10 +285,7 @@ class _Check:
             )
 
     def undefined_gradients(self) -> None:
-        """Check that backward takes undefined gradients of one output, and of all, for zeros.
-
-        The engine calls no node whose gradients are all undefined, so that those of all outputs are zeros here.
-        """
+        """Check that backward treats undefined gradients of one output, and of all, as zeros."""
         from .function import Function
 
         class Undefined(Function):
@@ -571,7 +568,7 @@ def gradgradcheck(
         rtol: Relative tolerance.
         gen_non_contig_grad_outputs: If True, random gradients are not contiguous.
         raise_exception: If False, return False where a check fails.
-        nondet_tol: How far two backward calls may be apart.
+        nondet_tol: Largest allowed difference of two backward calls.
         check_undefined_grad: If True, check undefined gradients.
         check_grad_dtypes: If True, a gradient must have its input's dtype.
         check_batched_grad: If True, check backward under `tt.vmap`.
@@ -596,7 +593,7 @@ def gradgradcheck(
         check_fwd_over_rev or check_rev_over_rev,
         "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True",
     )
-    # The defaults of both are True, so that only one of them would ask for more than it can.
+    # Both defaults are True; checking only one of them here could request an unsupported combination.
     check_undefined_grad = check_undefined_grad and check_rev_over_rev
     _require(
         check_rev_over_rev or not check_batched_grad,

@@ -1,4 +1,4 @@
-"""`backward` and `grad`: the two doors to the engine (torch/autograd/__init__.py)."""
+"""`backward` and `grad`: the two entry points to the engine (torch/autograd/__init__.py)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..tensor import Tensor
 
     Roots: TypeAlias = Tensor | GradientEdge | Sequence[Tensor | GradientEdge]
-    """Where gradients start from, or are asked for."""
+    """Tensors or edges from which gradients start, or for which gradients are requested."""
 
 _one_plans: dict[TensorSpec, Callable[[], Tensor]] = {}
 Dispatcher.singleton().on_change.append(_one_plans.clear)
@@ -41,9 +41,9 @@ run_backward: Callable[..., Any] = engine.run_backward
 
 
 def keep_backward_below() -> None:
-    """From now on have the engine's own operators pass by what tensors' classes do with public calls.
+    """Make the engine's own operators bypass tensor subclasses' overrides from now on.
 
-    Called when the first tensor of such a class is made: no backward before that pays for it.
+    The first tensor of such a class calls this, so that no earlier backward pays for it.
     """
     global run_from, run_backward
     if run_from is engine.run_from:
@@ -59,11 +59,11 @@ def _below_overrides(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def ones_of(spec: TensorSpec) -> Callable[[], Tensor]:
-    """A function that makes a tensor of ones of this spec."""
+    """Return a function that makes a tensor of ones of this spec."""
     from ..structured.meta.factories import filled
     from ..tensor import blank_tensor
 
-    # Of a subclass or a batched tensor only the metadata: it has bytes of its own.
+    # Take only the metadata of a subclass or batched tensor: its memory is its own.
     spec = spec.replace(keys=0) if spec.keys else spec
     if spec.device is not CPU:
         return filled(spec, "fill_stub", 1)
@@ -80,7 +80,7 @@ def ones_of(spec: TensorSpec) -> Callable[[], Tensor]:
 
 
 def zeros_of(spec: TensorSpec) -> Tensor:
-    """A tensor of zeros of this spec's sizes, dtype and device, as dense as a clone would lie."""
+    """Return zeros of this spec's sizes, dtype and device, with the strides of a clone."""
     from ..structured.meta.factories import filled
 
     strides = strides_for(preserve_format, spec.sizes, (spec.sizes, spec.strides))
@@ -105,7 +105,7 @@ def _root_gradient(output: Any, grad: Tensor | None) -> Tensor:
                 f"grad can be implicitly created only for real scalar outputs but got {spec.dtype}"
             )
         if modes or spec.keys:
-            # Modes and tensor subclasses see how it is made.
+            # Modes and tensor subclasses see its construction.
             from ..generated.functions import ones_like
 
             seed = ones_like(output)
@@ -132,7 +132,7 @@ def _root_gradient(output: Any, grad: Tensor | None) -> Tensor:
 
 
 def _ignoring_names(grad: Tensor) -> Any:
-    """A gradient without the names that it was given with, which PyTorch warns of."""
+    """Return a gradient without its dimension names, with PyTorch's warning."""
     warnings.warn(
         f"Autograd was passed a named grad tensor with dims {list(grad._spec.names)}. Autograd does not yet support "
         "named tensor semantics, so all names will be ignored. In practice all computed gradients will still be "
@@ -150,7 +150,7 @@ def _twin_of(tensor: Tensor) -> Any:
 
 
 def _one(spec: TensorSpec) -> Tensor:
-    """The gradient of a scalar with respect to itself."""
+    """Return the gradient of a scalar with respect to itself."""
     make = _one_plans.get(spec)
     if make is None:
         if spec.keys:
@@ -171,11 +171,11 @@ def backward(
     """Accumulate gradients of `tensors` into the leaves of their graphs (`torch.autograd.backward`).
 
     Args:
-        tensors: one or several outputs; a scalar needs no gradient of its own.
-        grad_tensors: gradients of the outputs, of their shapes.
-        retain_graph: keep saved tensors for another backward; `create_graph` if None.
-        create_graph: record the backward itself, for higher derivatives.
-        inputs: only these tensors get gradients, leaves or not.
+        tensors: One or several outputs; a scalar needs no gradient of its own.
+        grad_tensors: Gradients of the outputs, with their shapes.
+        retain_graph: If True, keep saved tensors for another backward. Default: `create_graph`.
+        create_graph: If True, record the backward itself, for higher derivatives.
+        inputs: If given, only these tensors get gradients, leaves or not.
 
     Raises:
         RuntimeError: where nothing requires grad, or for a second backward over a freed graph.
@@ -290,11 +290,11 @@ def grad(
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
-    """Gradients of `outputs` with respect to `inputs`, returned and not accumulated (`torch.autograd.grad`).
+    """Return gradients of `outputs` with respect to `inputs` without accumulating them (`torch.autograd.grad`).
 
-    With `is_grads_batched` the first dimension of every `grad_outputs` counts gradients to send back, all in one pass
-    of `tt.vmap`, and that of every result the answers. An unused input is an error unless `allow_unused`, which gives
-    None for it, or `materialize_grads`, which gives zeros.
+    With `is_grads_batched`, the first dimension of every `grad_outputs` is a batch of gradients, sent back in one
+    pass of `tt.vmap`; the results have the same batch dimension. An unused input is an error, unless `allow_unused`
+    (its gradient is None) or `materialize_grads` (zeros).
 
     Raises:
         RuntimeError: where an input does not require grad, or is not used and `allow_unused` is false.
@@ -346,7 +346,7 @@ def grad(
         grads,
         retain_graph=keep,
         create_graph=create_graph,
-        inputs=[edge_of(s) or (AccumulateGrad(s), 0) for s in sources],  # no view made unrecorded is reached
+        inputs=[edge_of(s) or (AccumulateGrad(s), 0) for s in sources],  # reaches no unrecorded view
     )
     out = []
     for position, (source, value) in enumerate(zip(sources, found, strict=True)):
@@ -380,7 +380,7 @@ def _batched_grad(
     allow_unused: bool | None,
     materialize_grads: bool,
 ) -> tuple[Any, ...]:
-    """`grad` of each gradient along the first dimensions of `grad_outputs`."""
+    """Run `grad` over the batch of gradients along the first dimension of `grad_outputs`."""
     used: list[int] = []
     sources = _as_tuple(inputs)
 

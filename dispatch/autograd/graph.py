@@ -1,4 +1,4 @@
-"""`tt.autograd.graph`: the graph from outside, its nodes and edges, and hooks on it (torch/autograd/graph.py)."""
+"""`tt.autograd.graph`: the user's access to the graph, its nodes, edges and hooks (torch/autograd/graph.py)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ __all__ = [
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:
-    """The edge of a tensor (`torch.autograd.graph.get_gradient_edge`), which keeps the graph and not the tensor.
+    """Return the edge of a tensor (`torch.autograd.graph.get_gradient_edge`); it keeps the graph alive, not the
+    tensor.
 
-    `tt.autograd.backward` and `tt.autograd.grad` take it in the tensor's place.
+    `tt.autograd.backward` and `tt.autograd.grad` accept the edge instead of the tensor.
 
     Raises:
         RuntimeError: for a tensor that does not require grad.
@@ -54,8 +55,7 @@ def get_gradient_edge(tensor: Tensor) -> GradientEdge:
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
-    """Say that somebody wrote to a tensor, or to several, in a way that autograd does not see
-    (`torch.autograd.graph.increment_version`).
+    """Count a write to one or several tensors that autograd does not see (`torch.autograd.graph.increment_version`).
 
     Example:
         >>> import triten as tt
@@ -70,7 +70,7 @@ def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
 
 
 class Task:
-    """One run of the engine: from where, and to which inputs."""
+    """Run of the engine, with its roots and requested inputs."""
 
     def __init__(self, roots: Sequence[Any], inputs: Sequence[Any] | None) -> None:
         self.has_inputs = inputs is not None
@@ -105,13 +105,13 @@ _tasks = inherited(_Tasks())
 
 
 def current_task() -> Task | None:
-    """The run of the engine that this thread is in; None outside of any, and before `know_tasks`."""
+    """Return this thread's current engine run; None outside of any run, and before `know_tasks`."""
     return _tasks.current
 
 
 @functools.cache
 def know_tasks() -> None:
-    """From now on have a hook find out in which run of the engine it is called."""
+    """Make the engine track the current run from now on, so that hooks can query it."""
 
     def known(run: Callable[..., Any], roots_of: Callable[[Any], Sequence[Any]]) -> Callable[..., Any]:
         def running(first: Any, *args: Any, **kwargs: Any) -> Any:
@@ -132,7 +132,7 @@ def know_tasks() -> None:
 
 
 def queue_callback(callback: Callable[[], None]) -> None:
-    """Call a function at the end of the run of the engine that this thread is in.
+    """Queue a callback for the end of this thread's current engine run.
 
     Raises:
         RuntimeError: it is in none, or `know_tasks` was called after the run had begun.
@@ -144,7 +144,7 @@ def queue_callback(callback: Callable[[], None]) -> None:
 
 
 class _Handles(RemovableHandle):
-    """Several hooks that are removed together."""
+    """Handle that removes several hooks together."""
 
     __slots__ = ("_all",)
 
@@ -163,9 +163,9 @@ def register_multi_grad_hook(
     """Call a hook when several tensors have their gradients (`torch.autograd.graph.register_multi_grad_hook`).
 
     Args:
-        tensors: tensors that require grad.
-        fn: called once in a backward, with the gradients of all, None for those that the backward does not reach; or
-            in the mode ``"any"`` with the gradient that comes first.
+        tensors: Tensors that require grad.
+        fn: Function that each backward calls once, with the gradients of all tensors, None for those that it does not
+            reach. In the mode ``"any"`` it receives the gradient that arrives first.
 
     Raises:
         ValueError: for another mode.

@@ -1,4 +1,4 @@
-"""In-place operators under autograd: what is refused, and how a history is rewritten (torch VariableTypeUtils)."""
+"""In-place operators under autograd: checks, and rebased histories (torch VariableTypeUtils)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from .node import AccumulateGrad, Edge, Node, edge_of, leaf_meta, set_edge
 from .view_history import CopySlices, ViewGeometry, check_view, refresh
 
 _HELD_BY_BASE = 3
-"""References to a version counter that a local variable and one tensor hold, as `sys.getrefcount` counts them."""
+"""References to a version counter held by one local variable and one tensor, as `sys.getrefcount` counts them."""
 
 
 def check_inplace(tensor: TensorImpl) -> None:
-    """Refuse a write that no history could follow: to a leaf that requires grad, or a view of one, or of another dtype.
+    """Raise an error for a write that no history can follow: to a leaf that requires grad, or to a view of one or of
+    another dtype.
 
-    Called with grad mode on, before anything is written.
+    Called with grad mode on, before the write.
     """
     base = tensor._view_base
     if base is not None:
@@ -30,7 +31,7 @@ def check_inplace(tensor: TensorImpl) -> None:
         if meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad":
             raise RuntimeError("a leaf Variable that requires grad is being used in an in-place operation.")
     else:
-        # A base that requires no grad is a leaf, too: the history of a view of it has nowhere to go.
+        # A base that does not require grad is a leaf too: its view's history has nowhere to go.
         meta = base._autograd if base._spec.requires_grad else None
         if meta is None or meta.edge is None or meta.edge[0].__class__.__name__ == "AccumulateGrad":
             raise RuntimeError(
@@ -39,14 +40,14 @@ def check_inplace(tensor: TensorImpl) -> None:
 
 
 def inplace_edge(tensor: TensorImpl) -> Edge | None:
-    """The edge of the tensor that is about to be written to."""
+    """Return the edge of the tensor before it is written to."""
     return edge_of(tensor) if tensor._spec.requires_grad else None
 
 
 def rebase_history(tensor: TensorImpl, node: Node) -> None:
-    """Make `node` the origin of a tensor that was written in place.
+    """Make `node` the gradient function of a tensor that was written in place.
 
-    The history of a view's base becomes a `CopySlices` around the node; the view's own follows from the base.
+    The history of a view's base becomes a `CopySlices` around the node; the view's own is derived from the base.
     """
     base = tensor._view_base
     if base is None:
@@ -59,7 +60,7 @@ def rebase_history(tensor: TensorImpl, node: Node) -> None:
 
 
 def _set_edge(tensor: TensorImpl, edge: Edge, holders: int) -> None:
-    """Store a history; `holders` says how many tensors concerned by the write share the version counter."""
+    """Store a history; `holders` counts the written tensors that share the version counter."""
     meta = tensor._autograd
     if meta is None:
         meta = tensor._autograd = leaf_meta()
@@ -73,7 +74,7 @@ def _set_edge(tensor: TensorImpl, edge: Edge, holders: int) -> None:
 
 
 def tell_views(base: TensorImpl, cell: list[int]) -> None:
-    """Views made before their base began to require grad follow it; found as the other holders of its counter."""
+    """Update views made before their base required grad, found as the other holders of its version counter."""
     for holder in gc.get_referrers(cell):
         if isinstance(holder, TensorImpl) and holder._view_base is base and not holder._spec.requires_grad:
             holder._spec = holder._spec.twin
@@ -83,13 +84,13 @@ def tell_views(base: TensorImpl, cell: list[int]) -> None:
 
 
 def follow_leaf(base: TensorImpl) -> None:
-    """Views made before a leaf began to require grad do so from now on, and no more when it stops.
+    """Update views made before a leaf began or stopped to require grad, so that they follow the leaf.
 
-    A view is a leaf unless the bytes were written after the view was made; then its history leads to the base. Views
-    are found among the objects that refer to the base, so the caller has made sure that there may be one.
+    A view is a leaf unless its memory was written after its creation; then its history leads to the base. Views are
+    found among the objects that refer to the base, so the caller first checks that views may exist.
     """
     cell = base._version_cell
-    # Every view holds the version counter. To look for referrers is to look through all objects of the process.
+    # Every view holds the version counter. Finding referrers scans all objects of the process.
     if cell is None or sys.getrefcount(cell) <= _HELD_BY_BASE:
         return
     for holder in gc.get_referrers(base):

@@ -1,4 +1,6 @@
-"""Graph nodes: what backward calls, and the edges along which gradients go (torch/csrc/autograd/function.h)."""
+"""Graph nodes with their backward methods, and the edges along which gradients flow
+(torch/csrc/autograd/function.h).
+"""
 
 from __future__ import annotations
 
@@ -27,25 +29,25 @@ class _Freed:
 
 
 FREED: Any = _Freed()
-"""Stands in a node's slots for what backward has freed."""
+"""Sentinel in the slots of a node whose saved values backward has freed."""
 
 
 class Packed:
-    """Stands in a node's slots for a tensor that was saved in another form (`saved_tensors`)."""
+    """Base of slot values that represent a saved tensor in another form (`saved_tensors`)."""
 
     __slots__ = ()
 
     def unpack(self) -> TensorImpl:
-        """The tensor."""
+        """Return the tensor."""
         raise NotImplementedError(f"{type(self).__name__} holds no tensor")
 
 
 class Node:
     """One recorded operation.
 
-    `next_edges` has, for each differentiable input, the (node, output number) that its gradient goes to, or
-    None. `specs` describes the outputs, so that the engine can bring a gradient to their shape and dtype.
-    Nodes are ordered by `sequence`: a node's inputs always have lower numbers.
+    `next_edges` has one entry for each differentiable input: the (node, output number) that receives its gradient, or
+    None. `specs` describes the outputs, so that the engine can bring a gradient to their shape and dtype. Nodes are
+    ordered by `sequence`: a node's inputs always have lower numbers.
     """
 
     __slots__ = ("__weakref__", "hooks", "next_edges", "sequence", "specs")
@@ -56,7 +58,7 @@ class Node:
     hooks: NodeHooks | None
 
     on_new_class: ClassVar[list[Callable[[type[Node]], None]]] = []
-    """Called with each class of nodes that comes into being: of those who watch them all."""
+    """Callbacks of observers, called with each new node class."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -64,14 +66,14 @@ class Node:
             watch(cls)
 
     def backward(self, *grads: Any) -> Sequence[Any]:
-        """Gradients of the inputs from those of the outputs; None for an input that gets none."""
+        """Return the gradients of the inputs from those of the outputs; None for an input without gradient."""
         internal_assert(False, f"{type(self).__name__} has no backward")
 
     def release(self) -> None:
         """Free saved tensors, after a backward that does not retain the graph."""
 
     def name(self) -> str:
-        """The node's name in messages, such as ``MulBackward0``."""
+        """Return the node's name in messages, such as ``MulBackward0``."""
         return type(self).__name__
 
     @property
@@ -96,13 +98,13 @@ class Node:
 
 
 class GradientEdge(NamedTuple):
-    """Where a tensor's gradient goes: a node, and the number of its output (`torch.autograd.graph.GradientEdge`)."""
+    """Destination of a tensor's gradient: a node and its output number (`torch.autograd.graph.GradientEdge`)."""
 
     node: Node
     output_nr: int
     ownership_token: Node | None = None
 
-    # What `root_edge` and the doors to the engine ask of a tensor.
+    # The interface that `root_edge` and the engine's entry points need from a tensor.
 
     @property
     def edge(self) -> Edge:
@@ -141,11 +143,11 @@ class NodeHooks:
 
 
 class RemovableHandle:
-    """Takes a hook away again (`torch.utils.hooks.RemovableHandle`).
+    """Handle that removes a hook (`torch.utils.hooks.RemovableHandle`).
 
     Args:
-        hooks_dict: the dictionary that holds the hook under the number `id`. One that can be held weakly is.
-        extra_dict: a dictionary, or a list of them, from which the number is removed too.
+        hooks_dict: The dictionary that holds the hook under the number `id`. It is held weakly if its type allows.
+        extra_dict: A dictionary, or a list of them, from which the number is also removed.
 
     Example:
         >>> from collections import OrderedDict
@@ -169,7 +171,7 @@ class RemovableHandle:
         self.id = next(RemovableHandle._numbers)
 
     def remove(self) -> None:
-        """Remove the hook; again is no error."""
+        """Remove the hook; repeated calls do nothing."""
         for held in self._dicts:
             hooks = held()
             if hooks is not None:
@@ -182,7 +184,7 @@ class RemovableHandle:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         hooks, self.id, extra = state
         self._dicts = tuple([_held({} if each is None else each) for each in (hooks, *extra)])
-        # Numbers that come later are not those that have been read.
+        # New handles must not reuse the numbers of unpickled ones.
         RemovableHandle._numbers = itertools.count(max(self.id + 1, next(RemovableHandle._numbers)))
 
     def __enter__(self) -> RemovableHandle:
@@ -193,7 +195,7 @@ class RemovableHandle:
 
 
 def _held(hooks: Any) -> Callable[[], Any]:
-    """What gives a dictionary: weakly, where it can be held so, as `OrderedDict` can."""
+    """Return a function that returns the dictionary: weakly if the type supports it, as `OrderedDict` does."""
     try:
         return weakref.ref(hooks)
     except TypeError:
@@ -201,12 +203,15 @@ def _held(hooks: Any) -> Callable[[], Any]:
 
 
 class AutogradMeta:
-    """What autograd keeps of a tensor: its edge and gradient.
+    """Autograd metadata of a tensor: its edge and gradient.
 
-    `edge` leads to the node that made the tensor, or, for a leaf, to its `AccumulateGrad` (made when first
-    needed). `version`, set for views alone, is the version of the bytes at which the edge was computed;
-    `retains_grad` is set by `retain_grad` alone, `made_by` for one of several views, `tangents` for
-    tensors of forward mode, `follows` for a view that requires grad because its base, a leaf, does.
+    - `edge` leads to the node that made the tensor. For a leaf it leads to its `AccumulateGrad`, created on first
+      use.
+    - `version`, for views only, is the version of the memory at which the edge was computed.
+    - `retains_grad` is set by `retain_grad` only.
+    - `made_by` is set for one of several views.
+    - `tangents` is set for tensors of forward mode.
+    - `follows` is set for a view that requires grad because its base, a leaf, does.
     """
 
     __slots__ = ("edge", "follows", "grad", "made_by", "retains_grad", "tangents", "version")
@@ -221,7 +226,7 @@ class AutogradMeta:
 
 
 def leaf_meta() -> AutogradMeta:
-    """The metadata of a leaf."""
+    """Return the metadata of a leaf."""
     meta = AutogradMeta()
     meta.edge = meta.grad = None
     meta.version = 0
@@ -229,7 +234,7 @@ def leaf_meta() -> AutogradMeta:
 
 
 class AccumulateGrad(Node):
-    """The end of a graph at a leaf: adds the gradient to ``leaf.grad``. It holds the leaf weakly, the leaf holds it."""
+    """Node at a leaf that adds the gradient to ``leaf.grad``. It holds the leaf weakly; the leaf holds it."""
 
     __slots__ = ("leaf",)
 
@@ -247,7 +252,7 @@ class AccumulateGrad(Node):
 
 
 class NotImplementedBackward(Node):
-    """Records an operator without derivative; backward through it raises PyTorch's error."""
+    """Node of an operator without derivative; backward through it raises PyTorch's error."""
 
     __slots__ = ("operator",)
     operator: str
@@ -256,12 +261,12 @@ class NotImplementedBackward(Node):
         raise RuntimeError(f"derivative for {self.operator} is not implemented")
 
     def name(self) -> str:
-        """As PyTorch calls it."""
+        """Return PyTorch's name for it."""
         return "NotImplemented"
 
 
 def edge_of(tensor: Any) -> Edge | None:
-    """Where the gradient of a tensor that requires grad goes; None for a view that was made unrecorded."""
+    """Return the edge that receives the gradient of a tensor that requires grad; None for an unrecorded view."""
     meta: AutogradMeta = tensor._autograd
     base = tensor._view_base
     if base is not None and tensor._version_cell is not None and meta.version != tensor._version_cell[0]:
@@ -281,7 +286,7 @@ def edge_of(tensor: Any) -> Edge | None:
 
 
 def root_edge(tensor: Any) -> Edge:
-    """The edge of a tensor that gradients start from or are asked for. Raises RuntimeError where there is none."""
+    """Return the edge of a backward root or requested input. Raises RuntimeError if it has none."""
     edge = edge_of(tensor)
     if edge is None:
         raise RuntimeError("element 0 of tensors does not require grad and does not have a grad_fn")
@@ -289,7 +294,7 @@ def root_edge(tensor: Any) -> Edge:
 
 
 def set_edge(meta: AutogradMeta, edge: Edge) -> None:
-    """Give a tensor that was written to its new edge, at which `retain_grad` keeps the gradient from now on."""
+    """Set the new edge of a written tensor; `retain_grad` stores the gradient at this edge from now on."""
     before, meta.edge = meta.edge, edge
     if before is None or not getattr(meta, "retains_grad", False):
         return
@@ -302,7 +307,7 @@ def set_edge(meta: AutogradMeta, edge: Edge) -> None:
 
 
 def set_history(out: Any, node: Node, number: int = 0) -> None:
-    """Make `node` the origin of a fresh output; one of an integral dtype has none."""
+    """Make `node` the gradient function of a fresh output, unless its dtype is integral."""
     out._spec = out._spec.twin
     out._autograd = meta = AutogradMeta()
     meta.edge = (node, number)
@@ -312,7 +317,7 @@ def set_history(out: Any, node: Node, number: int = 0) -> None:
 
 
 def saved_version(tensor: TensorImpl | None) -> int:
-    """The version to store beside a saved tensor; 0 for nothing in its place.
+    """Return the version to store with a saved tensor; 0 for None.
 
     Raises RuntimeError for an inference tensor, which has none.
     """
@@ -330,7 +335,7 @@ def saved_version(tensor: TensorImpl | None) -> int:
 
 
 def unpack(node: Node, tensor: Any, version: int) -> Any:
-    """A saved input, if it is neither freed nor written to since.
+    """Return a saved input that is neither freed nor modified.
 
     Raises RuntimeError with PyTorch's messages otherwise.
     """
@@ -356,7 +361,7 @@ def unpack(node: Node, tensor: Any, version: int) -> Any:
 
 
 def save_result(out: Any) -> Any:
-    """An output as its own node may keep it: the same bytes and version counter, no edge back."""
+    """Return an output as its own node can save it: the same memory and version counter, no edge back."""
     spec = out._spec
     kept = out._blank()
     kept._data = out._data
@@ -370,7 +375,7 @@ def save_result(out: Any) -> Any:
 
 
 def unpack_result(node: Node, kept: Any, version: int, number: int = 0) -> Any:
-    """A saved output, tied to its node again where backward itself is recorded."""
+    """Return a saved output, reattached to its node if backward itself is recorded."""
     kept = unpack(node, kept, version)
     if grad_disabled and not is_grad_enabled():
         return kept
@@ -383,7 +388,7 @@ def unpack_result(node: Node, kept: Any, version: int, number: int = 0) -> Any:
 
 
 def unpack_list(node: Node, tensors: Any, versions: Sequence[int]) -> Any:
-    """Saved inputs of a list argument."""
+    """Return the saved inputs of a list argument."""
     if tensors is FREED:
         unpack(node, tensors, 0)
     return [unpack(node, t, v) for t, v in zip(tensors, versions, strict=True)]

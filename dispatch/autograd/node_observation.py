@@ -1,7 +1,7 @@
-"""What stands around every node that backward runs: traces, profilers.
+"""Observation of every node that backward runs, for traces and profilers.
 
-The engine asks nothing while nobody watches: an observer is put into the node classes themselves, in place of their
-`backward`, and taken out again.
+The engine has no checks for observers. An observer replaces the `backward` of the node classes, and restores it when
+closed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _lock = forkable(threading.Lock())
 
 
 class ObservedNodes:
-    """Calls ``observe(node, backward, grads)`` for every node instead of ``backward(node, *grads)`` until `close`.
+    """Observer that calls ``observe(node, backward, grads)`` for every node instead of ``backward(node, *grads)``.
 
-    Graphs recorded before are seen as well. Classes that come into being meanwhile are found by `cover`, which whoever
-    sees them come calls. One at a time: a second one would put the first one's observer back.
+    It is active until `close`, and also sees graphs recorded before. Code that creates node classes calls `cover` to
+    include them. Only one observer may be active: a second one would restore the first one's hook.
     """
 
     def __init__(self, observe: NodeObserver) -> None:
@@ -45,12 +45,12 @@ class ObservedNodes:
             self.cover()
             self._undo.callback(setattr, engine, "accumulate", accumulate)
             setattr(engine, "accumulate", accumulated)  # noqa: B010 - mypy takes an assignment for a mistake
-        except BaseException:  # an interrupt: no one has what closes it
+        except BaseException:  # on an interrupt, no caller holds the object to close
             self.close()
             raise
 
     def cover(self) -> None:
-        """Observe the node classes that are new since the last time."""
+        """Observe the node classes created since the last call."""
         classes = Node.__subclasses__()
         if len(classes) == self._known:
             return
@@ -74,5 +74,5 @@ class ObservedNodes:
         type.__setattr__(cls, "backward", observed)
 
     def close(self) -> None:
-        """Put everything back as it was."""
+        """Restore the original `backward` methods."""
         self._undo.close()

@@ -1,4 +1,4 @@
-"""`tt.autograd.Variable`, from before tensors recorded gradients themselves (`torch.autograd.Variable`)."""
+"""`tt.autograd.Variable`, the API from before tensors recorded gradients themselves (`torch.autograd.Variable`)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .graph import know_tasks, queue_callback
 
 
 class ImperativeEngine:
-    """The engine, as programs that ask it for callbacks know it (`torch.autograd.Variable._execution_engine`)."""
+    """Engine object that lets programs queue callbacks (`torch.autograd.Variable._execution_engine`)."""
 
     def queue_callback(self, callback: Callable[[], None]) -> None:
-        """Call a function at the end of the backward that this thread is in.
+        """Queue a callback for the end of this thread's current backward.
 
         Raises:
             RuntimeError: it is in none, or in one that had begun before anybody asked for the engine.
@@ -45,9 +45,9 @@ class _OfTensors(type):
 
 
 class Variable(metaclass=_OfTensors):
-    """A tensor of its own over the bytes of another, outside of its graph (`torch.autograd.Variable`).
+    """Detached tensor that shares another's memory (`torch.autograd.Variable`).
 
-    A tensor is all that there is: ``Variable(x)`` is ``x.detach()``, and every tensor is an instance.
+    Variables are plain tensors: ``Variable(x)`` is ``x.detach()``, and every tensor is an instance.
 
     Raises TypeError for anything but a tensor.
 

@@ -172,7 +172,7 @@ class Recorder:
             make = defined(name, text.written(name), f"record {op.name}", names)
             written = self._written[count] = (make, text.known)
         make, known = written
-        # A plan is made for these specs and values alone, so that they are no work of the call.
+        # Planning fixes these specs and values, so the call does not check them.
         record: Plan = make(inner, *[value_of(args[position]) for position, value_of in known])
         if not self._kept:
             return record
@@ -256,7 +256,7 @@ class RecorderText:
             if name == "self" and self.inplace:
                 edges.append("inplace_edge(self_)")
             else:
-                # `edge_of` of what is no view and has its edge, spelt out.
+                # `edge_of` inlined, for a tensor that is not a view and has its edge
                 edge = f"({local}._autograd.edge if {local}._view_base is None else None)"
                 edges.append(f"({edge} or edge_of({local})) if needs_{local} else None")
         return f"({', '.join(edges)}{',' if len(edges) == 1 else ''})"
@@ -303,7 +303,7 @@ class RecorderText:
         if self.inplace:
             lines = ["node.specs = (self_._spec.detached,)", "rebase_history(self_, node)"]
         else:
-            # `set_history`, spelt out: every recorded call comes through here.
+            # `set_history` inlined: every recorded call runs it.
             lines = ["spec = out._spec", "node.specs = (spec,)", *_linked("out", "spec.twin", 0)]
         may_be_view = not self.inplace and self.returns[0].alias_info is not None
         if may_be_view:
@@ -332,7 +332,7 @@ class RecorderText:
         for i in range(count):
             if self.recording.differentiable and not self.recording.differentiable[i]:
                 continue
-            if self.is_masked:  # A result that the mask does not ask for is None.
+            if self.is_masked:  # A result that the mask excludes is None.
                 lines += [f"if out[{i}] is not None:", f"    set_history(out[{i}], node, {i})"]
             else:
                 lines += [*_linked(f"out{i}", f"out{i}._spec.twin", i), *_versioned(f"out{i}")]
@@ -373,7 +373,7 @@ def _result(name: str, out: str, spec: str) -> list[str]:
         "if cell is None:",
         f"    cell = {out}._version_cell = [saved_version({out}) if {out}._spec.is_inference else 0]",
         "kept._version_cell = cell",
-        f"node.{name} = kept",  # whole by now: hooks on what is saved see it here
+        f"node.{name} = kept",  # complete by now: saved-tensor hooks may see the node here
         f"node.{name}_version = cell[0]",
     ]
 

@@ -1,4 +1,4 @@
-"""What generated autograd wrappers share: which inputs matter, what is kept of them, planners around others."""
+"""Helpers of generated autograd wrappers: relevant inputs, saved values, and planners around other planners."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ AutogradPlanner = Callable[[OperatorEntry, int, Sequence[Any]], Plan]
 
 
 def requires_grad(value: object) -> bool:
-    """Whether an argument is a tensor that requires grad."""
+    """Return whether an argument is a tensor that requires grad."""
     return isinstance(value, TensorImpl) and value._spec.requires_grad
 
 
 def is_discrete(dtype: ScalarType | None) -> bool:
-    """Whether results of a dtype that was asked for have no gradient: the history is not looked at then."""
+    """Return whether a requested dtype has no gradient, so that history is irrelevant."""
     return dtype is not None and not (dtype.is_floating_point or dtype.is_complex)
 
 
 def spec_of(value: Any) -> Any:
-    """A tensor's spec, a list of them for a list; None for a number or nothing in a tensor's place."""
+    """Return a tensor's spec, a list of specs for a list, and None for a number or None."""
     if value.__class__ is tuple or value.__class__ is list:
         return [spec_of(v) for v in value]
     return value._spec.detached if isinstance(value, TensorImpl) else None
 
 
 def version_of(value: object) -> int:
-    """The version to store beside a saved argument, which may be a number."""
+    """Return the version to store with a saved argument, which may be a number."""
     return saved_version(value) if isinstance(value, TensorImpl) else 0
 
 
 def clone_before_write(tensor: Tensor) -> Tensor:
-    """A copy of a tensor that is about to be written to, for a formula that needs the old values.
+    """Copy a tensor before it is written to, for a formula that needs the old values.
 
-    It stands in the graph, where its tangents and gradients of gradients come from.
+    The copy is part of the graph, which supplies its tangents and second derivatives.
     """
     excluded = local.excluded
     local.excluded &= ~FORWARD_BIT
@@ -59,13 +59,13 @@ def clone_before_write(tensor: Tensor) -> Tensor:
 
 
 def writes_are_refused_first(planner: AutogradPlanner) -> AutogradPlanner:
-    """A planner of an operator in place: a leaf is refused before what else is wrong with the call, as in PyTorch."""
+    """Wrap an in-place operator's planner: report a refused write before other errors of the call, as PyTorch does."""
 
     @functools.wraps(planner)
     def plan(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         try:
             return planner(op, key_set, args)
-        except Exception:  # told as it is, unless a refusal comes before it
+        except Exception:  # reported unchanged, unless a write is refused
             refusal = _refusal_of_writes(op, args)
             if refusal is None:
                 raise
@@ -75,11 +75,11 @@ def writes_are_refused_first(planner: AutogradPlanner) -> AutogradPlanner:
 
 
 _REFUSING_GRADIENTS = {"aten::resize_", "aten::resize_as_", "aten::set_"}
-"""Operators that refuse what requires grad in words of their own."""
+"""Operators that reject arguments that require grad with their own messages."""
 
 
 def _refusal_of_writes(op: OperatorEntry, args: Sequence[Any]) -> RuntimeError | None:
-    """What `check_inplace` has against a call's writes."""
+    """Return the error of `check_inplace` for a call's writes, or None."""
     if not is_grad_enabled() or op.name.partition(".")[0] in _REFUSING_GRADIENTS:
         return None
     for argument, value in zip(op.schema.arguments, args, strict=True):
@@ -93,14 +93,14 @@ def _refusal_of_writes(op: OperatorEntry, args: Sequence[Any]) -> RuntimeError |
 
 
 def partly_scaled(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The plan where some of several scales (beta, alpha) are at their defaults: they are passed all the same."""
+    """Return a plan that passes all scales (beta, alpha), for a call where only some are at their defaults."""
     positions = op.runtime_positions(args)
     fixed = list(args)
     for position in positions:
         fixed[position] = None
 
     def record(*runtime: Any) -> Any:
-        # A list of its own for each call: other threads make the same one, and a plan holds on to no tensors.
+        # A new list for each call: other threads run this too, and a plan must not keep tensors alive.
         values = fixed.copy()
         for position, value in zip(positions, runtime, strict=True):
             values[position] = value
@@ -111,7 +111,7 @@ def partly_scaled(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
 
 @writes_are_refused_first
 def not_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The fallback of autograd keys: computes, and leaves a node that raises PyTorch's error in backward."""
+    """Plan the fallback of autograd keys: compute, and record a node that raises PyTorch's error in backward."""
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
     name = op.name.partition(".")[0]
     arguments = op.schema.arguments
@@ -155,7 +155,7 @@ def not_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> 
 
 
 def gradient_refused(op: OperatorEntry, inner: Plan, argument: str) -> Plan:
-    """The plan where an argument requires grad of which the operator has no derivative: refused in grad mode."""
+    """Wrap a plan to raise in grad mode if an argument without a derivative requires grad."""
     name = op.name.partition("::")[2].partition(".")[0]
 
     def refuse(*runtime: Any) -> Any:
@@ -176,12 +176,12 @@ def _is_real(tensor: TensorImpl) -> bool:
 
 @writes_are_refused_first
 def never_differentiable(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """Operators whose results carry no gradient (comparisons, argmax): autograd steps aside."""
+    """Plan operators whose results carry no gradient (comparisons, argmax): autograd is skipped."""
     return op.plan(key_set & BELOW_AUTOGRAD, args)
 
 
 def out_refuses_grad(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``out=`` forms: refused where an argument requires grad and grad mode is on."""
+    """Plan ``out=`` forms: raise if an argument requires grad and grad mode is on."""
     name = op.name.partition("::")[2].partition(".")[0]
 
     def refusal() -> RuntimeError:
@@ -191,7 +191,7 @@ def out_refuses_grad(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Pl
         )
 
     if is_grad_enabled():
-        raise refusal()  # before what else is wrong with the call
+        raise refusal()  # raised before other errors of the call
     inner = op.plan(key_set & BELOW_AUTOGRAD, args)
 
     def record(*runtime: Any) -> Any:

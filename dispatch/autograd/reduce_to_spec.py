@@ -1,4 +1,4 @@
-"""Bringing a gradient to what its input was: the shape before broadcasting, the dtype before promotion."""
+"""Reduction of a gradient to its input's spec: the shape before broadcasting, the dtype before promotion."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from .node import Node
 
 KNOWN_SHAPES = 4096
-"""Pairs of shapes whose broadcast dimensions are remembered."""
+"""Cache limit of shape pairs with their broadcast dimensions."""
 
 
 def reduce_to_spec(grad: Tensor, spec: TensorSpec, node: Node) -> Tensor:
-    """The gradient summed to the spec's sizes and cast to its dtype; as it is where both fit already.
+    """Sum a gradient to the spec's sizes and cast it to its dtype; return it unchanged if both match.
 
-    Raises RuntimeError where the sizes cannot come from broadcasting, as the engine of PyTorch does.
+    Raises RuntimeError if broadcasting cannot produce the sizes, as PyTorch's engine does.
     """
     if grad._spec.sizes != spec.sizes:
         broadcast = _broadcast_dims(spec.sizes, grad._spec.sizes)
@@ -38,7 +38,7 @@ def reduce_to_spec(grad: Tensor, spec: TensorSpec, node: Node) -> Tensor:
 
 
 def is_expandable_to(sizes: tuple[int, ...], target: tuple[int, ...]) -> bool:
-    """Whether a tensor of `sizes` broadcasts to `target`."""
+    """Return whether a tensor of `sizes` broadcasts to `target`."""
     if len(sizes) > len(target):
         return False
     return all(a == b or a == 1 for a, b in zip(reversed(sizes), reversed(target), strict=False))
@@ -46,9 +46,9 @@ def is_expandable_to(sizes: tuple[int, ...], target: tuple[int, ...]) -> bool:
 
 @lru_cache(KNOWN_SHAPES)
 def _broadcast_dims(sizes: tuple[int, ...], target: tuple[int, ...]) -> tuple[tuple[int, ...], bool] | None:
-    """The dimensions of `target` that broadcasting `sizes` added, or else made longer, which the flag tells.
+    """Return the dimensions of `target` that broadcasting `sizes` added or expanded, and a flag for expansion.
 
-    None where it does not broadcast.
+    Return None if `sizes` does not broadcast.
     """
     if not is_expandable_to(sizes, target):
         return None
@@ -58,7 +58,7 @@ def _broadcast_dims(sizes: tuple[int, ...], target: tuple[int, ...]) -> tuple[tu
 
 
 def sum_to_size(grad: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """Sum over the dimensions that broadcasting added or expanded. Raises ValueError where it cannot have."""
+    """Sum over the dimensions that broadcasting added or expanded. Raises ValueError if the sizes do not broadcast."""
     broadcast = _broadcast_dims(sizes, grad._spec.sizes)
     if broadcast is None:
         raise ValueError(f"{list(sizes)} does not broadcast to {list(grad._spec.sizes)}")
@@ -70,6 +70,6 @@ def _sum_over(grad: Tensor, sizes: tuple[int, ...], dims: tuple[int, ...], are_o
         grad = grad.sum(dims, keepdim=True)
         return grad if grad._spec.ndim == len(sizes) else grad.reshape(sizes)
     if dims and grad._spec.layout is not strided and len(dims) == grad._spec.ndim:
-        # Compressed rows keep the dimensions that are summed over, unless all are.
+        # Compressed rows keep the summed dimensions, unless all are summed.
         return grad.sum()
     return grad.sum(dims) if dims else grad

@@ -1,6 +1,6 @@
-"""The autograd kernel of an operator whose formula is registered from Python (torch/_library/autograd.py).
+"""Autograd kernel of an operator whose formula is registered from Python (torch/_library/autograd.py).
 
-Every call records a node. Backward through it asks the formula, and raises where none has been registered.
+Every call records a node. Backward calls the formula, and raises if none is registered.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from .function import Function, FunctionCtx
 _BATCHED = functionality_bit(Functionality.Batched)
 
 Layout = list[int | None]
-"""For each value whether it stands for itself, or for how many elements of a list."""
+"""Structure of flattened values: None for a single value, or the number of elements of a list."""
 
 
 class Formula:
-    """What `register_autograd` was given: ``backward(ctx, *grads)`` and what saves values for it."""
+    """Arguments of `register_autograd`: ``backward(ctx, *grads)`` and the function that saves values for it."""
 
     __slots__ = ("backward", "setup_context")
 
@@ -33,7 +33,7 @@ class Formula:
 
 
 def formula_kernel(op: OperatorEntry, formula: Formula) -> Callable[..., Any]:
-    """A kernel for the Autograd key, called with the key set's bits and all arguments."""
+    """Return a kernel for the Autograd key, called with the key set's bits and all arguments."""
     function: type[_RecordedCall] | None = None
 
     def kernel(bits: int, *args: Any) -> Any:
@@ -54,7 +54,7 @@ def formula_kernel(op: OperatorEntry, formula: Formula) -> Callable[..., Any]:
 
 
 def flatten(values: Sequence[Any]) -> tuple[list[Any], Layout]:
-    """Values with lists of tensors opened, since a node's inputs and outputs are tensors."""
+    """Flatten lists of tensors, since a node's inputs and outputs are tensors."""
     flat: list[Any] = []
     layout: Layout = []
     for value in values:
@@ -68,13 +68,13 @@ def flatten(values: Sequence[Any]) -> tuple[list[Any], Layout]:
 
 
 def unflatten(flat: Sequence[Any], layout: Layout) -> list[Any]:
-    """The inverse of `flatten`."""
+    """Undo `flatten`."""
     rest = iter(flat)
     return [next(rest) if n is None else [next(rest) for _ in range(n)] for n in layout]
 
 
 class _Call:
-    """One call: what of it the node's inputs do not say."""
+    """Call data that the node's inputs do not hold."""
 
     __slots__ = ("bits", "inputs", "keyword_only", "outputs", "several")
 
@@ -87,14 +87,14 @@ class _Call:
 
 
 class _RecordedCall(Function):
-    """The `Function` of one operator; its last argument is the `_Call`."""
+    """`Function` of one operator; its last argument is the `_Call`."""
 
     op: OperatorEntry
     formula: Formula
 
     @classmethod
     def call(cls, bits: int, args: Sequence[Any]) -> Any:
-        """The operator's result on these arguments, recorded."""
+        """Return the operator's recorded result on these arguments."""
         count = len(cls.op.schema.positional_arguments)
         flat, inputs = flatten(args[:count])
         call = _Call(bits, inputs, args[count:])
@@ -107,7 +107,7 @@ class _RecordedCall(Function):
     def forward(cls, ctx: FunctionCtx, *flat: Any) -> tuple[Any, ...]:
         op, formula, call = cls.op, cls.formula, flat[-1]
         inputs = tuple(unflatten(flat[:-1], call.inputs))
-        # Batching rules run on what lies outside their vmap, which is recorded on its own account.
+        # Batching rules run on tensors outside their vmap, which autograd records separately.
         before = set_grad_enabled(bool(call.bits & _BATCHED))
         try:
             result = op.call_with_keys(call.bits, (*inputs, *call.keyword_only))
@@ -147,7 +147,7 @@ def _opened(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @contextmanager
 def _as_called(ctx: FunctionCtx, call: _Call) -> Iterator[None]:
-    """Let `ctx.needs_input_grad` have the structure of the operator's arguments meanwhile."""
+    """Give `ctx.needs_input_grad` the structure of the operator's arguments inside the block."""
     flat = ctx.needs_input_grad
     ctx.needs_input_grad = tuple(unflatten(flat[:-1], call.inputs))
     try:
@@ -157,7 +157,7 @@ def _as_called(ctx: FunctionCtx, call: _Call) -> Iterator[None]:
 
 
 def _flat_gradients(ctx: FunctionCtx, grads: tuple[Any, ...], inputs: Layout) -> list[Any]:
-    """The gradients that a formula returned, one for each input, with lists opened as the inputs are."""
+    """Return a formula's gradients, one for each input, with lists flattened as the inputs are."""
     if len(grads) > len(inputs) and all(g is None for g in grads[len(inputs) :]):
         grads = grads[: len(inputs)]
     if len(grads) != len(inputs):

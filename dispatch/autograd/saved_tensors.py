@@ -1,7 +1,7 @@
-"""Hooks on what nodes save: each tensor is packed into anything when it is saved, and unpacked when backward asks.
+"""Hooks on saved tensors: each tensor is packed when saved, and unpacked when backward needs it.
 
-Recording asks nothing while there are no hooks: the first ones put descriptors in the places of the node classes'
-slots, which pack what is stored; and when many tensors were stored without hooks in any thread, they go again.
+Recording has no checks for hooks. The first hooks replace the slots of the node classes by descriptors, which pack
+stored tensors. After many stores without hooks in any thread, the slots are restored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PackHook = Callable[[Any], Any]
 UnpackHook = Callable[[Any], Any]
 
 IDLE_STORES = 4096
-"""So many tensors may be saved without hooks before the slots are as they were."""
+"""Number of stores without hooks after which the original slots are restored."""
 
 
 class _Hooks(threading.local):
@@ -35,7 +35,7 @@ class _Hooks(threading.local):
 
 
 _own = inherited(_Hooks())
-"""This thread's pairs, innermost last, and why there may be none."""
+"""This thread's hook pairs, innermost last, and the error message that disables them."""
 
 _lock = forkable(threading.RLock())
 _watched: list[tuple[type[Node], str, Any]] = []
@@ -45,7 +45,7 @@ _idle = 0
 
 
 class _WatchedSlot:
-    """A slot that packs the tensors which are stored in it."""
+    """Slot descriptor that packs the tensors stored in it."""
 
     def __init__(self, slot: Any) -> None:
         self._slot = slot
@@ -80,7 +80,7 @@ def _store_idly() -> None:
 
 
 def _watch(cls: type[Node]) -> None:
-    """Watch the slots of a class that hold saved tensors: those with a version beside them."""
+    """Watch the slots of a class that hold saved tensors: those with a version slot beside them."""
     with _lock:
         if cls in _covered:
             return
@@ -107,9 +107,9 @@ def _watch_all() -> None:
 
 
 def pack(value: Any, pack_hook: PackHook, unpack_hook: UnpackHook) -> Any:
-    """What stands for a saved tensor, or for those of a list; anything else is itself.
+    """Return the packed form of a saved tensor or of a list's tensors; other values unchanged.
 
-    Raises RuntimeError for a hook that writes to the tensor.
+    Raises RuntimeError for a hook that modifies the tensor.
     """
     if value.__class__ is list:
         return [pack(each, pack_hook, unpack_hook) for each in value]
@@ -118,7 +118,8 @@ def pack(value: Any, pack_hook: PackHook, unpack_hook: UnpackHook) -> Any:
     edge = edge_of(value) if value._spec.requires_grad else None
     before = set_grad_enabled(False)
     try:
-        # A leaf itself; of another tensor a twin with its history, which keeps no more than the graph does.
+        # Pack a leaf itself. For any other tensor, pack a twin with its history, which keeps no more alive than the
+        # graph does.
         given: Any = value if edge is not None and edge[0].__class__ is AccumulateGrad else _tied(value, edge)
         version = given.version_cell()[0]
         packed = pack_hook(given)
@@ -134,13 +135,13 @@ def pack(value: Any, pack_hook: PackHook, unpack_hook: UnpackHook) -> Any:
 
 
 def pack_as_hooked(value: Any) -> Any:
-    """`pack` by this thread's innermost hooks, if there are any: for what is not kept in a slot."""
+    """Pack with this thread's innermost hooks, if any, for values that are not stored in a slot."""
     pairs = _own.pairs
     return pack(value, *pairs[-1]) if pairs else value
 
 
 def _tied(tensor: Any, edge: Edge | None) -> Tensor:
-    """The same bytes and version, of this origin."""
+    """Return a tensor with the same memory and version, attached to this edge."""
     plain: Tensor = tensor.detach()
     if edge is None:
         return plain
@@ -151,12 +152,12 @@ def _tied(tensor: Any, edge: Edge | None) -> Tensor:
 
 
 class PackedTensor(Packed):
-    """What a hook made of a saved tensor, and where gradients of the tensor go."""
+    """Packed form of a saved tensor, with the edge of its gradient."""
 
     __slots__ = ("edge", "packed", "unpack_hook")
 
     _version_cell = (0,)
-    """What is asked for a version is told one, which nobody checks."""
+    """Placeholder for code that reads a version; it is never checked."""
 
     def __init__(self, packed: Any, unpack_hook: UnpackHook, edge: Edge | None) -> None:
         self.packed = packed
@@ -164,7 +165,7 @@ class PackedTensor(Packed):
         self.edge = edge
 
     def unpack(self) -> TensorImpl:
-        """The tensor, tied to its origin where backward itself is recorded. Raises TypeError for no tensor."""
+        """Return the tensor, attached to its edge if backward itself is recorded. Raises TypeError for a non-tensor."""
         found: Any = self.unpack_hook(self.packed)
         if not isinstance(found, TensorImpl):
             raise TypeError(
@@ -177,14 +178,16 @@ class PackedTensor(Packed):
 
 
 class saved_tensors_hooks:
-    """A block in which tensors are packed when they are saved (`torch.autograd.graph.saved_tensors_hooks`).
+    """Context manager that packs tensors when they are saved (`torch.autograd.graph.saved_tensors_hooks`).
 
-    Of several blocks around each other the innermost counts. A packed tensor's version is not checked.
+    If blocks nest, the innermost applies. A packed tensor's version is not checked.
 
     Args:
-        pack_hook: called with each saved tensor, in a block without gradients; gives any object. A leaf is given
-            itself, another input with its history, and a node's own result without, which would keep the node alive.
-        unpack_hook: called with that object when backward needs the tensor; gives a tensor of the same values.
+        pack_hook: Function called with each saved tensor, in a block without gradients; it returns any object. A leaf
+            is passed itself, another input with its history. A node's own result is passed without history, which
+            would keep the node alive.
+        unpack_hook: Function called with that object when backward needs the tensor; it returns a tensor of the same
+            values.
 
     Raises:
         RuntimeError: on entering a block inside `disable_saved_tensors_hooks`.
@@ -223,11 +226,11 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """A block in which saved tensors are kept in the host's memory (`torch.autograd.graph.save_on_cpu`).
+    """Context manager that keeps saved tensors in host memory (`torch.autograd.graph.save_on_cpu`).
 
     Args:
-        pin_memory: whether that is pinned, so that copies from it do not wait.
-        device_type: the device whose presence pinning asks for.
+        pin_memory: If True, use pinned memory, from which copies do not block.
+        device_type: The device type that must be available for pinning.
 
     Example:
         >>> import triten as tt
@@ -257,7 +260,7 @@ class save_on_cpu(saved_tensors_hooks):
 
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
-    """A block in which `saved_tensors_hooks` is refused with this message
+    """Disable `saved_tensors_hooks` in a block, with this error message
     (`torch.autograd.graph.disable_saved_tensors_hooks`).
 
     Raises:

@@ -1,6 +1,6 @@
-"""Tangents of tensors, by level: where forward mode keeps them, and what its formulas share.
+"""Tangents of tensors by level: storage for forward mode, and helpers of its formulas.
 
-A tensor with tangents has the `ForwardAD` functionality in its spec, so that it takes no plan of plain tensors.
+A tensor with tangents has the `ForwardAD` functionality in its spec, so that it uses no plan of plain tensors.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Tangents = Mapping[int, Any]
 _NONE: Tangents = {}
 
 holders: dict[int, weakref.WeakValueDictionary[int, TensorImpl]] = {}
-"""The tensors with a tangent of each level that somebody is in, so that its end takes them away."""
+"""The tensors with a tangent at each active level; the level's end clears these tangents."""
 
 
 def tangents_of(tensor: TensorImpl) -> Tangents:
-    """A tensor's tangents by level."""
+    """Return a tensor's tangents by level."""
     if not tensor._spec.keys & FORWARD_BIT or tensor._autograd is None:
         return _NONE
     return getattr(tensor._autograd, "tangents", _NONE)
@@ -37,8 +37,8 @@ def tangents_of(tensor: TensorImpl) -> Tangents:
 def is_differentiated(*tensors: TensorImpl | None) -> bool:
     """Return True if results computed from these tensors carry derivatives: in a graph, or as tangents.
 
-    A batched tensor is asked at every level. Levels outside of its vmap record whatever the grad mode inside is.
-    Formulas that would use saved values without history, as LU factors or row means, ask before.
+    A batched tensor is checked at every level. Levels outside of its vmap record regardless of the inner grad mode.
+    Formulas call this before they use saved values without history, such as LU factors or row means.
     """
     recorded = is_grad_enabled()
     for tensor in tensors:
@@ -54,14 +54,14 @@ def is_differentiated(*tensors: TensorImpl | None) -> bool:
 
 
 def all_examples(tensor: Any) -> Any:
-    """Return the values of all examples of a batched tensor, and any other tensor as it is."""
+    """Return the values of all examples of a batched tensor, and any other tensor unchanged."""
     while tensor._spec.keys & _BATCHED:
         tensor = tensor._data.value
     return tensor
 
 
 def set_tangents(tensor: TensorImpl, tangents: Tangents) -> None:
-    """Replace a tensor's tangents; with none of them it is a plain tensor again."""
+    """Replace a tensor's tangents; without tangents it is a plain tensor again."""
     spec = tensor._spec
     if not tangents:
         if spec.keys & FORWARD_BIT:
@@ -80,12 +80,12 @@ def set_tangents(tensor: TensorImpl, tangents: Tangents) -> None:
 
 
 def plus(present: Tensor | None, term: Tensor) -> Tensor:
-    """A sum of which the first part may be zero."""
+    """Return a sum whose first term may be None for zero."""
     return term if present is None else present + term
 
 
 def zero_tangent(value: Any, tangent: Any) -> Any:
-    """The tangent of an argument as an operator takes it: zeros where there is none, for a list one by one."""
+    """Return an argument's tangent in the operator's form: zeros if it has none, for a list elementwise."""
     if value.__class__ is list or value.__class__ is tuple:
         given: Sequence[Any] = [None] * len(value) if tangent is None else tangent
         return [zero_tangent(v, t) for v, t in zip(value, given, strict=True)]
@@ -100,6 +100,6 @@ def zero_tangent(value: Any, tangent: Any) -> Any:
 
 
 def tangent_like(tangent: Tensor, result: Tensor) -> Tensor:
-    """A tangent with the sizes of the result, over which it is broadcast."""
+    """Return a tangent broadcast to the sizes of the result."""
     sizes = result._spec.sizes
     return tangent if tangent._spec.sizes == sizes else tangent.expand(sizes)

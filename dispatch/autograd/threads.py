@@ -1,7 +1,7 @@
-"""Whether backward may use threads of its own (`torch.autograd.set_multithreading_enabled`).
+"""Multithreading setting of backward (`torch.autograd.set_multithreading_enabled`).
 
-Backward runs in the thread that calls it, so that either answer is obeyed; programs ask, and set it around parts that
-hold thread-local state.
+Backward runs in the calling thread, which is valid under either setting. Programs query the setting, and set it
+around code with thread-local state.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _permission = _Permission()
 
 
 def is_multithreading_enabled() -> bool:
-    """Whether backward may use threads of its own, in this thread: at first True."""
+    """Return whether backward may use threads of its own, in this thread. Default: True."""
     return _permission.enabled
 
 
 class set_multithreading_enabled:
-    """Let backward use threads of its own or not, from now on or for a block.
+    """Function and context manager that sets whether backward may use threads of its own.
 
     Args:
-        mode: whether it may.
+        mode: If True, allow threads.
 
     Example:
         >>> import triten as tt
@@ -42,12 +42,12 @@ class set_multithreading_enabled:
         _permission.enabled = mode
 
     def __enter__(self) -> None:
-        """It is set already."""
+        """Do nothing: the constructor has set the mode."""
 
     def __exit__(self, *error: object) -> None:
         _permission.enabled = self.prev
 
 
 def is_view_replay_enabled() -> bool:
-    """False: views are made anew from their strides in backward of writes (`torch.autograd.is_view_replay_enabled`)."""
+    """Return False: backward of writes recreates views from their strides (`torch.autograd.is_view_replay_enabled`)."""
     return False

@@ -1,7 +1,7 @@
 """Views and their bases under autograd: histories that follow writes (torch/csrc/autograd CopySlices, as_view).
 
-A view's gradient function is valid for one version of the shared bytes. After a write through another
-tensor it is made anew from the base, as the strided view that the tensor is.
+A view's gradient function is valid for one version of the shared memory. After a write through another tensor, it is
+recomputed from the base, as a strided view.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _BATCHED = functionality_bit(Functionality.Batched)
 
 
 class ViewGeometry(NamedTuple):
-    """A view as sizes, strides and offset, in its own elements, relative to its base's first one.
+    """View as sizes, strides and offset, in its own elements, relative to its base's first element.
 
-    A view may show the parts of a complex base as real numbers, or pairs of a real one as complex numbers.
+    A view may show the parts of a complex base as real numbers, or pairs of real numbers as complex ones.
     """
 
     sizes: tuple[int, ...]
@@ -35,7 +35,7 @@ class ViewGeometry(NamedTuple):
 
     @staticmethod
     def of(view: TensorImpl, base: TensorImpl) -> ViewGeometry:
-        """The geometry of `view` in `base`. Raises RuntimeError for a view of a dtype that is no part of the base's."""
+        """Return the geometry of `view` in `base`. Raises RuntimeError if the dtypes do not correspond."""
         check_view(view, base)
         dtype = view._spec.dtype
         shows = None if dtype is base._spec.dtype else "pairs" if dtype.is_complex else "parts"
@@ -45,7 +45,7 @@ class ViewGeometry(NamedTuple):
         return ViewGeometry(view._spec.sizes, view._spec.strides, distance // view._spec.itemsize, shows)
 
     def take(self, tensor: Tensor) -> Tensor:
-        """The same elements of a contiguous or dense tensor of the base's geometry."""
+        """Return the same elements of a contiguous or dense tensor with the base's geometry."""
         start: int = tensor.storage_offset()
         if self.shows is None:
             return tensor.as_strided(self.sizes, self.strides, self.offset + start)
@@ -74,7 +74,7 @@ def check_view(view: TensorImpl, base: TensorImpl) -> None:
 
 
 def elements_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether two indices may share an address."""
+    """Return whether two indices may share an address."""
     if 0 in sizes:
         return False
     reach = 0
@@ -87,7 +87,7 @@ def elements_overlap(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 class BaseGeometry:
-    """What a node keeps of a base: its spec."""
+    """Spec of a base, as a node saves it."""
 
     __slots__ = ("spec",)
 
@@ -96,7 +96,7 @@ class BaseGeometry:
 
 
 class AsStridedBackward0(Node):
-    """Backward of a strided view of a base: the gradient in its place among zeros."""
+    """Backward of a strided view: the gradient embedded in zeros."""
 
     __slots__ = ("base", "geometry")
 
@@ -131,7 +131,7 @@ class AsStridedBackward0(Node):
 class CopySlices(Node):
     """Backward of a write to a view, seen from its base.
 
-    The gradient outside the view passes; inside it goes through the write's own node.
+    The gradient outside the view passes through; the gradient inside goes through the write's own node.
     """
 
     __slots__ = ("base", "geometry", "node")
@@ -157,7 +157,8 @@ class CopySlices(Node):
             return (None, *inner[1:])
         first = inner[0] if len(inner) else None
         if first is not None and first._spec.keys & _BATCHED:
-            # Of more maps, perhaps, than the gradient that came: the copy must have room for all their examples.
+            # The node may have more vmap levels than the incoming gradient: the copy needs room for all their
+            # examples.
             room = copied.new_empty(()) + first.new_empty(())
             wider = room.new_empty_strided(spec.sizes, spec.strides, dtype=copied.dtype)
             wider.copy_(copied)
@@ -173,7 +174,7 @@ class CopySlices(Node):
 
 
 def refresh(view: Any) -> None:
-    """Make a view's history anew from its base, after the bytes were written through another tensor."""
+    """Recompute a view's history from its base, after a write through another tensor."""
     base = view._view_base
     meta = view._autograd
     if meta is None:

@@ -1,4 +1,4 @@
-"""The nodes of operators whose views share out a tensor: one for all of them, which joins their gradients."""
+"""Shared nodes of operators that split a tensor into views: one node joins the gradients of all views."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .node import Node, next_sequence
 
 
 class SplitBackward0(Node):
-    """Backward of `split` and `chunk`: the parts' gradients one after another."""
+    """Backward of `split` and `chunk`: concatenates the parts' gradients."""
 
     __slots__ = ("dim", "views")
 
@@ -33,7 +33,7 @@ class SplitWithSizesBackward0(Node):
 
 
 class UnbindBackward0(Node):
-    """Backward of `unbind`: the slices' gradients side by side."""
+    """Backward of `unbind`: stacks the slices' gradients."""
 
     __slots__ = ("dim", "views")
 
@@ -50,11 +50,11 @@ NODES: dict[str, type[Together]] = {
     "SplitWithSizes": SplitWithSizesBackward0,
     "Unbind": UnbindBackward0,
 }
-"""By the operator's name in messages."""
+"""Node classes by the operator's name in messages."""
 
 
 def joined(node: Together, grads: Sequence[Any], how: str) -> Any:
-    """The gradient of the tensor from those of its views, zeros for views that have none."""
+    """Return the tensor's gradient from those of its views, with zeros for views without one."""
     from ..generated import functions as ops
 
     present = [number for number, grad in enumerate(grads) if grad is not None]
@@ -73,7 +73,7 @@ def joined(node: Together, grads: Sequence[Any], how: str) -> Any:
 
 
 def join_nodes(views: Sequence[Any], name: str, dim: int) -> None:
-    """Give views that were recorded one by one, as views of one tensor, a node together."""
+    """Give separately recorded views of one tensor a shared node."""
     if not views:
         return
     edges = [None if view._autograd is None else view._autograd.edge for view in views]

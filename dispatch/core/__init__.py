@@ -1,5 +1,5 @@
-"""How a call finds its kernel (ATen/core): operators, kernels, tables, registrations, packets of overloads.
+"""Dispatcher core (ATen/core): operators, kernels, dispatch tables, registrations and overload packets.
 
-May be imported from here: `Dispatcher`, `OperatorEntry`, `KernelFunction`, `OverloadPacket`. What a kernel
-computes does not belong here.
+Other packages may import `Dispatcher`, `OperatorEntry`, `KernelFunction` and `OverloadPacket`. Kernel math does not
+belong here.
 """

@@ -1,7 +1,7 @@
-"""What each argument of an operator is to a plan: a value of the call, or an element of the plan's key.
+"""Classification of bound arguments: runtime values of the call, or static elements of the plan's key.
 
-Tensors and Python numbers are *runtime* arguments: their spec or class stands in the key, and the plan is
-called with them. Sizes, dimensions, flags, dtypes are *static*: their values stand in the key.
+Tensors and Python numbers are *runtime* arguments: the key holds their spec or class, and the call passes them to the
+plan. Sizes, dimensions, flags and dtypes are *static*: the key holds their values.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ RUNTIME_TYPES = frozenset({"Tensor", "Scalar", "Generator", "Storage", "Stream",
 
 
 def is_runtime(type: Type) -> bool:
-    """Whether arguments of this schema type are passed to plans."""
+    """Return whether plans take arguments of this schema type at run time."""
     return base_type(type).name in RUNTIME_TYPES
 
 
 def key_of(value: object) -> TensorSpec | type | tuple[Any, ...]:
-    """The element of a plan's key that a runtime argument gives."""
+    """Return the key element of a runtime argument: its spec, or its class."""
     if isinstance(value, TensorImpl):
         return value._spec
     if isinstance(value, list | tuple):
@@ -33,7 +33,7 @@ def key_of(value: object) -> TensorSpec | type | tuple[Any, ...]:
 
 
 def static_key_of(value: object) -> object:
-    """The element of a plan's key that a static argument gives; lists become tuples, numbers keep their class."""
+    """Return the key element of a static argument. Lists become tuples; bools and floats keep their class."""
     if isinstance(value, list | tuple):
         return tuple([static_key_of(v) for v in value])
     if value.__class__ is bool or value.__class__ is float:
@@ -42,7 +42,7 @@ def static_key_of(value: object) -> object:
 
 
 def spec_of(value: object) -> Any:
-    """An argument as meta functions see it: tensors as specs, numbers in runtime places as their class."""
+    """Return an argument as meta functions see it: the spec of a tensor, the class of a runtime number."""
     if isinstance(value, TensorImpl):
         return value._spec
     if isinstance(value, list | tuple) and value and isinstance(value[0], TensorImpl | None.__class__):
@@ -51,7 +51,7 @@ def spec_of(value: object) -> Any:
 
 
 def tensors_in(args: Sequence[Any]) -> list[TensorImpl]:
-    """All tensors among bound arguments, lists opened, in order."""
+    """Return all tensors among bound arguments in order, including those in lists."""
     found: list[TensorImpl] = []
     for value in args:
         if isinstance(value, TensorImpl):

@@ -1,4 +1,4 @@
-"""What a call's arguments are to the tables of plans: parameters, elements of keys, numbers in tensors' places."""
+"""Call arguments as plan tables see them: parameters, key elements, and numbers that stand for tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import tensor_function as overrides
 
 
 class _NotGiven:
-    """The class of the defaults of what a call may leave out without a value to stand for it."""
+    """Class of sentinel defaults for arguments that a call may omit."""
 
     __slots__ = ("text",)
 
@@ -31,20 +31,24 @@ NOT_GIVEN = _NotGiven("<not given>")
 """The default of a parameter that only some overloads have."""
 
 REQUIRED: Any = _NotGiven("<required>")
-"""The default of a parameter that Python lets a call leave out, as another name may give it, and no overload does."""
+"""The default of a parameter that every overload requires, but that a call may give under another name."""
 
 
 def is_absent(value: object) -> bool:
-    """Whether a call has left an argument out."""
+    """Return whether the call omitted an argument."""
     return value.__class__ is _NotGiven
 
 
 class Parameter(NamedTuple):
     """A parameter of a public function.
 
-    `role`: ``tensor``, ``optional`` (Tensor?), ``list`` (Tensor[]), ``operand`` (tensor or number), ``number``
-    (by class) and ``scale`` (a Scalar with an int default, outside the key while at it) are runtime; ``static``
-    is not. ``rare`` stands in no key: calls that give it are not planned ahead.
+    `role` is one of:
+
+    - ``tensor``, ``optional`` (Tensor?), ``list`` (Tensor[]), ``operand`` (tensor or number): runtime arguments;
+    - ``number``: a runtime argument whose class is in the key;
+    - ``scale``: a runtime Scalar with an int default, outside the key while it has that default;
+    - ``static``: an argument whose value is in the key;
+    - ``rare``: an argument in no key. Calls that give it are not planned ahead.
     """
 
     name: str
@@ -54,7 +58,7 @@ class Parameter(NamedTuple):
 
 
 class WrappedNumber(TensorImpl):
-    """Stands for a Python number in a tensor's place while the overload is chosen."""
+    """Placeholder for a Python number in a tensor argument during overload resolution."""
 
     __slots__ = ("value",)
 
@@ -65,7 +69,7 @@ class WrappedNumber(TensorImpl):
 NUMBERS = (int, float, complex, bool)
 
 PLAIN = frozenset({int, bool, str, None.__class__, _NotGiven, scalar_type.dtype, device.device})
-"""Classes of static arguments that bind the same way whatever the shapes of the tensors beside them."""
+"""Classes of static arguments that bind the same way for all shapes of the call's tensors."""
 
 overrides.plain_classes.update((int, bool, str, _NotGiven, scalar_type.dtype, device.device))
 
@@ -73,7 +77,7 @@ _LARGEST = 1 << 62
 
 
 def plain_number(value: object) -> Any:
-    """A NumPy scalar, or an instance of a subclass of a number, as the Python number that it stands for."""
+    """Return a NumPy scalar, or an instance of a number's subclass, as the Python number."""
     cls = value.__class__
     if cls in NUMBERS:
         return value
@@ -89,10 +93,10 @@ def plain_number(value: object) -> Any:
 def wrap_numbers(
     args: Sequence[Any], kwargs: dict[str, Any], where: bool | str = True
 ) -> tuple[Sequence[Any], dict[str, Any]]:
-    """Arguments in which Python numbers pass for tensors, as PyTorch's parser lets them for arithmetic.
+    """Wrap Python numbers that PyTorch's parser accepts as tensors in arithmetic.
 
-    `where` is True for every argument, ``rest`` for all but the first, ``src`` for the second alone, ``one`` if
-    another argument is a tensor.
+    `where` selects the arguments: True for every one, ``rest`` for all but the first, ``src`` for the second alone.
+    With ``one``, numbers are wrapped if another argument is a tensor.
     """
     if where == "src":
         if len(args) > 1 and isinstance(args[1], NUMBERS):
@@ -111,26 +115,26 @@ def wrap_numbers(
 
 
 def unwrap_numbers(bound: Sequence[Any]) -> list[Any]:
-    """Bound arguments with the numbers themselves again."""
+    """Replace each `WrappedNumber` by its number."""
     return [v.value if v.__class__ is WrappedNumber else v for v in bound]
 
 
 def holds_tensor(value: Any) -> bool:
-    """Whether a static argument was read from a tensor, whose next value may be another."""
+    """Return whether a static argument was read from a tensor, whose value may change between calls."""
     if value.__class__ is list or value.__class__ is tuple:
         return bool([v for v in value if v.__class__ is not int and isinstance(v, TensorImpl)])
     return isinstance(value, TensorImpl)
 
 
 def has_names(bound: Sequence[Any]) -> bool:
-    """Whether some tensor of a call has named dimensions, or there is none that could have."""
+    """Return whether a tensor of the call has named dimensions, or the call has no tensors."""
     tensors = [v for value in bound for v in (value if isinstance(value, list | tuple) else (value,))]
     tensors = [v for v in tensors if isinstance(v, TensorImpl) and v.__class__ is not WrappedNumber]
     return not tensors or any(name is not None for v in tensors for name in v._spec.names)
 
 
 def all_ints(values: Sequence[Any]) -> bool:
-    """Whether a static argument is a list of sizes or dimensions, of which others may stand in its place."""
+    """Return whether a static argument is a list of small ints, so that a plan may be reused with other sizes."""
     for value in values:  # noqa: SIM110 - a generator would take twice the time
         if value.__class__ is not int or not -_LARGEST < value < _LARGEST:
             return False
@@ -138,7 +142,7 @@ def all_ints(values: Sequence[Any]) -> bool:
 
 
 def is_hashable(value: object) -> bool:
-    """Whether a value can stand in a key."""
+    """Return whether a value is hashable, and so can be part of a key."""
     try:
         hash(value)
     except TypeError:
@@ -147,7 +151,7 @@ def is_hashable(value: object) -> bool:
 
 
 def is_same(bound: Any, given: object) -> bool:
-    """Whether binding left an argument as it was; a list becomes a tuple of the same elements."""
+    """Return whether binding left an argument unchanged, apart from a list that became a tuple."""
     if bound is given:
         return True
     if bound.__class__ is not tuple or not isinstance(given, list | tuple) or len(bound) != len(given):
@@ -156,7 +160,7 @@ def is_same(bound: Any, given: object) -> bool:
 
 
 def key_element(value: Any) -> Any:
-    """The key element of a runtime argument, as the generated functions compute it."""
+    """Return the key element of a runtime argument, as the generated functions compute it."""
     if isinstance(value, TensorImpl):
         return value._spec
     if value is None:
@@ -167,7 +171,7 @@ def key_element(value: Any) -> Any:
 
 
 def general_key_element(value: Any) -> Any:
-    """The key element of an argument whose role is not known yet: numbers stand by class and value."""
+    """Return the key element of an argument of unknown role: numbers by class and value."""
     cls = value.__class__
     if cls is int or cls is bool:
         return (cls, value)

@@ -1,15 +1,16 @@
-"""Calls of one kind: what is found once for all shapes, so that a call on new shapes is soon planned.
+"""Call kinds: decisions that hold for all shapes, cached so that a call on new shapes is planned quickly.
 
-Calls are of one *kind* if they differ in nothing but the shapes of their tensors and the values of their sizes: dtypes,
-devices, contiguity, flags and the classes of numbers are the same (`TensorSpec.kind` is what a tensor has of it). A
-plan holds for the specs of one call. Most of the way to it holds for the kind, and is kept in two places:
+Calls are of one *kind* if they differ only in the shapes of their tensors and the values of their sizes. Dtypes,
+devices, contiguity, flags and the classes of numbers are equal (`TensorSpec.kind` holds a tensor's part of it). A
+plan holds for the specs of one call. Most of the planning work holds for the kind. Two places cache it:
 
-- A packet keeps a `CallKind`: which overload serves the kind, and how the arguments of the public function are bound to
-  it. Choosing and binding take longer than planning a small call.
-- An operator keeps a *replanner* (`OperatorEntry.replanners`): a function from specs to the plan of another call of the
-  kind, without what holds for all of them, such as the meta function and the choice of a kernel. It gives None for a
-  call that goes the whole way. A planner that has one leaves it on the plan (`leave_replanner`), where `CallKind` finds
-  it (`replanner_of`); what wraps a plan, as autograd does, has none, and then the wrapper is made anew.
+- A packet keeps a `CallKind`: the overload that serves the kind, and how the public function's arguments bind to it.
+  Overload resolution and binding take longer than planning a small call.
+- An operator keeps a *replanner* (`OperatorEntry.replanners`): a function from specs to the plan of another call of
+  the kind. It skips the meta function, the choice of a kernel and other steps that hold for the kind. It returns None
+  for a call that needs full planning. A planner attaches its replanner to the plan (`leave_replanner`), and
+  `CallKind` reads it (`replanner_of`). Wrappers of plans, such as autograd's, have none and are rebuilt for
+  new shapes.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ from .operator_entry import OperatorEntry
 Replanner = Callable[[Sequence[Any]], Plan | None]
 
 SEQUENCES, LISTS = frozenset({tuple, list, Size}), frozenset({list, Size})
-"""Classes of sizes and dimensions, and those of them that operators get as tuples."""
+"""Classes of sizes and dimensions; the second set holds those that operators receive as tuples."""
 
 NO_NUMBER = type(None)
-"""What stands in a key for a number that is not given."""
+"""The key element of an omitted number."""
 
 AS_FLOAT = 1 << 20
-"""Added to the place of an integer that is given where the schema has a float."""
+"""Offset added to a pick index if the call gives an integer and the schema has a float."""
 
 
 def kind_of(elements: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The kind of an operator's call, from specs, classes of numbers and static values.
+    """Return the kind of an operator's call, from specs, classes of numbers and static values.
 
-    None for calls whose plans are made one by one.
+    Return None for calls whose plans are made individually.
     """
     kind: list[Any] = []
     for element in elements:
@@ -59,27 +60,27 @@ def kind_of(elements: Sequence[Any]) -> tuple[Any, ...] | None:
 
 
 def leave_replanner(plan: Plan, op: OperatorEntry, replanner: Replanner) -> Plan:
-    """The plan, with what plans other calls of its kind."""
+    """Attach a replanner for other calls of the same kind to a plan, and return the plan."""
     plan.replanner = (op, replanner)  # type: ignore[attr-defined]
     return plan
 
 
 def replanner_of(plan: Plan, op: OperatorEntry) -> Replanner | None:
-    """What plans other calls of a plan's kind; None without such, and for one of another operator.
+    """Return the replanner of a plan; None if it has none, or if it belongs to another operator.
 
-    A composition may have given the plan of an operator that it calls.
+    A composite may return the plan of an operator that it calls.
     """
     maker, replanner = getattr(plan, "replanner", (None, None))
     return replanner if maker is op else None
 
 
 class CallKind(NamedTuple):
-    """How a call's arguments were bound, for the other calls of its kind.
+    """Binding of a call's arguments, reused for other calls of its kind.
 
-    `bound` has the static arguments; `fills` says which argument goes to which position, `picks` which of the `taken`
-    runtime arguments the plan is called with (None: as they come). `replanner`, where the operator has one, gets the
-    arguments as keys have them: `bound` with those of `elements` taken from the call's key. `handles` says whether the
-    kind's first plan hides inner frames itself.
+    `bound` holds the static arguments. `fills` maps arguments to positions. `picks` selects which of the `taken`
+    runtime arguments the plan receives (None: all, in order). `replanner`, if the operator has one, receives `bound`
+    with the entries of `elements` taken from the call's key. `handles` is True if the kind's first plan hides inner
+    frames itself.
     """
 
     entry: OperatorEntry
@@ -100,7 +101,7 @@ class CallKind(NamedTuple):
         plan: Plan,
         picks: list[int] | None,
     ) -> CallKind | None:
-        """How a call was bound, for the calls of its kind; None if binding changed its sizes or numbers."""
+        """Return the binding of a call for its kind; None if binding changed its sizes or numbers."""
         if picks is not None and max(picks, default=0) >= AS_FLOAT:
             return None
         places = [i for i, p in enumerate(parameters) if p.role not in ("static", "scale", "rare")]
@@ -123,14 +124,14 @@ class CallKind(NamedTuple):
         keyed = [i for i, p in enumerate(parameters) if p.role not in ("scale", "rare")]
         numbers = [args[i] for _, i in fills if not isinstance(args[i], (TensorImpl, tuple, list))]
         replanner = replanner_of(plan, entry)
-        # Values other than Python's numbers are more than a class.
+        # Keys of values other than Python numbers hold more than the class.
         if picks is not None or any(n is not None and n.__class__ not in NUMBERS for n in numbers):
             replanner = None
         elements = [(p, keyed.index(i)) for p, i in fills]
         return CallKind(entry, template, fills, picks, len(places), replanner, elements, has_handler(plan))
 
     def plan(self, args: Sequence[Any], key: Sequence[Any]) -> Plan:
-        """The plan of a call of this kind, from its arguments and the elements of its key."""
+        """Return the plan of a call of this kind, from its arguments and its key elements."""
         entry, template, fills, picks, taken, replanner, elements, _ = self
         if replanner is not None:
             specs = template.copy()
@@ -151,7 +152,7 @@ class CallKind(NamedTuple):
 def adapted(
     entry: OperatorEntry, bound: list[Any], runtime: list[tuple[str, Any]]
 ) -> tuple[Plan, bool, list[int] | None]:
-    """A plan called with `runtime`'s values, whether it holds for others of the same key, and which it takes."""
+    """Adapt a plan to `runtime`'s values. Return it, whether it holds for equal keys, and the indices that it takes."""
     arguments = entry.schema.arguments
     wanted = entry.runtime_positions(bound)
     names = [name for name, _ in runtime]
@@ -175,16 +176,18 @@ def adapted(
 
 
 def _picking(plan: Plan, picks: list[int], count: int) -> Plan:
-    """A plan called with those of a call's `count` runtime arguments that `picks` names, None for -1.
+    """Wrap a plan so that it takes `count` runtime arguments and receives those that `picks` selects, None for -1.
 
-    From `AS_FLOAT` on they name an integer that the plan takes as a float.
+    An index of `AS_FLOAT` or more selects an integer that the plan takes as a float.
     """
     return _picker(count, tuple(picks))(plan)
 
 
 @functools.cache
 def _picker(count: int, picks: tuple[int, ...]) -> Callable[[Plan], Plan]:
-    """What makes a function of `count` arguments of a plan: written out, which takes a third of the time of a list."""
+    """Return a generated wrapper for plans that take a selection of arguments: three times as fast as building a
+    list.
+    """
     names = ", ".join([f"v{i}" for i in range(count)])
     picked = ", ".join(
         ["None" if i < 0 else f"v{i}" if i < AS_FLOAT else f"float(v{i - AS_FLOAT})" for i in picks]

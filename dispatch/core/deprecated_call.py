@@ -1,4 +1,4 @@
-"""Calls in a deprecated order of arguments, which PyTorch takes with a warning."""
+"""Calls with arguments in a deprecated order, which PyTorch accepts with a warning."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def call_deprecated(
     packet: OverloadPacket, args: tuple[Any, ...], named: dict[str, Any], spelling: str
 ) -> Any:
-    """A call with more positional arguments than the signature has: in a deprecated order, with a warning.
+    """Serve a call that has more positional arguments than the signature: match a deprecated order and warn.
 
-    Raises TypeError for a call in none of `OverloadPacket.deprecated`.
+    Raises TypeError if no order of `OverloadPacket.deprecated` matches.
     """
     method = spelling == METHOD
     rest = {name: value for name, value in named.items() if name == "out"}
@@ -58,7 +58,7 @@ def call_deprecated(
 
 @cache
 def _schema(text: str, method: bool) -> FunctionSchema:
-    """The deprecated order of a function's arguments; of a method's, whose first is the tensor."""
+    """Return the deprecated schema of a function, or of a method, whose first argument is ``self``."""
     schema = parse_schema(text)
     if method:
         in_order = sorted(schema.arguments, key=lambda a: a.name != "self")
@@ -70,10 +70,10 @@ _always = [False]
 
 
 def set_warn_always(b: bool, /) -> None:
-    """Have warnings that are given once be given each time, or once again (`torch.set_warn_always`).
+    """Set whether one-time warnings are issued every time (`torch.set_warn_always`).
 
     Args:
-        b: Whether each time.
+        b: If True, issue these warnings every time.
 
     Example:
         >>> import triten as tt
@@ -85,7 +85,7 @@ def set_warn_always(b: bool, /) -> None:
 
 
 def is_warn_always_enabled() -> bool:
-    """Whether warnings are given each time (`torch.is_warn_always_enabled`).
+    """Return whether one-time warnings are issued every time (`torch.is_warn_always_enabled`).
 
     Returns:
         A bool.
@@ -99,11 +99,11 @@ def is_warn_always_enabled() -> bool:
 
 
 _told: set[tuple[str, bool]] = set()
-"""The orders, of functions or of methods, of which the warning was given: PyTorch gives its first alone."""
+"""The deprecated orders, of functions or of methods, already warned about: PyTorch warns once for each."""
 
 
 def _warn(packet: OverloadPacket, schema: FunctionSchema, has_out: bool, method: bool) -> None:
-    """PyTorch's warning of a deprecated order of arguments."""
+    """Issue PyTorch's warning about a deprecated argument order."""
     today = next(e.schema for e in packet.schemas().values() if not e.schema.out_arguments)
     warnings.warn(
         f"This overload of {packet.name} is deprecated:\n"

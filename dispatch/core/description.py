@@ -1,4 +1,4 @@
-"""An operator's registrations and its dispatch table as text, for a person who asks which kernel runs and why."""
+"""Text descriptions of an operator's registrations and dispatch table, which explain the kernel of each key."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _JOINED = "\0"
 
 
 def describe(entry: OperatorEntry) -> str:
-    """Name, schema, place and tags of an operator, its kernels by key, and for each runtime key who serves it.
+    """Return a description of an operator: name, schema, source, tags, kernels by key, and the kernel of each runtime
+    key.
 
-    Of several kernels for one key the last serves, the others are inactive. Runtime keys with one answer for one
-    reason share a line; "own" there is a kernel registered for the very key. Source: OperatorEntry::dumpState and
+    The last kernel registered for a key is active; the others are marked inactive. Runtime keys with the same kernel
+    and reason share a line; "own" marks a kernel registered for that very key. Source: OperatorEntry::dumpState and
     dumpComputedTable.
 
     Example:
@@ -61,7 +62,7 @@ def describe(entry: OperatorEntry) -> str:
     for key in sorted(RUNTIME.values(), key=_rank):
         rows.setdefault(answer_of(entry, key, kernels), []).append(key)
     for answer, keys in rows.items():
-        # Lines break between keys only.
+        # Break lines only between keys.
         text = f"{', '.join(name.replace(' ', _JOINED) for name in _grouped(keys))}: {answer.replace(' ', _JOINED)}"
         wrapped = textwrap.wrap(text, _WIDTH, break_long_words=False, break_on_hyphens=False)
         lines += textwrap.indent("\n    ".join(wrapped), "  ").replace(_JOINED, " ").split("\n")
@@ -71,7 +72,7 @@ def describe(entry: OperatorEntry) -> str:
 def answer_of(
     entry: OperatorEntry, key: DispatchKey, kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]]
 ) -> str:
-    """Which kernel serves a runtime key, and why that one."""
+    """Return which kernel serves a runtime key, and why."""
     try:
         origin = entry.origin_of(key, kernels)
     except RuntimeError:
@@ -89,12 +90,12 @@ def _place(kernel: KernelFunction) -> str:
 
 
 def _rank(key: DispatchKey) -> tuple[bool, tuple[int, int], str]:
-    """Runtime keys in the order of their priority, lowest first, then aliases by name."""
+    """Return a sort key: runtime keys by ascending priority, then aliases by name."""
     return key.is_alias, key.priority, key.name
 
 
 def _grouped(keys: Iterable[DispatchKey]) -> list[str]:
-    """The names of keys; those of a functionality's every backend as one."""
+    """Return the names of keys; keys of one functionality for every backend share a name."""
     by_functionality: dict[int | None, list[DispatchKey]] = {}
     for key in keys:
         by_functionality.setdefault(key.functionality, []).append(key)

@@ -1,8 +1,8 @@
-"""The overload that PyTorch dispatches for a call.
+"""Selection of the overload that PyTorch dispatches for a call.
 
-One plan serves ``x == tensor`` and ``x == 1`` here: ``eq.Tensor``, with a Python number in a tensor's place. PyTorch's
-parser picks ``eq.Scalar`` for the number. User-written code that sees the call, as a mode, a subclass or a kernel, gets
-PyTorch's overload; calls that only this package sees keep the plan.
+In triten, one plan serves ``x == tensor`` and ``x == 1``: ``eq.Tensor``, with a Python number in a tensor argument.
+PyTorch's parser picks ``eq.Scalar`` for the number. User-written modes, subclasses and kernels see PyTorch's
+overload. Calls that only this package sees keep the plan.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NUMBERS_AS_TENSORS: Final = frozenset(
 """Operators whose tensor overloads PyTorch calls with Python numbers (``should_allow_numbers_as_tensors``)."""
 
 _LAST: Final = (1 << 63) - 1
-"""The end that a slice without end has."""
+"""The stop value of a slice without an explicit end."""
 
 
 def dispatched(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
@@ -61,7 +61,7 @@ def dispatched(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry,
 
 
 def reached(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
-    """Return what `dispatched` does if a kernel that a user wrote serves that call; else the call as it is."""
+    """Return the result of `dispatched` if a user-written kernel serves that call; else the call unchanged."""
     rewrite = _REWRITES.get(op.name)
     if rewrite is _where:
         return rewrite(op, values) if op.user_kernel_serves(values) else (op, values)
@@ -70,7 +70,7 @@ def reached(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Se
 
 
 def stands_for_numbers(op: OperatorEntry, values: Sequence[Any]) -> bool:
-    """Return whether PyTorch dispatches another overload of `op`, since numbers stand for tensors."""
+    """Return whether PyTorch dispatches another overload of `op` because numbers stand for tensors."""
     return op.numbers_as_tensors and dispatched(op, values)[0] is not op
 
 
@@ -105,14 +105,14 @@ def _with_numbers(name: str, places: tuple[int, ...]) -> OperatorEntry | None:
 
 
 def _in_order(op: OperatorEntry, other: OperatorEntry, values: Sequence[Any]) -> Sequence[Any]:
-    """Return the values of a call of `op` in the order of another overload with the same argument names."""
+    """Reorder the values of an `op` call for another overload with the same argument names."""
     names = [a.name for a in op.schema.arguments]
     wanted = [a.name for a in other.schema.arguments]
     return values if names == wanted else [values[names.index(name)] for name in wanted]
 
 
 def _where(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
-    """Make tensors of numbers, as PyTorch's composites ``where.ScalarOther`` and its like do."""
+    """Convert numbers to tensors, as PyTorch's composite ``where.ScalarOther`` and related overloads do."""
     places = number_places(op, values)
     if not places:
         return op, values
@@ -128,7 +128,7 @@ def _where(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Seq
 
 
 def _corrected(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
-    """Give ``unbiased`` as the ``correction`` that PyTorch's composites make of it."""
+    """Convert ``unbiased`` to ``correction``, as PyTorch's composites do."""
     base, _, overload = op.name.partition(".")
     name = f"{base}.correction_out" if overload == "out" else f"{base}.correction"
     entry = Dispatcher.singleton().find_schema_or_throw(name)
@@ -156,7 +156,7 @@ def _split_with_sizes(op: OperatorEntry, values: Sequence[Any]) -> tuple[Operato
 
 
 def _diag(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
-    """Give a vector's matrix, or a matrix's diagonal, as PyTorch's composite ``diag`` does."""
+    """Build a matrix from a vector, or take a matrix's diagonal, as PyTorch's composite ``diag`` does."""
     name = {1: "diag_embed", 2: "diagonal_copy"}.get(values[0]._spec.ndim)
     if name is None:
         return op, values
@@ -167,7 +167,7 @@ def _diag(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequ
 
 
 def _slice(op: OperatorEntry, values: Sequence[Any]) -> tuple[OperatorEntry, Sequence[Any]]:
-    """Give the bounds that a slice leaves out, as PyTorch's subscripts do."""
+    """Fill in the omitted bounds of a slice, as PyTorch's subscripts do."""
     self, dim, start, end, step = values
     if start is None and end is None and step == 1:
         return op, values

@@ -1,6 +1,6 @@
-"""The dispatcher: every operator by name, and the registrations (ATen/core/dispatch/Dispatcher.h).
+"""Dispatcher: the registry of operators by name (ATen/core/dispatch/Dispatcher.h).
 
-Reading takes no lock; registrations do, and each one forgets the plans that it may have changed.
+Reads take no lock. Registrations take the lock, and each one invalidates the plans that it may affect.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .tags import parse_tags
 
 
 class Dispatcher:
-    """The registry of operators. `singleton()` is the one of the process.
+    """Registry of operators. `singleton()` is the process-wide instance.
 
-    A registration gives a handle that takes back exactly what it registered, in whatever order handles are closed;
-    a refused one leaves everything as it was. `lock` is held while one is made or taken back.
+    A registration returns a handle that undoes exactly that registration; handles may be closed in any order. A
+    failed registration changes nothing. `lock` is held while a registration is made or undone.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Dispatcher:
 
     @staticmethod
     def singleton() -> Dispatcher:
-        """The process's dispatcher."""
+        """Return the process's dispatcher."""
         return _singleton
 
     def register_def(
@@ -55,10 +55,10 @@ class Dispatcher:
         tags: str | Iterable[str] = (),
         name: str | None = None,
     ) -> RegistrationHandle:
-        """Define an operator. `name` saves parsing where the caller knows it (generated code does).
+        """Define an operator. `name` saves parsing if the caller knows it (generated code does).
 
-        Kernels may be registered already, or remain when the definition is taken back; an operator that someone
-        found before that refuses calls, whatever takes its name later.
+        Kernels may be registered before the definition, and remain after its removal. After removal, an operator
+        object that a caller still holds refuses calls, even if a new operator takes its name.
 
         Raises:
             RuntimeError: for a second definition, naming both places.
@@ -94,7 +94,7 @@ class Dispatcher:
         return RegistrationHandle(undo)
 
     def _undefine(self, entry: OperatorEntry) -> None:
-        """Retire an operator; what is registered under its name beside the definition goes to a successor."""
+        """Retire an operator. Registrations under its name other than the definition move to a successor."""
         name = entry.name
         if entry.kernels or entry.names:
             successor = OperatorEntry(name)
@@ -113,11 +113,10 @@ class Dispatcher:
         *,
         beneath: bool = False,
     ) -> RegistrationHandle:
-        """Register a kernel, or a function as one, for a runtime or alias key; it may come before the definition.
+        """Register a kernel or function for a runtime or alias key. It may precede the definition.
 
-        The last of several for one key serves. The first time in a process that one takes another's place a
-        UserWarning names both. One that is registered `beneath` stands before those that there are, and so in no
-        one's place.
+        The last kernel registered for a key is active. The first override in a process issues a UserWarning that
+        names both kernels. A kernel registered `beneath` is placed before the existing ones, and overrides none.
         """
         key = parse(key)
         if not isinstance(kernel, KernelFunction):
@@ -129,7 +128,7 @@ class Dispatcher:
                 if earlier and not beneath:
                     self._warn_of_override(entry, key, earlier[-1], kernel)
                     if any(each is kernel for each in earlier):
-                        # Each registration is an object of its own, so that its handle finds it.
+                        # Each registration is a distinct object, so that its handle can find it.
                         kernel = copy(kernel)
             entry = self._find_or_create(name)
             others = entry.kernels.get(key, ())
@@ -174,8 +173,8 @@ class Dispatcher:
     ) -> RegistrationHandle:
         """Register the kernel of a key for every operator without one; a function is a boxed kernel.
 
-        A fallthrough, which is what the keys of layers start with, is no kernel: another takes its
-        place while it is registered. Raises RuntimeError for a second one.
+        A fallthrough, the initial fallback of layer keys, does not count as a kernel: another fallback replaces it
+        while registered. Raises RuntimeError for a second fallback.
         """
         key = parse(key)
         if not isinstance(kernel, KernelFunction):
@@ -198,7 +197,7 @@ class Dispatcher:
         return RegistrationHandle(undo)
 
     def _set_fallbacks(self, key: DispatchKey, kernels: tuple[KernelFunction, ...]) -> None:
-        """The fallbacks of a key, of which the last serves."""
+        """Set the fallbacks of a key, of which the last is active."""
         before = self._fallbacks.get(key, ())
         self._fallbacks[key] = kernels
         if kernels:
@@ -213,7 +212,7 @@ class Dispatcher:
         self.forget_all()
 
     def register_name(self, name: str) -> RegistrationHandle:
-        """Make a name known: `find_op` finds it, `find_schema` does not until it is defined."""
+        """Declare a name: `find_op` finds it, but `find_schema` does not until it is defined."""
         with self.lock:
             self._find_or_create(name).names += 1
 
@@ -226,7 +225,7 @@ class Dispatcher:
         return RegistrationHandle(undo)
 
     def register_library(self, namespace: str, source: str) -> RegistrationHandle:
-        """Claim a namespace for definitions. Raises RuntimeError for one that is taken."""
+        """Claim a namespace for definitions. Raises RuntimeError if it is already claimed."""
         with self.lock:
             if namespace in self._libraries:
                 raise RuntimeError(
@@ -242,7 +241,7 @@ class Dispatcher:
         return RegistrationHandle(undo)
 
     def register_skipped(self, name: str, source: str) -> RegistrationHandle:
-        """Remember that the allowlist of a library at `source` passed over a definition, for error messages."""
+        """Remember that the allowlist of a library at `source` skipped a definition, for error messages."""
         with self.lock:
             self.skipped[name] = (*self.skipped.get(name, ()), source)
 
@@ -258,13 +257,14 @@ class Dispatcher:
     def add_listener(
         self, listener: OpRegistrationListener, *, as_loaded: bool = False
     ) -> RegistrationHandle:
-        """Tell a listener of every operator that is defined or taken back, first of all of those defined already.
+        """Register a listener for operator definitions and removals. It is first notified of all existing
+        definitions.
 
-        With `as_loaded` it is told of this package's operators when they are loaded, rather than now.
+        With `as_loaded`, notifications for this package's operators come when they are loaded, rather than now.
 
-        It is called while `lock` is held; kernels and names without a definition do not count. A listener that
-        raises on a definition refuses it; one that raises when a definition is taken back cannot keep it, and
-        the error reaches whoever closed the handle. Source: Dispatcher::addRegistrationListener.
+        `lock` is held during notifications. Kernels and names without a definition do not trigger them. A listener
+        that raises on a definition rejects it. A listener that raises on a removal cannot prevent it, and the error
+        propagates to the caller that closed the handle. Source: Dispatcher::addRegistrationListener.
 
         Example:
             >>> from triten.dispatch.core.dispatcher import Dispatcher
@@ -297,21 +297,22 @@ class Dispatcher:
         return RegistrationHandle(undo)
 
     def _find(self, name: str) -> OperatorEntry | None:
-        """The operator of a name, whose family is loaded if it is the first of it to be asked for."""
+        """Return the operator of a name. The first lookup in a family of operators loads the family."""
         entry = self._operators.get(name)
         if entry is None:
             prepare = self._deferred.get(name)
             if prepare is not None:
                 self._load(prepare)
-            # Again in any case: another thread may have loaded it between the two questions.
+            # Look again in any case: another thread may have loaded it between the two lookups.
             entry = self._operators.get(name)
         return entry
 
     def defer(self, names: Iterable[str], prepare: Callable[[], Callable[[], None]]) -> None:
-        """Have the function that `prepare` gives install operators of this package when one is first asked for.
+        """Defer the installation of this package's operators to `prepare`'s function, run at the first lookup.
 
-        Everyone else sees all of them defined from now on: no name can be taken before they are loaded, and none is
-        seen half registered. Importing is for `prepare`, which runs outside `lock`: modules wait for one another.
+        All other code sees the operators as defined from now on: no name can be claimed before loading, and no
+        operator is visible half registered. `prepare` does the importing and runs outside `lock`, since imports wait
+        for one another.
         """
         with self.lock:
             for name in names:
@@ -332,8 +333,8 @@ class Dispatcher:
             finally:
                 self._staged = outer
             if prepare not in self._deferred.values():
-                return  # a signal's handler came between, asked for the family itself, and its entries are in use
-            # An interrupt between these two steps leaves a family both loaded and deferred: what it has stays.
+                return  # a signal handler ran in between, looked up the family itself, and its entries are in use
+            # An interrupt between these two steps leaves a family both loaded and deferred: its entries stay.
             loaded = {name: entry for name, entry in loaded.items() if name not in self._operators}
             self._operators.update(loaded)
             self._deferred = {name: each for name, each in self._deferred.items() if each is not prepare}
@@ -342,18 +343,18 @@ class Dispatcher:
                     listener.on_operator_registered(entry)
 
     def load_all(self) -> None:
-        """Run every deferred registration, for whoever wants to see all operators."""
+        """Run every deferred registration, so that all operators are visible."""
         for prepare in dict.fromkeys(list(self._deferred.values())):
             self._load(prepare)
 
     def install(self, name: str, schema: str, source: str, tags: frozenset[str]) -> OperatorEntry:
-        """Define an operator of this package in a deferred registration: no one can have been before it."""
+        """Define an operator of this package in a deferred registration. The name cannot be defined already."""
         entry = self._staged[name] = OperatorEntry(name)
         entry.define(schema, source, tags)
         return entry
 
     def install_kernel(self, name: str, keys: Iterable[DispatchKey], kernel: KernelFunction) -> None:
-        """Give an operator that was just installed the kernel of some keys."""
+        """Register a kernel under some keys of a just-installed operator."""
         kernels = self._staged[name].kernels
         for key in keys:
             kernels[key] = (kernel,)
@@ -369,7 +370,7 @@ class Dispatcher:
         return entry
 
     def _drop_if_empty(self, entry: OperatorEntry) -> None:
-        """Take away an operator of which neither schema nor kernel nor name is left."""
+        """Remove an operator that has no schema, kernel or name registration left."""
         if not (entry.has_schema or entry.kernels or entry.names):
             self._drop(entry.name)
             entry.retire()
@@ -384,16 +385,18 @@ class Dispatcher:
             del self.packets[base]
 
     def find_op(self, name: str, overload_name: str = "") -> OperatorEntry | None:
-        """The operator of a full name (``aten::add.Tensor``, or the overload apart), defined or only named, or None."""
+        """Return the operator of a full name (``aten::add.Tensor``, or the overload apart), defined or only named, or
+        None.
+        """
         return self._find(f"{name}.{overload_name}" if overload_name else name)
 
     def find_schema(self, name: str, overload_name: str = "") -> OperatorEntry | None:
-        """The operator of a full name if it is defined, else None."""
+        """Return the operator of a full name if it is defined, else None."""
         entry = self.find_op(name, overload_name)
         return entry if entry is not None and entry.has_schema else None
 
     def find_schema_or_throw(self, name: str, overload_name: str = "") -> OperatorEntry:
-        """The defined operator of a full name. Raises RuntimeError where there is none.
+        """Return the defined operator of a full name. Raises RuntimeError if there is none.
 
         Example:
             >>> import triten as tt
@@ -408,7 +411,7 @@ class Dispatcher:
         return entry
 
     def why_undefined(self, name: str) -> str:
-        """What is known of a name without definition, in brackets; empty where nothing is."""
+        """Return why a name has no definition, in parentheses; an empty string if the reason is unknown."""
         skipped = self.skipped.get(name)
         if skipped:
             return f" (the allowlist of the library at {skipped[-1]} passes over it)"
@@ -419,19 +422,19 @@ class Dispatcher:
         return f" ({what} registered for it, but no schema)"
 
     def dump(self, name: str) -> str:
-        """An operator's registrations and dispatch table, as text. Raises RuntimeError for an unknown name."""
+        """Return an operator's registrations and dispatch table as text. Raises RuntimeError for an unknown name."""
         entry = self._find(name)
         if entry is None:
             raise RuntimeError(f"Could not find operator {name}{self.why_undefined(name)}")
         return entry.dump()
 
     def get_all_op_names(self) -> list[str]:
-        """Every name, sorted."""
+        """Return every name, sorted."""
         self.load_all()
         return sorted(list(self._operators))  # noqa: C414 - list() is one step, while others register
 
     def get_registrations_for_dispatch_key(self, key: DispatchKey | str | None = None) -> list[str]:
-        """Names of the operators with a kernel of their own at `key`; with None, of all with any kernel."""
+        """Return the names of operators with a kernel of their own at `key`, or with any kernel if `key` is None."""
         self.load_all()
         wanted = None if key is None else parse(key)
         return sorted(
@@ -441,7 +444,7 @@ class Dispatcher:
         )
 
     def call(self, op: OperatorEntry, /, *args: Any, **kwargs: Any) -> Any:
-        """Call an operator with arguments as its schema has them. Raises TypeError for others."""
+        """Call an operator with arguments in schema order. Raises TypeError if they do not fit the schema."""
         return op.call(*_bound(op, args, kwargs))
 
     def redispatch(self, op: OperatorEntry, key_set: DispatchKeySet, /, *args: Any, **kwargs: Any) -> Any:
@@ -455,9 +458,9 @@ class Dispatcher:
         return op.call_with_keys(parse(key).bits, _bound(op, args, kwargs))
 
     def call_boxed(self, op: OperatorEntry, stack: list[Any]) -> None:
-        """Call over a stack: takes the operator's arguments off it and pushes the results.
+        """Call over a stack: pop the operator's arguments and push the results.
 
-        A call that raises leaves the stack as it was.
+        A call that raises leaves the stack unchanged.
         """
         args = _pop(op, stack)
         try:
@@ -467,7 +470,7 @@ class Dispatcher:
             raise
 
     def redispatch_boxed(self, op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
-        """`redispatch` over a stack."""
+        """Call `redispatch` over a stack."""
         args = _pop(op, stack)
         try:
             _push(op, stack, op.call_with_keys(key_set.raw_repr(), args))
@@ -477,7 +480,7 @@ class Dispatcher:
 
     @contextmanager
     def loading(self) -> Iterator[None]:
-        """The block in which the package registers its own operators, before any call: nothing is to be forgotten."""
+        """Suspend plan invalidation while the package registers its own operators, before any call."""
         self._is_loading = True
         try:
             yield
@@ -486,12 +489,14 @@ class Dispatcher:
             self.forget_all()
 
     def forget(self, entry: OperatorEntry) -> None:
-        """Drop an operator's decisions, those of all that may hold its plans, and every plan in front of them."""
+        """Drop an operator's decisions, those of all operators that may hold its plans, and every plan in front of
+        them.
+        """
         entry.clear()
         self.forget_all()
 
     def forget_all(self) -> None:
-        """Drop the decisions of every operator that holds some."""
+        """Drop the decisions of every operator that holds any."""
         if self._is_loading:
             return
         for each in list(operator_entry.deciding):

@@ -1,4 +1,4 @@
-"""What a factory is told about its result: ``requires_grad``, and options beside ``out=``.
+"""Checks of factory options: ``requires_grad``, and options given together with ``out=``.
 
 Source: `check_out_type_matches` in torch/csrc/autograd/utils/python_arg_parsing.h.
 """
@@ -30,7 +30,7 @@ OPTIONS = frozenset(_TYPES)
 
 @api_boundary
 def check_requires_grad(name: str, requires_grad: object) -> None:
-    """Raise TypeError for an option `requires_grad` of a factory that is neither a bool nor None."""
+    """Raise TypeError for a factory's `requires_grad` that is neither a bool nor None."""
     if requires_grad is not None and requires_grad.__class__ is not bool:
         given = value_type_name(requires_grad)
         raise TypeError(f"{name}(): argument 'requires_grad' must be bool, not {given}")
@@ -38,16 +38,16 @@ def check_requires_grad(name: str, requires_grad: object) -> None:
 
 @api_boundary
 def check_flags(name: str, **flags: object) -> None:
-    """Raise TypeError for an option that is no bool, None included, as of the factories that PyTorch parses itself."""
+    """Raise TypeError for an option that is not a bool, or is None, as in factories that PyTorch parses itself."""
     for flag, given in flags.items():
         if given.__class__ is not bool:
             raise TypeError(f"{name}(): argument '{flag}' must be bool, not {value_type_name(given)}")
 
 
 def without_options(name: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The keyword arguments without those that ``out`` decides.
+    """Return the keyword arguments without the options that ``out`` determines.
 
-    Raises TypeError for one of another type, RuntimeError where one says otherwise than the tensor that was given.
+    Raises TypeError for an option of the wrong type, RuntimeError for an option that contradicts the ``out`` tensor.
     """
     spec = kwargs["out"]._spec
     for option, convert in _CONVERTERS.items():

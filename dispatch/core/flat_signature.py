@@ -1,14 +1,14 @@
-"""Signatures of generated functions: as Python runs them, and as users see them.
+"""Signatures of generated functions: flat for CPython, and as declared for users.
 
-CPython specialises a call whose function has positional parameters alone, defaults or not. One keyword-only parameter
-more, or ``**names``, costs 27 ns, a tenth of a view; a parameter with a default 1 ns, and to ask whether it is None 2.
-So a generated function has no keyword-only parameters: its options are ordinary ones behind `beyond`, and NumPy's names
-(`schema/numpy_names.py`) the last. What is superfluous by position falls into `beyond`, or where there are no options
-into the first of NumPy's names. The function asks whether one of those is None where it asks for `modes`, and leaves
-all others to `OverloadPacket.call_named`. (A superfluous None is overlooked.)
+CPython specializes a call whose function has positional parameters alone, with or without defaults. One keyword-only
+parameter, or ``**names``, costs 27 ns, a tenth of a view. A parameter with a default costs 1 ns, and a test for None
+2. So a generated function has no keyword-only parameters. Its options are ordinary parameters after `beyond`; NumPy's
+names (`schema/numpy_names.py`) come last. A superfluous positional argument binds to `beyond`, or without options to
+the first of NumPy's names. The function tests these for None along with `modes`, and passes any other value to
+`OverloadPacket.call_named`. A superfluous None is overlooked.
 
-`inspect.signature`, `help` and editors see what the schema says: options by keyword alone, no `beyond`, no name of
-NumPy's, no default where an argument is required.
+`inspect.signature`, `help` and editors see the schema's signature: keyword-only options, no `beyond`, no NumPy names,
+and no default for a required argument.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .call_arguments import REQUIRED
 
 
 class FlatSignature:
-    """Stands behind a function's ``__wrapped__`` for the signature as users see it, which is made when asked for."""
+    """Object behind a function's ``__wrapped__`` that builds the user-visible signature on demand."""
 
     __slots__ = ("function",)
 
@@ -31,12 +31,12 @@ class FlatSignature:
         self.function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The function's result."""
+        """Call the function."""
         return self.function(*args, **kwargs)
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """The signature without what only the call path needs."""
+        """The signature without the parameters that only the call path needs."""
         flat = inspect.Signature.from_callable(self.function, follow_wrapped=False)
         parameters = list(flat.parameters.values())
         while _stands_for_another(parameters[-1].name, flat.parameters):
@@ -54,16 +54,16 @@ class FlatSignature:
 
 
 def _stands_for_another(name: str, names: Container[str]) -> bool:
-    """Whether a function's last parameter is NumPy's name of another."""
+    """Return whether a function's last parameter is NumPy's name for another parameter."""
     return OWN_NAMES.get(name) in names
 
 
 def declare(functions: Iterable[Any]) -> None:
-    """Let `inspect.signature` see the signatures that users know, where those of the functions are others.
+    """Make `inspect.signature` show the user-visible signatures of functions whose own signatures are flat.
 
-    What is no function is passed over.
+    Objects that are not functions are skipped.
     """
-    # All generated functions go through here when triten is imported. Only parameters are called `beyond`.
+    # Importing triten runs this for all generated functions. The name `beyond` is used only for parameters.
     for function in functions:
         if function.__class__ is FunctionType:
             code = function.__code__

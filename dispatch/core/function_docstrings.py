@@ -1,4 +1,4 @@
-"""What generated methods share with the functions of the same name, and what users see of both."""
+"""Docstrings and signatures that generated methods share with the functions of the same name."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from .flat_signature import declare
 
 
 def take_docstrings(mixin: type, functions: ModuleType) -> None:
-    """Give each method of a mixin's bases the docstring of its function, unless it has one of its own.
+    """Copy each function's docstring to the method of that name in a mixin's bases, unless the method has one.
 
-    The text stands once in compiled modules, and a method of the same name means the same. Functions and methods get
-    the signatures that users know.
+    Compiled modules hold the text once. Functions and methods get their user-visible signatures.
     """
     named = vars(functions)
     declare(named.values())
@@ -20,7 +19,7 @@ def take_docstrings(mixin: type, functions: ModuleType) -> None:
         declare(methods.values())
         for name, method in methods.items():
             if method.__class__ is FunctionType:
-                method.__qualname__ = f"Tensor.{name}"  # as errors name it
+                method.__qualname__ = f"Tensor.{name}"  # the name that errors show
                 if method.__doc__ is None and name in named:
                     method.__doc__ = named[name].__doc__
 

@@ -1,4 +1,4 @@
-"""Inference tensors: how results become them, and what is refused outside inference mode (c10/core/InferenceMode.h)."""
+"""Inference tensors: creation, and errors outside inference mode (c10/core/InferenceMode.h)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Result = TypeVar("Result")
 
 
 def as_inference(schema: FunctionSchema, args: Sequence[Any], result: Result) -> Result:
-    """The result of a call in inference mode: fresh tensors without version counter and autograd keys.
+    """Return the result of a call in inference mode: fresh tensors without version counter and autograd keys.
 
-    Results that alias an argument (views, in-place and ``out=`` forms) stay what they are.
+    Results that alias an argument (views, in-place and ``out=`` forms) are unchanged.
     """
     if schema.returns:
         arguments = tensors_in(args)
         given = {id(t) for t in arguments}
-        # What may alias an argument does so where it lies in its memory.
+        # A result that may alias an argument does so if both share memory.
         may_alias = any(r.alias_info is not None for r in schema.returns)
         roots = {id(root_of(t._data)) for t in arguments} if may_alias else set()
         for tensor in tensors_in(result if isinstance(result, list | tuple) else (result,)):
@@ -37,14 +37,14 @@ def as_inference(schema: FunctionSchema, args: Sequence[Any], result: Result) ->
 
 
 def keys_in_inference_mode(bits: int, args: Sequence[Any]) -> int:
-    """The call key set in inference mode: ADInplaceOrView only where some argument is no inference tensor."""
+    """Return the call key set in inference mode: drop ADInplaceOrView if all arguments are inference tensors."""
     if bits & ADINPLACE_BIT and all(tensor._spec.is_inference for tensor in tensors_in(args)):
         return bits & ~ADINPLACE_BIT
     return bits
 
 
 def guarded_write(schema: FunctionSchema, args: Sequence[Any], plan: Plan) -> Plan:
-    """`plan`, refused outside inference mode where it writes to an inference tensor."""
+    """Wrap `plan` to raise outside inference mode if it writes to an inference tensor."""
     written = [value for value, argument in zip(args, schema.arguments, strict=True) if argument.is_write]
     if not any(isinstance(t, TensorImpl) and t._spec.is_inference for t in written):
         return plan
@@ -61,7 +61,7 @@ def guarded_write(schema: FunctionSchema, args: Sequence[Any], plan: Plan) -> Pl
 
 
 def saves_refused(record: Plan, saved: Sequence[Any]) -> Plan:
-    """A recording plan, refused where it would save an inference tensor for backward."""
+    """Wrap a recording plan to raise if it would save an inference tensor for backward."""
     if not any(isinstance(value, TensorImpl) and value._spec.is_inference for value in saved):
         return record
 

@@ -1,8 +1,8 @@
-"""`KernelFunction`: a kernel as the dispatcher sees it, callable boxed or not (ATen/core/boxing/KernelFunction.h).
+"""`KernelFunction`: a kernel as the dispatcher sees it, boxed or unboxed (ATen/core/boxing/KernelFunction.h).
 
-A kernel may have a *planner*: given the operator, the key set and the bound arguments it returns a *plan*, a
-closure over every decision that the specs allow, called with the runtime arguments alone. A kernel without
-one, or whose planner gives None for a call, is called as it is.
+A kernel may have a *planner*. Given the operator, the key set and the bound arguments, the planner returns a *plan*:
+a closure over every decision that the specs allow, which takes the runtime arguments alone. A kernel without a
+planner, or whose planner returns None for a call, is called directly.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ class KernelFunction:
     """One registered kernel.
 
     Args:
-        function: the kernel: ``f(*args)`` in schema order; with `takes_key_set` ``f(key_set, *args)``; with
-            `boxed` ``f(operator, key_set, stack)``, which replaces the arguments on the stack by the results.
-        planner: gives plans instead of being called; of a kernel that has a function too, None for calls to that.
-        source: where it was registered, for messages.
-        leaf: whether it never calls the dispatcher, and so needs no guard below autograd.
+        function: The kernel: ``f(*args)`` in schema order; with `takes_key_set` ``f(key_set, *args)``; with `boxed`
+            ``f(operator, key_set, stack)``, which replaces the arguments on the stack by the results.
+        planner: Function that returns plans. For a kernel that also has a function, it returns None for calls to
+            that.
+        source: The location of the registration, for messages.
+        leaf: True if the kernel never calls the dispatcher, and so needs no guard below autograd.
 
     `written` is the function as a user wrote it (see `from_function`), None for kernels of this package.
     """
@@ -66,16 +67,16 @@ class KernelFunction:
 
     @staticmethod
     def fallthrough(source: str = "") -> KernelFunction:
-        """The kernel that hands every call to the next key."""
+        """Return the kernel that hands every call to the next key."""
         return KernelFunction(None, is_fallthrough=True, source=source)
 
     @staticmethod
     def from_function(
         function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, source: str = ""
     ) -> KernelFunction:
-        """Return the kernel that a user's function is. Its signature is not checked, as PyTorch checks none.
+        """Wrap a user's function as a kernel. Like PyTorch, do not check its signature.
 
-        With `with_keyset` it takes a `DispatchKeySet` first; boxed kernels always take one.
+        With `with_keyset`, the function takes a `DispatchKeySet` first; boxed kernels always take one.
         """
         if with_keyset and not boxed:
             from ...runtime.dispatch_key_set import DispatchKeySet
@@ -90,12 +91,12 @@ class KernelFunction:
         return made
 
     def plan(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-        """A callable of the runtime arguments of `args` (see `OperatorEntry.runtime_positions`)."""
+        """Return a callable of the runtime arguments of `args` (see `OperatorEntry.runtime_positions`)."""
         plan = None if self.planner is None else self.planner(op, key_set, args)
         return op.rebind(self.bind(op, key_set), args) if plan is None else plan
 
     def bind(self, op: OperatorEntry, key_set: int) -> Plan:
-        """A callable of all arguments in schema order."""
+        """Return a callable of all arguments in schema order."""
         function = self.function
         assert function is not None
         if self.boxed:
@@ -107,7 +108,7 @@ class KernelFunction:
 
 
 def unbox(op: OperatorEntry, function: Callable[..., Any], key_set: int, args: Sequence[Any]) -> Any:
-    """Call a boxed kernel with unboxed arguments: build the stack, call, take the results off it."""
+    """Call a boxed kernel with unboxed arguments: push them on a stack, call, and pop the results."""
     from ...runtime.dispatch_key_set import DispatchKeySet
 
     stack = list(args)

@@ -12,13 +12,13 @@ from ..schema.type_check import default_value
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """The file and line where a function is written, for messages; its name where there is none."""
+    """Return the file and line where a function is defined, for messages; its repr if it has no code object."""
     code = getattr(function, "__code__", None)
     return repr(function) if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def check_is_boxed(function: Callable[..., Any], what: str, source: str) -> None:
-    """Refuse a function that cannot be a boxed kernel. Raises RuntimeError."""
+    """Raise RuntimeError for a function that cannot be a boxed kernel."""
     signature = _signature_of(function)
     if signature is None:
         return

@@ -30,13 +30,13 @@ _RESERVED = ("prim", "_")
 _ALIAS_ANALYSES = ("", "FROM_SCHEMA", "CONSERVATIVE")
 
 _abandoned: list[ExitStack] = []
-"""Registrations of libraries that were collected while a registration was under way: the next one takes them back."""
+"""Registrations of libraries collected during another registration: the next registration undoes them."""
 
 fallthrough_kernel = KernelFunction.fallthrough("fallthrough")
 
 
 def caller(depth: int = 2) -> str:
-    """The file and line that asked, for messages."""
+    """Return the caller's file and line, for messages."""
     frame = inspect.currentframe()
     for _ in range(depth):
         frame = frame.f_back if frame is not None else None
@@ -44,10 +44,10 @@ def caller(depth: int = 2) -> str:
 
 
 def _take_back(registrations: ExitStack) -> None:
-    """Take the registrations of a library back that no program can reach any more.
+    """Undo the registrations of a library that has become unreachable.
 
-    Garbage collection may run in a thread that holds the registry's lock, or holds another lock for which the lock's
-    holder waits. The registrations are left to the next registration then.
+    Garbage collection may run in a thread that holds the registry's lock, or holds a lock for which the registry
+    lock's holder waits. In that case the next registration undoes them.
     """
     _abandoned.append(registrations)
     if not registering._is_owned() and registering.acquire(blocking=False):  # type: ignore[attr-defined]
@@ -71,12 +71,12 @@ class Library:
     """A namespace's registrations, undone by `close()`, at the end of a ``with`` block, and with the object's end.
 
     Args:
-        ns: the namespace; ``_`` for fallbacks of every operator (IMPL only).
+        ns: The namespace; ``_`` for fallbacks of every operator (IMPL only).
         kind: ``DEF``, ``FRAGMENT`` or ``IMPL``.
-        dispatch_key: the key of an IMPL library's kernels, unless `impl` names another.
-        allowlist: the only operators to register, as ``conv2d`` (all its overloads), ``add.out`` (that one) or a
+        dispatch_key: The key of an IMPL library's kernels, unless `impl` names another.
+        allowlist: The only operators to register, as ``conv2d`` (all its overloads), ``add.out`` (that one) or a
             pattern such as ``conv*``, each with or without the namespace. Definitions and kernels of others are
-            passed over.
+            skipped.
 
     Raises:
         ValueError: for an unknown kind, and for the namespaces ``prim`` and ``_`` in a library that is not of kind
@@ -130,14 +130,14 @@ class Library:
         alias_analysis: str = "",
         tags: str | Iterable[str] = (),
     ) -> str:
-        """Define an operator by its schema; `fn` becomes its CompositeImplicitAutograd kernel. Returns its name.
+        """Define an operator by its schema and return its name. `fn` becomes its CompositeImplicitAutograd kernel.
 
         Args:
-            schema: in ATen's schema language, with or without the library's namespace.
-            fn: the kernel, if the operator is a composite of others. A str is PyTorch's `alias_analysis`, which has
-                this place there.
+            schema: Text in ATen's schema language, with or without the library's namespace.
+            fn: The kernel, if the operator is a composite of others. A str is PyTorch's `alias_analysis`, which has
+                this position there.
             alias_analysis: ``""``, ``"FROM_SCHEMA"`` or ``"CONSERVATIVE"``. The schema says what aliases in any case.
-            tags: a `tt.Tag`, or several.
+            tags: A `tt.Tag`, or several.
 
         Raises:
             ValueError: for a schema that has not the form of its tags ``out`` and ``inplace``.
@@ -195,25 +195,25 @@ class Library:
         boxed: bool = False,
         allow_override: bool = True,
     ) -> None:
-        """Register a kernel; it may come before the operator's definition.
+        """Register a kernel. It may precede the operator's definition.
 
-        The kernel is called as PyTorch calls Python kernels. Keyword-only arguments come by name; trailing arguments
-        that equal their defaults are left out, unless the function has a parameter without a default for them. Its
-        signature is not checked before. A second kernel for the key takes the place of the first until it is taken
-        back; the first time in a process a UserWarning says so.
+        The kernel is called as PyTorch calls Python kernels. Keyword-only arguments are passed by name. Trailing
+        arguments that equal their defaults are omitted, unless the function has a parameter without a default for
+        them. The signature is not checked at registration. A second kernel for the key overrides the first until it
+        is removed; the first override in a process issues a UserWarning.
 
         Args:
-            op_name: the operator's name, with or without namespace, or a `tt.ops` overload.
-            fn: the kernel; `fallthrough_kernel` hands every call to the next key.
-            dispatch_key: a runtime or alias key, if not the library's. Default: CompositeImplicitAutograd.
-            with_keyset: whether the kernel takes the call's `DispatchKeySet` first.
-            boxed: whether it is called as ``fn(op, key_set, stack)``.
+            op_name: The operator's name, with or without namespace, or a `tt.ops` overload.
+            fn: The kernel; `fallthrough_kernel` hands every call to the next key.
+            dispatch_key: A runtime or alias key, if not the library's. Default: CompositeImplicitAutograd.
+            with_keyset: If True, the kernel takes the call's `DispatchKeySet` first.
+            boxed: If True, the kernel is called as ``fn(op, key_set, stack)``.
             allow_override: If False, refuse to take the place of a Python kernel. Default: True.
 
         Raises:
             TypeError: for a kernel that cannot be called.
-            RuntimeError: for what is no operator's name, another namespace, an unknown key, a Meta kernel of an
-                operator that decomposes, and without `allow_override` for a second Python kernel.
+            RuntimeError: `op_name` is not an operator's name or has another namespace; the key is unknown; a Meta
+                kernel is for an operator that decomposes; or a second Python kernel comes without `allow_override`.
 
         Example:
             >>> import triten as tt
@@ -300,7 +300,7 @@ class Library:
             self._keep(self._dispatcher.register_fallback(key, kernel))
 
     def _skips(self, name: str) -> bool:
-        """Whether the allowlist leaves out an operator, named without the namespace."""
+        """Return whether the allowlist leaves out an operator, named without the namespace."""
         if self._allowlist is None:
             return False
         base = name.partition(".")[0]
@@ -315,7 +315,7 @@ class Library:
             _take_abandoned_back()
 
     def close(self) -> None:
-        """Take every registration back, the last one first; the library registers nothing afterwards."""
+        """Undo every registration, the last one first. The library cannot register anything afterwards."""
         with self._dispatcher.lock:
             self._is_closed = True
             self._registrations.close()
@@ -324,7 +324,7 @@ class Library:
 
     @property
     def m(self) -> Library | None:
-        """The library while it is open, None afterwards, by PyTorch's name of its C++ object."""
+        """The library while it is open, None afterwards; named after PyTorch's C++ object."""
         return None if self._is_closed else self
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""``ops.<namespace>.<operator>.<overload>``: operators as objects (torch/_ops.py).
+"""Operator objects: ``ops.<namespace>.<operator>.<overload>`` (torch/_ops.py).
 
-Objects are made as they are asked for; while one is there, asking for it again gives the same, so that programs may
-compare by ``is``, as they do in PyTorch. They are pickled by name.
+Objects are created on lookup. While an object is alive, further lookups return it, so that programs may compare with
+``is``, as they do in PyTorch. They are pickled by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .tags import Tag
 from .tensor_function import handle, overloaded, plain_classes, unmarked
 
 _overloads: WeakValueDictionary[int, OpOverload] = WeakValueDictionary()
-"""By their entry's identity: an overload keeps its entry, whose place nothing else can take meanwhile."""
+"""Overloads by the identity of their entry. An overload keeps its entry alive, so the id cannot be reused."""
 _groups: WeakValueDictionary[str, OpOverloadGroup] = WeakValueDictionary()
 
 
@@ -40,7 +40,7 @@ class OpOverload:
     _entry: OperatorEntry
 
     def __new__(cls, entry: OperatorEntry) -> OpOverload:
-        """The overload of an entry."""
+        """Return the overload of an entry."""
         found = _overloads.get(id(entry))
         if found is None:
             found = object.__new__(cls)
@@ -81,15 +81,15 @@ class OpOverload:
     @property
     def tags(self) -> frozenset[Tag]:
         """The operator's tags."""
-        # Generated operators have tags of this package's code generator among PyTorch's.
+        # Generated operators also have tags internal to this package's code generator.
         return frozenset(Tag[name] for name in self._entry.tags if name in Tag.__members__)
 
     def name(self) -> str:
-        """The full name."""
+        """Return the full name."""
         return self._entry.name
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
-        """All arguments in schema order. Raises TypeError for arguments that do not fit the schema."""
+        """Return all arguments in schema order. Raises TypeError for arguments that do not fit the schema."""
         if self._entry.numbers_as_tensors:
             args, kwargs = wrap_numbers(args, kwargs)
             return unwrap_numbers(bind(self._entry.schema, tuple(args), kwargs))
@@ -117,11 +117,13 @@ class OpOverload:
             raise
 
     def has_kernel_for_dispatch_key(self, key: DispatchKey) -> bool:
-        """Whether a kernel is registered for exactly this key."""
+        """Return whether a kernel is registered for exactly this key."""
         return bool(self._entry.kernels.get(key))
 
     def dump(self) -> str:
-        """The operator's definition and kernels, and which kernel serves each dispatch key and why, as text."""
+        """Return the operator's definition, its kernels, and the kernel of each dispatch key with the reason, as
+        text.
+        """
         return self._entry.dump()
 
     def __eq__(self, other: object) -> bool:
@@ -141,18 +143,18 @@ class OpOverload:
 
 
 def find_overload(name: str) -> OpOverload:
-    """The overload of a full name, ``aten::add.Tensor``. Raises RuntimeError where there is none."""
+    """Return the overload of a full name, ``aten::add.Tensor``. Raises RuntimeError if there is none."""
     return OpOverload(Dispatcher.singleton().find_schema_or_throw(name))
 
 
 class OpOverloadGroup:
-    """All overloads of one operator; calling it picks one by its arguments."""
+    """Overloads of one operator; calling the group resolves an overload by the arguments."""
 
     __slots__ = ("__weakref__", "_qualified")
     _qualified: str
 
     def __new__(cls, qualified: str) -> OpOverloadGroup:
-        """The overloads of an operator."""
+        """Return the group of an operator's overloads."""
         found = _groups.get(qualified)
         if found is None:
             found = object.__new__(cls)
@@ -170,7 +172,7 @@ class OpOverloadGroup:
         return [entry for entry in found if entry is not None]
 
     def overloads(self) -> list[str]:
-        """The overloads' names; the unnamed one is ``default``."""
+        """Return the overloads' names; the unnamed one is ``default``."""
         return [e.name.partition("::")[2].partition(".")[2] or "default" for e in self._defined()]
 
     def __getattr__(self, overload: str) -> OpOverload:
@@ -230,7 +232,7 @@ class OpOverloadGroup:
 
 
 class OpNamespace:
-    """The operators of one namespace."""
+    """Operators of one namespace."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -274,20 +276,21 @@ class Ops:
     """``tt.ops``: every namespace as an attribute."""
 
     def __getattr__(self, namespace: str) -> OpNamespace:
-        # IPython and inspect probe for names such as _repr_html_; a namespace would pass for one.
+        # IPython and inspect probe for names such as _repr_html_, which would otherwise pass for namespaces.
         if namespace.startswith("__") or (namespace.startswith("_") and namespace not in dir(self)):
             raise AttributeError(namespace)
         return OpNamespace(namespace)
 
     def load_library(self, path: str) -> NoReturn:
-        """Raises OSError: operators in libraries that were compiled against PyTorch cannot be loaded
-        (`torch.ops.load_library`). `tt.library` registers those that are written in Python.
+        """Raise OSError: operators compiled against PyTorch cannot be loaded (`torch.ops.load_library`).
+
+        `tt.library` registers operators written in Python.
         """
         raise OSError(f"Could not load this library: {path}: it would need PyTorch's own libraries")
 
     @property
     def loaded_libraries(self) -> set[str]:
-        """The libraries that were loaded: none."""
+        """Loaded libraries: always empty."""
         return set()
 
     def __dir__(self) -> list[str]:

@@ -1,7 +1,7 @@
-"""`OperatorEntry`: one operator, its schema, its kernels by key, and what was decided about them.
+"""`OperatorEntry`: one operator's schema, kernels by key, and cached dispatch decisions.
 
-`lookup` answers which kernel serves a key set, computed once and memoised; `plan` asks that kernel for a
-closure over the whole decision. Source: ATen/core/dispatch/OperatorEntry.h.
+`lookup` returns the kernel of a key set, memoized. `plan` asks that kernel for a closure over the whole decision.
+Source: ATen/core/dispatch/OperatorEntry.h.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EXPLICIT = BY_NAME["CompositeExplicitAutograd"]
 NON_FUNCTIONAL = BY_NAME["CompositeExplicitAutogradNonFunctional"]
 AUTOGRAD = BY_NAME["Autograd"]
 UNDEFINED = BY_NAME["Undefined"]
-"""The key of calls whose set is empty, which composites serve."""
+"""The key of calls with an empty key set, which composites serve."""
 BACKEND_SELECT = BY_NAME["BackendSelect"]
 ADINPLACE = BY_NAME["ADInplaceOrView"]
 NAMED = BY_NAME["Named"]
@@ -68,61 +68,61 @@ _DECOMPOSING = {
     Functionality.Functionalize,
     Functionality.ForwardAD,
 }
-"""Layers that see what a composite operator is made of, as they do in PyTorch, where autograd decomposes it first."""
+"""Layers that see the parts of a composite operator, as in PyTorch, where autograd decomposes it first."""
 
 MAX_PLANS = 4096
-"""Plans that one operator keeps; beyond them it starts anew."""
+"""Plan cache limit for one operator; the cache is cleared when full."""
 
 fallbacks: dict[DispatchKey, KernelFunction] = {}
-"""Backend fallbacks: the kernel of a key for every operator that has none of its own there."""
+"""Backend fallbacks: the kernel of a key for every operator without its own kernel there."""
 
 late_kernels: dict[Functionality, Callable[[OperatorEntry, DispatchKey], KernelFunction | None]] = {}
-"""Where the kernels of a functionality that few programs use come from: asked once for each operator and key."""
+"""Providers of kernels for rarely used functionalities, called once for each operator and key."""
 
 inplace_or_view: list[KernelFunction] = []
-"""Kernels that users registered for ADInplaceOrView: what a kernel below that key calls does not come there again."""
+"""User kernels for ADInplaceOrView: calls from a kernel below that key do not reach them again."""
 
 _parsing = forkable(threading.RLock())
 
 registering = forkable(threading.RLock())
-"""Held while an operator's kernels are replaced: they are a dictionary that is never written to again."""
+"""Held while an operator's kernels are replaced. The kernels are a dictionary that is never mutated."""
 
 deciding: set[OperatorEntry] = set()
-"""Operators that hold decisions, which a registration for any of them forgets: a composite's plan holds its parts'."""
+"""Operators with cached decisions. A registration for any operator clears them: a composite's plan holds its parts'."""
 
 
 observers: list[Callable[[OperatorEntry, DispatchKey, Sequence[Any], Plan], Plan]] = []
-"""What stands around every hop of every call, put there when plans are made: traces, profilers.
+"""Wrappers around every hop of every call, installed when plans are made: traces, profilers.
 
-They come and go; whoever appends or removes one has the dispatcher forget all plans. One that stands around few
-operators only has an attribute `concerns` that tells which.
+Code that adds or removes an observer must make the dispatcher forget all plans. An observer for a few operators has
+an attribute `concerns` that selects them.
 """
 
 
 def concerns(observe: Callable[..., Plan], op: OperatorEntry) -> bool:
-    """Whether an observer may stand around the calls of an operator."""
+    """Return whether an observer applies to an operator's calls."""
     is_concerned: Callable[[OperatorEntry], bool] | None = getattr(observe, "concerns", None)
     return is_concerned is None or is_concerned(op)
 
 
 class Interception(NamedTuple):
-    """What stands around the calls of some operators, inside of all observers: which ones, and what makes the plan."""
+    """Wrapper around the calls of selected operators, inside all observers: a selector and a plan factory."""
 
     concerns: Callable[[OperatorEntry], bool]
     around: Callable[[OperatorEntry, Sequence[Any], Plan], Plan]
 
 
 interceptions: list[Interception] = []
-"""Parts of layers that the first use of their layer puts around operators, for good: vmap's around random ones.
+"""Interceptions that the first use of a layer installs for good: for example vmap's around random operators.
 
-Whoever appends one has the dispatcher forget all plans.
+Code that appends an interception must make the dispatcher forget all plans.
 """
 
 
 class Trials(threading.local):
-    """Whether this thread makes a composition's plan, which calls its parts to see what they give.
+    """Thread-local flag: True while this thread plans a composite by calling its parts to see their results.
 
-    Whoever counts calls, as `tt.perf.cost` does, leaves those out: the plan makes them again.
+    Code that counts calls, such as `tt.perf.cost`, skips these: the plan makes them again.
     """
 
     depth = 0
@@ -132,12 +132,12 @@ trials = inherited(Trials())
 
 
 class OperatorEntry:
-    """An operator by its full name (``aten::add.Tensor``): schema, kernels, tags, memoised decisions.
+    """Operator with a full name (``aten::add.Tensor``): schema, kernels, tags, memoized decisions.
 
-    `kernels` holds, by key, the kernels in the order of their registration, of which the last counts. A registration
-    replaces it whole, so that other threads may read it meanwhile. For the same reason a schema, once given, is never
-    changed: the operator is retired and another one takes its name. `names` counts the registrations of the name
-    alone. `replanners` are what planners keep for calls of known kinds on new shapes (see `call_kind.py`).
+    `kernels` maps each key to its kernels in registration order; the last is active. A registration replaces the
+    dictionary as a whole, so that other threads may read it meanwhile. For the same reason a schema is never changed:
+    the operator is retired and a new one takes its name. `names` counts name-only registrations. `replanners` caches
+    planners' functions for known call kinds on new shapes (see `call_kind.py`).
     """
 
     __slots__ = (
@@ -169,7 +169,7 @@ class OperatorEntry:
         self.names = 0
         self.is_retired = False
         self.numbers_as_tensors = False
-        # Replaced rather than changed once others can see the operator.
+        # Replaced rather than mutated once other threads can see the operator.
         self.kernels: dict[DispatchKey, tuple[KernelFunction, ...]] = {}
         self._schema_text: str | None = None
         self._schema: FunctionSchema | None = None
@@ -184,20 +184,20 @@ class OperatorEntry:
         self.is_mutable = False
 
     def define(self, schema: str | FunctionSchema, source: str, tags: frozenset[str]) -> None:
-        """Give the operator its schema; text is parsed when first asked for."""
+        """Set the operator's schema; text is parsed on first use."""
         self.source, self.tags = source, tags
         if not isinstance(schema, str):
             self._schema = schema
-        # Last, since `has_schema` asks for it: other threads find the operator whole or not at all.
+        # Assigned last, since `has_schema` reads it: other threads see the operator complete or not at all.
         self._schema_text = str(schema)
 
     @property
     def has_user_kernel(self) -> bool:
-        """True if a kernel that a user wrote is registered, for whatever key."""
+        """True if a user-written kernel is registered for any key."""
         return any(kernel.written is not None for of in self.kernels.values() for kernel in of)
 
     def user_kernel_serves(self, args: Sequence[Any]) -> bool:
-        """Return whether bound arguments come to a kernel that a user wrote, at whatever key of theirs."""
+        """Return whether bound arguments reach a user-written kernel at any of their keys."""
         if not self.has_user_kernel:
             return False
         bits = effective(self.key_set_of(args))
@@ -205,7 +205,7 @@ class OperatorEntry:
             if kernels[-1].written is None:
                 continue
             if key in (IMPLICIT, EXPLICIT, NON_FUNCTIONAL):
-                # PyTorch's own kernels for backends come before those for alias keys.
+                # PyTorch's own backend kernels take precedence over kernels of alias keys.
                 if self.name not in WHOLE:
                     return True
             elif bits & AUTOGRAD_BITS if key is AUTOGRAD else not key.bits & ~bits:
@@ -226,13 +226,13 @@ class OperatorEntry:
         return beneath[-1] if beneath else kernel
 
     def retire(self) -> None:
-        """Refuse every call from now on. Those under way still have the schema and their kernels."""
+        """Refuse every call from now on. Calls in progress keep the schema and their kernels."""
         self.is_retired = True
         self.clear()
 
     @property
     def has_schema(self) -> bool:
-        """Whether the operator is defined, rather than only named by an impl."""
+        """True if the operator is defined, rather than only named by an impl."""
         return self._schema_text is not None
 
     @property
@@ -242,7 +242,7 @@ class OperatorEntry:
         if schema is None:
             if self._schema_text is None:
                 raise RuntimeError(f"{self.name} has kernels but no schema: define it first")
-            # Once, since packets tell overloads apart by the identity of their schemas.
+            # Parsed once, since packets distinguish overloads by the identity of their schemas.
             with _parsing:
                 schema = self._schema
                 if schema is None:
@@ -250,7 +250,7 @@ class OperatorEntry:
         return schema
 
     def find_runtime_arguments(self) -> tuple[bool, ...]:
-        """For each argument, whether it is passed to plans."""
+        """Return for each argument whether plans take it at run time."""
         are_runtime = self.are_runtime
         if are_runtime is None:
             arguments = self.schema.arguments
@@ -264,17 +264,17 @@ class OperatorEntry:
         return are_runtime
 
     def clear(self) -> None:
-        """Forget every decision, after a registration."""
+        """Clear every cached decision, after a registration."""
         self._always = []
         self._table = {}
         self._plans = {}
         self.replanners = {}
 
     def lookup(self, bits: int) -> KernelFunction:
-        """The kernel that serves a key set. Raises NotImplementedError where there is none."""
+        """Return the kernel that serves a key set. Raises NotImplementedError if there is none."""
         kernel = self._table.get(bits)
         if kernel is None:
-            # The table is taken before its entry is found: a registration meanwhile leaves both behind.
+            # Take the table before finding the entry: a registration in between then discards both.
             deciding.add(self)
             table = self._table
             kernel = self._resolve(bits)
@@ -285,12 +285,12 @@ class OperatorEntry:
         return self.served_by(bits)[1]
 
     def served_by(self, bits: int) -> tuple[DispatchKey, KernelFunction]:
-        """The key at which a key set's call ends, and the kernel there. Raises NotImplementedError for none."""
+        """Return the key and the kernel that serve a key set. Raises NotImplementedError if there is none."""
         if self.is_retired:
             raise NotImplementedError(
                 f"Could not run '{self.name}': its definition at {self.source} was taken back."
             )
-        # Autograd ignores names, as PyTorch's does: the Named kernel takes them off and calls again, from autograd on.
+        # Autograd ignores names, as PyTorch's does: the Named kernel drops names and calls again, from autograd on.
         remaining = bits & BELOW_AUTOGRAD if bits & _NAMED and NAMED not in self.kernels else bits
         while True:
             key = highest_priority(remaining)
@@ -314,13 +314,13 @@ class OperatorEntry:
             remaining = without(remaining, key)
 
     def kernel_for(self, key: DispatchKey) -> KernelFunction | None:
-        """The kernel of one runtime key: its own, a composite, the alias, the fallback, or None."""
+        """Return the kernel of a runtime key: its own, a composite, the alias, the fallback, or None."""
         kernels = self.kernels
         if key.functionality in late_kernels and key not in kernels:
             late = late_kernels[key.functionality](self, key)
             if late is not None:
-                # Nothing that was decided is forgotten: no call has come to this key before. But for the lock, what
-                # another thread registers between reading and writing would be lost.
+                # No decision needs clearing: no call has reached this key before. The lock keeps a registration by
+                # another thread from being lost between read and write.
                 with registering:
                     kernels = self.kernels
                     if key not in kernels:
@@ -331,9 +331,9 @@ class OperatorEntry:
     def _around_late_kernel(
         self, key: DispatchKey, bits: int, kernel: KernelFunction | None
     ) -> KernelFunction | None:
-        """The kernel of an autograd key of a composite that has a late kernel of its own for these tensors.
+        """Return the Autograd or fallback kernel of a composite if a late kernel serves these tensors; else `kernel`.
 
-        Dense tensors decompose under autograd all the same: a late kernel is none of their backend's.
+        Dense tensors still decompose under autograd: their backend has no late kernel.
         """
         for functionality in late_kernels:
             if bits & functionality_bit(functionality) and key.backend is not None:
@@ -346,7 +346,7 @@ class OperatorEntry:
     def origin_of(
         self, key: DispatchKey, kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]]
     ) -> DispatchKey | None:
-        """Under which of `kernels`' keys the kernel of a runtime key stands: itself, an alias, or none of them."""
+        """Return the key of `kernels` that serves a runtime key: itself, an alias, or None."""
         if key in kernels:
             return key
         if key.functionality in _BACKEND_FUNCTIONALITIES or key is UNDEFINED:
@@ -382,7 +382,7 @@ class OperatorEntry:
         return any(_counts(k, kernels) for k in kernels if k.functionality in _BACKEND_FUNCTIONALITIES)
 
     def missing_kernel(self, bits: int, key: DispatchKey) -> str:
-        """The message of a call that no kernel serves: `key` is the one at which the search ended."""
+        """Return the error message for a call without a kernel; `key` is the key at which the search ended."""
         available = sorted(k.name for k in self.kernels)
         if key.functionality is None:
             where = f"with arguments of key set {bits:#x}, which names no backend (no tensor among them?)"
@@ -391,12 +391,11 @@ class OperatorEntry:
         return f"Could not run '{self.name}' {where}. It is available for: [{', '.join(available)}]."
 
     def key_set_of(self, args: Sequence[Any]) -> int:
-        """The call key set of bound arguments: of their tensors, or of the device argument of a factory.
+        """Return the call key set of bound arguments: from their tensors, or from a factory's device argument.
 
-        c10 has BackendSelect and ADInplaceOrView in every thread's included set. Here the device of a factory stands
-        in the set already, and plans bump versions and remember bases themselves, so that the two keys would only
-        be fallen through: they stand in the set of operators that have a kernel for them, registered by a user, and
-        cost the others nothing.
+        c10 has BackendSelect and ADInplaceOrView in every thread's included set. Here a factory's device is already
+        in the key set, and plans bump versions and record view bases themselves. Those two keys would only fall
+        through. They are in the set of operators with a user-registered kernel for them, and cost the others nothing.
         """
         if self.are_runtime is None:
             self.find_runtime_arguments()
@@ -419,7 +418,7 @@ class OperatorEntry:
         return bits | (cell[0] if cell else self._find_always(cell))
 
     def _find_always(self, cell: list[int]) -> int:
-        """The keys of every call of this operator, whatever its arguments; kept in a cell that `clear` replaces."""
+        """Return the keys of every call of this operator, cached in a cell that `clear` replaces."""
         deciding.add(self)
         bits = 0
         for key in (BACKEND_SELECT, ADINPLACE):
@@ -438,7 +437,7 @@ class OperatorEntry:
         return self.call_with_keys(bits, args)
 
     def call_with_keys(self, bits: int, args: Sequence[Any]) -> Any:
-        """Call the kernel of a key set; `redispatch` is this with the current key taken out."""
+        """Call the kernel of a key set. `redispatch` calls this with the current key removed."""
         are_runtime = self.find_runtime_arguments()
         schema_arguments = self.schema.arguments
         key: list[Any] = [bits]
@@ -454,7 +453,7 @@ class OperatorEntry:
             plan = self._plans.get(tuple(key))
         except (
             TypeError
-        ):  # the kernel must not run in this handler, where its own `raise` would find this error
+        ):  # the kernel must not run in this handler, where its own `raise` would chain this error
             is_hashable = False
         if not is_hashable:
             plan = self.plan(bits, args)
@@ -468,13 +467,13 @@ class OperatorEntry:
         return plan(*runtime)
 
     def plan(self, bits: int, args: Sequence[Any]) -> Plan:
-        """A new plan for a key set and bound arguments."""
+        """Return a new plan for a key set and bound arguments."""
         if self.are_runtime is None:
             self.find_runtime_arguments()
         for position in self.device_positions:
             where = args[position]
             if where is None and get_default_device() is not CPU and not tensors_in(args):
-                # Kernels from outside see where their tensors go, as they do under PyTorch's default device.
+                # User-registered kernels see their tensors' device, as under PyTorch's default device.
                 where = get_default_device()
                 args = [*args[:position], where, *args[position + 1 :]]
             if where.__class__ is Device and where in unindexed:
@@ -484,7 +483,7 @@ class OperatorEntry:
             kernel = self._kernel_of_this_package(kernel, bits, args)
         planner, plan = kernel.planner, None
         if bits & PYTHON_BIT and kernel.function is not None:
-            planner = None  # That of a composite tries its parts, which handlers would see twice.
+            planner = None  # A composite's planner tries its parts, which handlers would see twice.
         if planner is not None:
             trials.depth += 1
             try:
@@ -506,13 +505,13 @@ class OperatorEntry:
         return plan
 
     def _hidden_from(self, kernel: KernelFunction, bits: int) -> int:
-        """The keys that calls from a kernel below autograd do not come to again, where they have kernels."""
+        """Return the keys that are hidden from calls made by a kernel below autograd."""
         if not inplace_or_view or bits & ADINPLACE_BIT or kernel in self.kernels.get(IMPLICIT, ()):
             return 0
         return ADINPLACE_BIT
 
     def _plan_on_current_device(self, bits: int, args: Sequence[Any]) -> Plan:
-        """A plan that follows the current device: "cuda" names another one after `set_device`."""
+        """Return a plan that follows the current device: "cuda" names another device after `set_device`."""
         device_type = next(value.type for value in args if value.__class__ is Device and value in unindexed)
         positions = self.runtime_positions(args)
         template = [None if i in positions else value for i, value in enumerate(args)]
@@ -534,14 +533,14 @@ class OperatorEntry:
         return plan
 
     def runtime_positions(self, args: Sequence[Any]) -> list[int]:
-        """Positions of the arguments that a plan is called with: runtime ones that are not baked."""
+        """Return the positions of the arguments that a plan takes: runtime arguments that are not baked."""
         if self.are_runtime is None:
             self.find_runtime_arguments()
         baked = [i for i, default in self.bakeable if is_baked(args[i], default)]
         return [i for i in self.positions if i not in baked] if baked else self.positions
 
     def rebind(self, function: Plan, args: Sequence[Any]) -> Plan:
-        """A plan that puts runtime arguments into their places among the static ones and calls `function`."""
+        """Return a plan that inserts runtime arguments among the static ones and calls `function`."""
         positions = self.runtime_positions(args)
         if positions == list(range(len(args))):
             return function
@@ -550,7 +549,7 @@ class OperatorEntry:
         return _filling(len(args), tuple(positions))(function, static)
 
     def dump(self) -> str:
-        """The operator's definition and kernels, and which kernel serves each runtime key and why (`describe`)."""
+        """Return the operator's definition, kernels, and the kernel of each runtime key with its reason."""
         from .description import describe
 
         return describe(self)
@@ -561,9 +560,9 @@ class OperatorEntry:
 
 @functools.cache
 def _filling(count: int, positions: tuple[int, ...]) -> Callable[[Plan, Sequence[Any]], Plan]:
-    """What makes a plan of a function of `count` arguments: those at `positions` are the plan's, the others known.
+    """Return a factory of plans for a function of `count` arguments, with runtime values at `positions`.
 
-    Written out, since a list to be filled in at each call takes longer than many a small kernel.
+    The plan is generated code: building a list for each call takes longer than many small kernels.
     """
     names = [f"v{i}" if i in positions else f"known{i}" for i in range(count)]
     known = "".join([f"{name}, " for name in names if name.startswith("known")])
@@ -581,14 +580,14 @@ def _filling(count: int, positions: tuple[int, ...]) -> Callable[[Plan, Sequence
 
 
 def _counts(key: DispatchKey, kernels: Mapping[DispatchKey, tuple[KernelFunction, ...]]) -> bool:
-    """Whether a backend has a kernel under a key that keeps composites from decomposing: no late one of ours does."""
+    """Return whether a kernel under a key keeps composites from decomposing; this package's late kernels do not."""
     if key not in kernels:
         return False
     return key.functionality not in late_kernels or kernels[key][-1].written is not None
 
 
 def _decompose_recorded(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
-    """Call a composite without a derivative of its own: its parts where autograd records them, else the whole."""
+    """Call a composite without a derivative of its own: as parts if autograd records them, else whole."""
     values = list(stack)
     stack.clear()
     if is_grad_enabled():
@@ -604,14 +603,14 @@ _UNRECORDED = KernelFunction(_decompose_recorded, boxed=True, source="composite 
 
 
 def is_baked(value: object, default: object) -> bool:
-    """Whether a runtime argument stands in the key by value: an int that is its schema's default (alpha=1)."""
+    """Return whether the key holds a runtime argument by value: an int equal to its schema default (alpha=1)."""
     return value.__class__ is int and default.__class__ is int and bool(value == default)
 
 
 def guarded_below_autograd(args: Sequence[Any], plan: Plan, hidden: int = 0) -> Plan:
-    """`plan` of a kernel that calls operators, such that those do not record what the caller records as one.
+    """Wrap `plan` of a kernel that calls operators, so that autograd does not record the inner operators as well.
 
-    `hidden` are keys that they do not come to for another reason.
+    `hidden` are other keys that the inner operators skip.
     """
     if any(t._spec.requires_grad for t in tensors_in(args)):
         hidden |= AUTOGRAD_BITS
@@ -626,7 +625,7 @@ def guarded_below_autograd(args: Sequence[Any], plan: Plan, hidden: int = 0) -> 
 
 
 def without(bits: int, key: DispatchKey) -> int:
-    """The set below `key`: without its functionality, or without its backend where that is the dense one's."""
+    """Return the key set below `key`: without its functionality, or without its backend for a dense key."""
     assert key.functionality is not None
     if (
         key.functionality in _BACKEND_FUNCTIONALITIES
@@ -638,4 +637,4 @@ def without(bits: int, key: DispatchKey) -> int:
 
 
 BELOW_AUTOGRAD = ~AUTOGRAD_BITS
-"""Mask that takes the autograd functionalities out of a key set."""
+"""Mask that clears the autograd functionalities of a key set."""

@@ -1,8 +1,8 @@
 """`OverloadPacket`: the overloads behind one public name, and the plans in front of them.
 
-A generated function looks a plan up by its arguments' specs and calls it. A miss comes here: the overload
-is chosen as PyTorch's argument parser chooses, the operator makes a plan, and the plan is stored where the
-generated function will find it. Calls under modes, guards or with ``out=`` come here every time.
+A generated function looks up a plan by its arguments' specs and calls it. A miss comes here. The packet resolves the
+overload as PyTorch's argument parser does, and the operator makes a plan. The packet stores the plan for the
+generated function to find. Calls under modes, guards or with ``out=`` come here every time.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ from .operator_entry import MAX_PLANS, PYTHON_BIT, OperatorEntry
 from .public_spelling import FUNCTION, METHOD, public_callable
 
 SHORT = frozenset({int, str, scalar_type.dtype, device.device})
-"""Classes of the last argument of general calls that the generated functions find in `short` themselves."""
+"""Classes of the last argument of general calls that the generated functions look up in `short` themselves."""
 
 FIRST: list[int | str] = [0]
-"""Where the runtime arguments of a general call stand if the first argument is the only one."""
+"""Positions of a general call's runtime arguments if the first argument is the only one."""
 
 
 _lock = forkable(threading.Lock())
 _epoch = [0]
-"""Counts the registrations: a plan whose making one has interrupted is used once and not stored."""
+"""Counter of registrations: a plan interrupted by a registration while being made is used once and not stored."""
 packets: dict[str, OverloadPacket] = {}
 _planned: set[OverloadPacket] = set()
-"""Packets that hold plans: few or none while thousands of operators register at import."""
+"""Packets that hold plans: few or none while import registers thousands of operators."""
 
 
 def _check_invertible(tensor: Any) -> None:
-    """Refuse ``~`` of numbers that are no integers as PyTorch's method does, before the operator is asked."""
+    """Raise TypeError for ``~`` of non-integer tensors, as PyTorch's method does, before dispatch."""
     if not (tensor._spec.dtype.is_integral or tensor._spec.dtype is scalar_type.bool_):
         raise TypeError(
             "~ (operator.invert) is only implemented on integer and Boolean-type tensors, "
@@ -93,15 +93,17 @@ _OWN_OPERATORS = frozenset({"__lshift__", "__rshift__", "__ilshift__", "__irshif
 
 
 class OverloadPacket:
-    """Overloads of ``aten::<name>`` in the order in which they are tried, and the plan tables of the name.
+    """Overloads of ``aten::<name>`` in resolution order, with the plan tables of the name.
 
-    `plans` maps the first argument's key element to a plan, or to a table by the other elements; `scaled` is the
-    same for calls whose ``alpha``-like arguments are not at their defaults, `outs` for calls with ``out=``,
-    `guarded` for calls under modes, keyed by the thread's key sets too. `short` has those of a general name's calls
-    that one or two arguments decide: of a factory by a number, of others by a tensor's spec, or by that and a number;
-    and those of a factory by sizes whose other parameters are at `unset`. Methods have
-    entries of their own where a call may be handled elsewhere, whose handler gets the public callable.
-    `parameters` and `roles` are made of `declared` by the name's first call: thousands would be made at import.
+    - `plans` maps the first argument's key element to a plan, or to a table by the other elements.
+    - `scaled` is the same for calls whose ``alpha``-like arguments differ from their defaults.
+    - `outs` is for calls with ``out=``.
+    - `guarded` is for calls under modes; its keys include the thread's key sets.
+    - `short` is for calls of a general name that one or two arguments decide: a number for a factory, else a tensor's
+      spec with or without a number. It also holds a factory's calls by sizes whose other parameters equal `unset`.
+
+    Methods have separate entries if a call may be handled elsewhere: the handler receives the public callable.
+    `parameters` and `roles` are built from `declared` by the name's first call, since import has thousands of names.
     """
 
     __slots__ = (
@@ -153,7 +155,7 @@ class OverloadPacket:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters of the public name."""
+        """Parameters of the public name."""
         made = self._parameters
         if made is None:
             made = self._parameters = tuple(starmap(Parameter, self.declared))
@@ -166,7 +168,7 @@ class OverloadPacket:
         return self._roles or [(role, default) for _, role, default, _ in self.parameters]
 
     def clear(self) -> None:
-        """Forget every plan."""
+        """Clear every plan."""
         self.plans.clear()
         self.scaled.clear()
         self.outs.clear()
@@ -178,7 +180,7 @@ class OverloadPacket:
         self.count = 0
 
     def schemas(self) -> dict[int, OperatorEntry]:
-        """The operators of the overloads by their schemas' identity."""
+        """Return the overloads' operators by the identity of their schemas."""
         entries = self._entries
         if entries is None:
             find = Dispatcher.singleton().find_schema_or_throw
@@ -187,9 +189,9 @@ class OverloadPacket:
         return entries
 
     def resolve(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[OperatorEntry, list[Any]]:
-        """The overload that these arguments choose, and the arguments bound in its schema's order.
+        """Return the resolved overload, and the arguments bound in its schema's order.
 
-        Raises TypeError as PyTorch's parser does where none fits.
+        Raises TypeError, as PyTorch's parser does, if no overload matches.
         """
         entries = self.schemas()
         args = [plain_number(a) for a in args]
@@ -203,7 +205,7 @@ class OverloadPacket:
         schema, bound = resolve(schemas, tuple(args), kwargs, self.name)
         signature = schema.signature
         if signature.takes_names and not has_names(bound):
-            # Without names to look among, a string is no dimension but a value of the wrong type.
+            # Without dimension names to look up, a string is a value of the wrong type.
             plain = [each for each in schemas if not each.signature.takes_names]
             schema, bound = resolve(plain or schemas, tuple(args), kwargs, self.name)
         signature.check_range(bound)
@@ -211,9 +213,9 @@ class OverloadPacket:
         return entry, list(values)
 
     def miss(self, *args: Any) -> Plan:
-        """The plan for arguments in the parameters' order, stored under the key that the wrapper computes.
+        """Return the plan for arguments in the parameters' order, stored under the key that the wrapper computes.
 
-        Called without plan in the table; the arguments of `scale` parameters are at their defaults.
+        The wrapper calls this on a table miss with `scale` arguments at their defaults.
         """
         try:
             return self._miss(args, False, FUNCTION)
@@ -222,7 +224,7 @@ class OverloadPacket:
             raise
 
     def miss_method(self, *args: Any) -> Plan:
-        """`miss` of the method."""
+        """Return the plan of a method call; see `miss`."""
         try:
             return self._miss(args, False, METHOD)
         except BaseException:
@@ -230,7 +232,7 @@ class OverloadPacket:
             raise
 
     def miss_scaled(self, *args: Any) -> Plan:
-        """`miss` where some `scale` argument is not at its default."""
+        """Return the plan of a call with a `scale` argument that differs from its default; see `miss`."""
         try:
             return self._miss(args, True, FUNCTION)
         except BaseException:
@@ -238,7 +240,7 @@ class OverloadPacket:
             raise
 
     def miss_scaled_method(self, *args: Any) -> Plan:
-        """`miss_scaled` of the method."""
+        """Return the plan of a method call with a non-default `scale` argument; see `miss_scaled`."""
         try:
             return self._miss(args, True, METHOD)
         except BaseException:
@@ -280,7 +282,7 @@ class OverloadPacket:
     def _key_elements(
         self, args: Sequence[Any], scaled: bool
     ) -> tuple[list[Any], tuple[Any, ...] | None, bool, bool]:
-        """What the plan of a call is found by.
+        """Return the elements of a call's plan key.
 
         Returns:
             its key; what it has in common with calls of other shapes (None: nothing); whether the key may be kept;
@@ -318,7 +320,7 @@ class OverloadPacket:
                     keep = keep and not isinstance(value, TensorImpl)
             elif role != "rare":
                 if role == "number":
-                    # A class says nothing of a tensor, of which the next one may stand for no number.
+                    # The class of a tensor is not enough: the next one may not stand for a number.
                     element = cls
                     keep = keep and not isinstance(value, TensorImpl)
                 else:
@@ -339,7 +341,7 @@ class OverloadPacket:
     def _store(
         self, epoch: int, table: dict[Any, Any], first: Any, rest: Any, nested: bool, plan: Plan
     ) -> None:
-        """Keep a plan, unless a registration came while it was made."""
+        """Store a plan, unless a registration happened while it was made."""
         with _lock:
             if epoch != _epoch[0]:
                 return
@@ -353,7 +355,7 @@ class OverloadPacket:
                     table[first] = {rest: plan}
                 else:
                     found[rest] = plan
-                if rest == self.unset and first != ():  # A call without arguments is none with the sizes ().
+                if rest == self.unset and first != ():  # a call without arguments has no sizes ()
                     self.short[first] = self.short[first,] = plan
             else:
                 table[first] = plan
@@ -365,7 +367,7 @@ class OverloadPacket:
         scaled: bool,
         epoch: int,
     ) -> tuple[Plan, bool]:
-        """The plan of a call of a new kind, and whether it holds for its key; the kind is remembered."""
+        """Return the plan of a call of a new kind, and whether it holds for its key; remember the kind."""
         entry, bound = self.resolve(*self._split(args))
         plan, holds, picks = adapted(entry, bound, self._runtime(args, scaled))
         if kind is not None and holds:
@@ -387,9 +389,10 @@ class OverloadPacket:
         spelling: str,
         epoch: int,
     ) -> Plan | None:
-        """The plan of a call with arguments that may take over, which stays out of the tables; None without such.
+        """Return the plan of a call whose arguments may override it; None if no argument does.
 
-        It calls their handlers, or the operator where they are disabled, as while one of them handles the call.
+        The plan stays out of the plan tables. It calls the arguments' handlers. If overrides are disabled, as
+        during a handler's own call, it calls the operator.
         """
         askers = overrides.overloaded_in(args)
         if askers and not overrides.state.disabled:
@@ -416,7 +419,7 @@ class OverloadPacket:
         return plan
 
     def _as_written(self, args: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Values in the parameters' order as a caller writes them: what is at its default is left out."""
+        """Return values in the parameters' order as a caller writes them, omitting values at their defaults."""
         positional, named = self._split(args)
         while positional and len(positional) > 1:
             default = self.parameters[len(positional) - 1].default
@@ -426,7 +429,7 @@ class OverloadPacket:
         return tuple(positional), named
 
     def _handled(self, spelling: str, args: Sequence[Any], out: Any = None) -> tuple[bool, Any]:
-        """Whether a call in the parameters' order was handled by an argument, and the result."""
+        """Return whether an argument handled a call in the parameters' order, and the result."""
         if out is None and overrides.plain_classes.issuperset(map(type, args)):
             return False, None
         askers = overrides.overloaded_in(args if out is None else (*args, out))
@@ -440,14 +443,16 @@ class OverloadPacket:
     def handled_in(
         self, spelling: str, askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
-        """The handlers' result. A TypeError of theirs leaves a special method's call to the other operand."""
+        """Return the handlers' result. If a special method's handler raises TypeError, Python tries the other
+        operand.
+        """
         func = public_callable(self.name, spelling)
         if spelling in (FUNCTION, METHOD):
             return overrides.handle(func, askers, args, kwargs)
         return overrides.handle_operator(func, askers, args, kwargs)
 
     def _runtime(self, args: Sequence[Any], scaled: bool) -> list[tuple[str, Any]]:
-        """The names and values of the arguments that a plan is called with."""
+        """Return the names and values of the plan's runtime arguments."""
         return [
             (name, value)
             for (name, role, _, _), value in zip(self.parameters, args, strict=True)
@@ -455,7 +460,7 @@ class OverloadPacket:
         ]
 
     def _split(self, args: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Values in the parameters' order as positional and keyword arguments, those not given left out."""
+        """Split values in the parameters' order into positional and keyword arguments; omit those not given."""
         positional: list[Any] = []
         named: dict[str, Any] = {}
         gap = False
@@ -472,9 +477,9 @@ class OverloadPacket:
         return positional, named
 
     def miss_out(self, *args: Any) -> Plan:
-        """The plan for arguments in the parameters' order and ``out``, stored in `outs`; called with all runtime ones.
+        """Return the plan for arguments in the parameters' order and ``out``, stored in `outs`.
 
-        ``alpha``-like arguments at their defaults are among those: the plan leaves them out.
+        The plan takes all runtime arguments. It ignores ``alpha``-like arguments at their defaults.
         """
         try:
             return self._miss_out(args[:-1], args[-1])
@@ -516,7 +521,7 @@ class OverloadPacket:
         return plan if has_handler(plan) else _first_run(plan, self.outs, whole)
 
     def operator_miss(self, special: str, *args: Any) -> Plan:
-        """`miss` for Python's binary operators: NotImplemented, as a plan, for an operand of a foreign type."""
+        """Return the plan of a Python binary operator; for a foreign operand, a plan that returns NotImplemented."""
         try:
             if self.is_foreign(args[1]) and (
                 overrides.state.disabled or not overrides.handles(type(args[1]))
@@ -532,7 +537,7 @@ class OverloadPacket:
             raise
 
     def invert_miss(self, tensor: Any) -> Plan:
-        """`miss` for ``~``."""
+        """Return the plan of ``~``; see `miss`."""
         try:
             _check_invertible(tensor)
             return self._miss((tensor,), False, METHOD)
@@ -541,7 +546,7 @@ class OverloadPacket:
             raise
 
     def call_invert(self, tensor: Any) -> Any:
-        """``~`` under guards and modes."""
+        """Call ``~`` under guards and modes."""
         try:
             _check_invertible(tensor)
             return self.call_method_parameters(tensor)
@@ -550,7 +555,7 @@ class OverloadPacket:
             raise
 
     def call_operator(self, special: str, *args: Any) -> Any:
-        """A binary operator under guards and modes: NotImplemented for an operand of a foreign type."""
+        """Call a binary operator under guards and modes. Return NotImplemented for a foreign operand."""
         try:
             was_handled, result = self._handled(special, args)
             if was_handled:
@@ -566,7 +571,9 @@ class OverloadPacket:
             raise
 
     def _compared(self, tensor: Any, other: Any) -> Any:
-        """A tensor and an ndarray element by element: NumPy leaves it to us, and Python would compare identities."""
+        """Compare a tensor with an ndarray elementwise: NumPy defers to the tensor, and Python would compare
+        identities.
+        """
         if not isinstance(other, np.ndarray):
             return NotImplemented
         from ..tensor_data import as_tensor
@@ -579,7 +586,7 @@ class OverloadPacket:
 
     @staticmethod
     def is_foreign(other: Any) -> bool:
-        """Whether a binary operator must leave an operand to its own type."""
+        """Return whether a binary operator must defer to the type of its other operand."""
         return not isinstance(other, TensorImpl | int | float | complex | np.number | np.bool_)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -591,7 +598,7 @@ class OverloadPacket:
             raise
 
     def call_method(self, *args: Any, **kwargs: Any) -> Any:
-        """`call` of the method."""
+        """Call the method; see `call`."""
         try:
             return self.call_as(args, kwargs, METHOD)
         except BaseException:
@@ -599,7 +606,7 @@ class OverloadPacket:
             raise
 
     def call_as(self, args: Sequence[Any], kwargs: dict[str, Any], spelling: str) -> Any:
-        """`call` as the function or the method, whichever `spelling` says."""
+        """Call as the function or the method, according to `spelling`."""
         self._check_keywords(kwargs, spelling)
         kwargs = {k: v for k, v in kwargs.items() if not is_absent(v)}
         askers = overrides.overloaded(args, kwargs)
@@ -609,18 +616,18 @@ class OverloadPacket:
         return overrides.unmarked(entry.call(*bound))
 
     def _gathered(self, args: Any, spelling: str) -> Any:
-        """A method's integers as one list, where it takes them so."""
+        """Pack a method's trailing integers into one list, if its schema accepts that."""
         if spelling != METHOD or len(args) < 3:
             return args
         return gathered([entry.schema for entry in self.schemas().values()], args)
 
     def _check_keywords(self, kwargs: dict[str, Any], spelling: str) -> None:
-        """Refuse ``out=`` of a method: functions alone write into a tensor of the caller's."""
+        """Raise TypeError for ``out=`` of a method: only functions accept it."""
         if spelling == METHOD and "out" in kwargs:
             raise TypeError(f"{self.name}() got an unexpected keyword argument 'out'")
 
     def call_parameters(self, *args: Any, out: Any = None) -> Any:
-        """`call` with arguments in the parameters' order, as the generated functions have them."""
+        """Call with arguments in the parameters' order, as the generated functions have them."""
         try:
             was_handled, result = self._handled(FUNCTION, args, out)
             return result if was_handled else self._call_parameters(args, out)
@@ -629,7 +636,7 @@ class OverloadPacket:
             raise
 
     def call_method_parameters(self, *args: Any) -> Any:
-        """`call_parameters` of the method."""
+        """Call the method with arguments in the parameters' order."""
         try:
             was_handled, result = self._handled(METHOD, args)
             return result if was_handled else self._call_parameters(args)
@@ -670,7 +677,7 @@ class OverloadPacket:
         return overrides.unmarked(entry.call(*bound))
 
     def _miss_guarded(self, args: Sequence[Any], key: tuple[Any, ...]) -> Plan:
-        """The plan of a call through this thread's key sets, whose `scale` arguments are at their defaults."""
+        """Return the plan of a call through this thread's key sets, with `scale` arguments at their defaults."""
         epoch = _epoch[0]
         entry, bound = self.resolve(*self._split(args))
         plan, holds, _ = adapted(entry, bound, self._runtime(args, False))
@@ -681,14 +688,15 @@ class OverloadPacket:
     def call_named(
         self, spelling: str, beyond: Any, numpy_names: dict[str, Any], *args: Any, out: Any = None
     ) -> Any:
-        """A call with names of NumPy's, or with more positions than the signature has; None stands for neither.
+        """Serve a call with NumPy's parameter names or too many positional arguments; None means that neither is
+        present.
 
         Args:
             spelling: `FUNCTION` or `METHOD`.
-            beyond: the first superfluous position, if there are options: the others fell into these.
-            numpy_names: arguments by names of NumPy's; without options, superfluous positions fell into these.
-            *args: all arguments in the parameters' order.
-            out: the option.
+            beyond: The first superfluous positional argument, if the function has options; the others bound to these.
+            numpy_names: Arguments by NumPy's names. Without options, superfluous positional arguments bound to these.
+            *args: All arguments in the parameters' order.
+            out: The option ``out``.
 
         Raises:
             TypeError: for an argument under both names, unless its own is at the default; for an unknown name, and
@@ -713,7 +721,7 @@ class OverloadPacket:
     def _refuse_names(
         self, args: Sequence[Any], out: Any, numpy_names: dict[str, Any], given: dict[str, Any]
     ) -> NoReturn:
-        """Raise TypeError for names of NumPy's of which one is unknown, or gives an argument that is there."""
+        """Raise TypeError if a NumPy name is unknown, or repeats an argument that is already given."""
         first = next(iter(numpy_names))
         positional: Sequence[Any]
         if first in given and not any(is_absent(value) for value in args):
@@ -727,7 +735,7 @@ class OverloadPacket:
     def _moved(
         self, args: Sequence[Any], beyond: Any, out: Any, numpy_names: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional arguments and options of a call whose superfluous positions fell into the options."""
+        """Return the positional arguments and options of a call whose superfluous positions bound to options."""
         by_position = [not p.keyword_only for p in self.parameters]
         positional = [value for value, is_positional in zip(args, by_position, strict=True) if is_positional]
         options = [
@@ -742,16 +750,16 @@ class OverloadPacket:
         return tuple(positional), {name: value for name, value, default in options if value is not default}
 
     def _index_of(self, numpy_name: str) -> int | None:
-        """Where the parameter stands that has this name of NumPy's."""
+        """Return the index of the parameter with this NumPy name, or None."""
         own = OWN_NAMES.get(numpy_name)
         return next((i for i, p in enumerate(self.parameters) if p.name == own), None)
 
     def _is_unset(self, index: int, value: Any) -> bool:
-        """Whether a call may have left a parameter out."""
+        """Return whether the call may have omitted a parameter."""
         return is_absent(value) or value is self.parameters[index].default
 
     def general(self, args: tuple[Any, ...], kwargs: dict[str, Any], spelling: str = "") -> Any:
-        """A call of a name whose overloads share no one signature, planned by its arguments as given.
+        """Serve a call of a name whose overloads share no signature, planned by the arguments as given.
 
         `spelling` is `METHOD` for the method.
         """
@@ -784,7 +792,7 @@ class OverloadPacket:
             raise
 
     def _miss_general(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], spelling: str) -> Any:
-        """The first call of `general` with a key; its plan is stored under that."""
+        """Serve the first `general` call with a key, and store its plan under that key."""
         epoch = _epoch[0]
         self._check_keywords(kwargs, spelling)
         if overrides.overloaded_in((*args, *kwargs.values())) or overrides.is_marked((key,)):
@@ -793,7 +801,7 @@ class OverloadPacket:
         entry, bound = self.resolve(args, kwargs)
         where: list[int | str] = []
         names = [argument.name for argument in entry.schema.arguments]
-        # One object that is given twice is two arguments: other calls of this kind give two objects.
+        # One object given twice counts as two arguments: other calls of this kind give two objects.
         left: dict[int | str, Any] = dict([*enumerate(args), *kwargs.items()])
         for position in entry.runtime_positions(bound):
             value, name = bound[position], names[position]
@@ -835,9 +843,9 @@ def _own_operator(special: str, args: Sequence[Any]) -> OperatorEntry | None:
 def _first_run(
     plan: Plan, table: dict[Any, Any], first: Any = (), rest: Any = None, nested: bool = False
 ) -> Plan:
-    """A plan that has no handler for its errors with one, for the run after a miss.
+    """Wrap a plan with an error handler for its first run after a miss.
 
-    Where that run fails, the plan is forgotten: the next call of the kind comes here again.
+    If that run fails, the plan is dropped, and the next call of the kind misses again.
     """
 
     def run(*runtime: Any) -> Any:
@@ -852,28 +860,28 @@ def _first_run(
 
 
 def _forget(plan: Plan, table: dict[Any, Any], first: Any, rest: Any, nested: bool) -> None:
-    """Take a plan out of its table, if it is there."""
+    """Remove a plan from its table, if present."""
     with _lock:
         try:
             plans, key = (table[first], rest) if nested else (table, first)
             if plans[key] is plan:
                 del plans[key]
-        except (KeyError, TypeError):  # Never stored: its key may be no key.
+        except (KeyError, TypeError):  # Never stored: the key may be unhashable or of another form.
             pass
 
 
 def _called(plan: Plan, where: list[int | str], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result of a plan for those of a call's arguments that `where` names."""
+    """Call a plan with the arguments that `where` selects."""
     return plan(*[args[w] if w.__class__ is int else kwargs[w] if w else None for w in where])  # type: ignore[index]
 
 
 def not_implemented(*_: Any) -> Any:
-    """The plan of a binary operator whose other operand is foreign: Python then asks that operand."""
+    """Return NotImplemented: the plan of a binary operator with a foreign operand."""
     return NotImplemented
 
 
 def clear_plans() -> None:
-    """Forget every packet's plans, after a registration or a change of defaults."""
+    """Clear every packet's plans, after a registration or a change of defaults."""
     with _lock:
         _epoch[0] += 1
         for made in _planned:

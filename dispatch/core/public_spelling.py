@@ -36,19 +36,19 @@ PRESENTED = {
     "__pos__": "positive",
     "__abs__": "abs",
 }
-"""Special methods that a handler gets as the named one, as in PyTorch; the others are given as themselves."""
+"""Special methods that a handler receives under another name, as in PyTorch; the others keep their own."""
 
 
 _places: list[Any] = []
 
 
 def set_public_places(functions: Any, tensor: Any) -> None:
-    """Say where public names are found: the module of functions, and `Tensor`. Called once, by the package's root."""
+    """Set the module of public functions, and `Tensor`. The package's root calls this once."""
     _places[:] = [functions, tensor]
 
 
 def public_callable(name: str, spelling: str) -> Any:
-    """The callable that a handler gets for a name called in this spelling."""
+    """Return the callable that a handler receives for a name called in this spelling."""
     functions, tensor = _places
     if spelling == FUNCTION:
         return getattr(functions, name)

@@ -1,4 +1,4 @@
-"""What a registration gives back, and who is told of one.
+"""Registration handles and listeners.
 
 Source: ATen/core/dispatch/RegistrationHandleRAII.h, OpRegistrationListener.h.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RegistrationHandle:
-    """Undoes one registration at `close()`, or at the end of a ``with`` block; closing twice is one closing."""
+    """Handle that undoes one registration at `close()` or at the end of a ``with`` block. Closing is idempotent."""
 
     __slots__ = ("_undo",)
 
@@ -21,9 +21,9 @@ class RegistrationHandle:
         self._undo = [undo]
 
     def close(self) -> None:
-        """Take the registration back. What was registered after it stays."""
+        """Undo the registration. Later registrations stay."""
         try:
-            # One step, so that of two threads that close only one undoes.
+            # The pop is atomic: if two threads close, only one undoes.
             undo = self._undo.pop()
         except IndexError:
             return
@@ -37,10 +37,12 @@ class RegistrationHandle:
 
 
 class OpRegistrationListener(Protocol):
-    """Is told when operators come and go, by the thread that registers; see `Dispatcher.add_listener`."""
+    """Listener for operator definitions and removals, called by the registering thread; see
+    `Dispatcher.add_listener`.
+    """
 
     def on_operator_registered(self, op: OperatorEntry) -> None:
-        """An operator was defined."""
+        """Handle the definition of an operator."""
 
     def on_operator_deregistered(self, op: OperatorEntry) -> None:
-        """An operator's definition is about to be taken back; it can still be found and called."""
+        """Handle the coming removal of an operator's definition; the operator can still be found and called."""

@@ -10,15 +10,15 @@ from typing import Any
 from ..schema import FunctionSchema
 
 MODULE = f"{__package__.partition('.')[0]}.return_types"
-"""Where the classes are found by name, by pickles too."""
+"""The module that holds the classes by name, also for pickles."""
 
 _types: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
 def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | None:
-    """What makes an operator's results from a sequence: a named tuple's making, `tuple`, or None for a single one.
+    """Return the constructor of an operator's results: a named tuple's, `tuple`, or None for a single result.
 
-    Named tuples' own `_make` counts the elements, which takes as long as the rest of it.
+    It skips the `_make` of named tuples, whose length check takes as long as the rest of the construction.
     """
     if len(schema.returns) < 2:
         return None
@@ -27,13 +27,13 @@ def result_type_of(schema: FunctionSchema) -> Callable[[Sequence[Any]], Any] | N
 
 
 def class_of_results(schema: FunctionSchema) -> Any:
-    """The named tuple of an operator's results; None where there is but one, or one without a name."""
+    """Return the named tuple class of an operator's results; None for a single result or an unnamed one."""
     names = tuple(r.name or "" for r in schema.returns)
     return named_results(schema.operator_name.base_name, names) if len(names) > 1 and all(names) else None
 
 
 def named_results(base: str, names: tuple[str, ...]) -> Any:
-    """The one class of an operator's results."""
+    """Return the one named tuple class of an operator's results."""
     key = (base, names)
     if key not in _types:
         body = {

@@ -1,4 +1,4 @@
-"""`Tag`: what an operator declares about itself beside its schema (aten/src/ATen/native/tags.yaml)."""
+"""`Tag`: properties that an operator declares beside its schema (aten/src/ATen/native/tags.yaml)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ..schema import FunctionSchema
 
 
 class Tag(enum.StrEnum):
-    """A property of an operator, as `tt.ops.<namespace>.<operator>.<overload>.tags` lists them.
+    """Property of an operator, as `tt.ops.<namespace>.<operator>.<overload>.tags` lists them.
 
-    Members are strings, so that a name does where a member does.
+    Members are strings, so that APIs accept a name in place of a member.
 
     Example:
         >>> import triten as tt
@@ -44,9 +44,9 @@ class Tag(enum.StrEnum):
 
 
 def parse_tags(tags: str | Iterable[str], operator: str) -> frozenset[Tag]:
-    """The tags that a definition names, one alone or several.
+    """Return the tags that a definition names, given as one name or several.
 
-    Raises TypeError for a name that is no tag, as `torch.library.Library.define` does.
+    Raises TypeError for an unknown name, as `torch.library.Library.define` does.
     """
     found = []
     for tag in (tags,) if isinstance(tags, str) else tags:
@@ -59,7 +59,7 @@ def parse_tags(tags: str | Iterable[str], operator: str) -> frozenset[Tag]:
 
 
 def check_tagged(schema: FunctionSchema, tags: Iterable[Tag]) -> None:
-    """Refuse a schema that has not the form which the tags ``out`` and ``inplace`` promise.
+    """Raise an error for a schema that does not have the form that the tags ``out`` and ``inplace`` promise.
 
     Raises:
         ValueError: naming the argument or result that differs.

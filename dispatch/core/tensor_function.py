@@ -1,8 +1,8 @@
-"""The protocol above the dispatcher: who takes over a public call (NEP 18; torch/overrides.py).
+"""Override protocol above the dispatcher: handlers of public calls (NEP 18; torch/overrides.py).
 
-A call is handled by the innermost function mode of its thread, then by those of its arguments whose class defines
-``__tensor_function__``. Nothing on the call path asks: what the protocol concerns has no plan, so that the way to one
-(`OverloadPacket`) comes here, and a mode puts itself into the functions (`layers/overrides/interception.py`).
+The innermost function mode of the thread handles a call first, then the arguments whose class defines
+``__tensor_function__``. The fast call path has no check. An overridden call has no plan, so the miss path
+(`OverloadPacket`) comes here. A mode installs itself into the functions (`layers/overrides/interception.py`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Result = TypeVar("Result")
 HANDLER: Final = "__tensor_function__"
 
 other_handlers: list[str] = []
-"""Other names of `HANDLER` in classes that are no tensors; `triten.as_torch` adds PyTorch's."""
+"""Other names of `HANDLER` in classes that are not tensors; `triten.as_torch` adds PyTorch's."""
 
 ENABLED, SUBCLASSES_DISABLED, ALL_DISABLED = 0, 1, 2
-"""How much of the protocol is off in a thread."""
+"""How much of the protocol a thread has disabled."""
 
 
 class _State(threading.local):
@@ -41,10 +41,10 @@ state = inherited(_State())
 """This thread's function modes, outermost first, and what is disabled."""
 
 plain_classes: set[type] = {int, float, complex, bool, str, type(None), Size}
-"""Classes without handler that arguments mostly have; `Tensor` adds itself, `Size` holds integers alone."""
+"""Common argument classes without a handler. `Tensor` adds itself; `Size` holds only integers."""
 
 name_resolvers: list[Callable[[Any], str | None]] = []
-"""What knows the public name of a function; `triten.overrides` adds itself."""
+"""Functions that return the public name of a function; `triten.overrides` adds itself."""
 
 
 def disabled_tensor_function(
@@ -53,7 +53,7 @@ def disabled_tensor_function(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
 ) -> object:
-    """As a class's ``__tensor_function__``: its instances do not take part (`torch._C._disabled_torch_function_impl`).
+    """Opt a class out as its ``__tensor_function__`` (`torch._C._disabled_torch_function_impl`).
 
     Example:
         >>> import triten as tt
@@ -66,7 +66,7 @@ def disabled_tensor_function(
 
 
 class _Disabling:
-    """A block in which part of the protocol is off in this thread."""
+    """Context manager that disables part of the protocol in this thread."""
 
     __slots__ = ("_before",)
 
@@ -88,7 +88,8 @@ class _Disabling:
 
 
 class DisableTensorFunctionSubclass(_Disabling):
-    """A block in which arguments handle nothing; function modes do (`torch._C.DisableTorchFunctionSubclass`).
+    """Context manager in which argument handlers are disabled but function modes are not
+    (`torch._C.DisableTorchFunctionSubclass`).
 
     Example:
         >>> import triten as tt
@@ -106,14 +107,14 @@ class DisableTensorFunctionSubclass(_Disabling):
 
 
 class DisableTensorFunction(_Disabling):
-    """A block in which neither arguments nor function modes handle a call (`torch._C.DisableTorchFunction`)."""
+    """Context manager that disables both argument handlers and function modes (`torch._C.DisableTorchFunction`)."""
 
     __slots__ = ()
     level = ALL_DISABLED
 
 
 def handles(cls: type) -> bool:
-    """Whether instances of a class take part: it has a handler, is not `Tensor` itself and not disabled."""
+    """Return whether instances of a class take part: it has a handler, is not `Tensor` itself and not disabled."""
     if cls in plain_classes:
         return False
     handler = handler_of(cls)
@@ -121,7 +122,7 @@ def handles(cls: type) -> bool:
 
 
 def handler_of(value: object) -> Any:
-    """The handler of a class or of an object; None where there is none."""
+    """Return the handler of a class or of an object; None if it has none."""
     handler = getattr(value, HANDLER, None)
     if handler is None:
         for name in other_handlers:
@@ -130,9 +131,9 @@ def handler_of(value: object) -> Any:
 
 
 def overloaded_in(values: Iterable[Any]) -> list[Any]:
-    """The arguments that take part, those in lists and tuples too: one of each class, in the order of their asking.
+    """Return the arguments that take part, including those in lists and tuples: one of each class, in handler order.
 
-    That is from left to right, subclasses before their superclasses.
+    The order is left to right, with subclasses before their superclasses.
     """
     found: list[Any] = []
     for value in values:
@@ -163,7 +164,7 @@ def _insert(found: list[Any], value: object) -> None:
 
 
 def overloaded(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """`overloaded_in` of a call's arguments, none where arguments are disabled in this thread."""
+    """Return `overloaded_in` of a call's arguments; an empty list if arguments are disabled in this thread."""
     if state.disabled:
         return []
     found = overloaded_in(args)
@@ -174,7 +175,7 @@ def overloaded(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
 
 
 def is_marked(elements: Iterable[Any]) -> bool:
-    """Whether a call's key has the spec of a tensor that takes part."""
+    """Return whether a call's key has the spec of a tensor that takes part."""
     for element in elements:
         if element.__class__ is TensorSpec:
             if element.keys & OVERRIDE_FLAG:
@@ -185,7 +186,7 @@ def is_marked(elements: Iterable[Any]) -> bool:
 
 
 def unmarked(result: Result) -> Result:
-    """A result in which plain tensors do not have the spec of one that takes part, got from an argument."""
+    """Clear the override flag of plain result tensors that inherited their spec from an argument."""
     if isinstance(result, TensorImpl):
         spec = result._spec
         if spec.keys & OVERRIDE_FLAG and not handles(type(result)):
@@ -203,9 +204,10 @@ def handle(
     kwargs: dict[str, Any],
     python: bool = False,
 ) -> Any:
-    """Have the innermost mode handle a call, else `askers` in their order.
+    """Run the innermost mode's handler for a call, else those of `askers` in order.
 
-    A mode is not active while it handles. `python` picks the message: of a function that asks by itself.
+    A mode is inactive while it handles a call. `python` selects the error message for functions that check by
+    themselves.
 
     Raises:
         TypeError: where all of them answer NotImplemented.
@@ -239,7 +241,7 @@ def handle(
 def handle_operator(
     func: Callable[..., Any], askers: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
-    """`handle` for Python's binary operators: a TypeError, of whatever handler, becomes NotImplemented."""
+    """Run `handle` for Python's binary operators: a TypeError from any handler becomes NotImplemented."""
     try:
         return handle(func, askers, args, kwargs)
     except TypeError:
@@ -264,7 +266,7 @@ def _refusal(func: Callable[..., Any], askers: Sequence[Any], mode: object, pyth
 
 
 def has_tensor_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether a call with these arguments is to be handled elsewhere: by one of them, or by a function mode.
+    """Return whether one of the arguments or a function mode overrides the call.
 
     Source: torch.overrides.has_torch_function.
 
@@ -279,23 +281,23 @@ def has_tensor_function(relevant_args: Iterable[Any]) -> bool:
 
 
 def has_tensor_function_unary(value: object) -> bool:
-    """`has_tensor_function` of one argument."""
+    """Return `has_tensor_function` of one argument."""
     return has_tensor_function((value,))
 
 
 def has_tensor_function_variadic(*values: object) -> bool:
-    """`has_tensor_function` of the arguments given."""
+    """Return `has_tensor_function` of the given arguments."""
     return has_tensor_function(values)
 
 
 def handle_tensor_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """Call the handlers of a function of your own that asked `has_tensor_function` (`torch.overrides`).
+    """Call the handlers of a user-defined function that checked `has_tensor_function` (`torch.overrides`).
 
     Args:
-        public_api: the function as its users know it.
-        relevant_args: the arguments that may handle the call.
+        public_api: The function as its users know it.
+        relevant_args: The arguments that may handle the call.
 
     Raises:
         TypeError: where every handler answers NotImplemented.
@@ -319,7 +321,7 @@ def handle_tensor_function(
 
 
 def overridable(function: Function) -> Function:
-    """A public function made of operators, which its arguments' classes may take over (`torch.overrides`).
+    """Make a public function, built from operators, overridable by its arguments' classes (`torch.overrides`).
 
     Example:
         >>> from triten.dispatch.core.tensor_function import overridable
@@ -344,7 +346,7 @@ def overridable(function: Function) -> Function:
         "__builtins__": __builtins__,
         "__name__": function.__module__,
     }
-    # Names of its own instead of free variables: a function mode exchanges the code of public functions.
+    # Own globals instead of free variables: a function mode exchanges the code of public functions.
     public = names["_public"] = FunctionType(_asking_first.__code__, names, function.__name__)
     for each in ("__module__", "__qualname__", "__doc__", "__annotations__"):
         setattr(public, each, getattr(function, each))
@@ -353,9 +355,9 @@ def overridable(function: Function) -> Function:
 
 
 def body_of(public: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The function that `overridable` made public, whose own calls ask again; None for any other callable.
+    """Return the function that `overridable` made public, whose inner calls check again; None for other callables.
 
-    A handler calls it for what it has no answer of its own to.
+    A handler calls it for functions that it does not implement.
 
     Example:
         >>> from triten.dispatch.core.tensor_function import body_of, overridable
@@ -371,13 +373,13 @@ def body_of(public: Callable[..., Any]) -> Callable[..., Any] | None:
 
 
 def numpy_named(public: Function, **more: str) -> Function:
-    """Let a function that `overridable` made take NumPy's names of its parameters, as those of operators do.
+    """Let a function that `overridable` made accept NumPy's parameter names, as operators do.
 
-    For functions that PyTorch's argument parser serves; a call without such names pays nothing.
+    It is for functions that PyTorch's argument parser serves. A call without such names pays nothing.
 
     Args:
-        public: the function.
-        more: further names, each with the parameter's own.
+        public: The function.
+        more: Further names, each with the parameter's own.
 
     Example:
         >>> from triten.dispatch.core.tensor_function import numpy_named, overridable
@@ -398,10 +400,10 @@ def numpy_named(public: Function, **more: str) -> Function:
 
 
 def _asking_first(*args: Any, **kwargs: Any) -> Any:
-    """The code of every public function that `overridable` makes; its names are those of the one it belongs to."""
+    """Run the shared code of every public function that `overridable` makes; each supplies its own globals."""
     for value in (*args, *kwargs.values()) if kwargs else args:
         if value.__class__ not in plain_classes:
-            # Sizes and dims mostly: asking for the long way takes three times this.
+            # Mostly sizes and dims: the slow check takes three times as long as this one.
             if value.__class__ is tuple and plain_classes.issuperset(map(type, value)):
                 continue
             relevant = (*args, *kwargs.values())

@@ -1,7 +1,7 @@
-"""Version counters and bases of views around a backend's own kernels (torch ADInplaceOrViewType).
+"""Version counters and view bases around user-registered backend kernels (torch ADInplaceOrViewType).
 
-Plans of this package bump the versions that they write, remember the bases of their views and name their results
-themselves. A kernel that somebody registers for one of its operators at a backend's key knows nothing of that.
+Plans of this package bump the versions that they write, record the bases of their views and name their results
+themselves. A user's kernel, registered at a backend's key for one of these operators, does none of that.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _BACKENDS = frozenset(
 def tracked(
     op: OperatorEntry, key: DispatchKey, kernel: KernelFunction, args: Sequence[Any], plan: Plan
 ) -> Plan:
-    """`plan` of a foreign kernel, its writes counted once, its views tied to their bases, several results named.
+    """Wrap `plan` of a foreign kernel: count its writes once, tie its views to their bases, name several results.
 
-    As in PyTorch that is for the operators of ``aten`` only; an operator of a user's own has a kernel for
-    ADInplaceOrView, or does without.
+    As in PyTorch, this applies only to operators of ``aten``. A user's own operator has a kernel for ADInplaceOrView,
+    or goes without.
     """
     if key.functionality not in _BACKENDS or not op.name.startswith("aten::"):
         return plan

@@ -1,8 +1,8 @@
 """Composites of this package that PyTorch implements as operators with kernels of their own.
 
-A `CompositeImplicitAutograd` kernel hides its operator from the Python key: modes and subclasses see its parts. PyTorch
-decomposes other operators than this package does. User-written handlers see the operators of this table whole, or
-those of the first line as the one operator that PyTorch's composite calls (`dispatched_overload`).
+A `CompositeImplicitAutograd` kernel hides its operator from the Python key: modes and subclasses see its parts.
+PyTorch decomposes other operators than this package does. User-written handlers see the operators of this table
+whole. For those of the first line they see the one operator that PyTorch's composite calls (`dispatched_overload`).
 """
 
 from __future__ import annotations
@@ -79,4 +79,4 @@ unsafe_split_with_sizes unsqueeze_ xlogy.Scalar_Other xlogy.Scalar_Self xlogy_.S
 """
 
 WHOLE: Final = frozenset(f"aten::{name}" for name in _NAMES.split())
-"""Operators of which a handler sees the call, and not the parts."""
+"""Operators that a handler sees as a whole, rather than as parts."""

@@ -1,5 +1,5 @@
-"""Operators of a user's own, as `tt.library` offers them: what may live here is a way to make, extend or test one.
+"""User-defined operators, as `tt.library` offers them: tools to define, extend and test an operator.
 
-`custom_op` is the decorator, `registration` the functions that add to a named operator, `opcheck` the test of one,
-`pointwise_kernels` the pointwise layer; `fake_context` and `user_function` are what a user's functions run in.
+`custom_op` is the decorator, `registration` adds to a named operator, `opcheck` tests one, and `pointwise_kernels` is
+the pointwise layer. `fake_context` and `user_function` run a user's functions. Other code does not belong here.
 """

@@ -1,4 +1,4 @@
-"""The CPU as another backend's fallback (at::native::cpu_fallback)."""
+"""CPU fallback for another backend (at::native::cpu_fallback)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _lock = forkable(threading.Lock())
 
 
 def cpu_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -> None:
-    """Run an operator on the CPU for a backend without a kernel for it: its whole fallback, in one line.
+    """Run an operator on the CPU for a backend without a kernel for it; serves as a backend's whole fallback.
 
-    Tensors are copied to the CPU and results back; what the operator wrote to its arguments is copied to them. A
-    generator of the backend draws on the CPU and moves on. The first call of an operator warns.
+    Tensors are copied to the CPU and results back. Arguments that the operator wrote to are updated. A generator of
+    the backend is emulated on the CPU and advanced. The first call of an operator warns.
 
     Raises:
         NotImplementedError: for a view operator, whose result cannot share memory across devices, and for an operator
@@ -57,7 +57,7 @@ def cpu_fallback(op: OperatorEntry, key_set: DispatchKeySet, stack: list[Any]) -
 
 
 def target_device(args: Sequence[Any]) -> Device:
-    """Where results go: the device of the first tensor that is not on the CPU, else the device argument."""
+    """Return the device of results: that of the first tensor that is not on the CPU, else the device argument."""
     tensors = tensors_in(args)
     for tensor in tensors:
         if tensor._spec.device is not CPU:
@@ -67,17 +67,17 @@ def target_device(args: Sequence[Any]) -> Device:
 
 
 def is_view(schema: FunctionSchema) -> bool:
-    """Whether an operator returns an argument's memory without having written to it."""
+    """Return whether an operator returns an argument's memory without having written to it."""
     return any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
 
 
 def written_among(schema: FunctionSchema, args: Sequence[Any]) -> list[TensorImpl]:
-    """The tensors that an operator writes to."""
+    """Return the tensors that an operator writes to."""
     return tensors_in([v for v, a in zip(args, schema.arguments, strict=True) if a.is_write])
 
 
 def warn_once(op: OperatorEntry, device: Device) -> None:
-    """Tell of an operator's first fallback."""
+    """Warn of an operator's first fallback."""
     with _lock:
         if op.name in _warned:
             return
@@ -91,14 +91,14 @@ def warn_once(op: OperatorEntry, device: Device) -> None:
 
 
 class _Arrivals:
-    """What came to the CPU for one call, so that the same tensor comes once and is found again."""
+    """Copies on the CPU for one call, so that a tensor is copied once and found again."""
 
     def __init__(self) -> None:
         self.pairs: dict[int, tuple[Any, Any]] = {}
         self.generators: list[tuple[Generator, Generator]] = []
 
     def on_cpu(self, value: Any) -> Any:
-        """An argument as the CPU's kernel gets it."""
+        """Return an argument as the CPU kernel receives it."""
         if isinstance(value, TensorImpl):
             if value._spec.device is CPU and not value._spec.requires_grad:
                 return value
@@ -118,7 +118,7 @@ class _Arrivals:
         return value
 
     def write_back(self, written: Sequence[TensorImpl]) -> None:
-        """Copy what the operator wrote to the tensors that it was called with."""
+        """Copy written values back to the caller's tensors."""
         for original in written:
             if id(original) in self.pairs:
                 target: Any = original
@@ -128,12 +128,12 @@ class _Arrivals:
                 target.detach().copy_(made)
 
     def advance_generators(self) -> None:
-        """Move the backend's generators to where those that stood in for them are."""
+        """Advance the backend's generators to the states of their substitutes."""
         for generator, standing_in in self.generators:
             generator.set_state_bytes(standing_in.state_bytes())
 
     def back(self, value: Any, device: Device) -> Any:
-        """A result on the backend's device; an argument that the operator returned is the caller's own."""
+        """Return a result on the backend's device; a returned argument is the caller's own tensor."""
         if isinstance(value, TensorImpl):
             for original, moved in self.pairs.values():
                 if moved is value:

@@ -32,21 +32,21 @@ Function = Callable[..., Any]
 Registered = TypeVar("Registered", bound=Callable[..., Any])
 
 definitions: dict[str, CustomOpDef] = {}
-"""Every custom operator by its full name; one that is defined again replaces the earlier one."""
+"""Custom operators by full name; a redefinition replaces the earlier one."""
 
 vmap_rules: dict[str, Function] = {}
 """Batching rules by operator, read by vmap at each call (see `layers/batching/custom.py`)."""
 
 
 def key_for_device(device_type: str) -> DispatchKey:
-    """The backend key of a device type. Raises RuntimeError for one that does not exist."""
+    """Return the backend key of a device type. Raises RuntimeError for an unknown one."""
     return parse(BackendComponent(Device(device_type).backend).name)
 
 
 def autocast_kernel(device_type: str, dtype: ScalarType) -> tuple[DispatchKey, KernelFunction]:
-    """The Autocast key of a device type, and the kernel there that casts to `dtype`.
+    """Return the Autocast key of a device type, and a kernel for it that casts to `dtype`.
 
-    Raises ValueError for what is no device type with autocast, TypeError for what is no dtype.
+    Raises ValueError for a device type without autocast, TypeError for a non-dtype.
     """
     if not isinstance(device_type, str):
         raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
@@ -62,7 +62,7 @@ def autocast_kernel(device_type: str, dtype: ScalarType) -> tuple[DispatchKey, K
 
 
 def parse_qualname(qualname: str) -> tuple[str, str]:
-    """Namespace and name. Raises ValueError unless there are exactly these two."""
+    """Split a qualified name into namespace and name. Raises ValueError for another form."""
     parts = qualname.split("::")
     if len(parts) != 2 or not all(parts):
         raise ValueError(
@@ -104,19 +104,19 @@ def custom_op(
     schema: str | None = None,
     tags: str | Sequence[str] | None = None,
 ) -> Callable[[Function], CustomOpDef] | CustomOpDef:
-    """Make a function an operator (`torch.library.custom_op`): a decorator that gives a `CustomOpDef`.
+    """Return a decorator that makes a function an operator (`torch.library.custom_op`): it returns a `CustomOpDef`.
 
-    The operator is called through the dispatcher, so that it can have kernels for other devices, a fake kernel for
-    meta tensors and an autograd formula. It may not return an argument or a view of one, unless its schema says so.
+    The operator is called through the dispatcher. It can have kernels for other devices, a fake kernel for meta
+    tensors and an autograd formula. It may not return an argument or a view of one, unless its schema says so.
 
     Args:
         name: ``namespace::name``; a custom operator of this name is replaced.
-        fn: the function, which becomes the kernel; its body runs with grad mode off.
-        mutates_args: names of the arguments that it writes into, whose versions every call counts up; "unknown"
-            means all tensors.
-        device_types: the devices that the function is for; None means every one but meta.
+        fn: The function, which becomes the kernel; its body runs with grad mode off.
+        mutates_args: Names of the arguments that it writes to, whose versions every call increases; "unknown" means
+            all tensors.
+        device_types: The devices that the function is for; None means every one but meta.
         schema: ``(arguments) -> returns``, instead of the one that `infer_schema` reads from the hints.
-        tags: of the operator; "inplace" and "out" say that it returns what it mutates, as in `infer_schema`.
+        tags: Tags of the operator; "inplace" and "out" mean that it returns what it mutates, as in `infer_schema`.
 
     Raises:
         ValueError: for hints without a schema type, a schema that contradicts `mutates_args`, a malformed name, or no
@@ -176,8 +176,8 @@ def triton_op(
     """Make a function that launches Triton kernels an operator (`torch.library.triton_op`).
 
     The function launches by `tt.library.wrap_triton`, or in Triton's own notation. Its fake kernel is derived: the
-    function on Meta tensors, without the launches; `register_fake` replaces it. A graph holds the operator as one node,
-    as it does any other of `custom_op`, whose arguments these are.
+    function on Meta tensors, without the launches. `register_fake` replaces it. A graph holds the operator as one
+    node, like any other `custom_op`, whose arguments these are.
 
     Example::
 
@@ -197,7 +197,7 @@ def triton_op(
 
 
 def _check_schema(schema: FunctionSchema, device_types: DeviceTypes) -> None:
-    """Refuse what custom operators cannot be, before anything is registered."""
+    """Raise an error for a schema that custom operators do not support, before any registration."""
     if any(is_tensor_like(a.type) and not a.is_out for a in schema.kwarg_only_arguments):
         raise NotImplementedError(
             f"custom_op with kwarg-only Tensor args. Please make your tensors not kwarg-only. Got: {schema}"
@@ -214,13 +214,13 @@ def _check_chooses_device(schema: FunctionSchema) -> None:
 
 
 def _check_callable(name: str, function: object) -> None:
-    """Raise TypeError for what cannot be called, where it is registered and not where it is first used."""
+    """Raise TypeError for a non-callable at registration, rather than on first use."""
     if not callable(function):
         raise TypeError(f"{name}: expected a function, got {function!r}")
 
 
 class CustomOpDef:
-    """An operator made by `custom_op`: callable, and the place to register what else it can do."""
+    """Operator made by `custom_op`: callable, with methods that register kernels, formulas and rules."""
 
     def __init__(self, schema: FunctionSchema, fn: Function, tags: Sequence[str], place: str) -> None:
         self._qualname = str(schema.operator_name)
@@ -245,7 +245,7 @@ class CustomOpDef:
             self._register(parse("Autograd"), KernelFunction(None, planner=out_refuses_grad, source=place))
         else:
             self._register(parse("Autograd"), KernelFunction(autograd, takes_key_set=True, source=place))
-        # It answers for the devices without a kernel too, so that the refusal names those that have one.
+        # It also serves devices without a kernel, so that the error can name those with one.
         default = KernelFunction(self._call_default, takes_key_set=True, source=place)
         self._register(parse("CompositeExplicitAutograd"), default)
         self._register(parse("Meta"), KernelFunction(self._call_fake, source=place))
@@ -261,7 +261,7 @@ class CustomOpDef:
             self._handles.pop().close()
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Dispatch. Raises TypeError for arguments that do not fit the schema."""
+        """Call the operator. Raises TypeError for arguments that do not fit the schema."""
         try:
             return self._opoverload(*args, **kwargs)
         except BaseException:
@@ -278,10 +278,10 @@ class CustomOpDef:
     @overload
     def register_kernel(self, device_types: DeviceTypes, fn: Registered, /) -> Registered: ...
     def register_kernel(self, device_types: DeviceTypes, fn: Function | None = None, /) -> Function:
-        """Register the kernel of one or several device types; None is every device without one of its own.
+        """Register the kernel of one or several device types; None stands for every device without its own.
 
-        A decorator if `fn` is left out. Raises RuntimeError for a device type that does not exist, ValueError where
-        no argument says which device is meant.
+        Without `fn`, return a decorator. Raises RuntimeError for an unknown device type, ValueError if no argument
+        determines the device.
         """
         if device_types is not None and not isinstance(device_types, str | Sequence):
             raise TypeError(
@@ -360,9 +360,9 @@ class CustomOpDef:
     @overload
     def register_fake(self, fn: Registered, /) -> Registered: ...
     def register_fake(self, fn: Function | None = None, /) -> Function:
-        """Register the kernel for meta tensors: it makes results of the right shape, dtype and strides.
+        """Register the kernel for meta tensors, which makes results of the right shape, dtype and strides.
 
-        A decorator if `fn` is left out. An operator that returns nothing but the arguments it writes into needs none.
+        Without `fn`, return a decorator. An operator that returns only arguments that it writes to needs none.
         """
 
         def register(function: Function) -> Function:
@@ -378,8 +378,8 @@ class CustomOpDef:
         Args:
             backward: ``backward(ctx, *grads)`` from the results' gradients to those of the positional arguments, None
                 where there is none; for a list of tensors a list.
-            setup_context: called as ``setup_context(ctx=, inputs=, output=)`` after the forward, and with
-                ``keyword_only_inputs=`` where the operator has keyword-only arguments. `ctx` is that of
+            setup_context: Function called as ``setup_context(ctx=, inputs=, output=)`` after the forward, and with
+                ``keyword_only_inputs=`` if the operator has keyword-only arguments. `ctx` is that of
                 `tt.autograd.Function`.
 
         Raises:
@@ -393,9 +393,9 @@ class CustomOpDef:
         self._formula.setup_context = setup_context
 
     def register_autocast(self, device_type: str, cast_inputs: ScalarType) -> None:
-        """Have autocast on `device_type` cast the operator's floating-point tensors to `cast_inputs`.
+        """Make autocast on `device_type` cast the operator's floating-point tensors to `cast_inputs`.
 
-        The last of several for a device type counts. See `tt.library.register_autocast`.
+        The last registration for a device type is active. See `tt.library.register_autocast`.
         """
         key, kernel = autocast_kernel(device_type, cast_inputs)
         earlier = self._autocast.pop(device_type, None)
@@ -408,11 +408,12 @@ class CustomOpDef:
     @overload
     def register_vmap(self, func: Registered) -> Registered: ...
     def register_vmap(self, func: Function | None = None) -> Function:
-        """Register what `tt.vmap` calls: ``func(info, in_dims, *args, **kwargs) -> (output, out_dims)``.
+        """Register the batching rule for `tt.vmap`: ``func(info, in_dims, *args, **kwargs) -> (output, out_dims)``.
 
-        The arguments come with all examples; `in_dims` says for each positional one which dimension is mapped, None
-        for none, a list for a list of tensors; `out_dims` says so of the outputs. `info` has batch_size and
-        randomness. Without a rule the operator runs for one example after another. A decorator if `func` is left out.
+        The arguments hold all examples. `in_dims` has the mapped dimension of each positional argument, None for an
+        unmapped one, and a list for a list of tensors. `out_dims` has those of the outputs. `info` has batch_size and
+        randomness. Without a rule the operator runs for one example after another. Without `func`, return a
+        decorator.
         """
 
         def register(function: Function) -> Function:
@@ -424,11 +425,11 @@ class CustomOpDef:
 
     @contextmanager
     def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
-        """Within the block, switch a device's kernel off, so that the function given to `custom_op` runs, or on.
+        """Enable or disable a device's kernel within the block; if disabled, the function given to `custom_op` runs.
 
-        A device type without a kernel, or with one that is so already, is logged as a warning.
+        A device type without a kernel, or whose kernel already has that state, is logged as a warning.
         """
-        import logging  # rare, and slow to import
+        import logging  # rarely needed, and slow to import
 
         log = logging.getLogger(__name__)
         action = "enable" if enabled else "disable"
@@ -449,7 +450,7 @@ class CustomOpDef:
 
 
 def written_arguments(schema: FunctionSchema) -> Function | None:
-    """The fake kernel of an operator whose results, if any, are arguments that it writes into; None for others."""
+    """Return the fake kernel of an operator whose results are all arguments that it writes to; None for others."""
     if not schema.is_mutable or not all(r.alias_info and r.alias_info.is_write for r in schema.returns):
         return None
     names = [a.name for r in schema.returns for a in schema.arguments if a.alias_info == r.alias_info]
@@ -463,7 +464,7 @@ def written_arguments(schema: FunctionSchema) -> Function | None:
 
 
 def refuse_formula(op: object, schema: FunctionSchema) -> None:
-    """Raise RuntimeError where an operator cannot have an autograd formula: it writes into an argument."""
+    """Raise RuntimeError if an operator cannot have an autograd formula because it writes to an argument."""
     if schema.is_mutable:
         raise RuntimeError(
             f"Cannot register autograd formula for non-functional operator {op} with schema {schema}. Please create "

@@ -1,4 +1,4 @@
-"""What a fake kernel may ask for while it runs (torch/_library/fake_impl.py)."""
+"""Context of a running fake kernel (torch/_library/fake_impl.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _running = inherited(_Running())
 
 
 def run_fake(name: str, function: Callable[[], Any]) -> Any:
-    """Run an operator's fake kernel, so that `get_ctx` knows whose it is."""
+    """Run an operator's fake kernel, and record its name for `get_ctx`."""
     _running.names.append(name)
     try:
         return function()
@@ -32,10 +32,10 @@ def is_running_fake() -> bool:
 
 
 def get_ctx() -> None:
-    """None outside a fake kernel, as `torch.library.get_ctx` gives it.
+    """Return None outside a fake kernel, as `torch.library.get_ctx` does.
 
-    Raises RuntimeError inside one: its tensors are meta tensors, whose sizes are numbers, so that a result whose size
-    depends on data cannot be described.
+    Raises RuntimeError inside one. Its tensors are meta tensors with concrete sizes, which cannot describe a result
+    whose size depends on data.
 
     Example:
         >>> import triten as tt

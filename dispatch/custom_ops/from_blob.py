@@ -1,4 +1,4 @@
-"""Tensors over memory that a backend of another package brings (torch::from_blob)."""
+"""Tensors over memory of an out-of-tree backend (torch::from_blob)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ..tensor import Tensor
 def from_blob(
     pointer: DataPtr, sizes: Sequence[int], strides: Sequence[int] | None = None, *, dtype: ScalarType
 ) -> Tensor:
-    """A tensor whose first element is where `pointer` points; it keeps the pointer, whose deleter runs after it.
+    """Return a tensor whose first element is at `pointer`; it keeps the pointer, whose deleter runs after it.
 
     Args:
-        pointer: memory of a device other than the CPU, whose memory NumPy's arrays hold (`tt.from_numpy`).
-        sizes, strides: the geometry in elements; contiguous unless given.
-        dtype: of the elements.
+        pointer: Memory of a device other than the CPU; NumPy arrays hold CPU memory (`tt.from_numpy`).
+        sizes, strides: The geometry in elements. Default: contiguous.
+        dtype: Dtype of the elements.
 
     Raises:
-        TypeError: for what is no `DataPtr`.
-        RuntimeError: for host memory, negative sizes or strides, and for more elements than the memory holds.
+        TypeError: `pointer` is not a `DataPtr`.
+        RuntimeError: It is host memory, sizes or strides are negative, or the memory holds fewer elements.
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""`opcheck`: whether an operator does what its schema and registrations say (torch/testing/_internal/optests)."""
+"""`opcheck`: tests of an operator against its schema and registrations (torch/testing/_internal/optests)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 class OpCheckError(Exception):
-    """An operator that failed one of the tests of `opcheck`."""
+    """Failure of one of the tests of `opcheck`."""
 
 
 class _Sample(NamedTuple):
-    """An operator and the arguments to test it on, in schema order; nothing may write to them."""
+    """An operator and its test arguments, in schema order; tests must not write to them."""
 
     entry: OperatorEntry
     args: tuple[Any, ...]
@@ -40,7 +40,7 @@ class _Sample(NamedTuple):
         return self.entry.schema
 
     def copied(self, copy: Callable[[Any], Any]) -> list[Any]:
-        """The arguments with `copy` of each tensor; one that is given twice is copied once."""
+        """Return the arguments with `copy` applied to each tensor; a repeated tensor is copied once."""
         made: dict[int, Any] = {}
 
         def copy_once(value: Any) -> Any:
@@ -66,10 +66,10 @@ def opcheck(
     rtol: float | None = None,
     atol: float | None = None,
 ) -> dict[str, Any]:
-    """Test an operator on sample arguments, which stay as they are (`torch.library.opcheck`).
+    """Test an operator on sample arguments, which stay unchanged (`torch.library.opcheck`).
 
-    - ``test_schema``: arguments that the schema does not say to be mutated keep every bit, the others' versions are
-      counted up; results have the declared types and share memory with declared arguments only.
+    - ``test_schema``: arguments that the schema does not declare as mutated keep every bit, and the versions of the
+      others increase. Results have the declared types and share memory with declared arguments only.
     - ``test_autograd_registration``: a formula is registered under an Autograd key, rather than recorded by a
       backend's kernel.
     - ``test_faketensor``: the results on meta tensors have the sizes, strides, dtype and device of the real ones.
@@ -79,17 +79,17 @@ def opcheck(
     Call it with arguments that require grad, and on each device that has a kernel.
 
     Args:
-        op: a custom operator, an overload, or a packet with one overload.
-        test_utils: a name or several; "ALL" runs all four.
-        raise_exception: whether the first failure is raised, rather than all returned.
-        rtol, atol: tolerances of ``test_gradcheck``; both or neither.
+        op: A custom operator, an overload, or a packet with one overload.
+        test_utils: A name or several; "ALL" runs all four.
+        raise_exception: If True, raise the first failure; otherwise return all.
+        rtol, atol: Tolerances of ``test_gradcheck``; both or neither.
 
     Returns:
         For each test ``"SUCCESS"`` or its exception.
 
     Raises:
         OpCheckError: for a failure, if `raise_exception`.
-        ValueError: for what is no operator or no test.
+        ValueError: `op` is not an operator, or a test is unknown.
 
     Example:
         >>> import triten as tt
@@ -118,7 +118,7 @@ def opcheck(
     for name in names:
         try:
             TESTS[name](sample, tolerances)
-        except Exception as error:  # whatever the operator raises is the result of the test
+        except Exception as error:  # any exception of the operator is the result of the test
             if raise_exception:
                 raise OpCheckError(f"opcheck({overload}, ...): {name} failed with {error}") from error
             results[name] = error
@@ -145,11 +145,11 @@ def _overload_of(op: Any) -> OpOverload:
 
 
 def detached_copy(tensor: Tensor) -> Tensor:
-    """A tensor of the same values, sizes, strides and device, over memory of its own."""
+    """Return a tensor of the same values, sizes, strides and device, in its own memory."""
     from ..generated.functions import empty_strided
 
     spec = tensor._spec
-    if spec.overlaps:  # what is expanded is copied element by element of memory, then expanded again
+    if spec.overlaps:  # copy an expanded tensor's distinct elements, then expand again
         lengths = [1 if stride == 0 else size for size, stride in zip(spec.sizes, spec.strides, strict=True)]
         part = tensor.detach().as_strided(lengths, spec.strides, tensor.storage_offset()).clone()
         return part.expand(spec.sizes)
@@ -178,7 +178,7 @@ def _is_meta(sample: _Sample) -> bool:
 
 
 def _results_of(schema: FunctionSchema, result: Any) -> list[Any]:
-    """The values that an operator returned. Raises RuntimeError for other ones than the schema declares."""
+    """Return the values that an operator returned. Raises RuntimeError if they do not match the schema."""
     count = len(schema.returns)
     if count == 1:
         values = [result]
@@ -199,7 +199,7 @@ def _results_of(schema: FunctionSchema, result: Any) -> list[Any]:
 
 
 def check_schema(sample: _Sample, tolerances: dict[str, float]) -> None:
-    """Mutation and aliasing are as declared. Raises RuntimeError where they are not."""
+    """Check that mutation and aliasing are as declared. Raises RuntimeError if they are not."""
     if _is_meta(sample):
         return
     schema = sample.schema
@@ -207,7 +207,7 @@ def check_schema(sample: _Sample, tolerances: dict[str, float]) -> None:
     tensors = [tensors_in((value,)) for value in args]
     before = [[(_bytes_of(t), t._spec, t.current_version(), detached(t)) for t in group] for group in tensors]
     results = _results_of(schema, sample.entry.call(*args))
-    # What shares memory with a mutated argument is mutated with it, as in add_(x, x).
+    # Tensors that share memory with a mutated argument are mutated with it, as in add_(x, x).
     mutable = [
         memory
         for argument, states in zip(schema.arguments, before, strict=True)
@@ -238,7 +238,7 @@ def check_schema(sample: _Sample, tolerances: dict[str, float]) -> None:
 
 
 def detached(tensor: Any) -> Any:
-    """The tensor's memory, as another tensor that does not follow a resize."""
+    """Return another tensor over the same memory, which does not follow a resize."""
     return type(tensor).from_data(tensor._data, tensor._spec.detached)
 
 
@@ -256,7 +256,7 @@ def _check_outputs_apart(schema: FunctionSchema, results: Sequence[Any]) -> None
 
 
 def check_autograd_registration(sample: _Sample, tolerances: dict[str, float]) -> None:
-    """No kernel below autograd records. Raises AssertionError where a result requires grad all the same."""
+    """Check that no kernel below autograd records. Raises AssertionError if a result still requires grad."""
     args = sample.copied(_copy_with_grad)
     if _is_meta(sample) or not any(t._spec.requires_grad for t in tensors_in(args)):
         return
@@ -278,7 +278,7 @@ def check_autograd_registration(sample: _Sample, tolerances: dict[str, float]) -
 
 
 def check_faketensor(sample: _Sample, tolerances: dict[str, float]) -> None:
-    """The results on meta tensors look like the real ones. Raises AssertionError where they do not."""
+    """Check that the results on meta tensors match the real ones. Raises AssertionError if they do not."""
     if _is_meta(sample):
         return
     real_args = sample.copied(detached_copy)
@@ -323,7 +323,7 @@ def _check_alike(where: str, real: Any, fake: Any, devices: set[str]) -> None:
 
 
 def _significant(tensor: TensorImpl) -> list[int | None]:
-    """The strides along which there is more than one element to go to."""
+    """Return the strides of dimensions with more than one element, None for the others."""
     spec = tensor._spec
     if spec.numel == 0:
         return []
@@ -331,7 +331,7 @@ def _significant(tensor: TensorImpl) -> list[int | None]:
 
 
 def check_gradients(sample: _Sample, tolerances: dict[str, float]) -> None:
-    """Gradients agree with differences. Raises GradcheckError where they do not."""
+    """Check that gradients agree with differences. Raises GradcheckError if they do not."""
 
     def checked(tensor: Any) -> bool:
         return bool(tensor._spec.requires_grad and tensor._spec.dtype.name == "float64")
@@ -350,7 +350,7 @@ def check_gradients(sample: _Sample, tolerances: dict[str, float]) -> None:
 
 
 def _connected(output: Any, sources: Sequence[Any]) -> Any:
-    """An output that has a history, be it one of zeros: `gradcheck` passes over those that have none."""
+    """Connect an output to the sources by zeros if it has no history: `gradcheck` skips outputs without one."""
     if output._spec.requires_grad:
         return output
     zero: Any = sum((source * 0).sum() for source in sources)

@@ -1,6 +1,6 @@
-"""The author's interface for pointwise kernels on CUDA, and what goes around kernels (ATen/native/cuda/Loops.cuh).
+"""Interface for user-written pointwise CUDA kernels, and hooks around kernels (ATen/native/cuda/Loops.cuh).
 
-A `TensorIterator` settles shape, dtype and strides; the author writes a function of elements for each device, for
+A `TensorIterator` determines shape, dtype and strides. The author writes an elementwise function for each device: for
 `cpu_kernel` on the host and for `gpu_kernel` here.
 """
 
@@ -21,15 +21,15 @@ _launchers: dict[Any, Callable[..., Any]] = {}
 
 
 def gpu_kernel(iterator: TensorIterator, fn: Any) -> None:
-    """Compute an iterator's output by a `@triton.jit` function of as many scalars as there are inputs.
+    """Compute an iterator's output by a `@triton.jit` function with one scalar parameter per input.
 
-    The function gets its arguments in the dtypes that the iterator computes in, floats narrower than 32 bits as
-    float32; what it returns is converted to the output's dtype. A Python number is passed at the launch. The launch is
-    enqueued on the device's current stream.
+    The function receives its arguments in the iterator's compute dtypes, floats narrower than 32 bits as float32. Its
+    result is converted to the output's dtype. A Python number is passed at launch. The launch is enqueued on the
+    device's current stream.
 
     Args:
-        iterator: over CUDA tensors, with one output and one to four inputs; not a reduction.
-        fn: the function; nothing else may be read or written in it.
+        iterator: An iterator over CUDA tensors, with one output and one to four inputs; not a reduction.
+        fn: The function; it must not read or write anything else.
 
     Raises:
         RuntimeError: for operands that are not on a CUDA device, for a reduction, for another number of outputs.
@@ -75,7 +75,7 @@ def gpu_kernel(iterator: TensorIterator, fn: Any) -> None:
 
 
 def _check(iterator: TensorIterator, fn: Any) -> str:
-    """The function's name. Raises for an iterator or a function that cannot be launched."""
+    """Return the function's name. Raises an error for an iterator or a function that cannot be launched."""
     function = getattr(fn, "fn", None)
     names = getattr(fn, "arg_names", None)
     if names is None or not callable(function):
@@ -118,7 +118,7 @@ def _plan(iterator: TensorIterator, fn: Any, name: str) -> Callable[..., Any]:
 
 
 def _data_of(operand: OperandInfo) -> Any:
-    """What a launch takes of an operand: the bytes from where the iteration starts, or the number."""
+    """Return an operand's launch argument: its memory from the iteration's start, or the number."""
     if operand.tensor is None:
         return operand.value
     data = operand.tensor._data
@@ -131,12 +131,12 @@ def wrap_kernel(
     pre: Callable[..., Any] | None = None,
     post: Callable[[Any], Any] | None = None,
 ) -> Callable[..., Any]:
-    """A kernel with hooks around it, to be registered in its place.
+    """Return a kernel with hooks around it, to be registered instead of it.
 
     Args:
-        kernel: any kernel function.
-        pre: called with the kernel's arguments before it; a tuple that it returns replaces the positional ones.
-        post: called with the kernel's result; what it returns, unless None, replaces the result.
+        kernel: Any kernel function.
+        pre: Function called with the kernel's arguments before it; a returned tuple replaces the positional ones.
+        post: Function called with the kernel's result; its result, unless None, replaces the kernel's.
 
     Raises:
         TypeError: if `pre` returns anything but a tuple or None.

@@ -1,4 +1,4 @@
-"""Registrations for an operator that is named: by its qualified name, an overload or a `CustomOpDef`.
+"""Registrations for an operator given by its qualified name, an overload or a `CustomOpDef`.
 
 Source: torch/library.py.
 """
@@ -42,7 +42,7 @@ _fragments: dict[str, Library] = {}
 
 
 def fragment_of(namespace: str, lib: Library | None) -> Library:
-    """The library that registrations go to: the one given, or one that lives as long as the process."""
+    """Return the library for registrations: the given one, or one that lives as long as the process."""
     if lib is not None:
         return lib
     found = _fragments.get(namespace)
@@ -50,7 +50,7 @@ def fragment_of(namespace: str, lib: Library | None) -> Library:
 
 
 def find_operator(op: Operator, asked_by: str) -> tuple[CustomOpDef | None, str]:
-    """The definition, if it is a custom operator's, and the full name. Raises ValueError for what is no operator."""
+    """Return the definition of a custom operator, or None, and the full name. Raises ValueError for a non-operator."""
     if isinstance(op, CustomOpDef):
         return op, op._qualname
     if not isinstance(op, str | OpOverload):
@@ -92,7 +92,7 @@ def define(
     Args:
         qualname: ``namespace::name``. Given a `Library`, `schema` has the name, and the result decorates the kernel.
         schema: ``(arguments) -> returns``.
-        lib: the library whose end takes the definition back.
+        lib: The library whose end removes the definition.
 
     Raises:
         ValueError: for a name or a schema of another form.
@@ -148,9 +148,9 @@ def impl(
 
     Args:
         qualname: ``namespace::name``, or a `Library`.
-        types: device types, or dispatch keys; the operator's name after a `Library`.
-        func: the kernel; without it the result is a decorator. After a `Library` the dispatch key.
-        lib: the library whose end takes the kernel back.
+        types: Device types, or dispatch keys; the operator's name after a `Library`.
+        func: The kernel; without it, return a decorator. After a `Library` the dispatch key.
+        lib: The library whose end removes the kernel.
 
     Raises:
         RuntimeError: for an unknown device type, and as `Library.impl`.
@@ -218,10 +218,10 @@ def register_kernel(
 def register_kernel(
     op: Operator, device_types: DeviceTypes, func: Function | None = None, /, *, lib: Library | None = None
 ) -> Function:
-    """Register an operator's kernel for device types; None is every device without one of its own.
+    """Register an operator's kernel for device types; None stands for every device without its own.
 
-    A decorator if `func` is left out. Raises as `CustomOpDef.register_kernel` and `impl` do; ValueError for what is no
-    operator. Source: `torch.library.register_kernel`.
+    Without `func`, return a decorator. Raises like `CustomOpDef.register_kernel` and `impl`; ValueError for a
+    non-operator. Source: `torch.library.register_kernel`.
 
     Example:
         >>> import triten as tt
@@ -252,8 +252,8 @@ def register_fake(op: Operator, func: Registered, /, *, lib: Library | None = No
 def register_fake(op: Operator, func: Function | None = None, /, *, lib: Library | None = None) -> Function:
     """Register an operator's kernel for meta tensors (`torch.library.register_fake`).
 
-    A decorator if `func` is left out. Raises RuntimeError where the operator decomposes into others and needs none;
-    ValueError for what is no operator.
+    Without `func`, return a decorator. Raises RuntimeError if the operator decomposes into others and needs none;
+    ValueError for a non-operator.
 
     Example:
         >>> import triten as tt
@@ -291,8 +291,8 @@ def register_autograd(
 ) -> None:
     """Register an operator's autograd formula (`torch.library.register_autograd`).
 
-    See `CustomOpDef.register_autograd`. Raises RuntimeError for an operator that does not exist or writes into an
-    argument; ValueError for what is no operator.
+    See `CustomOpDef.register_autograd`. Raises RuntimeError for an operator that does not exist or writes to an
+    argument; ValueError for a non-operator.
 
     Example:
         >>> import triten as tt
@@ -318,13 +318,13 @@ def register_autograd(
 def register_autocast(
     op: Operator, device_type: str, cast_inputs: ScalarType, /, *, lib: Library | None = None
 ) -> None:
-    """Have autocast cast an operator's floating-point tensors (`torch.library.register_autocast`).
+    """Make autocast cast an operator's floating-point tensors (`torch.library.register_autocast`).
 
-    Where autocast is on for `device_type`, the tensors of that device type among the arguments, those in lists too and
-    float64 ones excepted, are cast to `cast_inputs`, and the operator runs with autocast off.
+    If autocast is on for `device_type`, the argument tensors of that device type are cast to `cast_inputs`, except
+    float64 ones; this includes tensors in lists. The operator then runs with autocast off.
 
-    Raises ValueError for what is no operator, for a device type without autocast, TypeError for what is no dtype,
-    RuntimeError for an operator that does not exist.
+    Raises ValueError for a non-operator or a device type without autocast, TypeError for a non-dtype, RuntimeError
+    for an operator that does not exist.
 
     Example:
         >>> import triten as tt
@@ -353,8 +353,8 @@ def register_vmap(op: Operator, func: Registered, /, *, lib: Library | None = No
 def register_vmap(op: Operator, func: Function | None = None, /, *, lib: Library | None = None) -> Function:
     """Register an operator's batching rule ``func(info, in_dims, *args) -> (output, out_dims)`` for `tt.vmap`.
 
-    See `CustomOpDef.register_vmap`. A decorator if `func` is left out. Raises RuntimeError for an operator that does
-    not exist, ValueError for what is no operator. Source: `torch.library.register_vmap`.
+    See `CustomOpDef.register_vmap`. Without `func`, return a decorator. Raises RuntimeError for an operator that does
+    not exist, ValueError for a non-operator. Source: `torch.library.register_vmap`.
 
     Example:
         >>> import triten as tt
@@ -392,20 +392,21 @@ def register_tensor_dispatch(
     *,
     lib: Library | None = None,
 ) -> Function:
-    """Register what a subclass or a mode makes of an operator (`torch.library.register_torch_dispatch`).
+    """Register a subclass's or a mode's implementation of an operator (`torch.library.register_torch_dispatch`).
 
-    It is called in place of the class's ``__tensor_dispatch__``, so that neither the class nor the operator has to know
-    of the other. A decorator if `func` is left out.
+    It is called instead of the class's ``__tensor_dispatch__``, so that class and operator need not know each other.
+    Without `func`, return a decorator.
 
     Args:
-        op: an operator's name, an overload or a custom operator.
-        tensor_dispatch_class: a subclass of `Tensor`, or of `TensorDispatchMode`; its own subclasses do not count.
-        func: takes the class, or the mode at hand, the overload, the types, the arguments and the named ones.
-        lib: a library with which the registration goes.
+        op: An operator's name, an overload or a custom operator.
+        tensor_dispatch_class: A subclass of `Tensor`, or of `TensorDispatchMode`; its own subclasses do not count.
+        func: Function of the class or the active mode, the overload, the types, the arguments and the keyword
+            arguments.
+        lib: The library whose end removes the registration.
 
     Raises:
-        RuntimeError: there is no such operator.
-        ValueError: `op` is none, or the class handles no operators.
+        RuntimeError: The operator does not exist.
+        ValueError: `op` is not an operator, or the class handles no operators.
 
     Example:
         >>> import triten as tt
@@ -446,7 +447,7 @@ def register_tensor_dispatch(
 def impl_abstract(
     qualname: Operator, func: Function | None = None, *, lib: Library | None = None
 ) -> Function:
-    """`register_fake` by its former name (`torch.library.impl_abstract`); a FutureWarning says so."""
+    """Call `register_fake` by its former name (`torch.library.impl_abstract`), with a FutureWarning."""
     warnings.warn(
         "`library.impl_abstract` was renamed to `library.register_fake`. Please use that instead.",
         FutureWarning,

@@ -1,8 +1,8 @@
-"""A launch of a user's Triton kernel as an operator (torch/_higher_order_ops/triton_kernel_wrap.py).
+"""Launch of a user's Triton kernel as an operator (torch/_higher_order_ops/triton_kernel_wrap.py).
 
 ``kernel[grid](x, out, n, BLOCK=64)`` becomes one call of ``higher_order::triton_kernel_wrapper_mutation``, which a
-graph can hold: tensors and integers are its arguments, everything else is a row of a table of this process. Its derived
-form ``triton_kernel_wrapper_mutation_functional`` clones what the kernel writes.
+graph can hold. Tensors and integers are its arguments; everything else is a row of a process-wide table. Its derived
+form ``triton_kernel_wrapper_mutation_functional`` clones the tensors that the kernel writes.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ Launcher = Callable[[Any, Any, Sequence[Any], Mapping[str, Any]], None]
 
 
 class _Leaf(NamedTuple):
-    """An argument that the operator gets: the element `place` of its list `kind`."""
+    """Operator argument: the element `place` of its list `kind`."""
 
     kind: str
     place: int
 
 
 class _Record(NamedTuple):
-    """A tuple, list, `TensorDescriptor` or `TensorWrapper` by its class and its fields, which hold a `_Leaf` each."""
+    """A tuple, list, `TensorDescriptor` or `TensorWrapper`, as its class and its fields with a `_Leaf` each."""
 
     made_of: type[Any]
     names: tuple[str, ...]
     fields: tuple[Any, ...]
 
     def restored(self, lists: Mapping[str, Sequence[Any]]) -> Any:
-        """Return the object with the operator's arguments in it."""
+        """Return the object with the operator's arguments filled in."""
         fields = [_restored(value, lists) for value in self.fields]
         if self.names:
             return self.made_of(**dict(zip(self.names, fields, strict=True)))
@@ -55,13 +55,14 @@ class _Record(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What a launch is but for its tensors and integers.
+    """A launch without its tensors and integers.
 
-    Attributes:
-        kernel: the `@triton.jit` function, autotuner or heuristics.
-        launcher: what makes the launch.
-        args, kwargs: the arguments, with a `_Leaf` for each that the operator gets.
-        configurations: for each configuration of an autotuner, what it sets; `grid` has three sizes for each.
+    It has these attributes:
+
+    - `kernel`: The `@triton.jit` function, autotuner or heuristics.
+    - `launcher`: The function that makes the launch.
+    - `args`, `kwargs`: The arguments, with a `_Leaf` for each one that the operator receives.
+    - `configurations`: The settings of each autotuner configuration; `grid` has three sizes for each.
     """
 
     kernel: Any
@@ -89,7 +90,7 @@ def call_launch_operator(
     kwargs: Mapping[str, Any],
     launcher: Launcher = launch_kernel,
 ) -> None:
-    """Call the operator that a launch is.
+    """Call the operator that represents a launch.
 
     Raises:
         RuntimeError: for a nested autotuner, whose grids have no order.
@@ -105,7 +106,7 @@ def call_launch_operator(
         configurations.append(tuple(configuration.items()))
         sizes += _sizes(grid(meta) if callable(grid) else grid)
     if is_running_fake() and not lists.written and not lists.read:
-        return  # without tensors, nothing would say that this is a fake launch
+        return  # without tensors, a fake launch cannot be recognized
     row = Row(kernel, launcher, tuple(given), named, tuple(configurations))
     launch_operator()(_place_of(row), sizes, lists.numbers, lists.written, lists.read)
 
@@ -113,7 +114,7 @@ def call_launch_operator(
 def launch_or_dispatch(
     kernel: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any], launcher: Launcher
 ) -> None:
-    """Make a launch, or call the operator that it is where a layer, a mode or a fake kernel takes part in it."""
+    """Make a launch, or call its operator if a layer, a mode or a fake kernel takes part in it."""
     if (
         local.included
         or is_running_fake()
@@ -128,7 +129,7 @@ def launch_or_dispatch(
 
 
 def without_launches(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a fake kernel for a function of launches: on Meta tensors it makes none."""
+    """Return a fake kernel for a function of launches: on Meta tensors it skips the launches."""
 
     def fake(*args: Any, **kwargs: Any) -> Any:
         with observing_launches(call_launch_operator):
@@ -141,17 +142,17 @@ def without_launches(function: Callable[..., Any]) -> Callable[..., Any]:
 def launch_operator() -> OpOverload:
     """Return the operator, which the first call defines."""
     dispatcher = Dispatcher.singleton()
-    # A kernel may also print, or write through pointers that it loads: no launch is dropped or merged with another.
+    # A kernel may also print, or write through loaded pointers: no launch is dropped or merged with another.
     dispatcher.register_def(SCHEMA, __name__, frozenset({"maybe_aliasing_or_mutating"}))
     dispatcher.register_impl(NAME, "CompositeExplicitAutograd", KernelFunction(_run, source=__name__))
     dispatcher.register_impl(NAME, "Meta", KernelFunction(lambda *_: None, source=__name__))
-    # As in PyTorch, a launch records no history: its tensors get gradients from the function around it, or none.
+    # As in PyTorch, a launch records no history: the function around it supplies gradients, or there are none.
     dispatcher.register_impl(NAME, "Autograd", KernelFunction.fallthrough(__name__))
     return OpOverload(dispatcher.find_schema_or_throw(NAME))
 
 
 def _place_of(row: Row) -> int:
-    """Return the place of a row in the table, where rows of the same objects are one."""
+    """Return the index of a row in the table; rows of the same objects share one."""
     key = _key(tuple(row))
     with _lock:
         known = _places.get(key)
@@ -162,20 +163,20 @@ def _place_of(row: Row) -> int:
 
 
 def _key(value: Any) -> Any:
-    """Return what identifies a value of a row: True is not 1.0, and 0.0 is not -0.0."""
+    """Return the identity key of a value in a row: True is not 1.0, and 0.0 is not -0.0."""
     if isinstance(value, tuple | list):
         return (value.__class__, *map(_key, value))
     if value is None or isinstance(value, bool | int | str | float | complex):
         return value.__class__, repr(value)
     if value.__class__.__name__ == "constexpr":
         return value.__class__, _key(value.value)
-    return id(value)  # the row keeps the object
+    return id(value)  # the row keeps the object alive
 
 
 def _run(
     place: int, grid: Sequence[int], numbers: Sequence[int], written: Sequence[Any], read: Sequence[Any]
 ) -> None:
-    """Make the launch that a row describes."""
+    """Make the launch of a row."""
     if not 0 <= place < len(_rows):
         raise RuntimeError(
             f"triton_kernel_wrapper_mutation: this process knows no Triton launch {place}; a graph that launches a "
@@ -207,7 +208,7 @@ def _restored(value: Any, lists: Mapping[str, Sequence[Any]]) -> Any:
 
 
 class _Arguments:
-    """The tensors and integers of a launch, in the operator's lists."""
+    """Tensors and integers of a launch, in the operator's lists."""
 
     def __init__(self, names_written: frozenset[str]) -> None:
         self.names_written = names_written
@@ -246,7 +247,7 @@ class _Arguments:
 def _parameters(kernel: Any) -> tuple[Sequence[str], frozenset[str]]:
     """Return the names of a kernel's parameters, and of those that it or its autotuner writes.
 
-    A hook of an autotuner may write to every argument, and so may a class of launches that Triton does not have.
+    An autotuner hook, or a launcher class that Triton lacks, may write to every argument.
     """
     written: set[str] = set()
     is_known = True
@@ -276,7 +277,7 @@ def _name(kernel: Any) -> str:
 
 
 def _metas(kernel: Any, given: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield what each configuration sets, with all that a grid may ask for under it."""
+    """Yield the settings of each configuration, with all the values that a grid function may read."""
     if _is_function(kernel):
         parameters = inspect.signature(inspect.unwrap(kernel.fn)).parameters.values()
         yield {}, {**{p.name: p.default for p in parameters if p.default is not p.empty}, **given}
@@ -295,7 +296,7 @@ def _metas(kernel: Any, given: dict[str, Any]) -> Iterator[tuple[dict[str, Any],
 
 
 def _sizes(grid: Any) -> list[Any]:
-    """Return a grid as three sizes. Raises TypeError for what is no grid."""
+    """Return a grid as three sizes. Raises TypeError for an invalid grid."""
     if not isinstance(grid, tuple | list) or not 1 <= len(grid) <= GRID_RANK:
         raise TypeError(f"expected a grid of one to three ints, got {grid!r}")
     sizes = [size if isinstance(size, SymInt) else int(size) for size in grid]

@@ -1,4 +1,4 @@
-"""A user's Python function as a kernel: called with arguments as it hints them, held to the results it declares."""
+"""User-written Python functions as kernels: arguments as hinted, results checked against the schema."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..schema.type_check import MISMATCH, compile_check
 
 
 def is_list(type: Type) -> bool:
-    """Whether arguments of this schema type are lists, or None in place of one."""
+    """Return whether arguments of this schema type are lists, or None for an optional one."""
     return isinstance(type.elem if isinstance(type, OptionalType) else type, ListType)
 
 
 def call_function(schema: FunctionSchema, function: Callable[..., Any], args: Sequence[Any]) -> Any:
-    """Call with arguments in schema order: lists as lists, keyword-only arguments by their names."""
+    """Call with arguments in schema order: lists as lists, keyword-only arguments by name."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
     for argument, value in zip(schema.arguments, args, strict=True):
@@ -33,17 +33,17 @@ def call_function(schema: FunctionSchema, function: Callable[..., Any], args: Se
 
 
 def shares_memory(left: TensorImpl, right: TensorImpl) -> bool:
-    """Whether two tensors are views of one storage, as c10 tells aliases apart."""
+    """Return whether two tensors share a storage, c10's test for aliases."""
     return root_of(left._data) is root_of(right._data)
 
 
 def check_results(
     schema: FunctionSchema, function: Callable[..., Any], args: Sequence[Any], result: Any
 ) -> Any:
-    """What a function returned, brought to the schema's types.
+    """Return a function's results, converted to the schema's types.
 
-    Raises RuntimeError for results of other number or type, for a result that aliases an argument or another result
-    and is not declared to, and for one that is declared to be a written argument and is not.
+    Raises RuntimeError for results of wrong number or type, for undeclared aliases of an argument or another result,
+    and for a declared written argument that is not returned.
     """
     where = f"{schema.name} (with implementation in {_module_of(function)})"
     returns = schema.returns
@@ -85,7 +85,7 @@ def _converted(where: str, schema: FunctionSchema, declared: Return, value: Any)
 def declared_aliases(
     schema: FunctionSchema, declared: Return, args: Sequence[Any]
 ) -> list[tuple[Argument, Any]]:
-    """The arguments whose memory a result may share by the schema; all of them for the wildcard ``(*)``."""
+    """Return the arguments whose memory a result may share by the schema; all of them for the wildcard ``(*)``."""
     allowed = set(declared.alias_info.before_set) if declared.alias_info else set()
     return [
         (argument, given)
@@ -95,9 +95,9 @@ def declared_aliases(
 
 
 def undeclared_alias(schema: FunctionSchema, declared: Return, args: Sequence[Any], value: Any) -> str | None:
-    """The name of an argument whose memory a result shares against the schema, if there is one.
+    """Return the name of an argument whose memory a result shares against the schema, or None.
 
-    An argument that shares its own memory with a declared one is none: ``add_(x, x)`` returns both.
+    An argument that itself shares memory with a declared one is allowed: ``add_(x, x)`` returns both.
     """
     aliases = [given for _, given in declared_aliases(schema, declared, args)]
     for argument, given in zip(schema.arguments, args, strict=True):
@@ -126,7 +126,7 @@ def _check_aliases(where: str, schema: FunctionSchema, args: Sequence[Any], valu
 
 
 def any_shared(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    """Whether a tensor among the first, in lists too, shares memory with one among the second."""
+    """Return whether a tensor of the first, also in lists, shares memory with one of the second."""
     return any(shares_memory(a, b) for a in tensors_in(left) for b in tensors_in(right))
 
 

@@ -1,4 +1,4 @@
-"""Public functions written by hand over operators, with signatures that no schema can say.
+"""Hand-written public functions over operators, with signatures that no schema can express.
 
-The root re-exports them. They call operators and nothing else; kernels and meta functions do not belong here.
+The root re-exports them. They only call operators; kernels and meta functions do not belong here.
 """

@@ -1,4 +1,4 @@
-"""A few eigenpairs of a large symmetric matrix: what `lobpcg` computes.
+"""Computation of a few eigenpairs of a large symmetric matrix, for `lobpcg`.
 
 Source: A. V. Knyazev, "Toward the optimal preconditioned eigensolver: locally optimal block preconditioned conjugate
 gradient method", 2001; the basis is made orthonormal in each step, as in Hetmaniuk and Lehoucq, 2006.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 _BOUNDS = {float32: 2.0**-23, float64: 2.0**-52}
-"""The distance of 1 to the next number."""
+"""Machine epsilon of each dtype."""
 
 
 def eigenpairs(
@@ -32,7 +32,7 @@ def eigenpairs(
     largest: bool | None,
     method: str | None,
 ) -> tuple[Tensor, Tensor]:
-    """`lobpcg`, whose arguments these are."""
+    """Compute `lobpcg` for these arguments."""
     if method not in (None, "ortho", "basic"):
         raise RuntimeError(f"lobpcg: argument 'method' must be 'ortho' or 'basic', got {method!r}")
     if A.ndim < 2 or A.shape[-1] != A.shape[-2]:
@@ -112,7 +112,7 @@ def _eigenpairs(
         if bool(done) or step == steps:
             return values[:count], vectors[:, :count]
         directions = residual if iK is None else iK @ residual
-        # The part of the new vectors that the old ones do not have: the direction of the conjugate step.
+        # The component of the new vectors orthogonal to the old ones: the direction of the conjugate step.
         conjugate = None if previous is None else vectors - previous @ (_dual(previous, B).mT @ vectors)
         previous = vectors
         blocks = [vectors, directions] if conjugate is None else [vectors, directions, conjugate]
@@ -125,7 +125,7 @@ def _dual(X: Tensor, B: Tensor | None) -> Tensor:
 
 
 def _orthonormal(X: Tensor, B: Tensor | None) -> Tensor:
-    """An orthonormal basis, with respect to `B`, of what the columns span; of those that depend on others, none."""
+    """Return a basis of the columns' span, orthonormal with respect to `B`; dependent columns are dropped."""
     for _ in range(2):
         length = (X * _dual(X, B)).sum(0).clamp(min=0).sqrt()
         X = X[:, length > 0] / length[length > 0]

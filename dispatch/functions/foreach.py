@@ -1,9 +1,9 @@
-"""Operators over lists of tensors (`torch._foreach_add` and its like), as optimizers of other packages call them.
+"""Operators over lists of tensors (`torch._foreach_add` and similar), as optimizers of other packages call them.
 
-Each is its operator, called for one tensor of the list after the other; a row of the tables below says which. On CUDA,
-those of `TOGETHER` take a launch for each dtype instead, with the same results; `together.py` says when. Functional
-forms return a tuple, those whose names end in an underscore write into the tensors and return the list. A
-list that is given beside the first one must be as long.
+Each one calls its operator for every tensor of the list; the tables below map the names. On CUDA, those of `TOGETHER`
+make one launch per dtype instead, with the same results, under the conditions of `together.py`. Functional forms
+return a tuple. Forms whose names end in an underscore write to the tensors and return the list. Further list
+arguments must have the length of the first.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ UNARY = (
     "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt",
     "tan", "tanh", "trunc",
 )  # fmt: skip
-"""Operators of a tensor alone."""
+"""Unary operators."""
 
 BINARY = ("add", "sub", "mul", "div", "pow", "clamp_max", "clamp_min", "maximum", "minimum")
-"""Operators of a tensor and another, or a number: one for all tensors, or a list with one for each."""
+"""Operators of a tensor and another operand: a number for all tensors, or a list with one tensor or number for each."""
 
 TERNARY = ("addcdiv", "addcmul")
 """Operators of three tensors and a number."""
 
 _NUMBERS_TOO = {"maximum": "clamp_min", "minimum": "clamp_max"}
-"""What serves numbers where an operator takes tensors alone."""
+"""Operators for numbers, if the named operator accepts only tensors."""
 
 
 def _tensors(name: str, argument: str, position: int, value: object) -> list[Tensor]:
@@ -59,7 +59,7 @@ def _tensors(name: str, argument: str, position: int, value: object) -> list[Ten
 
 
 def _others(name: str, tensors: Sequence[object], value: Any) -> list[Any]:
-    """One operand for each tensor: of a list its elements, otherwise the same for all."""
+    """Return one operand for each tensor: a list's elements, or the same value for all."""
     if isinstance(value, list | tuple):
         if len(value) != len(tensors):
             if value and isinstance(value[0], TensorImpl):
@@ -90,7 +90,7 @@ def _named(name: str, body: ForeachFunction, summary: str) -> ForeachFunction:
 
 
 def _method(tensor: Any, operator: str) -> Any:
-    if operator in ("maximum_", "minimum_"):  # without a form in place
+    if operator in ("maximum_", "minimum_"):  # has no in-place form
         return lambda other: tensor.copy_(getattr(tensor, operator[:-1])(other))
     return getattr(tensor, operator)
 
@@ -103,7 +103,7 @@ def _at_once(
     number: Any = None,
     element: Any = None,
 ) -> Sequence[Tensor] | None:
-    """The results of one launch for each dtype; None where the tensors do not go together."""
+    """Return the results of one launch per dtype; None if the tensors do not qualify."""
     if operator not in TOGETHER or not (number is None or number.__class__ in (int, float)):
         return None
     if not go_together(tensors, *lists, *(() if element is None else ([element],))):
@@ -112,13 +112,13 @@ def _at_once(
     if name.endswith("_"):
         _ops._multi_tensor_pointwise_(tensors, operator, others, thirds, number, element)
         return tensors
-    if is_inference_mode_enabled():  # its results are of a kind of their own
+    if is_inference_mode_enabled():  # its results are inference tensors
         return None
     return tuple(_ops._multi_tensor_pointwise(tensors, operator, others, thirds, number, element))
 
 
 def _same_number(values: Sequence[Any]) -> Any:
-    """The number that all values are; None where there is no such one."""
+    """Return the number that all values equal; None if they differ."""
     first = values[0]
     if first.__class__ not in (int, float):
         return None
@@ -126,7 +126,7 @@ def _same_number(values: Sequence[Any]) -> Any:
 
 
 def unary(operator: str) -> ForeachFunction:
-    """The form over a list of an operator of a tensor alone, functional or in place."""
+    """Return the list form of a unary operator, functional or in-place."""
     name = f"_foreach_{operator}"
 
     plain = operator.rstrip("_")
@@ -142,7 +142,7 @@ def unary(operator: str) -> ForeachFunction:
 
 
 def binary(operator: str) -> ForeachFunction:
-    """The form over a list of an operator of a tensor and another, or a number."""
+    """Return the list form of an operator of a tensor and another tensor or a number."""
     name = f"_foreach_{operator}"
     plain = operator.rstrip("_")
     number_operator = _NUMBERS_TOO.get(plain, plain)
@@ -182,7 +182,7 @@ def binary(operator: str) -> ForeachFunction:
 
 
 def ternary(operator: str) -> ForeachFunction:
-    """The form over three lists of `addcmul` or `addcdiv`."""
+    """Return the form of `addcmul` or `addcdiv` over three lists."""
     name = f"_foreach_{operator}"
     plain = operator.rstrip("_")
 
@@ -210,7 +210,7 @@ def ternary(operator: str) -> ForeachFunction:
 
 
 def lerp(operator: str) -> ForeachFunction:
-    """The form over lists of `lerp`, whose weights are a list of tensors or numbers, or one number."""
+    """Return the list form of `lerp`, whose weights are a list of tensors or numbers, or one number."""
     name = f"_foreach_{operator}"
 
     def body(self: Tensors, tensors1: Tensors, weight: Any) -> Sequence[Tensor]:
@@ -231,7 +231,7 @@ def lerp(operator: str) -> ForeachFunction:
 
 @overridable
 def _foreach_norm(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
-    """The norm of all elements of each tensor of a list (`torch._foreach_norm`)."""
+    """Return the norm of each tensor of a list (`torch._foreach_norm`)."""
     tensors = _tensors("_foreach_norm", "self", 1, self)
     order = ORDERS.get(ord) if dtype is None and len(tensors) > 1 else None
     if order is not None and go_together(tensors) and not is_inference_mode_enabled():
@@ -241,7 +241,7 @@ def _foreach_norm(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Ten
 
 @overridable
 def _foreach_powsum(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[Tensor, ...]:
-    """The sum of the absolute elements' powers of each tensor of a list (`torch._foreach_powsum`)."""
+    """Return the sum of powers of absolute values of each tensor of a list (`torch._foreach_powsum`)."""
     return tuple(
         _ops.sum(_ops.pow(_ops.abs(t), ord), dtype=dtype)
         for t in _tensors("_foreach_powsum", "self", 1, self)
@@ -250,20 +250,20 @@ def _foreach_powsum(self: Tensors, ord: float = 2, dtype: Any = None) -> tuple[T
 
 @overridable
 def _foreach_max(self: Tensors) -> tuple[Tensor, ...]:
-    """The largest element of each tensor of a list (`torch._foreach_max`)."""
+    """Return the maximum of each tensor of a list (`torch._foreach_max`)."""
     return tuple(_ops.max(t) for t in _tensors("_foreach_max", "self", 1, self))
 
 
 @overridable
 def _foreach_mm(self: Tensors, mat2: Tensors) -> tuple[Tensor, ...]:
-    """The matrix products of the tensors of two lists (`torch._foreach_mm`)."""
+    """Return the pairwise matmuls of the tensors of two lists (`torch._foreach_mm`)."""
     tensors = _tensors("_foreach_mm", "self", 1, self)
     return tuple(_ops.mm(a, b) for a, b in zip(tensors, _others("_foreach_mm", tensors, mat2), strict=True))
 
 
 @overridable
 def _foreach_clone(self: Tensors, *, memory_format: Any = None) -> tuple[Tensor, ...]:
-    """A copy of each tensor of a list (`torch._foreach_clone`)."""
+    """Return a copy of each tensor of a list (`torch._foreach_clone`)."""
     return tuple(
         _ops.clone(t, memory_format=memory_format) for t in _tensors("_foreach_clone", "self", 1, self)
     )
@@ -271,7 +271,7 @@ def _foreach_clone(self: Tensors, *, memory_format: Any = None) -> tuple[Tensor,
 
 @overridable
 def _foreach_copy_(self: Tensors, src: Tensors, non_blocking: bool = False) -> Tensors:
-    """The elements of a list's tensors, written into those of another (`torch._foreach_copy_`)."""
+    """Copy the elements of another list's tensors into a list's tensors (`torch._foreach_copy_`)."""
     tensors = _tensors("_foreach_copy_", "self", 1, self)
     sources = _others("_foreach_copy_", tensors, _tensors("_foreach_copy_", "src", 2, src))
     if _at_once("_foreach_copy_", "copy", tensors, (sources,)) is None:
@@ -282,7 +282,7 @@ def _foreach_copy_(self: Tensors, src: Tensors, non_blocking: bool = False) -> T
 
 @overridable
 def _foreach_zero_(self: Tensors) -> Tensors:
-    """Zeros in each tensor of a list (`torch._foreach_zero_`)."""
+    """Fill each tensor of a list with zeros (`torch._foreach_zero_`)."""
     tensors = _tensors("_foreach_zero_", "self", 1, self)
     if _at_once("_foreach_zero_", "fill", tensors, number=0) is None:
         for each in tensors:

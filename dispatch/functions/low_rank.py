@@ -1,5 +1,5 @@
-"""Factorizations with Python signatures: of matrices of low rank by random projections, a few eigenpairs, and LU by its
-old name.
+"""Factorizations with Python signatures: low-rank ones by random projections, a few eigenpairs, and LU by its old
+name.
 
 The root re-exports them. Source of the projections: N. Halko, P.-G. Martinsson, J. Tropp, "Finding structure with
 randomness: probabilistic algorithms for constructing approximate matrix decompositions", 2011 (algorithms 4.4, 5.1).
@@ -37,22 +37,22 @@ def lobpcg(
     ortho_fparams: Mapping[str, float] | None = None,
     ortho_bparams: Mapping[str, bool] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The k largest or smallest eigenvalues of symmetric matrices, and their eigenvectors (`torch.lobpcg`).
+    """Return the k largest or smallest eigenvalues of symmetric matrices, and their eigenvectors (`torch.lobpcg`).
 
-    Solves ``A x = e B x`` without factorizing `A`. A gradient flows through `tt.linalg.eigh`, which computes instead
-    where `A` requires one.
+    Solves ``A x = e B x`` without factorizing `A`. If `A` requires a gradient, `tt.linalg.eigh` computes the result,
+    so that a gradient flows.
 
     Args:
         A: (..., m, m) of float32 or float64, symmetric.
-        k: How many; by default as many as `X` has columns, or 1.
+        k: Number of eigenpairs. Default: the number of columns of `X`, or 1.
         B: (..., m, m), symmetric and positive definite; the identity by default.
         X: (..., m, n), the eigenvectors that the search begins with; random by default.
-        n: How many columns the random ones have; `k` by default.
+        n: Number of random columns. Default: `k`.
         iK: (..., m, m), a preconditioner, near the inverse of `A`; the identity by default.
         niter: The most steps; -1 for no bound. 1000 by default.
-        tol: What a residual's norm is at most at the end, relative to the norms of `A` and of the eigenvalue; the
-            square root of the dtype's epsilon by default.
-        largest: Whether the largest are sought (the default) or the smallest.
+        tol: Bound on a residual's norm at the end, relative to the norms of `A` and of the eigenvalue. Default: the
+            square root of the dtype's epsilon.
+        largest: If True, compute the largest eigenvalues (the default), else the smallest.
         method: "ortho" or "basic"; both are computed as "ortho".
         tracker: Accepted for PyTorch's sake; not called.
         ortho_iparams, ortho_fparams, ortho_bparams: Without effect.
@@ -81,13 +81,13 @@ def lobpcg(
 def lu(
     A: Tensor, pivot: bool = True, get_infos: bool = False, out: Sequence[Tensor] | None = None
 ) -> Sequence[Tensor]:
-    """L and U in one matrix, and the rows' exchanges counted from 1 (`torch.lu`, for `tt.linalg.lu_factor`).
+    """Return packed LU factors and pivots counted from 1 (`torch.lu`); `tt.linalg.lu_factor` is newer.
 
     Args:
         A: (..., m, n) of float32, float64, complex64 or complex128.
-        pivot: whether rows are exchanged.
-        get_infos: whether to give, too, the place of the first zero on U's diagonal, 0 for none.
-        out: a tuple of as many tensors as there are results.
+        pivot: If True, exchange rows.
+        get_infos: If True, also return the position of the first zero on U's diagonal, 0 for none.
+        out: A tuple with one tensor per result.
 
     Returns:
         (LU, pivots), and (LU, pivots, infos) for `get_infos`.
@@ -118,7 +118,7 @@ def lu(
 
 
 def _range_basis(A: Tensor, q: int, niter: int, M: Tensor | None) -> Tensor:
-    """Q of `q` orthonormal columns for which Q Q^H (A - M) is nearly A - M: a random projection, then powers."""
+    """Return Q of `q` orthonormal columns with Q Q^H (A - M) close to A - M: random projection and power iteration."""
 
     def forward(x: Tensor) -> Tensor:
         return A @ x if M is None else A @ x - M @ x
@@ -156,13 +156,13 @@ def _projected_svd(
 def svd_lowrank(
     A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Nearly the largest singular values of a matrix, with their vectors (`torch.svd_lowrank`).
+    """Return approximately the largest singular values of a matrix, with their vectors (`torch.svd_lowrank`).
 
     Args:
         A: (..., m, n).
-        q: how many; somewhat more than the rank.
-        niter: powers of A A^H that the projection is taken through.
-        M: what is taken off A, broadcast to it: its mean.
+        q: Number of singular values; choose somewhat more than the rank.
+        niter: Number of power iterations with A A^H.
+        M: A matrix to subtract from A, broadcast to it: its mean.
 
     Returns:
         U of (..., m, q), S of (..., q), V of (..., n, q), for which U diag(S) V^H is nearly A - M. Random numbers are
@@ -182,13 +182,13 @@ def svd_lowrank(
 def pca_lowrank(
     A: Tensor, q: int | None = None, center: bool = True, niter: int = 2
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The principal components of samples, one in each row (`torch.pca_lowrank`).
+    """Return the principal components of samples, one sample in each row (`torch.pca_lowrank`).
 
     Args:
         A: (..., samples, features).
-        q: how many components; the least of 6 and both sizes unless given.
-        center: whether the features' means are taken off; else they are zero already.
-        niter: as of `svd_lowrank`.
+        q: Number of components. Default: the minimum of 6 and both sizes.
+        center: If True, subtract the features' means; otherwise they must be zero already.
+        niter: Number of power iterations, as in `svd_lowrank`.
 
     Returns:
         U, S and V as of `svd_lowrank`: columns of V are the principal directions.

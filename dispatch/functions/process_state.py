@@ -1,4 +1,4 @@
-"""What the root tells and sets of the process: former names of autocast, threads, warnings, libraries (`torch`).
+"""Process-wide queries and settings: former names of autocast, threads, libraries (`torch`).
 
 The root re-exports them.
 """
@@ -36,7 +36,7 @@ _KINDS = {"cpu": "cpu", "gpu": "cuda", "ipu": "ipu", "xla": "xla"}
 def _former(
     name: str, today: Callable[..., Any], summary: str, argument: str | None, result: str | None
 ) -> Any:
-    """A function of a former name, which calls today's for its device type, with PyTorch's warning."""
+    """Return a function with a former name that calls the current one for its device type, with PyTorch's warning."""
     kind = next(_KINDS[part] for part in name.split("_") if part in _KINDS)
 
     def warn(rest: str) -> None:
@@ -91,23 +91,23 @@ set_autocast_cpu_enabled, set_autocast_ipu_enabled, set_autocast_xla_enabled = (
 )
 
 has_lapack: bool = True
-"""Whether there is a LAPACK (`torch.has_lapack`): NumPy's and SciPy's."""
+"""True if LAPACK is available (`torch.has_lapack`): NumPy and SciPy provide it."""
 has_mkl: bool = False
-"""Whether kernels compute with MKL (`torch.has_mkl`)."""
+"""True if kernels use MKL (`torch.has_mkl`)."""
 has_openmp: bool = False
-"""Whether kernels compute with OpenMP (`torch.has_openmp`): threads are Python's and BLAS's."""
+"""True if kernels use OpenMP (`torch.has_openmp`): threads are Python's and BLAS's."""
 has_spectral: bool = True
-"""Whether there are Fourier transforms (`torch.has_spectral`)."""
+"""True if Fourier transforms are available (`torch.has_spectral`)."""
 
 _interop: list[int] = []
 
 
 def get_num_interop_threads() -> int:
-    """How many operators may run beside each other on the CPU (`torch.get_num_interop_threads`).
+    """Return the number of operators that may run in parallel on the CPU (`torch.get_num_interop_threads`).
 
     Returns:
-        What `set_num_interop_threads` was given; before, the number of the threads in an operator. Operators run in the
-        thread that calls them.
+        The argument of `set_num_interop_threads`; before its call, the number of threads in an operator. Operators
+        run in the calling thread.
 
     Example:
         >>> import triten as tt
@@ -119,15 +119,15 @@ def get_num_interop_threads() -> int:
 
 @api_boundary
 def set_num_interop_threads(num_threads: int, /) -> None:
-    """Say how many operators may run beside each other on the CPU (`torch.set_num_interop_threads`).
+    """Set the number of operators that may run in parallel on the CPU (`torch.set_num_interop_threads`).
 
-    Operators run in the thread that calls them, so that nothing changes but what `get_num_interop_threads` says.
+    Operators run in the calling thread, so this only changes the result of `get_num_interop_threads`.
 
     Args:
         num_threads: A positive integer.
 
     Raises:
-        RuntimeError: It is no positive integer, or it was said before.
+        RuntimeError: It is not a positive integer, or was set before.
 
     Example:
         >>> import triten as tt
@@ -148,7 +148,7 @@ def set_num_interop_threads(num_threads: int, /) -> None:
 
 
 def init_num_threads() -> None:
-    """Nothing: threads are there when a kernel first asks for them (`torch.init_num_threads`).
+    """Do nothing: threads are started when a kernel first needs them (`torch.init_num_threads`).
 
     Example:
         >>> import triten as tt
@@ -158,16 +158,16 @@ def init_num_threads() -> None:
 
 @api_boundary
 def set_flush_denormal(mode: bool, /) -> bool:
-    """Ask that numbers near zero become zero on the CPU (`torch.set_flush_denormal`).
+    """Request that denormal numbers are flushed to zero on the CPU (`torch.set_flush_denormal`).
 
     Args:
-        mode: Whether they do.
+        mode: If True, request flushing.
 
     Returns:
-        Whether the system can: False, since Python cannot set the processor's mode.
+        False: Python cannot set the processor's mode.
 
     Raises:
-        TypeError: `mode` is no bool.
+        TypeError: `mode` is not a bool.
 
     Example:
         >>> import triten as tt
@@ -180,7 +180,7 @@ def set_flush_denormal(mode: bool, /) -> bool:
 
 
 def compiled_with_cxx11_abi() -> bool:
-    """True, as of every PyTorch of today (`torch.compiled_with_cxx11_abi`); nothing here is compiled.
+    """Return True, as current PyTorch releases do (`torch.compiled_with_cxx11_abi`); nothing here is compiled.
 
     Returns:
         A bool.
@@ -194,7 +194,7 @@ def compiled_with_cxx11_abi() -> bool:
 
 
 def is_vulkan_available() -> bool:
-    """Whether there are kernels for Vulkan (`torch.is_vulkan_available`): there are none.
+    """Return False: there are no kernels for Vulkan (`torch.is_vulkan_available`).
 
     Returns:
         A bool.
@@ -209,7 +209,7 @@ def is_vulkan_available() -> bool:
 
 @overridable
 def is_distributed(input: Tensor) -> bool:
-    """Whether a tensor lies on several machines (`torch.is_distributed`): none does.
+    """Return False: no tensor is distributed over several machines (`torch.is_distributed`).
 
     Args:
         input: A tensor.
@@ -237,24 +237,24 @@ def from_file(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A tensor over the bytes of a file, which are read when they are needed (`torch.from_file`).
+    """Return a tensor that maps the bytes of a file, which are read on demand (`torch.from_file`).
 
     Args:
         filename: The file.
-        shared: Whether writes go to the file, which is made or lengthened where needed; else they stay in memory.
-        size: How many elements.
+        shared: If True, writes go to the file, which is created or extended if needed; else they stay in memory.
+        size: Number of elements.
         dtype: Their dtype, by default the default dtype.
         layout: ``tt.strided`` or None.
         device: The CPU.
-        requires_grad: Whether autograd records operations on the result.
+        requires_grad: If True, autograd records operations on the result.
         pin_memory: False: pinned memory is no file's.
 
     Returns:
         A tensor of shape ``(size,)``.
 
     Raises:
-        RuntimeError: The file cannot be opened or is shorter, `size` is negative, or `pin_memory` holds.
-        NotImplementedError: `device` is another one.
+        RuntimeError: The file cannot be opened or is too short, `size` is negative, or `pin_memory` is True.
+        NotImplementedError: `device` is not the CPU.
 
     Example:
         >>> import numpy, os, tempfile
@@ -285,21 +285,21 @@ def cond(
     false_fn: Callable[..., Any],
     operands: tuple[Any, ...] | list[Any] = (),
 ) -> Any:
-    """The result of one of two functions, by a condition (`torch.cond`).
+    """Return the result of one of two functions, selected by a condition (`torch.cond`).
 
-    The condition is read, and that function called: what is recorded has the branch that was taken.
+    The condition is read and that function called, so a recording contains only the branch that was taken.
 
     Args:
         pred: A bool, or a tensor of one element.
-        true_fn: Called with `operands` where it holds.
+        true_fn: Called with `operands` if the condition holds.
         false_fn: Called with `operands` where it does not.
         operands: The arguments of either.
 
     Returns:
-        What the function returns.
+        The result of the called function.
 
     Raises:
-        RuntimeError: `pred` is a tensor of several elements, or `operands` is no tuple.
+        RuntimeError: `pred` is a tensor of several elements, or `operands` is not a tuple.
 
     Example:
         >>> import triten as tt

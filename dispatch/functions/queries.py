@@ -1,6 +1,6 @@
-"""Questions about tensors as functions of the root, and coordinates made of shapes alone (`torch`).
+"""Tensor queries as functions of the root, and coordinates computed from shapes alone (`torch`).
 
-The root re-exports them. What a tensor answers itself is its method of the same name.
+The root re-exports them. Most call the tensor's method of the same name.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def _check_tensor_all_with(error_type: type[Exception], cond: Tensor, message: Message | None = None) -> None:
-    """Raise an error of a type unless all elements are True (`torch._check_tensor_all_with`).
+    """Raise an error of the given type unless all elements are True (`torch._check_tensor_all_with`).
 
     Args:
         error_type: The exception's class.
@@ -63,7 +63,7 @@ def _check_tensor_all_with(error_type: type[Exception], cond: Tensor, message: M
         message: A callable that gives the text of the error; it is called only then.
 
     Raises:
-        TypeError: `cond` is no tensor of bools, or `message` is no callable.
+        TypeError: `cond` is not a bool tensor, or `message` is not callable.
 
     Example:
         >>> import triten as tt
@@ -80,16 +80,16 @@ def _check_tensor_all_with(error_type: type[Exception], cond: Tensor, message: M
 
 
 def _check_tensor_all(cond: Tensor, message: Message | None = None) -> None:
-    """`_check_tensor_all_with` that raises RuntimeError (`torch._check_tensor_all`)."""
+    """Run `_check_tensor_all_with` with RuntimeError (`torch._check_tensor_all`)."""
     _check_tensor_all_with(RuntimeError, cond, message)
 
 
 @overridable
 def _assert(condition: Any, message: str) -> None:
-    """``assert`` as a call, which a tracer records as a step (`torch._assert`).
+    """Run ``assert`` as a call, which a tracer records as a step (`torch._assert`).
 
     Args:
-        condition: What has to be true: a bool, or a tensor of one element.
+        condition: A bool, or a tensor of one element, that must be true.
         message: The text of the error.
 
     Raises:
@@ -104,7 +104,7 @@ def _assert(condition: Any, message: str) -> None:
 
 
 def is_tensor(obj: object, /) -> bool:
-    """Whether an object is a tensor (`torch.is_tensor`).
+    """Return whether an object is a tensor (`torch.is_tensor`).
 
     Args:
         obj: Any object.
@@ -121,7 +121,7 @@ def is_tensor(obj: object, /) -> bool:
 
 
 def is_storage(obj: object, /) -> bool:
-    """Whether an object is the bytes of tensors (`torch.is_storage`).
+    """Return whether an object is a tensor storage (`torch.is_storage`).
 
     Args:
         obj: Any object.
@@ -138,7 +138,7 @@ def is_storage(obj: object, /) -> bool:
 
 
 def typename(obj: object, /) -> str:
-    """The name of a tensor's type, or of an object's class with its module (`torch.typename`).
+    """Return the name of a tensor's type, or of an object's class with its module (`torch.typename`).
 
     Args:
         obj: Any object.
@@ -167,7 +167,7 @@ def _checked(name: str, input: object) -> Tensor:
 @numpy_named
 @overridable
 def numel(input: Tensor) -> int:
-    """How many elements a tensor has (`torch.numel`).
+    """Return the number of elements of a tensor (`torch.numel`).
 
     Args:
         input: A tensor.
@@ -186,7 +186,7 @@ def numel(input: Tensor) -> int:
 @numpy_named
 @overridable
 def is_complex(input: Tensor) -> bool:
-    """Whether a tensor's dtype is complex (`torch.is_complex`).
+    """Return whether a tensor's dtype is complex (`torch.is_complex`).
 
     Args:
         input: A tensor.
@@ -205,7 +205,7 @@ def is_complex(input: Tensor) -> bool:
 @numpy_named
 @overridable
 def is_floating_point(input: Tensor) -> bool:
-    """Whether a tensor's dtype is a floating one (`torch.is_floating_point`).
+    """Return whether a tensor's dtype is floating-point (`torch.is_floating_point`).
 
     Args:
         input: A tensor.
@@ -224,7 +224,7 @@ def is_floating_point(input: Tensor) -> bool:
 @numpy_named
 @overridable
 def is_nonzero(input: Tensor) -> bool:
-    """Whether a tensor's only element is not zero (`torch.is_nonzero`).
+    """Return whether a tensor's only element is nonzero (`torch.is_nonzero`).
 
     Args:
         input: A tensor of one element.
@@ -246,7 +246,7 @@ def is_nonzero(input: Tensor) -> bool:
 @numpy_named
 @overridable
 def is_conj(input: Tensor) -> bool:
-    """Whether elements are to be conjugated when read (`torch.is_conj`): never here, `conj` computes them.
+    """Return False: there is no lazy conjugation, `conj` computes its result (`torch.is_conj`).
 
     Args:
         input: A tensor.
@@ -265,7 +265,7 @@ def is_conj(input: Tensor) -> bool:
 @numpy_named
 @overridable
 def is_neg(input: Tensor) -> bool:
-    """Whether elements are to be negated when read (`torch.is_neg`): never here.
+    """Return False: there is no lazy negation (`torch.is_neg`).
 
     Args:
         input: A tensor.
@@ -284,7 +284,7 @@ def is_neg(input: Tensor) -> bool:
 @numpy_named
 @overridable
 def is_inference(input: Tensor) -> bool:
-    """Whether a tensor was made in inference mode (`torch.is_inference`).
+    """Return whether a tensor was created in inference mode (`torch.is_inference`).
 
     Args:
         input: A tensor.
@@ -305,7 +305,7 @@ def is_inference(input: Tensor) -> bool:
 @numpy_named
 @overridable
 def is_signed(input: Tensor) -> bool:
-    """Whether a tensor's dtype can hold negative numbers (`torch.is_signed`).
+    """Return whether a tensor's dtype can hold negative numbers (`torch.is_signed`).
 
     Args:
         input: A tensor.
@@ -325,7 +325,7 @@ def is_signed(input: Tensor) -> bool:
 def _has_compatible_shallow_copy_type(input: Tensor, from_: Tensor) -> bool:
     """Return whether a tensor can take another one's data (`torch._has_compatible_shallow_copy_type`).
 
-    Classes override the answer for ``tensor.data = from_``.
+    Subclasses override the result for ``tensor.data = from_``.
 
     Args:
         input: A tensor.
@@ -349,7 +349,7 @@ def _has_compatible_shallow_copy_type(input: Tensor, from_: Tensor) -> bool:
 @numpy_named
 @overridable
 def is_same_size(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same sizes (`torch.is_same_size`).
+    """Return whether two tensors have the same sizes (`torch.is_same_size`).
 
     Args:
         input: A tensor.
@@ -369,7 +369,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
 @numpy_named
 @overridable
 def get_device(input: Tensor) -> int:
-    """The ordinal of the device that a tensor is on (`torch.get_device`).
+    """Return the ordinal of a tensor's device (`torch.get_device`).
 
     Args:
         input: A tensor.
@@ -389,7 +389,7 @@ def get_device(input: Tensor) -> int:
 @numpy_named
 @overridable
 def detach_(input: Tensor) -> Tensor:
-    """Take a tensor out of the graph that made it, in place (`torch.detach_`).
+    """Detach a tensor from the graph in place (`torch.detach_`).
 
     Args:
         input: A tensor.
@@ -418,9 +418,9 @@ def _triangle_schema(name: str) -> FunctionSchema:
 
 
 def _entries_below(row: int, col: int, offset: int) -> int:
-    """How many entries a lower triangle has; `offset` is within -row and col."""
+    """Return the number of entries of a lower triangle; `offset` is within -row and col."""
     first, whole = max(0, -offset), min(row, max(0, col - offset - 1))
-    # Row r holds r + offset + 1 entries, until that is all of them.
+    # Row r holds r + offset + 1 entries, up to all of them.
     growing = (whole - first) * (first + whole + 2 * offset + 1) // 2 if whole > first else 0
     return growing + max(0, row - max(first, whole)) * col
 
@@ -448,7 +448,7 @@ def _triangle(name: str, row: int, col: int, offset: int, options: dict[str, Any
     )
     if entries >= 1 << 62:
         raise RuntimeError(f"Storage size calculation overflowed with sizes={[2, entries]}")
-    _ops.empty((2, entries), dtype=int64, device=device)  # what does not fit is refused before it is computed
+    _ops.empty((2, entries), dtype=int64, device=device)  # rejects oversized results before any computation
     rows = _ops.arange(first, last, device=device)
     start = (rows + offset).clamp(min=0) if upper else rows * 0
     lengths = col - start if upper else (rows + (offset + 1)).clamp(max=col)
@@ -474,16 +474,16 @@ def tril_indices(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Rows and columns of a matrix's lower triangle, row by row (`torch.tril_indices`).
+    """Return the row and column indices of a matrix's lower triangle, row by row (`torch.tril_indices`).
 
     Args:
-        row: How many rows the matrix has.
-        col: How many columns it has.
+        row: Number of rows of the matrix.
+        col: Number of columns of the matrix.
         offset: The diagonal up to which elements count: 0 is the main one, 1 the one above it, -1 the one below.
         dtype: The result's dtype, int64 or int32.
         device: The result's device; by default `tt.get_default_device()`.
         layout: The result's layout, which is `tt.strided`.
-        pin_memory: Whether the result, on the CPU, lies in pinned memory.
+        pin_memory: If True, place a CPU result in pinned memory.
         requires_grad: False, as integers have no gradients.
 
     Returns:
@@ -491,7 +491,7 @@ def tril_indices(
 
     Raises:
         RuntimeError: A size is negative.
-        NotImplementedError: `dtype` is another one.
+        NotImplementedError: `dtype` is neither int64 nor int32.
 
     Example:
         >>> import triten as tt
@@ -515,16 +515,16 @@ def triu_indices(
     pin_memory: bool | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """Rows and columns of a matrix's upper triangle, row by row (`torch.triu_indices`).
+    """Return the row and column indices of a matrix's upper triangle, row by row (`torch.triu_indices`).
 
     Args:
-        row: How many rows the matrix has.
-        col: How many columns it has.
+        row: Number of rows of the matrix.
+        col: Number of columns of the matrix.
         offset: The diagonal from which on elements count: 0 is the main one, 1 the one above it, -1 the one below.
         dtype: The result's dtype, int64 or int32.
         device: The result's device; by default `tt.get_default_device()`.
         layout: The result's layout, which is `tt.strided`.
-        pin_memory: Whether the result, on the CPU, lies in pinned memory.
+        pin_memory: If True, place a CPU result in pinned memory.
         requires_grad: False, as integers have no gradients.
 
     Returns:
@@ -532,7 +532,7 @@ def triu_indices(
 
     Raises:
         RuntimeError: A size is negative.
-        NotImplementedError: `dtype` is another one.
+        NotImplementedError: `dtype` is neither int64 nor int32.
 
     Example:
         >>> import triten as tt
@@ -546,7 +546,7 @@ def triu_indices(
 
 @overridable
 def unravel_index(indices: Tensor, shape: int | Sequence[int]) -> tuple[Tensor, ...]:
-    """The coordinates, in an array of a shape, of positions in its flattened form (`torch.unravel_index`).
+    """Convert flat indices to coordinates in an array of a shape (`torch.unravel_index`).
 
     Args:
         indices: A tensor of integers; those that are no positions wrap around.

@@ -27,11 +27,11 @@ _TOKEN = re.compile(r"\(|\)|\.\.\.|[^\s()]+")
 Axis = str
 Group = tuple[Axis, ...]
 REST: Group = (ELLIPSIS, "")
-"""Dimensions that are not named, each for itself; in parentheses they are one dimension, ``(ELLIPSIS,)``."""
+"""All unnamed dimensions, each on its own; in parentheses they merge into one, ``(ELLIPSIS,)``."""
 
 
 class _Pattern(NamedTuple):
-    """Both sides of a pattern: a group of names for each dimension, an empty one for a size of 1."""
+    """Both sides of a pattern: a group of names for each dimension, an empty group for a size of 1."""
 
     left: tuple[Group, ...]
     right: tuple[Group, ...]
@@ -56,7 +56,7 @@ def _parsed(pattern: str) -> _Pattern:
 
 
 def _groups(side: str) -> tuple[Group, ...]:
-    """One side of a pattern. Raises ValueError for what is no such."""
+    """Parse one side of a pattern. Raises ValueError if it is malformed."""
     groups: list[Group] = []
     inside: list[Axis] | None = None
     seen: set[Axis] = set()
@@ -121,7 +121,7 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
         The rearranged tensor, a view where that is possible.
 
     Raises:
-        ValueError: The pattern is none, does not name the same on both sides, or its sizes do not fit the tensor's.
+        ValueError: The pattern is malformed, its sides have different names, or its sizes do not match the tensor's.
 
     Example:
         >>> import triten as tt
@@ -138,7 +138,7 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
     if unknown:
         raise ValueError(f"rearrange: Identifiers not found in rearrange expression: {unknown}")
     sizes = _sizes_of(whole.shape, left, axes_lengths, pattern)
-    # A dimension without a name has size 1, and goes with the first reshape; an ellipsis stands for several.
+    # A nameless dimension has size 1, and the first reshape drops it; an ellipsis stands for several dimensions.
     split = [size for axis in axes for size in sizes[axis]]
     place: dict[Axis, list[int]] = {}
     count = 0
@@ -158,7 +158,7 @@ def rearrange(tensor: Tensor | Sequence[Tensor], pattern: str, **axes_lengths: i
 def _sizes_of(
     shape: Sequence[int], left: tuple[Group, ...], lengths: dict[str, int], pattern: str
 ) -> dict[Axis, list[int]]:
-    """The sizes of each name, of an ellipsis all of them."""
+    """Return the sizes of each name; for an ellipsis, those of all its dimensions."""
     sizes: dict[Axis, list[int]] = {axis: [size] for axis, size in lengths.items()}
     known = len(left) - (REST in left)
     rest = len(shape) - known

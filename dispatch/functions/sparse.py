@@ -1,4 +1,4 @@
-"""Functions that make sparse tensors of what a user has (torch/csrc/utils/tensor_new.cpp, torch/sparse/__init__.py).
+"""Constructors of sparse tensors from user data (torch/csrc/utils/tensor_new.cpp, torch/sparse/__init__.py).
 
 The root re-exports them.
 """
@@ -27,7 +27,7 @@ __all__ = ["sparse_coo_tensor"]
 
 
 class _Invariants:
-    """Whether parts of sparse tensors are looked at: always, never, or, as long as nobody says, where that is quick."""
+    """Setting for invariant checks of sparse tensors: always, never or, by default, only where they are fast."""
 
     enabled: bool | None = None
 
@@ -36,9 +36,9 @@ invariants = _Invariants()
 
 
 def are_checked(given: bool | None, device: Device) -> bool:
-    """Whether a constructor looks at the values of indices: on the CPU unless it is told not to.
+    """Return whether a constructor checks index values: on the CPU by default, unless the caller disables it.
 
-    On a GPU the host would have to wait, so that it is done on demand.
+    On a GPU the host would have to wait, so the check is opt-in.
     """
     if given is None:
         given = invariants.enabled
@@ -46,7 +46,7 @@ def are_checked(given: bool | None, device: Device) -> bool:
 
 
 def placed(data: Any, dtype: ScalarType | None, device: Device | None) -> Any:
-    """A part of a sparse tensor: a tensor that is of that dtype and device already is not copied."""
+    """Return a part of a sparse tensor; a tensor with that dtype and device is not copied."""
     if isinstance(data, TensorImpl):
         part: Any = data
         return part.to(device=device, dtype=dtype)
@@ -66,7 +66,7 @@ def sparse_coo_tensor(
     check_invariants: bool | None = None,
     is_coalesced: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor of coordinates and values (`torch.sparse_coo_tensor`).
+    """Construct a sparse tensor in COO layout from coordinates and values (`torch.sparse_coo_tensor`).
 
     Args:
         indices: The coordinates, of shape (sparse dimensions, specified elements): a tensor, or what `tt.tensor` takes.
@@ -77,10 +77,10 @@ def sparse_coo_tensor(
         dtype: The dtype; by default that of `values`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
         pin_memory: Has to be False.
-        requires_grad: Whether the result requires grad.
-        check_invariants: Whether the values of `indices` are looked at. By default they are on the CPU, and not on a
-            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
-        is_coalesced: Whether the columns of `indices` are sorted and unequal, if the caller knows.
+        requires_grad: If True, the result requires grad.
+        check_invariants: If True, check the values of `indices`. Default: True on the CPU, False on a GPU, where the
+            host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.
+        is_coalesced: True if the caller knows that the columns of `indices` are sorted and unique.
 
     Returns:
         A tensor of layout `tt.sparse_coo` over the memory of `indices` and `values`.

@@ -1,4 +1,4 @@
-"""Functions that make tensors of compressed rows and columns of what a user has (torch/csrc/utils/tensor_new.cpp).
+"""Constructors of compressed sparse tensors from user data (torch/csrc/utils/tensor_new.cpp).
 
 The root re-exports them.
 """
@@ -48,7 +48,7 @@ def _made(
     check_flags(name, requires_grad=requires_grad)
     values = placed(values, dtype, None if device is None else Device(device))
     where = values.device
-    # Lists become int64 tensors, beside an int32 one int32 ones.
+    # Lists become int64 tensors, or int32 ones beside an int32 tensor.
     given = [part for part in (compressed, plain) if isinstance(part, TensorImpl)]
     of_lists = int32 if len(given) == 1 and given[0]._spec.dtype is int32 else None
     compressed, plain = (
@@ -85,11 +85,11 @@ def sparse_compressed_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor of compressed rows or columns, of elements or of blocks (`torch.sparse_compressed_tensor`).
+    """Construct a sparse tensor in a compressed layout: CSR, CSC, BSR or BSC (`torch.sparse_compressed_tensor`).
 
     Args:
-        compressed_indices: Where each row or column begins among the values, of shape (*batch, lines + 1): a tensor of
-            int32 or int64, or what `tt.tensor` takes.
+        compressed_indices: Offset of each row or column among the values, of shape (*batch, lines + 1): a tensor of
+            int32 or int64, or data for `tt.tensor`.
         plain_indices: The other coordinate of each value, of shape (*batch, specified elements).
         values: The values, of shape (*batch, specified elements, *block sizes, *dense sizes).
         size: The sizes, (*batch, rows, columns, *dense sizes); by default the least that hold all indices.
@@ -97,15 +97,15 @@ def sparse_compressed_tensor(
         layout: `tt.sparse_csr`, `tt.sparse_csc`, `tt.sparse_bsr` or `tt.sparse_bsc`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
         pin_memory: Has to be False.
-        requires_grad: Whether the result requires grad.
-        check_invariants: Whether the values of indices are looked at. By default they are on the CPU, and not on a
-            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
+        requires_grad: If True, the result requires grad.
+        check_invariants: If True, check the values of indices. Default: True on the CPU, False on a GPU, where the
+            host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.
 
     Returns:
         A tensor of that layout over the memory of the three parts.
 
     Raises:
-        RuntimeError: Parts do not fit each other, indices break an invariant, or `layout` is no compressed one.
+        RuntimeError: Parts do not match, indices break an invariant, or `layout` is not a compressed one.
 
     Example:
         >>> import triten as tt
@@ -146,11 +146,11 @@ def sparse_csr_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor of compressed rows (`torch.sparse_csr_tensor`).
+    """Construct a sparse tensor in CSR layout (`torch.sparse_csr_tensor`).
 
     Args:
-        crow_indices: Where each row begins among the values, of shape (*batch, rows + 1): a tensor of int32 or
-            int64, or what `tt.tensor` takes.
+        crow_indices: Offset of each row among the values, of shape (*batch, rows + 1): a tensor of int32 or int64, or
+            data for `tt.tensor`.
         col_indices: The column of each value, of shape (*batch, specified values), ascending in each row.
         values: The values, of shape (*batch, specified values, *dense sizes).
         size: The sizes, (*batch, rows, columns, *dense sizes); by default the least that hold all indices.
@@ -158,9 +158,9 @@ def sparse_csr_tensor(
         layout: None or `tt.sparse_csr`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
         pin_memory: Has to be False.
-        requires_grad: Whether the result requires grad.
-        check_invariants: Whether the values of indices are looked at. By default they are on the CPU, and not on a
-            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
+        requires_grad: If True, the result requires grad.
+        check_invariants: If True, check the values of indices. Default: True on the CPU, False on a GPU, where the
+            host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.
 
     Returns:
         A tensor of layout `tt.sparse_csr` over the memory of the three parts.
@@ -204,11 +204,11 @@ def sparse_csc_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor of compressed columns (`torch.sparse_csc_tensor`).
+    """Construct a sparse tensor in CSC layout (`torch.sparse_csc_tensor`).
 
     Args:
-        ccol_indices: Where each column begins among the values, of shape (*batch, columns + 1): a tensor of int32 or
-            int64, or what `tt.tensor` takes.
+        ccol_indices: Offset of each column among the values, of shape (*batch, columns + 1): a tensor of int32 or
+            int64, or data for `tt.tensor`.
         row_indices: The row of each value, of shape (*batch, specified values), ascending in each column.
         values: The values, of shape (*batch, specified values, *dense sizes).
         size: The sizes, (*batch, rows, columns, *dense sizes); by default the least that hold all indices.
@@ -216,9 +216,9 @@ def sparse_csc_tensor(
         layout: None or `tt.sparse_csc`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
         pin_memory: Has to be False.
-        requires_grad: Whether the result requires grad.
-        check_invariants: Whether the values of indices are looked at. By default they are on the CPU, and not on a
-            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
+        requires_grad: If True, the result requires grad.
+        check_invariants: If True, check the values of indices. Default: True on the CPU, False on a GPU, where the
+            host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.
 
     Returns:
         A tensor of layout `tt.sparse_csc` over the memory of the three parts.
@@ -262,11 +262,11 @@ def sparse_bsr_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor of compressed rows of blocks (`torch.sparse_bsr_tensor`).
+    """Construct a sparse tensor in BSR layout (`torch.sparse_bsr_tensor`).
 
     Args:
-        crow_indices: Where each row of blocks begins among the values, of shape (*batch, rows of blocks + 1): a tensor
-            of int32 or int64, or what `tt.tensor` takes.
+        crow_indices: Offset of each row of blocks among the values, of shape (*batch, rows of blocks + 1): a tensor
+            of int32 or int64, or data for `tt.tensor`.
         col_indices: The column of blocks of each block, of shape (*batch, specified blocks), ascending in each row of
             blocks.
         values: The blocks, of shape (*batch, specified blocks, two block sizes, *dense sizes).
@@ -275,9 +275,9 @@ def sparse_bsr_tensor(
         layout: None or `tt.sparse_bsr`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
         pin_memory: Has to be False.
-        requires_grad: Whether the result requires grad.
-        check_invariants: Whether the values of indices are looked at. By default they are on the CPU, and not on a
-            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
+        requires_grad: If True, the result requires grad.
+        check_invariants: If True, check the values of indices. Default: True on the CPU, False on a GPU, where the
+            host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.
 
     Returns:
         A tensor of layout `tt.sparse_bsr` over the memory of the three parts.
@@ -323,11 +323,11 @@ def sparse_bsc_tensor(
     requires_grad: bool = False,
     check_invariants: bool | None = None,
 ) -> Tensor:
-    """A sparse tensor of compressed columns of blocks (`torch.sparse_bsc_tensor`).
+    """Construct a sparse tensor in BSC layout (`torch.sparse_bsc_tensor`).
 
     Args:
-        ccol_indices: Where each column of blocks begins among the values, of shape (*batch, columns of blocks + 1): a
-            tensor of int32 or int64, or what `tt.tensor` takes.
+        ccol_indices: Offset of each column of blocks among the values, of shape (*batch, columns of blocks + 1): a
+            tensor of int32 or int64, or data for `tt.tensor`.
         row_indices: The row of blocks of each block, of shape (*batch, specified blocks), ascending in each column of
             blocks.
         values: The blocks, of shape (*batch, specified blocks, two block sizes, *dense sizes).
@@ -336,9 +336,9 @@ def sparse_bsc_tensor(
         layout: None or `tt.sparse_bsc`.
         device: The device; by default that of `values`, or `tt.get_default_device()`.
         pin_memory: Has to be False.
-        requires_grad: Whether the result requires grad.
-        check_invariants: Whether the values of indices are looked at. By default they are on the CPU, and not on a
-            GPU, where the host would wait; `tt.sparse.check_sparse_tensor_invariants` sets that.
+        requires_grad: If True, the result requires grad.
+        check_invariants: If True, check the values of indices. Default: True on the CPU, False on a GPU, where the
+            host would wait; `tt.sparse.check_sparse_tensor_invariants` sets the default.
 
     Returns:
         A tensor of layout `tt.sparse_bsc` over the memory of the three parts.

@@ -1,7 +1,7 @@
-"""`SymInt` and its kin: PyTorch's numbers that stand for sizes not known yet, and functions that take them.
+"""`SymInt`, `SymFloat`, `SymBool`: PyTorch's symbolic sizes, and functions that accept them.
 
-Sizes are numbers here, also in what is recorded: no value is one of these classes, and the functions work on Python's
-numbers. Programs that ask whether a size is symbolic are told no.
+Sizes are always concrete numbers here, also in recordings. No value is an instance of these classes, and the
+functions work on Python numbers.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ Value = TypeVar("Value")
 
 
 class _Symbolic:
-    """A class without instances."""
+    """Class without instances."""
 
     __slots__ = ()
 
     def __new__(cls, *args: Any, **named: Any) -> NoReturn:
-        """Raises TypeError."""
+        """Raise TypeError."""
         raise TypeError(f"{cls.__name__}: there are no symbolic numbers, sizes are Python's own")
 
 
 class SymInt(_Symbolic):
-    """A size that is not known yet (`torch.SymInt`); no value is one.
+    """Symbolic size (`torch.SymInt`); no value is an instance.
 
     Example:
         >>> import triten as tt
@@ -52,20 +52,20 @@ class SymInt(_Symbolic):
 
 
 class SymFloat(_Symbolic):
-    """A number made of sizes that are not known yet (`torch.SymFloat`); no value is one."""
+    """Symbolic number computed from sizes (`torch.SymFloat`); no value is an instance."""
 
     __slots__ = ()
 
 
 class SymBool(_Symbolic):
-    """A comparison of sizes that are not known yet (`torch.SymBool`); no value is one."""
+    """Symbolic comparison of sizes (`torch.SymBool`); no value is an instance."""
 
     __slots__ = ()
 
 
 @overridable
 def sym_int(a: Any) -> int:
-    """`int` of a number, rounded towards zero (`torch.sym_int`).
+    """Return `int` of a number, rounded towards zero (`torch.sym_int`).
 
     Args:
         a: A number.
@@ -83,7 +83,7 @@ def sym_int(a: Any) -> int:
 
 @overridable
 def sym_float(a: Any) -> float:
-    """`float` of a number (`torch.sym_float`).
+    """Return `float` of a number (`torch.sym_float`).
 
     Args:
         a: A number.
@@ -101,7 +101,7 @@ def sym_float(a: Any) -> float:
 
 @overridable
 def sym_max(a: Any, b: Any) -> Any:
-    """The greater one of two numbers, a float if either is one (`torch.sym_max`).
+    """Return the larger of two numbers, a float if either is one (`torch.sym_max`).
 
     Args:
         a: A number.
@@ -121,7 +121,7 @@ def sym_max(a: Any, b: Any) -> Any:
 
 @overridable
 def sym_min(a: Any, b: Any) -> Any:
-    """The smaller one of two numbers, a float if either is one (`torch.sym_min`).
+    """Return the smaller of two numbers, a float if either is one (`torch.sym_min`).
 
     Args:
         a: A number.
@@ -141,7 +141,7 @@ def sym_min(a: Any, b: Any) -> Any:
 
 @overridable
 def sym_not(a: Any) -> bool:
-    """Whether a condition does not hold (`torch.sym_not`).
+    """Return the negation of a condition (`torch.sym_not`).
 
     Args:
         a: A condition.
@@ -159,7 +159,7 @@ def sym_not(a: Any) -> bool:
 
 @overridable
 def sym_ite(b: bool, t: Value, f: Value) -> Value:
-    """`t` if `b` holds, else `f` (`torch.sym_ite`).
+    """Return `t` if `b` holds, else `f` (`torch.sym_ite`).
 
     Args:
         b: A bool.
@@ -170,7 +170,7 @@ def sym_ite(b: bool, t: Value, f: Value) -> Value:
         `t` or `f`.
 
     Raises:
-        AssertionError: `b` is no bool, or `t` and `f` are not of one type.
+        AssertionError: `b` is not a bool, or `t` and `f` have different types.
 
     Example:
         >>> import triten as tt
@@ -186,7 +186,7 @@ def sym_ite(b: bool, t: Value, f: Value) -> Value:
 
 @overridable
 def sym_sqrt(a: Any) -> float:
-    """The square root of a number (`torch.sym_sqrt`).
+    """Return the square root of a number (`torch.sym_sqrt`).
 
     Args:
         a: A number.
@@ -207,7 +207,7 @@ def sym_sqrt(a: Any) -> float:
 
 @overridable
 def sym_sum(args: Iterable[Any]) -> Any:
-    """The sum of numbers (`torch.sym_sum`).
+    """Return the sum of numbers (`torch.sym_sum`).
 
     Args:
         args: Numbers.

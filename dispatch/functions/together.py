@@ -1,7 +1,7 @@
-"""Whether the tensors of lists go to one operator, which launches once for all of them, or to an operator each.
+"""Eligibility of tensor lists for one multi-tensor operator with a single launch, instead of an operator each.
 
-Those on one CUDA device go together, unless gradients are recorded or something has to see the single operators: a
-subclass, a mode, `vmap`, a trace.
+Tensors on one CUDA device qualify, unless gradients are recorded or a subclass, a mode, `vmap` or a trace must see
+the individual operators.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ UNMINDFUL = BACKEND_MASK | sum(
         Functionality.Profiler,
     )
 )
-"""Keys under which it makes no difference which operators compute a result."""
+"""Keys under which the choice of operators makes no difference."""
 
 LISTS = 512
-"""Lists whose answer is kept."""
+"""Number of lists whose result is cached."""
 
 
 def go_together(*lists: Sequence[Any]) -> bool:
-    """Whether one operator computes all of these lists' tensors.
+    """Return whether one operator computes all of these lists' tensors.
 
     Example:
         >>> import triten as tt
@@ -56,7 +56,7 @@ def go_together(*lists: Sequence[Any]) -> bool:
 
 @functools.lru_cache(maxsize=LISTS)
 def _keys_of(specs: tuple[TensorSpec, ...]) -> tuple[Any, int, bool] | None:
-    """The device of plain tensors, their keys for calls together and whether one requires grad; None for others."""
+    """Return the device of plain tensors, their combined call keys and whether one requires grad; None for others."""
     keys, device = 0, specs[0].device
     for spec in specs:
         if spec.device is not device or spec.layout is not strided or spec.keys or spec.dtype.is_complex:

@@ -1,4 +1,4 @@
-"""Functions over any number of tensors, or with defaults that no schema can say (`torch.functional`).
+"""Variadic functions of tensors, and functions with defaults that no schema can express (`torch.functional`).
 
 Each of them is a Python signature over operators; the root re-exports them.
 """
@@ -37,7 +37,7 @@ __all__ = [
 
 
 def _listed(tensors: tuple[Any, ...]) -> Sequence[Tensor]:
-    """The tensors of a call with several arguments, or with a list of them."""
+    """Return the tensors of a call with several arguments, or with one list."""
     return tensors[0] if len(tensors) == 1 and isinstance(tensors[0], list | tuple) else tensors
 
 
@@ -49,7 +49,7 @@ def atleast_1d(tensors: Sequence[Tensor], /) -> Sequence[Tensor]: ...
 def atleast_1d(first: Tensor, second: Tensor, /, *others: Tensor) -> Sequence[Tensor]: ...
 @overridable
 def atleast_1d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | Sequence[Tensor]:
-    """Tensors with at least one dimension: a number becomes a vector of one element (`torch.atleast_1d`).
+    """Expand tensors to at least one dimension: a number becomes a vector of one element (`torch.atleast_1d`).
 
     Args:
         *tensors: Tensors of any shape, one by one or as a list.
@@ -75,7 +75,7 @@ def atleast_2d(tensors: Sequence[Tensor], /) -> Sequence[Tensor]: ...
 def atleast_2d(first: Tensor, second: Tensor, /, *others: Tensor) -> Sequence[Tensor]: ...
 @overridable
 def atleast_2d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | Sequence[Tensor]:
-    """Tensors with at least two dimensions: vectors become rows (`torch.atleast_2d`).
+    """Expand tensors to at least two dimensions: vectors become rows (`torch.atleast_2d`).
 
     Args:
         *tensors: Tensors of any shape, one by one or as a list.
@@ -101,8 +101,9 @@ def atleast_3d(tensors: Sequence[Tensor], /) -> Sequence[Tensor]: ...
 def atleast_3d(first: Tensor, second: Tensor, /, *others: Tensor) -> Sequence[Tensor]: ...
 @overridable
 def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | Sequence[Tensor]:
-    """Tensors with at least three dimensions: a vector (n,) becomes (1, n, 1), a matrix (m, n, 1)
-    (`torch.atleast_3d`).
+    """Expand tensors to at least three dimensions (`torch.atleast_3d`).
+
+    A vector (n,) becomes (1, n, 1), a matrix (m, n, 1).
 
     Args:
         *tensors: Tensors of any shape, one by one or as a list.
@@ -122,7 +123,7 @@ def atleast_3d(*tensors: Tensor | Sequence[Tensor]) -> Tensor | Sequence[Tensor]
 
 @overridable
 def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
-    """Matrices along the diagonal of one matrix, zeros elsewhere (`torch.block_diag`).
+    """Build a block-diagonal matrix, with zeros elsewhere (`torch.block_diag`).
 
     Args:
         *tensors: Tensors of at most two dimensions on one device, one by one or as a list; vectors count as rows.
@@ -144,7 +145,7 @@ def block_diag(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
 
 @overridable
 def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
-    """The tensors expanded to their common shape (`torch.broadcast_tensors`).
+    """Expand tensors to their broadcast shape (`torch.broadcast_tensors`).
 
     Args:
         *tensors: Tensors whose shapes broadcast with each other, one by one or as a list.
@@ -165,7 +166,7 @@ def broadcast_tensors(*tensors: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
 
 @overridable
 def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
-    """Every choice of an element of each vector, a row for each (`torch.cartesian_prod`).
+    """Return the Cartesian product of vectors, one combination per row (`torch.cartesian_prod`).
 
     Args:
         *tensors: Vectors of one dtype, one by one or as a list.
@@ -186,7 +187,7 @@ def cartesian_prod(*tensors: Tensor | Sequence[Tensor]) -> Tensor:
 
 @overridable
 def chain_matmul(*matrices: Tensor | Sequence[Tensor], out: Tensor | None = None) -> Tensor:
-    """The product of matrices in the cheapest order (`torch.chain_matmul`); `tt.linalg.multi_dot` is newer.
+    """Multiply matrices in the cheapest order (`torch.chain_matmul`); `tt.linalg.multi_dot` is newer.
 
     Args:
         *matrices: Matrices of fitting sizes, one by one or as a list.
@@ -218,7 +219,7 @@ def einsum(equation: str, /, *operands: Tensor) -> Tensor: ...
 def einsum(operand: Tensor, labels: Sequence[Any], /, *others: Tensor | Sequence[Any]) -> Tensor: ...
 @overridable
 def einsum(*args: Any) -> Tensor:
-    """Sums of products, dimensions named by letters (`torch.einsum`).
+    """Compute sums of products over dimensions named by letters (`torch.einsum`).
 
     Args:
         *args: An equation such as ``"bij,bjk->bik"`` and its operands, one by one or as a list; or operands and lists
@@ -230,7 +231,7 @@ def einsum(*args: Any) -> Tensor:
 
     Raises:
         RuntimeError: The equation is malformed, or sizes of one letter differ.
-        ValueError: There is no operand, or a number is not below 52.
+        ValueError: No operand is given, or a number is not below 52.
 
     Example:
         >>> import triten as tt
@@ -251,7 +252,7 @@ def einsum(*args: Any) -> Tensor:
 
 
 def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:
-    """The equation of operands with lists of numbers."""
+    """Return the equation for operands given with lists of numbers."""
 
     def text(labels: Sequence[Any]) -> str:
         out = ""
@@ -278,7 +279,7 @@ def _from_sublists(args: tuple[Any, ...]) -> tuple[str, tuple[Tensor, ...]]:
 
 @overridable
 def meshgrid(*tensors: Tensor | Sequence[Tensor], indexing: str | None = None) -> Sequence[Tensor]:
-    """Coordinates of a grid, a tensor for each dimension (`torch.meshgrid`).
+    """Return the coordinates of a grid, a tensor for each dimension (`torch.meshgrid`).
 
     Args:
         *tensors: Vectors or numbers of one dtype, one by one or as a list: the coordinates along each dimension.
@@ -317,13 +318,13 @@ _MODES = {
 def cdist(
     x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
 ) -> Tensor:
-    """The distance of each row of one batch of matrices from each of another (`torch.cdist`).
+    """Return the pairwise distances between the rows of two batches of matrices (`torch.cdist`).
 
     Args:
         x1: A tensor of shape (..., P, M), of a floating dtype.
         x2: A tensor of shape (..., R, M), whose batch dimensions broadcast with those of `x1`.
         p: The order of the norm, at least 0; 0 counts differing elements.
-        compute_mode: Whether Euclidean distances are made of products of matrices, which is quicker and less exact:
+        compute_mode: Selects matmuls for Euclidean distances, which are faster and less exact:
             ``"use_mm_for_euclid_dist_if_necessary"`` for more than 25 rows, ``"use_mm_for_euclid_dist"`` or
             ``"donot_use_mm_for_euclid_dist"``.
 
@@ -332,7 +333,7 @@ def cdist(
 
     Raises:
         ValueError: `compute_mode` is another string.
-        RuntimeError: The rows' lengths differ, the dtype is no floating one, or `p` is negative.
+        RuntimeError: The rows' lengths differ, the dtype is not floating-point, or `p` is negative.
 
     Example:
         >>> import triten as tt
@@ -353,13 +354,13 @@ def norm(
     out: Tensor | None = None,
     dtype: ScalarType | None = None,
 ) -> Tensor:
-    """A vector norm, or with ``p="fro"`` the Frobenius norm (`torch.norm`; `tt.linalg.vector_norm` is newer).
+    """Return a vector norm, or with ``p="fro"`` the Frobenius norm (`torch.norm`; `tt.linalg.vector_norm` is newer).
 
     Args:
         input: A floating or complex tensor.
         p: The order; ``"fro"`` and None are 2, ``"nuc"`` is the sum of a matrix's singular values.
         dim: The dimension or dimensions to reduce; all of them where it is None.
-        keepdim: Whether the result keeps those dimensions, with size 1.
+        keepdim: If True, keep the reduced dimensions with size 1.
         out: The tensor that takes the result and is returned.
         dtype: The dtype to which `input` is converted first; by default its own.
 
@@ -386,13 +387,13 @@ def tensordot(
     dims: int | Tensor | Sequence[Sequence[int]] = 2,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The sum of products over dimensions of both operands (`torch.tensordot`).
+    """Contract dimensions of two tensors: multiply and sum over them (`torch.tensordot`).
 
     Args:
         a: A tensor.
         b: A tensor of the same dtype.
-        dims: How many of the last dimensions of `a` and the first of `b` are summed over; or two lists of dimensions.
-            NumPy's name, ``axes``, is taken, too.
+        dims: Number of last dimensions of `a` and first dimensions of `b` to contract, or two lists of dimensions.
+            NumPy's name ``axes`` is also accepted.
         out: The tensor that takes the result and is returned.
 
     Returns:
@@ -475,14 +476,14 @@ def unique(
     return_counts: bool = False,
     dim: int | None = None,
 ) -> Tensor | tuple[Tensor, ...]:
-    """The different elements of a tensor, or entries along `dim`, in ascending order (`torch.unique`).
+    """Return the unique elements of a tensor, or entries along `dim`, in ascending order (`torch.unique`).
 
     Args:
-        input: of any sizes and of a dtype that has an order. NaN equals nothing, and each NaN is unique.
-        sorted: without effect: they are sorted in any case.
-        return_inverse: whether to say for each element, or entry, where it is among the different ones.
-        return_counts: whether to say how often each of them occurs.
-        dim: entries along it are compared as words are, element by element.
+        input: A tensor of any sizes, of a dtype that has an order. NaN equals nothing, and each NaN is unique.
+        sorted: Ignored: the result is always sorted.
+        return_inverse: If True, also return the index of each element, or entry, among the unique ones.
+        return_counts: If True, also return the number of occurrences.
+        dim: If given, compare entries along it, lexicographically.
 
     Returns:
         A tensor, or a tuple of it and what is asked for, as int64.
@@ -521,12 +522,12 @@ def unique_consecutive(
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Tensor | tuple[Tensor, ...]:
-    """One element of each run of equal ones, or entry along `dim` (`torch.unique_consecutive`).
+    """Return one element, or entry along `dim`, of each run of equal ones (`torch.unique_consecutive`).
 
     Args:
         input: A tensor of any shape and dtype. NaN equals nothing.
-        return_inverse: Whether to say for each element, or entry, which run it belongs to.
-        return_counts: Whether to say how long each run is.
+        return_inverse: If True, also return the index of the run of each element, or entry.
+        return_counts: If True, also return the length of each run.
         dim: A dimension, whose entries are compared; by default the elements are, in the order of the flattened
             tensor.
 

@@ -1,6 +1,6 @@
 """TensorIterator: broadcasting, promotion, overlap, stride order and coalescing, decided from specs.
 
-`type_promotion`, `broadcast` and `overlap` hold PyTorch's rules. `tensor_iterator_config` says what an operator
-asks for; `tensor_iterator` decides it and runs loops over host memory; `loops.cpu_kernel` is the public way to
-write a host kernel, `parallel` the threads under it. Kernels themselves do not belong here.
+`type_promotion`, `broadcast` and `overlap` hold PyTorch's rules. `tensor_iterator_config` holds an operator's
+settings. `tensor_iterator` builds the iteration and runs loops over host memory. `loops.cpu_kernel` is the public way
+to write a host kernel, and `parallel` is its thread pool. Kernels themselves do not belong here.
 """

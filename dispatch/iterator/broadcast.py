@@ -8,9 +8,9 @@ from ...runtime.traceback_filter import hide_inner_frames
 
 
 def infer_size(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    """The shape that two shapes broadcast to; a size of 1 gives way to any other, even 0.
+    """Return the broadcast shape of two shapes; a size of 1 expands to any other size, even 0.
 
-    Raises RuntimeError that names the last dimension where the sizes differ and neither is 1.
+    Raises RuntimeError that names the last dimension whose sizes differ without either being 1.
 
     >>> infer_size((3, 1), (4,))
     (3, 4)
@@ -37,7 +37,7 @@ def infer_size(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
 
 
 def broadcast_shapes(*sizes: Sequence[int] | int) -> tuple[int, ...]:
-    """The shape that all shapes broadcast to (`torch.broadcast_shapes`).
+    """Return the broadcast shape of all shapes (`torch.broadcast_shapes`).
 
     Args:
         *sizes: Shapes, as sequences of sizes; an integer is a shape of one dimension.
@@ -87,9 +87,9 @@ def broadcast_shapes(*sizes: Sequence[int] | int) -> tuple[int, ...]:
 def expand_geometry(
     sizes: Sequence[int], strides: Sequence[int], target: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Sizes and strides of a tensor expanded to `target`, in which -1 keeps a size; broadcast strides are 0.
+    """Return the sizes and strides of a tensor expanded to `target`, where -1 keeps a size. Broadcast strides are 0.
 
-    Raises RuntimeError where a size that is not 1 would change, or `target` has too few dimensions.
+    Raises RuntimeError if a size other than 1 would change, or `target` has too few dimensions.
 
     >>> expand_geometry((3, 1), (1, 1), (2, -1, 4))
     ((2, 3, 4), (0, 1, 0))
@@ -123,7 +123,7 @@ def expand_geometry(
 
 
 def expand_strides(sizes: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a tensor expanded to `target`; see `expand_geometry`.
+    """Return the strides of a tensor expanded to `target`; see `expand_geometry`.
 
     >>> expand_strides((3, 1), (1, 1), (3, 4))
     (1, 0)

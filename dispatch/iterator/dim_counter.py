@@ -1,4 +1,4 @@
-"""`DimCounter`: walks a range of linear indices over several dimensions in 1-D and 2-D steps."""
+"""`DimCounter`: iterates over a range of linear indices of several dimensions in 1-D and 2-D steps."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 
 class DimCounter:
-    """Counts through ``begin <= linear index < end`` of a shape whose first dimension is the fastest.
+    """Counter for ``begin <= linear index < end`` of a shape whose first dimension is the fastest.
 
     Args:
-        shape: sizes, fastest first.
-        begin, end: linear indices; `end` defaults to the number of elements.
+        shape: Sizes, fastest first.
+        begin, end: Linear indices; `end` defaults to the number of elements.
 
     Raises:
         IndexError: for a range outside the shape.
@@ -42,11 +42,11 @@ class DimCounter:
                 begin, self.values[dim] = divmod(begin, size)
 
     def is_done(self) -> bool:
-        """Whether the range is exhausted."""
+        """Return whether the range is exhausted."""
         return self.offset >= self.end
 
     def max_2d_step(self) -> tuple[int, int]:
-        """The largest step from here: some elements of a row, or several whole rows."""
+        """Return the largest step from here: some elements of a row, or several whole rows."""
         if not self.shape:
             return (1, 1)
         remaining = self.end - self.offset

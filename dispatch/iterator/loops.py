@@ -18,15 +18,15 @@ from .tensor_iterator import TensorIterator
 def cpu_kernel(iterator: TensorIterator, fn: Callable[..., Any], grain_size: int = GRAIN_SIZE) -> None:
     """Compute an iterator's outputs by ``fn(*inputs)``, called with arrays in the common dtype.
 
-    The arrays are coalesced views of the inputs (of copies in the common dtype, where the iterator promotes them),
-    all of one shape, which is not the tensors' own. Floats narrower than 32 bits come as float32, so that a result
-    is rounded once. Results are cast to the outputs. Floating-point errors raise no warnings.
+    The arrays are coalesced views of the inputs, or of copies in the common dtype if the iterator promotes them. All
+    have one shape, which differs from the tensors' own. Floats narrower than 32 bits are passed as float32, so that a
+    result is rounded once. Results are cast to the outputs. Floating-point errors raise no warnings.
 
     Args:
         iterator: A `tt.TensorIterator` over host tensors, not a reduction.
         fn: A function of as many arrays as there are inputs, which computes element by element and returns an array
             of their shape, or a tuple of them for several outputs. It may run in several threads at once.
-        grain_size: How many elements make another thread worthwhile.
+        grain_size: Minimum number of elements per thread.
 
     Raises:
         RuntimeError: The iterator is a reduction, an operand is not on the host, or the number of results is wrong.
@@ -73,5 +73,5 @@ def cpu_kernel(iterator: TensorIterator, fn: Callable[..., Any], grain_size: int
 
 
 def is_narrow(dtype: ScalarType) -> bool:
-    """Whether a dtype is computed in float32: a float of fewer bits."""
+    """Return whether a dtype is computed in float32: a float of fewer bits."""
     return dtype.is_floating_point and dtype.itemsize < np.dtype(np.float32).itemsize

@@ -1,4 +1,4 @@
-"""`OperandInfo`: one operand of a TensorIterator and what was decided for it (ATen/TensorIterator.h)."""
+"""`OperandInfo`: one operand of a TensorIterator and the decisions about it (ATen/TensorIterator.h)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...runtime.tensor_impl import TensorImpl
 from ...runtime.tensor_spec import TensorSpec
 
 Operand: TypeAlias = TensorSpec | TensorImpl | type | bool | int | float | complex | None
-"""A spec, a tensor, a Python number or its class, or None for an output to be made."""
+"""A spec, a tensor, a Python number or its class, or None for an output to be allocated."""
 
 _NUMBERS = frozenset({bool, int, float, complex})
 
@@ -20,20 +20,20 @@ _NUMBERS = frozenset({bool, int, float, complex})
 class OperandInfo:
     """An operand, as given and as the iteration uses it.
 
-    Attributes:
-        tensor: the tensor, if one was given (or made for an output), else None.
-        original_spec: the spec that was given; None for an output to be made and for a number.
-        spec: the spec that is iterated over. It differs from `original_spec` where a host operand is cast:
-            then it describes the temporary, which is dense.
-        number: the class of a Python number, else None; `value` is the number, if it was given.
-        stride_bytes: strides in iteration order, fastest dimension first.
-        offset_bytes: where a sub-iterator starts, from the tensor's first element.
-        device: where the bytes are, or will be.
-        target_dtype: the dtype that the kernel computes in, or that a new output gets.
-        current_dtype: the dtype of `spec`.
-        is_output, is_const: whether it is written, whether it may only be read.
-        is_read_write: whether an output is the same tensor as an input.
-        will_resize: whether an output is yet to get its shape.
+    It has these attributes:
+
+    - `tensor`: The given or allocated tensor, else None.
+    - `original_spec`: The given spec; None for an output to be allocated and for a number.
+    - `spec`: The iterated spec. If a host operand is cast, this is the spec of the dense temporary.
+    - `number`: The class of a Python number, else None. `value` is the number, if given.
+    - `stride_bytes`: Byte strides in iteration order, fastest dimension first.
+    - `offset_bytes`: Start of a sub-iterator, in bytes from the tensor's first element.
+    - `device`: The device of the memory, present or future.
+    - `target_dtype`: The compute dtype, or the dtype of a new output.
+    - `current_dtype`: The dtype of `spec`.
+    - `is_output`, `is_const`: True if the operand is written, or is read-only.
+    - `is_read_write`: True if an output is the same tensor as an input.
+    - `will_resize`: True if an output has no shape yet.
     """
 
     __slots__ = (
@@ -94,24 +94,24 @@ class OperandInfo:
 
     @property
     def is_type_defined(self) -> bool:
-        """Whether the operand has a dtype already."""
+        """True if the operand already has a dtype."""
         return self.target_dtype is not None
 
     @property
     def is_cast(self) -> bool:
-        """Whether a temporary of another dtype stands for the operand on the host."""
+        """True if a temporary of another dtype replaces the operand on the host."""
         given, used = self.original_spec, self.spec
         return given is not None and used is not None and used.dtype is not given.dtype
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element of what is iterated over; 0 for a number."""
+        """The bytes of one iterated element; 0 for a number."""
         if self.spec is not None and not self.will_resize:
             return self.spec.itemsize
         return self.target_dtype.itemsize if self.number is None and self.target_dtype is not None else 0
 
     def use_temporary(self, dtype: ScalarType) -> None:
-        """Iterate over a temporary of another dtype, with the operand's strides where those are dense."""
+        """Iterate over a temporary of another dtype, with the operand's strides if they are dense."""
         spec = self.spec
         assert spec is not None
         strides = mf.strides_for(mf.preserve_format, spec.sizes, (spec.sizes, spec.strides))
@@ -119,7 +119,7 @@ class OperandInfo:
         self.target_dtype = self.current_dtype = dtype
 
     def copy(self) -> OperandInfo:
-        """A copy that a sub-iterator may narrow."""
+        """Return a copy that a sub-iterator may narrow."""
         new = OperandInfo.__new__(OperandInfo)
         for name in OperandInfo.__slots__:
             setattr(new, name, getattr(self, name))

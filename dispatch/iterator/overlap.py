@@ -1,7 +1,7 @@
 """Memory overlap inside one operand and between two (ATen/MemoryOverlap.cpp).
 
-What one spec tells is decided while an iterator is built. Whether two operands share bytes depends on
-their addresses, so those checks are functions of (spec, address) pairs that a caller makes in every call.
+Checks that need one spec run while an iterator is built. Overlap between two operands depends on their addresses, so
+those checks are functions of (spec, address) pairs that a caller runs in every call.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...runtime.tensor_spec import TensorSpec
 
 
 class MemOverlap(enum.Enum):
-    """Whether two indices of one tensor share an address."""
+    """Answer to the question whether two indices of one tensor share an address."""
 
     NO = "no"
     YES = "yes"
@@ -22,7 +22,7 @@ class MemOverlap(enum.Enum):
 
 
 class MemOverlapStatus(enum.Enum):
-    """How the bytes of two tensors relate; TOO_HARD where strides leave gaps that could interleave."""
+    """Relation between the memory of two tensors; TOO_HARD if strides leave gaps that could interleave."""
 
     FULL = "full"
     PARTIAL = "partial"
@@ -31,7 +31,7 @@ class MemOverlapStatus(enum.Enum):
 
 
 def has_internal_overlap(spec: TensorSpec) -> MemOverlap:
-    """Whether elements of a tensor of this spec share memory with each other: YES for expanded dimensions.
+    """Return whether elements of a tensor of this spec share memory with each other: YES for expanded dimensions.
 
     >>> from triten.runtime.device import CPU
     >>> from triten.runtime.scalar_type import float32
@@ -44,7 +44,7 @@ def has_internal_overlap(spec: TensorSpec) -> MemOverlap:
 
 
 def assert_no_internal_overlap(spec: TensorSpec) -> None:
-    """Refuse to write to a tensor whose elements surely share memory. Raises RuntimeError."""
+    """Raise RuntimeError for a write to a tensor whose elements are known to share memory."""
     if spec.overlaps and has_internal_overlap(spec) is MemOverlap.YES:
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a single memory "
@@ -53,7 +53,7 @@ def assert_no_internal_overlap(spec: TensorSpec) -> None:
 
 
 def get_overlap_status(a: TensorSpec, address_a: int, b: TensorSpec, address_b: int) -> MemOverlapStatus:
-    """How two tensors overlap: FULL for the same bytes in the same order.
+    """Return how two tensors overlap: FULL for the same memory in the same order.
 
     >>> from triten.runtime.device import CPU
     >>> from triten.runtime.scalar_type import float32
@@ -82,34 +82,35 @@ _OVERLAP = (
 
 
 def assert_no_partial_overlap(a: TensorSpec, address_a: int, b: TensorSpec, address_b: int) -> None:
-    """Refuse to write `a` while reading `b` where they share some elements, but not all. Raises RuntimeError."""
+    """Raise RuntimeError for writing `a` while reading `b` if they share some elements, but not all."""
     if get_overlap_status(a, address_a, b, address_b) is MemOverlapStatus.PARTIAL:
         raise RuntimeError(_OVERLAP)
 
 
 def assert_no_overlap(a: TensorSpec, address_a: int, b: TensorSpec, address_b: int) -> None:
-    """Refuse to write `a` while reading `b` where they share any element. Raises RuntimeError."""
+    """Raise RuntimeError for writing `a` while reading `b` if they share any element."""
     if get_overlap_status(a, address_a, b, address_b) in (MemOverlapStatus.PARTIAL, MemOverlapStatus.FULL):
         raise RuntimeError(_OVERLAP)
 
 
 def check_write_overlap(written: TensorImpl, read: TensorImpl) -> None:
-    """`assert_no_partial_overlap` of two tensors, by the addresses that they have now. Raises RuntimeError."""
+    """Run `assert_no_partial_overlap` on two tensors, at their current addresses. Raises RuntimeError."""
     if written is read:
         return
-    # Meta addresses count from zero in every storage, so they compare only within one.
+    # Meta addresses start at zero in every storage, so they are comparable only within one storage.
     if written._spec.is_meta and root_of(written._data) is not root_of(read._data):
         return
     assert_no_partial_overlap(written._spec, address_of(written._data), read._spec, address_of(read._data))
 
 
 def shares_memory(a: TensorImpl, b: TensorImpl) -> bool:
-    """Whether two tensors are one, or views of one memory."""
+    """Return whether two tensors are the same, or views of one storage."""
     return a is b or (a._version_cell is not None and a._version_cell is b._version_cell)
 
 
 def check_no_overlap(written: TensorImpl, read: TensorImpl) -> None:
-    """`assert_no_overlap` of two tensors of one storage, for operators that write in another order than they read.
+    """Run `assert_no_overlap` on two tensors of one storage, for operators that write in another order than they
+    read.
 
     Raises RuntimeError. A tensor overlaps itself even without elements, unless it is of size (0,), which `cat` skips.
     """

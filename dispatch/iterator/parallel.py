@@ -1,9 +1,9 @@
-"""Threads for host kernels: `parallel_for`, `parallel_reduce` and the pool under them (ATen/Parallel.h).
+"""Threads for host kernels: `parallel_for`, `parallel_reduce` and their thread pool (ATen/Parallel.h).
 
-A range is cut into more chunks than there are threads, and each thread takes the next one that nobody has: a thread
-that wakes late (an idle core needs some 70 us) finds less to do, and is not waited for if it finds nothing.
-The pool is made by the first call that has work for it, and again after a fork. Kernels in NumPy release the
-GIL for long enough from some tens of thousands of elements; between two of them a thread may have to wait for it.
+A range is split into more chunks than there are threads, and each thread claims the next free one. A thread that
+wakes late (an idle core needs some 70 us) finds less work, and the caller does not wait for it if none is left. The
+first call with work creates the pool, as does the first after a fork. NumPy kernels release the GIL for long enough
+from some tens of thousands of elements; between two kernels a thread may have to wait for it.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 GRAIN_SIZE = 32768
-"""How many elements a thread should have at least, where the caller does not say."""
+"""Default minimum of elements for each thread."""
 CHUNKS_OF_THREAD = 4
-"""Chunks for each thread where the grain leaves room: the first to be done takes what another has not begun."""
+"""Chunks for each thread if the grain size allows it: a thread that finishes early takes unclaimed chunks."""
 
 
 def _default_num_threads() -> int:
@@ -39,7 +39,7 @@ def _default_num_threads() -> int:
 
 
 class _Job:
-    """One call of `parallel_for`: its chunks, which threads claim one by one, and what became of them."""
+    """One call of `parallel_for`: its chunks, which threads claim one by one, and their outcome."""
 
     __slots__ = ("chunks", "claim", "completed", "context", "errors", "finished", "fn")
 
@@ -54,20 +54,20 @@ class _Job:
         self.errors: dict[int, BaseException] = {}
 
     def work(self, thread_num: int) -> None:
-        """Claim chunks and do them until none is left."""
+        """Claim and run chunks until none is left."""
         chunks, claim = self.chunks, self.claim
         count = len(chunks)
         _region.is_inside, _region.thread_num = True, thread_num
         try:
             while (i := claim()) < count:
                 try:
-                    fn = self.fn  # another thread may take it away at any time
+                    fn = self.fn  # another thread may clear it at any time
                     if fn is not None:
                         fn(*chunks[i])
                 except BaseException as error:
                     self.errors[i] = error
                     if not isinstance(error, Exception):
-                        self.fn = None  # interrupted: what is left is not begun
+                        self.fn = None  # interrupted: the remaining chunks are not started
                 if self.completed() == count:
                     self.finished.release()
         finally:
@@ -75,20 +75,20 @@ class _Job:
 
 
 class _Pool:
-    """The threads beside the calling one."""
+    """The threads other than the caller's."""
 
     def __init__(self) -> None:
         self.num_threads = _default_num_threads()
         self.forget_threads()
 
     def forget_threads(self) -> None:
-        """Start without threads and with a lock of our own: what a fork's child must do."""
+        """Reset to no threads and a new lock, in a forked child."""
         self.lock = threading.Lock()
         self.jobs: SimpleQueue[tuple[contextvars.Context, _Job] | None] | None = None
         self.running = 0
 
     def resize(self, num_threads: int) -> None:
-        """Use another number of threads from now on; threads at work finish what they have."""
+        """Change the number of threads; busy threads finish their work first."""
         with self.lock:
             if num_threads != self.num_threads:
                 self.num_threads = num_threads
@@ -98,7 +98,7 @@ class _Pool:
                 self.jobs, self.running = None, 0
 
     def get(self) -> SimpleQueue[tuple[contextvars.Context, _Job] | None]:
-        """The queue that the threads take jobs from; they are started if there are none."""
+        """Return the job queue of the threads; start them if none is running."""
         from queue import SimpleQueue
 
         with self.lock:
@@ -108,13 +108,13 @@ class _Pool:
                     threading.Thread(
                         target=_serve, args=(jobs, number), name=f"triten-parallel_{number}", daemon=True
                     ).start()
-                # In the end: after an interrupt the next call starts all of them.
+                # Assigned last: after an interrupt the next call starts all of them.
                 self.jobs, self.running = jobs, self.num_threads - 1
             return self.jobs
 
 
 def _serve(jobs: SimpleQueue[tuple[contextvars.Context, _Job] | None], thread_num: int) -> None:
-    """What a thread of the pool does: nothing of a job is kept while it waits for the next one."""
+    """Run jobs in a pool thread. It holds no reference to a job while it waits for the next one."""
     while True:
         taken = jobs.get()
         if taken is None:
@@ -124,7 +124,7 @@ def _serve(jobs: SimpleQueue[tuple[contextvars.Context, _Job] | None], thread_nu
 
 
 class _Region(threading.local):
-    """Whether this thread is inside a parallel region, and its number there."""
+    """Thread-local state of parallel regions: whether the thread is inside one, and its number there."""
 
     is_inside = False
     thread_num = 0
@@ -137,13 +137,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def set_num_threads(num_threads: int) -> None:
-    """Set how many threads host kernels use, NumPy's and SciPy's OpenBLAS among them (`torch.set_num_threads`).
+    """Set the number of threads of host kernels, including NumPy's and SciPy's OpenBLAS (`torch.set_num_threads`).
 
     Args:
-        num_threads: How many; 1 means no pool.
+        num_threads: Number of threads; 1 means no pool.
 
     Raises:
-        RuntimeError: `num_threads` is no positive integer.
+        RuntimeError: `num_threads` is not a positive integer.
         ValueError: It does not fit into 32 bits.
 
     Example:
@@ -166,7 +166,7 @@ def set_num_threads(num_threads: int) -> None:
 
 
 def get_num_threads() -> int:
-    """How many threads host kernels use (`torch.get_num_threads`).
+    """Return the number of threads of host kernels (`torch.get_num_threads`).
 
     Returns:
         A number; at first that of the environment variable OMP_NUM_THREADS, or of the cores.
@@ -180,17 +180,17 @@ def get_num_threads() -> int:
 
 
 def in_parallel_region() -> bool:
-    """Whether the caller runs inside `parallel_for`, where nested calls do not split further."""
+    """Return whether the caller runs inside `parallel_for`, where nested calls do not split further."""
     return _region.is_inside
 
 
 def get_thread_num() -> int:
-    """The number of the thread that works on the caller's chunk of a parallel region, 0 outside."""
+    """Return the number of the thread that runs the caller's chunk of a parallel region, 0 outside."""
     return _region.thread_num
 
 
 def chunk_ranges(begin: int, end: int, grain_size: int, most: int) -> list[tuple[int, int]]:
-    """Equal ranges of at least `grain_size`, at most `most` of them.
+    """Return at most `most` equal ranges of at least `grain_size`.
 
     >>> chunk_ranges(0, 10, 4, 8)
     [(0, 4), (4, 8), (8, 10)]
@@ -204,9 +204,9 @@ def chunk_ranges(begin: int, end: int, grain_size: int, most: int) -> list[tuple
 def parallel_for(begin: int, end: int, grain_size: int, fn: Callable[[int, int], object]) -> None:
     """Call ``fn(chunk_begin, chunk_end)`` over chunks of a range, on several threads if there are several chunks.
 
-    The calling thread takes chunks too, the first one first; a range has up to `CHUNKS_OF_THREAD` for each thread.
-    Chunks run in copies of the caller's context (`contextvars`), and meanwhile NumPy's BLAS has one thread for each.
-    The first chunk's exception, in the order of the range, is raised after all chunks ended.
+    The calling thread also takes chunks, beginning with the first. A range has up to `CHUNKS_OF_THREAD` chunks per
+    thread. Chunks run in copies of the caller's context (`contextvars`), and NumPy's BLAS uses one thread in each.
+    After all chunks have ended, the exception of the first failed chunk, in range order, is raised.
 
     Example:
         >>> seen = []
@@ -233,7 +233,7 @@ def parallel_for(begin: int, end: int, grain_size: int, fn: Callable[[int, int],
         job.finished.acquire()
     finally:
         blas_threads.restore(of_blas)
-    job.fn = None  # a thread that wakes late must not keep the arrays in it alive
+    job.fn = None  # a thread that wakes late must not keep its arrays alive
     for i in sorted(job.errors):
         raise job.errors[i]
 
@@ -246,9 +246,9 @@ def parallel_reduce(
     fn: Callable[[int, int, T], T],
     combine: Callable[[T, T], T],
 ) -> T:
-    """Reduce a range: ``fn(chunk_begin, chunk_end, identity)`` for each chunk, combined in the range's order.
+    """Reduce a range: call ``fn(chunk_begin, chunk_end, identity)`` for each chunk, and combine in range order.
 
-    Chunks depend on the grain and not on the number of threads, so that neither do rounding errors.
+    Chunks depend on the grain size and not on the number of threads, so rounding errors do not either.
 
     Example:
         >>> parallel_reduce(0, 10, 4, 0, lambda i, j, start: start + sum(range(i, j)), lambda a, b: a + b)

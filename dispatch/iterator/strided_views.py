@@ -1,4 +1,4 @@
-"""NumPy views of operands in iteration order, and the loop that hands them out in 1-D and 2-D batches."""
+"""NumPy views of operands in iteration order, and the loop that passes them on in 1-D and 2-D batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Loop = Callable[..., object]
 
 
 class _Window:
-    """Describes strided bytes of an array to NumPy, and keeps the array alive."""
+    """Array interface over strided memory of an array, which it keeps alive."""
 
     __slots__ = ("__array_interface__", "array")
 
@@ -30,7 +30,7 @@ class _Window:
             "version": 3,
             "shape": shape,
             "strides": strides,
-            # ml_dtypes' dtypes have no name here, or one that NumPy does not read: raw bytes of their size.
+            # ml_dtypes' dtypes have no typestr, or one that NumPy cannot read: use raw bytes of their size.
             "typestr": array.dtype.str if array.dtype.isbuiltin == 1 else f"|V{array.itemsize}",
             "data": (address + offset, read_only),
         }
@@ -39,9 +39,10 @@ class _Window:
 def strided_view(
     array: NDArray[Any], shape: Sequence[int], stride_bytes: Sequence[int], offset: int = 0
 ) -> NDArray[Any]:
-    """A view of `array`'s memory with dimensions given fastest first; the view's last dimension is the fastest.
+    """Return a view of `array`'s memory from dimensions given fastest first; the view's last dimension is the
+    fastest.
 
-    No dimensions give a view of one element in one dimension.
+    Without dimensions, return a 1-D view of one element.
 
     >>> strided_view(np.arange(6), (2, 3), (24, 8))
     array([[0, 3],
@@ -59,8 +60,9 @@ def serial_for_each(shape: Sequence[int], views: Sequence[Any], loop: Loop, begi
     """Call `loop` over a range of linear indices in batches of at most two dimensions.
 
     Args:
-        shape: sizes, fastest first.
-        views: one for each operand, as `strided_view` makes them; size 1 where a reduction's output stays.
+        shape: Sizes, fastest first.
+        views: One view for each operand, from `strided_view`; size 1 along dimensions that a reduction's output
+            lacks.
     """
     if end <= begin:
         return

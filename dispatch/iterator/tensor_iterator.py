@@ -1,7 +1,7 @@
-"""`TensorIterator`: one decision about shape, dtypes and order for all operands, and loops over host memory.
+"""`TensorIterator`: common shape, dtypes and iteration order of all operands, and loops over host memory.
 
-Kernels of every device read its `shape` and each operand's `stride_bytes`; on the host `for_each` and
-`parallel_reduce` hand out NumPy views. Source: ATen/TensorIterator.cpp, ATen/native/TensorIteratorReduce.cpp.
+Kernels of every device read its `shape` and each operand's `stride_bytes`. On the host, `for_each` and
+`parallel_reduce` pass on NumPy views. Source: ATen/TensorIterator.cpp, ATen/native/TensorIteratorReduce.cpp.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REDUCE_TWO = config_for("reduce_two")
 
 
 class TensorIterator(TensorIteratorBase):
-    """An iteration over broadcast operands, built by a config or by one of the builders below.
+    """Iteration over broadcast operands, built by a config or by one of the builders below.
 
     Builders take specs, tensors, or classes of Python numbers; `out` may be None.
 
@@ -61,39 +61,41 @@ class TensorIterator(TensorIteratorBase):
 
     @staticmethod
     def nullary_op(out: Operand) -> TensorIterator:
-        """Writes an output of any dtype; it must be given."""
+        """Build an iterator that writes an output of any dtype; the output is required."""
         return _build(_NULLARY, (out,), ())
 
     @staticmethod
     def unary_op(out: Operand, a: Operand) -> TensorIterator:
-        """One input; the output has its dtype."""
+        """Build an iterator with one input; the output has its dtype."""
         return _build(_UNARY, (out,), (a,))
 
     @staticmethod
     def unary_float_op(out: Operand, a: Operand) -> TensorIterator:
-        """One input; integral and bool ones are computed in the default dtype."""
+        """Build an iterator with one input; integral and bool inputs are computed in the default dtype."""
         return _build(_UNARY_FLOAT, (out,), (a,))
 
     @staticmethod
     def unary_force_boolean_op(out: Operand, a: Operand) -> TensorIterator:
-        """One input of any dtype; a new output is bool."""
+        """Build an iterator with one input of any dtype; a new output is bool."""
         return _build(_FORCE_BOOLEAN, (out,), (a,))
 
     @staticmethod
     def binary_op(out: Operand, a: Operand, b: Operand) -> TensorIterator:
-        """Two inputs, computed in their common dtype."""
+        """Build an iterator with two inputs, computed in their common dtype."""
         return _build(_BINARY, (out,), (a, b))
 
     borrowing_binary_op = binary_op
 
     @staticmethod
     def binary_float_op(out: Operand, a: Operand, b: Operand) -> TensorIterator:
-        """Two inputs; a common dtype that is integral or bool gives way to the default dtype."""
+        """Build an iterator with two inputs; an integral or bool common dtype is replaced by the default dtype."""
         return _build(_BINARY_FLOAT, (out,), (a, b))
 
     @staticmethod
     def comparison_op(out: Operand, a: Operand, b: Operand) -> TensorIterator:
-        """Two inputs, compared in their common dtype; a new output is bool, another is cast to."""
+        """Build an iterator that compares two inputs in their common dtype. A new output is bool;
+        another is cast to.
+        """
         if out is None:
             return _build(_COMPARISON_NEW, (out,), (a, b))
         dtype = getattr(out, "dtype", None)
@@ -101,14 +103,14 @@ class TensorIterator(TensorIteratorBase):
 
     @staticmethod
     def ternary_op(out: Operand, a: Operand, b: Operand, c: Operand) -> TensorIterator:
-        """Three inputs, computed in their common dtype."""
+        """Build an iterator with three inputs, computed in their common dtype."""
         return _build(_TERNARY, (out,), (a, b, c))
 
     @staticmethod
     def reduce_op(out: Operand, a: Operand, *, second_out: Operand = None) -> TensorIterator:
-        """Reduces `a` into one or two outputs with a size of 1 where they reduce (see `review_reduce_result`).
+        """Build an iterator that reduces `a` into one or two outputs, of size 1 along reduced dimensions.
 
-        Raises RuntimeError unless the output is given.
+        See `review_reduce_result`. Raises RuntimeError if the output is missing.
         """
         if out is None:
             raise RuntimeError("reduce_op: the output must be defined")
@@ -117,7 +119,7 @@ class TensorIterator(TensorIteratorBase):
         return _build(_REDUCE_TWO, (out, second_out), (a,))
 
     def set_output_raw_strided(self, index: int, sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
-        """Settle an output's spec; among tensors, make or resize the tensor as well."""
+        """Set an output's final spec; for tensors, also allocate or resize the tensor."""
         super().set_output_raw_strided(index, sizes, strides)
         out = self.operands[index]
         final = self._output_specs[index]
@@ -134,14 +136,14 @@ class TensorIterator(TensorIteratorBase):
             out.tensor = _empty(final)
 
     def output(self, index: int = 0) -> TensorImpl:
-        """The tensor of an output. Raises RuntimeError for an iterator over specs alone."""
+        """Return the tensor of an output. Raises RuntimeError for an iterator built from specs."""
         tensor = self.operands[index].tensor
         if index >= self.noutputs or tensor is None:
             raise RuntimeError(f"TensorIterator: output {index} has no tensor; it was built from specs")
         return tensor
 
     def buffers(self) -> list[Any]:
-        """An array of each operand on the host: the tensor's own, or a temporary of the dtype it is cast to.
+        """Return a host array for each operand: the tensor's own, or a temporary of the dtype it is cast to.
 
         Raises RuntimeError for operands without values, and for other devices.
         """
@@ -170,9 +172,9 @@ class TensorIterator(TensorIteratorBase):
         return buffer
 
     def views(self) -> list[Any]:
-        """Each operand over the whole iteration, its last dimension the fastest; inputs that are const read-only.
+        """Return a view of each operand over the whole iteration, last dimension fastest; const inputs are read-only.
 
-        A reduction's outputs have size 1 along the dimensions that are reduced.
+        A reduction's outputs have size 1 along the reduced dimensions.
         """
         views = []
         for operand, buffer in zip(self.operands, self.buffers(), strict=True):
@@ -189,7 +191,7 @@ class TensorIterator(TensorIteratorBase):
         return views
 
     def cast_outputs(self) -> None:
-        """Copy outputs that were computed in temporaries to the tensors that were given."""
+        """Copy outputs that were computed in temporaries to the given tensors."""
         buffers = self.buffers()
         for operand, buffer in zip(self.outputs, buffers, strict=False):
             if operand.is_cast and operand.tensor is not None:
@@ -199,8 +201,8 @@ class TensorIterator(TensorIteratorBase):
     def serial_for_each(self, loop: Loop, begin: int = 0, end: int | None = None) -> None:
         """Call ``loop(*views)``, outputs first, over a range of the elements in this thread.
 
-        Views have one dimension, or two where `ndim` is 2 or more. Outputs that are cast stay in their
-        temporaries until `cast_outputs`.
+        Views have one dimension, or two if `ndim` is 2 or more. Outputs that need a cast stay in their temporaries
+        until `cast_outputs`.
         """
         serial_for_each(self.shape, self.views(), loop, begin, self.numel if end is None else end)
 
@@ -223,12 +225,12 @@ class TensorIterator(TensorIteratorBase):
         self.cast_outputs()
 
     def parallel_reduce(self, loop: Loop) -> None:
-        """Call ``loop(out, a)`` so that every output element meets all of its inputs.
+        """Call ``loop(out, a)`` so that every output element receives all of its inputs.
 
-        `out` holds what was reduced so far and has size 1 along reduced dimensions; the loop reduces `a`
-        along those and combines, as in ``out += a.sum(axis, keepdims=True)``. It must be associative, and the
-        output must hold its identity at first: a single element is reduced in parts that are combined by the
-        loop itself. Parts do not depend on the number of threads.
+        `out` holds the partial reduction and has size 1 along reduced dimensions. The loop reduces `a` along those
+        and combines, as in ``out += a.sum(axis, keepdims=True)``. It must be associative, and the output must
+        initially hold its identity: a single element may be reduced in parts that the loop itself combines. Parts do
+        not depend on the number of threads.
 
         Raises RuntimeError unless there are one output and one input.
         """
@@ -273,7 +275,7 @@ class TensorIterator(TensorIteratorBase):
         loop(out.reshape(1), partial.reshape(parts))
 
     def _dim_to_distribute(self) -> int:
-        """The slowest dimension that is not reduced and long enough, else the longest of those."""
+        """Return the slowest dimension that is not reduced and long enough, else the longest of those."""
         strides = self.operands[0].stride_bytes
         kept = [dim for dim in range(self.ndim - 1, -1, -1) if strides[dim] != 0]
         threads = get_num_threads()
@@ -282,7 +284,7 @@ class TensorIterator(TensorIteratorBase):
         )
 
     def copy(self) -> TensorIterator:
-        """An iterator over the same memory that may be narrowed."""
+        """Return an iterator over the same memory that may be narrowed."""
         new = TensorIterator.__new__(TensorIterator)
         for name in TensorIteratorBase.__slots__:
             setattr(new, name, getattr(self, name))
@@ -295,7 +297,7 @@ class TensorIterator(TensorIteratorBase):
         return new
 
     def narrow(self, dim: int, start: int, size: int) -> None:
-        """Iterate over ``start <= index < start + size`` of a dimension only."""
+        """Restrict the iteration to ``start <= index < start + size`` of a dimension."""
         if not 0 <= start <= start + size <= self.shape[dim]:
             raise IndexError(f"narrow: [{start}, {start + size}) is outside dimension {dim} of {self.shape}")
         self.shape[dim] = size
@@ -305,9 +307,9 @@ class TensorIterator(TensorIteratorBase):
             self.coalesce_dimensions()
 
     def split(self, dim: int) -> TensorIterator:
-        """Give the first half of a dimension to a new iterator and keep the second.
+        """Split a dimension: return a new iterator over the first half, and keep the second.
 
-        Where the dimension is reduced, the second half `accumulates` onto the first's results, and the first's
+        If the dimension is reduced, the second half `accumulates` onto the first's results, and the first's results
         are not final (`is_final_output`).
         """
         first = self.copy()
@@ -320,11 +322,11 @@ class TensorIterator(TensorIteratorBase):
         return first
 
     def is_dim_reduced(self, dim: int) -> bool:
-        """Whether several elements along this dimension go to one element of an output."""
+        """Return whether several elements along this dimension reduce to one output element."""
         return self.shape[dim] > 1 and any(operand.stride_bytes[dim] == 0 for operand in self.outputs)
 
     def dim_to_split(self) -> int:
-        """The dimension over which some operand extends furthest."""
+        """Return the dimension with the largest extent in any operand."""
         extents = [
             max((size - 1) * abs(operand.stride_bytes[dim]) for operand in self.operands)
             for dim, size in enumerate(self.shape)
@@ -332,7 +334,7 @@ class TensorIterator(TensorIteratorBase):
         return max(range(self.ndim - 1, -1, -1), key=lambda dim: (extents[dim], self.shape[dim]))
 
     def can_use_32bit_indexing(self, limit: int = INT32_MAX) -> bool:
-        """Whether the number of elements and every operand's byte offsets fit into `limit`."""
+        """Return whether the number of elements and every operand's byte offsets fit into `limit`."""
         if self.numel > limit:
             return False
         return all(
@@ -341,9 +343,9 @@ class TensorIterator(TensorIteratorBase):
         )
 
     def with_32bit_indexing(self, limit: int = INT32_MAX) -> Iterator[TensorIterator]:
-        """Iterators that together cover this one, in order, each small enough for 32-bit offsets.
+        """Yield iterators that together cover this one, in order, each small enough for 32-bit offsets.
 
-        Each operand's `offset_bytes` says where its part starts. `limit` is for tests.
+        Each operand's `offset_bytes` is the start of its part. `limit` is for tests.
         """
         pending = [self.copy()]
         while pending:
@@ -366,12 +368,12 @@ def _build(
 def review_reduce_result(
     result: TensorSpec | TensorImpl, ndim: int, dims: Sequence[int], keepdim: bool
 ) -> TensorSpec | TensorImpl:
-    """A reduction's result, viewed with a dimension of size 1 and stride 0 for each one that was reduced away.
+    """Return a reduction's result viewed with a dimension of size 1 and stride 0 for each reduced dimension.
 
     Args:
-        result: the spec or tensor of the result.
-        ndim: the input's number of dimensions.
-        dims: the reduced dimensions; none means all.
+        result: The spec or tensor of the result.
+        ndim: The input's number of dimensions.
+        dims: The reduced dimensions; none means all.
 
     Example:
         >>> from triten.runtime.device import CPU
@@ -398,7 +400,7 @@ def review_reduce_result(
 
 
 def _empty(spec: TensorSpec) -> TensorImpl:
-    """A new tensor of a spec."""
+    """Return a new tensor of a spec."""
     from ..tensor import Tensor
 
     if spec.device is CPU:
@@ -411,7 +413,7 @@ def _empty(spec: TensorSpec) -> TensorImpl:
 
 
 def _resize(tensor: TensorImpl, spec: TensorSpec) -> None:
-    """Give a tensor the geometry of a spec, over more memory where it needs more."""
+    """Set a tensor's geometry to a spec, and enlarge its memory if needed."""
     storage, offset = tensor.untyped_storage(), tensor.storage_offset()
     needed = (offset + storage_size(spec.sizes, spec.strides)) * spec.itemsize
     if needed > storage.nbytes():

@@ -1,7 +1,7 @@
-"""`TensorIteratorBase`: the stages that turn operands and flags into a decision (ATen/TensorIterator.cpp).
+"""`TensorIteratorBase`: the stages that turn operands and flags into an iteration (ATen/TensorIterator.cpp).
 
-Broadcasting, dtypes, device, stride order and coalescing are pure functions of the operands' specs, so that
-plans can remember the result. Dimensions are kept fastest first, as ATen keeps them.
+Broadcasting, dtypes, device, stride order and coalescing are pure functions of the operands' specs, so that plans can
+cache the result. Dimensions are stored fastest first, as in ATen.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from .type_promotion import can_cast, result_type_of
 
 
 class TensorIteratorBase:
-    """Built from a config, then read-only.
+    """Iterator state, built from a config and then read-only.
 
-    Attributes:
-        operands: outputs, then inputs.
-        broadcast_shape: the shape that all operands broadcast to, in the user's order of dimensions.
-        shape: the sizes to iterate over, fastest first, coalesced.
-        perm: for each dimension before coalescing, fastest first, the user's dimension; empty after a fast
-            set-up, in which no dimension was moved.
-        names: the outputs' names, None where no operand has any.
-        device: where the operation runs.
-        has_coalesced_dimensions: whether `shape` is not simply `broadcast_shape` permuted.
+    It has these attributes:
+
+    - `operands`: Outputs, then inputs.
+    - `broadcast_shape`: The broadcast shape of all operands, in the user's dimension order.
+    - `shape`: The iterated sizes, fastest first, coalesced.
+    - `perm`: The user's dimension of each dimension before coalescing, fastest first. Empty after a fast
+      set-up, which moves no dimension.
+    - `names`: The outputs' dimension names; None if no operand has names.
+    - `device`: The device of the operation.
+    - `has_coalesced_dimensions`: False if `shape` is a permutation of `broadcast_shape`.
     """
 
     __slots__ = (
@@ -83,7 +84,7 @@ class TensorIteratorBase:
                 self.coalesce_dimensions()
 
     def populate_operands(self, outputs: Sequence[OperandInfo], inputs: Sequence[OperandInfo]) -> None:
-        """Line up outputs and inputs; one meta operand makes the whole operation a meta one."""
+        """Store outputs and inputs; one meta operand makes the whole operation a meta one."""
         self.operands = [*outputs, *inputs]
         self.noutputs = len(outputs)
         self._output_specs: list[TensorSpec | None] = [None] * len(outputs)
@@ -93,13 +94,13 @@ class TensorIteratorBase:
                 self.is_meta = True
 
     def mark_outputs(self) -> None:
-        """Mark outputs that are inputs too; among specs alone that cannot be known."""
+        """Mark outputs that are also inputs; this is unknown for specs without tensors."""
         for out in self.operands[: self.noutputs]:
             if out.tensor is not None:
                 out.is_read_write = any(out.tensor is each.tensor for each in self.operands[self.noutputs :])
 
     def compute_mem_overlaps(self) -> None:
-        """Refuse outputs that overlap themselves, or, where the tensors are known, an input in part."""
+        """Raise an error for outputs that overlap themselves or, for known tensors, partially overlap an input."""
         for out in self.operands[: self.noutputs]:
             if out.spec is None:
                 continue
@@ -110,11 +111,11 @@ class TensorIteratorBase:
                         check_write_overlap(out.tensor, operand.tensor)
 
     def compute_names(self, config: TensorIteratorConfig) -> Names | None:
-        """The outputs' names, matched over the operands; None where no operand has any.
+        """Return the outputs' names, unified over the operands; None if no operand has names.
 
-        Calls of operators come here without names, which the Named key has taken off by then: this is for iterators
-        that a program builds itself. Outputs that may be resized do not take part; reductions and operators of a
-        static shape name theirs themselves.
+        Operator calls arrive without names, since the Named key has removed them. This serves iterators that a
+        program builds itself. Outputs that may be resized do not take part. Reductions and operators of a static
+        shape name their outputs themselves.
         """
         for operand in self.operands:
             if operand.spec is not None and operand.spec.__class__ is not TensorSpec:
@@ -130,7 +131,7 @@ class TensorIteratorBase:
         return names
 
     def _named(self, spec: TensorSpec) -> TensorSpec:
-        """An output's spec with the names computed. Raises RuntimeError where it has others."""
+        """Return an output's spec with the computed names. Raises RuntimeError for conflicting names."""
         if self.names is None:
             return spec
         check_written(spec, self.names)
@@ -167,7 +168,7 @@ class TensorIteratorBase:
         self.all_ops_are_scalars = not has_tensors
 
     def mark_resize_outputs(self, config: TensorIteratorConfig) -> None:
-        """Mark outputs that get another shape. Raises RuntimeError for those that may not."""
+        """Mark outputs that get another shape. Raises RuntimeError for those that may not be resized."""
         if config.static_shape is not None:
             return
         for out in self.operands[: self.noutputs]:
@@ -183,7 +184,7 @@ class TensorIteratorBase:
                     )
 
     def compute_types(self, config: TensorIteratorConfig) -> None:
-        """Find the common device and dtype, check every operand against them, and note what is cast."""
+        """Determine the common device and dtype, check every operand against them, and mark casts."""
         device, common, undefined_outputs, mixed = self._review_operands(config)
         self.device = device
         computes = config.promote_inputs or config.cast_outputs or config.safe_casting
@@ -201,7 +202,7 @@ class TensorIteratorBase:
         self._settle_operands(config, device, common)
 
     def _review_operands(self, config: TensorIteratorConfig) -> tuple[Device, ScalarType | None, bool, bool]:
-        """The first device that is not the host, the first input's dtype, and what is undefined or mixed."""
+        """Return the first non-host device, the first input's dtype, and what is undefined or mixed."""
         device = CPU
         common: ScalarType | None = None
         output_dtype: ScalarType | None = None
@@ -243,7 +244,7 @@ class TensorIteratorBase:
     def _settle_operands(
         self, config: TensorIteratorConfig, device: Device, common: ScalarType | None
     ) -> None:
-        """Check devices and casts of each operand, and put dense temporaries where the host casts."""
+        """Check devices and casts of each operand, and insert dense temporaries for host casts."""
         cpu_scalars = 0
         casts = device is CPU and not self.is_meta
         for operand in self.operands:
@@ -283,7 +284,7 @@ class TensorIteratorBase:
                     operand.target_dtype = common
 
     def fast_set_up(self) -> bool:
-        """Take one layout that all operands share: contiguous, channels-last, or the same dense strides."""
+        """Use a layout that all operands share: contiguous, channels-last, or the same dense strides."""
         if self.is_reduction or not self.all_ops_same_shape:
             return False
         shape = self.broadcast_shape
@@ -308,7 +309,7 @@ class TensorIteratorBase:
         return True
 
     def compute_strides(self, config: TensorIteratorConfig) -> None:
-        """Strides in bytes over the broadcast shape, in the user's order of dimensions; 0 where broadcast."""
+        """Compute byte strides over the broadcast shape, in the user's dimension order; 0 for broadcast dimensions."""
         shape = self.broadcast_shape
         rank = len(shape)
         self.shape = list(shape)
@@ -329,12 +330,12 @@ class TensorIteratorBase:
                 operand.stride_bytes = strides
 
     def reorder_dimensions(self) -> None:
-        """Order dimensions by the operands' strides, fastest first; reduced dimensions come before all."""
+        """Order dimensions by the operands' strides, fastest first; reduced dimensions come first of all."""
         rank = len(self.shape)
         self.perm = perm = list(range(rank - 1, -1, -1))
         if rank > 1 and not self.linear_iteration:
             known = [o for o in self.operands if o.stride_bytes and not o.will_resize]
-            # An insertion sort that keeps the order of dimensions which no operand tells apart.
+            # Insertion sort: it keeps the order of dimensions that no operand distinguishes.
             for i in range(1, rank):
                 dim1 = i
                 for dim0 in range(i - 1, -1, -1):
@@ -352,7 +353,7 @@ class TensorIteratorBase:
                 operand.stride_bytes = [strides[dim] for dim in perm]
 
     def _compare(self, dim0: int, dim1: int, operands: Sequence[OperandInfo]) -> int:
-        """1 if `dim0` should come after `dim1`, -1 if before, 0 if no operand decides (ATen's should_swap)."""
+        """Return 1 if `dim0` should come after `dim1`, -1 if before, 0 if no operand decides (ATen's should_swap)."""
         for operand in operands:
             stride0, stride1 = operand.stride_bytes[dim0], operand.stride_bytes[dim1]
             if self.is_reduction and operand.is_output and (stride0 == 0) != (stride1 == 0):
@@ -366,14 +367,14 @@ class TensorIteratorBase:
         return 0
 
     def invert_perm(self, values: Sequence[int]) -> tuple[int, ...]:
-        """Values of each dimension in iteration order, put into the user's order."""
+        """Permute per-dimension values from iteration order to the user's order."""
         out = [0] * len(values)
         for dim, value in zip(self.perm, values, strict=True):
             out[dim] = value
         return tuple(out)
 
     def compatible_stride(self, itemsize: int) -> list[int]:
-        """Strides in bytes that are dense in iteration order."""
+        """Return byte strides that are dense in iteration order."""
         strides = []
         running = itemsize
         for size in self.shape:
@@ -382,7 +383,7 @@ class TensorIteratorBase:
         return strides
 
     def allocate_or_resize_outputs(self) -> None:
-        """Give outputs that have no shape yet the stride order of the iteration."""
+        """Set the strides of outputs without a shape to the iteration's order."""
         rank = len(self.shape)
         keeps_order = self.perm == list(range(rank - 1, -1, -1))
         for i in range(self.noutputs):
@@ -399,7 +400,7 @@ class TensorIteratorBase:
             self.set_output_raw_strided(i, self.broadcast_shape, strides)
 
     def set_output_raw_strided(self, index: int, sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
-        """Settle the spec of an output: as given, or of these sizes and strides where it is made or resized."""
+        """Set the final spec of an output: as given, or of these sizes and strides if it is allocated or resized."""
         out = self.operands[index]
         given = out.original_spec
         if given is not None and not out.will_resize:
@@ -415,7 +416,7 @@ class TensorIteratorBase:
         self._output_specs[index] = self._named(given.replace(sizes=sizes, strides=strides))
 
     def coalesce_dimensions(self) -> None:
-        """Merge neighbouring dimensions that every operand walks with one stride, or of which one has size 1."""
+        """Merge neighboring dimensions that every operand traverses with one stride, or of which one has size 1."""
         shape = self.shape
         if len(shape) <= 1:
             return
@@ -443,60 +444,60 @@ class TensorIteratorBase:
 
     @property
     def outputs(self) -> list[OperandInfo]:
-        """The operands that are written."""
+        """The written operands."""
         return self.operands[: self.noutputs]
 
     @property
     def inputs(self) -> list[OperandInfo]:
-        """The operands that are only read."""
+        """The read-only operands."""
         return self.operands[self.noutputs :]
 
     @property
     def ninputs(self) -> int:
-        """How many inputs there are."""
+        """The number of inputs."""
         return len(self.operands) - self.noutputs
 
     @property
     def ntensors(self) -> int:
-        """How many operands there are."""
+        """The number of operands."""
         return len(self.operands)
 
     @property
     def has_common_dtype(self) -> bool:
-        """Whether operands are of one dtype, or brought to one."""
+        """True if all operands have one dtype, or are cast to one."""
         return self._common_dtype is not None
 
     @property
     def common_dtype(self) -> ScalarType:
-        """The dtype to compute in. Raises RuntimeError where operands of several dtypes have none."""
+        """The compute dtype. Raises RuntimeError for operands of several dtypes without a common one."""
         if self._common_dtype is None:
             raise RuntimeError("TensorIterator: the operands were not brought to a common dtype")
         return self._common_dtype
 
     @property
     def ndim(self) -> int:
-        """How many dimensions are iterated over."""
+        """The number of iterated dimensions."""
         return len(self.shape)
 
     @property
     def numel(self) -> int:
-        """How many elements are visited."""
+        """The number of iterated elements."""
         return math.prod(self.shape)
 
     @property
     def is_trivial_1d(self) -> bool:
-        """Whether one dimension is iterated over."""
+        """True if the iteration has one dimension."""
         return len(self.shape) == 1
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the iteration is one run over gapless operands."""
+        """True if the iteration is one run over dense operands."""
         if self.numel == 1:
             return True
         return len(self.shape) == 1 and all(o.stride_bytes[0] == o.itemsize for o in self.operands)
 
     def output_specs(self) -> list[TensorSpec]:
-        """The final spec of each output: as given, as after a resize, or as decided."""
+        """Return the final spec of each output: as given, resized, or computed."""
         return [spec for spec in self._output_specs if spec is not None]
 
 

@@ -1,4 +1,4 @@
-"""`TensorIteratorConfig`: what an operator asks of its iterator (ATen/TensorIterator.h)."""
+"""`TensorIteratorConfig`: an operator's settings for its iterator (ATen/TensorIterator.h)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 class TensorIteratorConfig:
     """Operands and flags of an iterator to be built; every method returns the config.
 
-    Outputs come before inputs. An operand is a `TensorSpec`, a tensor, the class of a Python number (it then
-    promotes as a wrapped number), or, for an output to be made, None. With specs alone `build` is a pure
-    function; with tensors it also checks overlap by address, and makes and resizes outputs.
+    Outputs come before inputs. An operand is a `TensorSpec`, a tensor, the class of a Python number (which promotes
+    as a wrapped number), or None for an output to be allocated. With specs alone `build` is a pure function. With
+    tensors it also checks overlap by address, and allocates and resizes outputs.
 
     Example:
         >>> from triten.runtime.device import CPU
@@ -70,9 +70,9 @@ class TensorIteratorConfig:
         self.static_device: Device | None = None
 
     def add_output(self, output: Operand) -> TensorIteratorConfig:
-        """Add an output: a spec or a tensor to write to, or None for one to be made.
+        """Add an output: a spec or a tensor to write to, or None for one to be allocated.
 
-        Raises RuntimeError after the first input, TypeError for what is no output.
+        Raises RuntimeError after the first input, TypeError for an invalid output.
         """
         if self.inputs:
             raise RuntimeError("TensorIteratorConfig: add all outputs before the first input")
@@ -84,7 +84,7 @@ class TensorIteratorConfig:
         return self._add_input(operand, is_const=False)
 
     def add_const_input(self, operand: Operand) -> TensorIteratorConfig:
-        """Add an input whose bytes kernels see as read-only."""
+        """Add an input that kernels see as read-only."""
         return self._add_input(operand, is_const=True)
 
     def _add_input(self, operand: Operand, is_const: bool) -> TensorIteratorConfig:
@@ -93,48 +93,48 @@ class TensorIteratorConfig:
         self.inputs.append(OperandInfo(operand, False, is_const))
         return self
 
-    # Python counts references: owning and borrowing operands are the same here.
+    # Python counts references: owned and borrowed operands are the same here.
     add_owned_output = add_borrowed_output = add_output
     add_owned_input = add_borrowed_input = add_input
     add_owned_const_input = add_borrowed_const_input = add_const_input
 
     def set_check_mem_overlap(self, value: bool) -> TensorIteratorConfig:
-        """Refuse outputs that share memory with themselves, or in part with an input (on at first)."""
+        """Check that outputs share no memory with themselves, nor partially with an input. Default: True."""
         self.mem_overlap = value
         return self
 
     def check_all_same_dtype(self, value: bool) -> TensorIteratorConfig:
-        """Refuse operands of several dtypes (on at first)."""
+        """Check that all operands have one dtype. Default: True."""
         self.all_same_dtype = value
         return self
 
     def check_all_same_device(self, value: bool) -> TensorIteratorConfig:
-        """Refuse operands of several devices (on at first)."""
+        """Check that all operands are on one device. Default: True."""
         self.all_same_device = value
         return self
 
     def allow_cpu_scalars(self, value: bool) -> TensorIteratorConfig:
-        """Let one 0-d host tensor stand beside operands of another device."""
+        """Allow one 0-d host tensor among operands of another device."""
         self.cpu_scalars = value
         return self
 
     def is_reduction(self, value: bool) -> TensorIteratorConfig:
-        """The operation reduces: outputs have size 1 where inputs have more."""
+        """Declare a reduction: outputs have size 1 where inputs have more."""
         self.reduction = value
         return self
 
     def resize_outputs(self, value: bool) -> TensorIteratorConfig:
-        """Resize given outputs of another shape (on at first); otherwise they take part in broadcasting."""
+        """Resize given outputs of another shape; otherwise they take part in broadcasting. Default: True."""
         self.resize = value
         return self
 
     def enforce_safe_casting_to_output(self, value: bool) -> TensorIteratorConfig:
-        """Refuse an output to whose dtype the common dtype cannot be cast."""
+        """Check that the common dtype can be cast to each output's dtype."""
         self.safe_casting = value
         return self
 
     def enforce_linear_iteration(self, value: bool = True) -> TensorIteratorConfig:
-        """Iterate in C order, last dimension fastest, whatever the strides are."""
+        """Iterate in C order, last dimension fastest, regardless of strides."""
         self.linear_iteration = value
         return self
 
@@ -146,7 +146,7 @@ class TensorIteratorConfig:
         return self
 
     def promote_integer_inputs_to_float(self, value: bool) -> TensorIteratorConfig:
-        """Compute in the default dtype where the common one is integral or bool.
+        """Compute in the default dtype if the common one is integral or bool.
 
         Raises RuntimeError unless inputs are promoted to a common dtype.
         """
@@ -158,7 +158,7 @@ class TensorIteratorConfig:
         return self
 
     def cast_common_dtype_to_outputs(self, value: bool) -> TensorIteratorConfig:
-        """Compute in the common dtype, then cast to the dtypes that given outputs have."""
+        """Compute in the common dtype, then cast to the dtypes of given outputs."""
         self.cast_outputs = value
         if value:
             self.all_same_dtype = False
@@ -167,7 +167,7 @@ class TensorIteratorConfig:
     def declare_static_shape(
         self, shape: Sequence[int], squash_dims: Sequence[int] = ()
     ) -> TensorIteratorConfig:
-        """Iterate over this shape without looking at the operands'; squashed dimensions count as size 1.
+        """Iterate over this shape regardless of the operands' shapes; squashed dimensions count as size 1.
 
         Raises RuntimeError if outputs may be resized, or a dimension is out of range.
         """
@@ -182,27 +182,29 @@ class TensorIteratorConfig:
         return self
 
     def declare_static_dtype(self, dtype: ScalarType) -> TensorIteratorConfig:
-        """Give outputs to be made this dtype. Raises RuntimeError while operands must have the same dtype."""
+        """Set the dtype of allocated outputs. Raises RuntimeError while operands must have the same dtype."""
         if self.all_same_dtype:
             raise RuntimeError("check_all_same_dtype(False) must be called before declare_static_dtype(...)")
         self.static_dtype = dtype
         return self
 
     def declare_static_device(self, device: Device) -> TensorIteratorConfig:
-        """Make outputs on this device."""
+        """Set the device of allocated outputs."""
         self.static_device = device
         return self
 
     def declare_static_dtype_and_device(self, dtype: ScalarType, device: Device) -> TensorIteratorConfig:
-        """Both. Raises RuntimeError while operands must have the same dtype."""
+        """Set the dtype and device of allocated outputs. Raises RuntimeError while operands must have
+        the same dtype.
+        """
         self.declare_static_dtype(dtype)
         return self.declare_static_device(device)
 
     def build(self) -> TensorIterator:
-        """Decide everything.
+        """Build the iterator.
 
-        Raises RuntimeError, as ATen does, for shapes that do not broadcast, several devices or dtypes, an
-        output that cannot be cast to, and overlapping memory.
+        Raises RuntimeError, as ATen does, for shapes that do not broadcast, several devices or dtypes, an output that
+        cannot be cast to, and overlapping memory.
         """
         from .tensor_iterator import TensorIterator
 
@@ -210,7 +212,7 @@ class TensorIteratorConfig:
 
 
 def config_for(kind: str) -> TensorIteratorConfig:
-    """The flags of a kind of operator, without operands, as ATen's macros set them.
+    """Return the flags of a kind of operator, without operands, as ATen's macros set them.
 
     Kinds: ``nullary``, ``unary``, ``unary_float``, ``unary_force_boolean``, ``binary``, ``binary_float``,
     ``comparison``, ``ternary``, ``reduce``, ``reduce_two`` (two outputs). Raises ValueError for another.
@@ -221,7 +223,7 @@ def config_for(kind: str) -> TensorIteratorConfig:
     """
     config = TensorIteratorConfig()
     if kind == "nullary":
-        # An output without elements is not resized: https://github.com/pytorch/pytorch/issues/20342
+        # An empty output is not resized: https://github.com/pytorch/pytorch/issues/20342
         return config.check_all_same_dtype(False).resize_outputs(False)
     if kind == "unary":
         return config

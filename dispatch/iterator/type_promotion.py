@@ -1,7 +1,7 @@
 """Type promotion by PyTorch's rules (c10/core/ScalarType.cpp, ATen/native/TypeProperties.cpp).
 
-Operands come in three ranks: tensors with dimensions, 0-d tensors, Python numbers. A lower rank changes the
-result only if its category (bool < integral < floating < complex) is higher.
+Operands have three ranks: tensors with dimensions, 0-d tensors, Python numbers. A lower rank changes the result only
+if its category (bool < integral < floating < complex) is higher.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...runtime.tensor_spec import OVERRIDE_FLAG, TensorSpec
 from ..core.tensor_function import handle_tensor_function, has_tensor_function
 
 PromotedOperand: TypeAlias = TensorSpec | type
-"""What takes part in promotion: a spec, or the class of a Python number (``bool``, ``int``, ``float``, ``complex``)."""
+"""Operand of promotion: a spec, or the class of a Python number (``bool``, ``int``, ``float``, ``complex``)."""
 
 _FLOAT8 = frozenset(
     {
@@ -34,7 +34,7 @@ _SIGNED_ABOVE = {1: st.int16, 2: st.int32, 4: st.int64}
 
 
 def _promote(a: ScalarType, b: ScalarType) -> ScalarType | None:
-    """The rule behind the table; None for a pair that PyTorch refuses."""
+    """Return the promotion of two dtypes, the rule behind the table; None for a pair that PyTorch rejects."""
     if a is b:
         return a
     if a in _FLOAT8 or b in _FLOAT8:
@@ -70,7 +70,7 @@ _PROMOTED: dict[ScalarType, dict[ScalarType, ScalarType | None]] = {
 
 
 def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
-    """The dtype of least size and category that holds both (`torch.promote_types`).
+    """Return the smallest dtype of the lowest category that holds both (`torch.promote_types`).
 
     Args:
         type1: A dtype.
@@ -82,7 +82,7 @@ def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
     Raises:
         RuntimeError: The pair does not promote: floats of 8 and 4 bits with anything else; uint16, uint32 or uint64
             with a bool or a complex dtype; and uint64 with a signed integral dtype.
-        TypeError: An argument is no dtype.
+        TypeError: An argument is not a dtype.
 
     Note:
         PyTorch refuses uint16, uint32 and uint64 beside any other integral dtype. Here the result is the least dtype
@@ -119,7 +119,7 @@ def promote_types(type1: ScalarType, type2: ScalarType) -> ScalarType:
 
 
 def _promote_quantized(a: ScalarType, b: ScalarType) -> ScalarType:
-    """The dtype itself for two of the same. Raises RuntimeError for others."""
+    """Return the dtype itself for two equal quantized ones. Raises RuntimeError for others."""
     if a is b:
         return a
     raise RuntimeError(
@@ -129,7 +129,7 @@ def _promote_quantized(a: ScalarType, b: ScalarType) -> ScalarType:
 
 
 def category(d: ScalarType) -> int:
-    """0 for bool, 1 for integral, 2 for floating, 3 for complex dtypes."""
+    """Return 0 for bool, 1 for integral, 2 for floating, 3 for complex dtypes."""
     return 3 if d.is_complex else 2 if d.is_floating_point else 1 if d.is_integral else 0
 
 
@@ -137,7 +137,7 @@ _CATEGORY = {d: category(d) for d in st.ALL} | dict.fromkeys(st.QUANTIZED, 2) | 
 
 
 def can_cast(from_: ScalarType, to: ScalarType) -> bool:
-    """Whether promotion allows a result of one dtype to be stored as another (`torch.can_cast`).
+    """Return whether promotion allows a cast from one dtype to another (`torch.can_cast`).
 
     A cast may not go down the categories complex, floating, integral, bool.
 
@@ -149,7 +149,7 @@ def can_cast(from_: ScalarType, to: ScalarType) -> bool:
         A bool.
 
     Raises:
-        TypeError: An argument is no dtype.
+        TypeError: An argument is not a dtype.
 
     Example:
         >>> import triten as tt
@@ -167,7 +167,7 @@ def can_cast(from_: ScalarType, to: ScalarType) -> bool:
 
 
 def combine_categories(higher: ScalarType | None, lower: ScalarType | None) -> ScalarType | None:
-    """The dtype of a higher and a lower rank of operands; None stands for a rank without operands."""
+    """Combine the dtypes of a higher and a lower rank of operands; None stands for a rank without operands."""
     if higher is None or lower is None:
         return lower if higher is None else higher
     if higher.is_complex:
@@ -188,7 +188,7 @@ def combine_categories(higher: ScalarType | None, lower: ScalarType | None) -> S
 
 
 def add_promotions(d: ScalarType, promotes: Mapping[ScalarType, ScalarType]) -> None:
-    """Give a registered dtype its row and column of the table; pairs that are not named do not promote."""
+    """Add a registered dtype's row and column to the table; unlisted pairs do not promote."""
     _CATEGORY[d] = category(d)
     _PROMOTED[d] = {other: promotes.get(other) for other in _PROMOTED} | {d: d}
     for other, row in _PROMOTED.items():
@@ -200,7 +200,7 @@ st.on_register.append(add_promotions)
 
 
 class ResultTypeState:
-    """Promotion under way: the dtype of each rank of operands seen so far (ATen's ResultTypeState).
+    """Promotion state: the dtype of each rank of operands seen so far (ATen's ResultTypeState).
 
     Example:
         >>> from triten.runtime.device import CPU
@@ -220,7 +220,7 @@ class ResultTypeState:
         self.wrapped_result: ScalarType | None = None
 
     def update(self, operand: PromotedOperand) -> None:
-        """Take one more operand into account. Raises RuntimeError for dtypes that do not promote."""
+        """Add one operand. Raises RuntimeError for dtypes that do not promote."""
         if not isinstance(operand, TensorSpec):
             number, before = dtype_of_number(operand), self.wrapped_result
             self.wrapped_result = number if before is None else promote_types(before, number)
@@ -232,7 +232,7 @@ class ResultTypeState:
             self.zero_result = operand.dtype if before is None else promote_types(before, operand.dtype)
 
     def result_type(self) -> ScalarType:
-        """The common dtype. Raises ValueError before the first operand."""
+        """Return the common dtype. Raises ValueError before the first operand."""
         result = combine_categories(
             self.dim_result, combine_categories(self.zero_result, self.wrapped_result)
         )
@@ -242,7 +242,7 @@ class ResultTypeState:
 
 
 def result_type_of(operands: Iterable[PromotedOperand]) -> ScalarType:
-    """The common dtype of specs and classes of Python numbers.
+    """Return the common dtype of specs and classes of Python numbers.
 
     Raises RuntimeError for dtypes that do not promote, ValueError for no operands.
     """
@@ -256,7 +256,7 @@ common_dtype = result_type_of
 
 
 def result_type(tensor1: TensorImpl | Number, tensor2: TensorImpl | Number) -> ScalarType:
-    """The dtype of an arithmetic result of two tensors or Python numbers (`torch.result_type`).
+    """Return the dtype of an arithmetic result of two tensors or Python numbers (`torch.result_type`).
 
     Args:
         tensor1: A tensor or a number.

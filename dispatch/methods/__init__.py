@@ -1,8 +1,8 @@
-"""Methods of `Tensor` written by hand, a mixin for each concern; those of operators are generated.
+"""Hand-written methods of `Tensor`, a mixin for each concern; operator methods are generated.
 
-Whatever is a method only because PyTorch spells it so belongs here: conversions, subscripts, printing, pickling,
-autograd's attributes. `Tensor` itself is bare, so that everything that makes tensors can import it; `attach` gives it
-these methods when the operators are made known. Nothing below imports this folder. Type checkers read the mixins in
+A method belongs here if it exists only for PyTorch's API: conversions, subscripts, printing, pickling, autograd's
+attributes. `Tensor` itself is bare, so that all code that makes tensors can import it. `attach` adds these methods
+when the operators are declared. Lower layers do not import this folder. Type checkers read the mixins in
 ``dispatch/tensor.pyi``.
 """
 
@@ -44,7 +44,7 @@ MIXINS: tuple[type, ...] = (
     FormerMethods,
     ArrayApiMethods,
 )
-"""What `Tensor` gets its methods from, the first of a name counting; all come before the generated ones."""
+"""The mixins of `Tensor`. The first definition of a name applies; all precede the generated ones."""
 
 _OF_THE_MIXIN = frozenset(vars(type("Empty", (), {"__slots__": ()}))) | {
     "__annotations__",
@@ -58,7 +58,7 @@ _OF_THE_MIXIN = frozenset(vars(type("Empty", (), {"__slots__": ()}))) | {
 
 
 def attach() -> None:
-    """Give `Tensor` the mixins' methods; called once, by the package's root."""
+    """Add the mixins' methods to `Tensor`. The package's root calls this once."""
     for mixin in reversed(MIXINS):
         for name, attribute in vars(mixin).items():
             if name not in _OF_THE_MIXIN:

@@ -1,4 +1,4 @@
-"""Methods that tensors have for the Python array API standard alone."""
+"""Methods of tensors that only the Python array API standard needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ else:
     _Base = object
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
-"""The versions of the standard that `triten.array_api` serves; each holds those before it."""
+"""The versions of the standard that `triten.array_api` implements; each includes the earlier ones."""
 
 
 class ArrayApiMethods(_Base):
@@ -28,13 +28,13 @@ class ArrayApiMethods(_Base):
 
     @api_boundary
     def __array_namespace__(self, /, *, api_version: str | None = None) -> ModuleType:
-        """The namespace of the Python array API standard, `triten.array_api`, imported with the first call.
+        """Return the namespace of the Python array API standard, `triten.array_api`, imported on the first call.
 
         Args:
             api_version: A version of the standard, ``"2021.12"`` to ``"2025.12"``; by default the newest.
 
         Raises:
-            ValueError: There is no such version here.
+            ValueError: The version is not supported.
 
         Source: https://data-apis.org/array-api/2025.12/API_specification/array_object.html
 
@@ -47,12 +47,12 @@ class ArrayApiMethods(_Base):
             raise ValueError(
                 f"__array_namespace__(): expected api_version to be one of {', '.join(VERSIONS)}, got {api_version!r}"
             )
-        # By its name: no module of a lower layer depends on the namespace.
+        # Imported by name: no module of a lower layer depends on the namespace.
         return import_module(f"{str(__package__).partition('.')[0]}.array_api")
 
     @api_boundary
     def to_device(self, device: Device | str, /, *, stream: Any = None) -> Tensor:
-        """The tensor on another device.
+        """Return the tensor on another device.
 
         Args:
             device: The device, or its name.

@@ -1,4 +1,4 @@
-"""Autograd's methods of `Tensor`: requires_grad, grad, backward, hooks, versions (torch/_tensor.py)."""
+"""Autograd methods of `Tensor`: requires_grad, grad, backward, hooks, versions (torch/_tensor.py)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _DETACH_INSTEAD = (
 
 
 class _Counted:
-    """An object whose method sees how many references there are to it."""
+    """Object with a method that returns its own reference count."""
 
     def references(self) -> int:
         return sys.getrefcount(self)
@@ -52,7 +52,7 @@ def _references_of_one_holder() -> int:
 
 
 _HELD_BY_ONE = _references_of_one_holder()
-"""What `sys.getrefcount` says in a method of an object that one variable holds, and no view."""
+"""`sys.getrefcount` inside a method, for an object held by one variable and no view."""
 
 
 def _check_may_require_grad(spec: TensorSpec) -> None:
@@ -65,9 +65,9 @@ def _check_may_require_grad(spec: TensorSpec) -> None:
 
 
 def require_grad_of_new(tensor: TensorImpl) -> None:
-    """`requires_grad_` of a tensor that was made just now: nobody has a view of it.
+    """Set `requires_grad` of a new tensor, which has no views.
 
-    Raises RuntimeError as that does.
+    Raises RuntimeError in the same cases as `requires_grad_`.
     """
     _check_may_require_grad(tensor._spec)
     tensor._spec = tensor._spec.twin
@@ -82,7 +82,7 @@ class AutogradMethods(_Base):
 
     @property
     def requires_grad(self) -> bool:
-        """Whether operators record this tensor for backward. Setting it is `requires_grad_`."""
+        """True if operators record this tensor for backward. Setting it calls `requires_grad_`."""
         return self._spec.requires_grad
 
     @requires_grad.setter
@@ -94,10 +94,10 @@ class AutogradMethods(_Base):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Have autograd record operations on this leaf, or no longer (`torch.Tensor.requires_grad_`).
+        """Set whether autograd records operations on this leaf (`torch.Tensor.requires_grad_`).
 
         Args:
-            requires_grad: Whether they are recorded.
+            requires_grad: If True, record operations.
 
         Returns:
             The tensor itself.
@@ -147,7 +147,7 @@ class AutogradMethods(_Base):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether no recorded operator made this tensor."""
+        """True if no recorded operator made this tensor."""
         if not self._spec.requires_grad:
             return True
         edge = edge_of(self)
@@ -163,20 +163,20 @@ class AutogradMethods(_Base):
 
     @property
     def output_nr(self) -> int:
-        """Which output of `grad_fn` this tensor is."""
+        """The index of this tensor among the outputs of `grad_fn`."""
         return 0 if self.is_leaf else root_edge(self)[1]
 
     @property
     def grad(self) -> Tensor | None:
         """The gradient that backward accumulated in this leaf, or None.
 
-        Warns where backward will leave none: for a tensor that is no leaf and was not told to `retain_grad`.
+        Warns for a non-leaf without `retain_grad`, since backward will store no gradient there.
         """
         meta: AutogradMeta | None = self._autograd
         if meta is None:
             return None
         edge = meta.edge
-        # As it is known now: to ask a view that may not be written to for its history would raise.
+        # The currently known history: refreshing that of an unwritable view would raise.
         is_made = edge is not None and edge[0].__class__ is not AccumulateGrad and self._spec.requires_grad
         if meta.grad is None and is_made and not getattr(meta, "retains_grad", False):
             warnings.warn(
@@ -224,7 +224,7 @@ class AutogradMethods(_Base):
 
     @property
     def _grad(self) -> Tensor | None:
-        """`grad` by PyTorch's private name, which trainers use: it gives no warning."""
+        """Alias of `grad` under PyTorch's private name, which trainers use; it gives no warning."""
         return None if self._autograd is None else self._autograd.grad
 
     @_grad.setter
@@ -243,8 +243,8 @@ class AutogradMethods(_Base):
         Args:
             gradient: The gradient of a function of this tensor, of its shape; needed unless the tensor has one
                 element.
-            retain_graph: Whether the graph stays for another call; by default, what `create_graph` is.
-            create_graph: Whether the gradients are recorded too, so that they can be differentiated.
+            retain_graph: If True, keep the graph for another call. Default: `create_graph`.
+            create_graph: If True, record the gradients, so that they can be differentiated.
             inputs: The leaves whose gradients are wanted; by default, all of the graph.
 
         Raises:
@@ -278,7 +278,7 @@ class AutogradMethods(_Base):
             raise
 
     def detach_(self) -> Self:
-        """Take this tensor out of the graph that made it (`torch.Tensor.detach_`).
+        """Detach this tensor from the graph in place (`torch.Tensor.detach_`).
 
         Returns:
             The tensor itself, which no longer requires grad.
@@ -302,7 +302,7 @@ class AutogradMethods(_Base):
 
     @property
     def data(self) -> Tensor:
-        """The tensor without its history, over the same bytes, with a version counter of its own."""
+        """The tensor without its history, over the same memory, with its own version counter."""
         found: Tensor | None = followed(self) if followers else None
         if found is not None:
             return found
@@ -321,11 +321,11 @@ class AutogradMethods(_Base):
         self._spec = value._spec.differentiable if self._spec.requires_grad else value._spec.detached
         meta = self._autograd
         if meta is not None and meta.edge is not None and meta.edge[0].__class__ is AccumulateGrad:
-            # Gradients come in the dtype and on the device that the leaf has now.
+            # Gradients must match the leaf's new dtype and device.
             meta.edge[0].specs = (self._spec,)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
-        """Call a function with this tensor's gradient when it has been computed (`torch.Tensor.register_hook`).
+        """Call a hook with this tensor's gradient once it is computed (`torch.Tensor.register_hook`).
 
         Args:
             hook: Called as ``hook(grad)``; what it returns, unless None, stands for the gradient from there on.
@@ -352,8 +352,7 @@ class AutogradMethods(_Base):
         return node.hooks.add(node.hooks.tensor, (number, hook))
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
-        """Call a function after a gradient was added to this leaf
-        (`torch.Tensor.register_post_accumulate_grad_hook`).
+        """Call a hook after a gradient was added to this leaf (`torch.Tensor.register_post_accumulate_grad_hook`).
 
         Args:
             hook: Called as ``hook(tensor)``, whose ``grad`` holds the sum.
@@ -362,7 +361,7 @@ class AutogradMethods(_Base):
             A handle; its ``remove()`` takes the hook off.
 
         Raises:
-            RuntimeError: The tensor is no leaf, or does not require grad.
+            RuntimeError: The tensor is not a leaf, or does not require grad.
 
         Example:
             >>> import triten as tt
@@ -379,8 +378,7 @@ class AutogradMethods(_Base):
         return node.hooks.add(node.hooks.post, hook)
 
     def retain_grad(self) -> None:
-        """Have backward keep the gradient of this tensor in ``grad`` though it is no leaf
-        (`torch.Tensor.retain_grad`).
+        """Make backward store the gradient of this non-leaf tensor in ``grad`` (`torch.Tensor.retain_grad`).
 
         Raises:
             RuntimeError: The tensor does not require grad.
@@ -413,7 +411,7 @@ class AutogradMethods(_Base):
 
     @property
     def retains_grad(self) -> bool:
-        """Whether `retain_grad` was called on this non-leaf."""
+        """True if `retain_grad` was called on this non-leaf."""
         return getattr(self._autograd, "retains_grad", False)
 
     def _is_view(self) -> bool:
@@ -421,5 +419,5 @@ class AutogradMethods(_Base):
 
     @property
     def _base(self) -> TensorImpl | None:
-        """The tensor that this one is a view of, or None."""
+        """The base of this view, or None."""
         return self._view_base

@@ -1,6 +1,6 @@
-"""Slices with a negative step, of the Python array API standard; PyTorch refuses them.
+"""Slices with a negative step, required by the Python array API standard; PyTorch rejects them.
 
-No tensor has negative strides: ``x[::-1]`` is a copy. An assignment goes to the elements of `x` all the same.
+Tensors have no negative strides: ``x[::-1]`` is a copy. An assignment still writes to the elements of `x`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _runs_backwards(item: object) -> bool:
 
 
 def _forwards(item: slice, size: int) -> slice:
-    """The slice of the same elements in ascending order."""
+    """Return the slice of the same elements in ascending order."""
     picked = range(*item.indices(size))
     return slice(picked[-1], picked[0] + 1, -picked.step) if picked else slice(0, 0)
 
@@ -31,7 +31,7 @@ def _is_basic(item: object) -> bool:
 
 
 def _dimensions(index: tuple[Any, ...], rank: int) -> list[int]:
-    """The dimension at which each item starts."""
+    """Return the dimension at which each item starts."""
     skipped = rank - sum(_consumed(item) for item in index)
     starts = []
     d = 0
@@ -42,7 +42,7 @@ def _dimensions(index: tuple[Any, ...], rank: int) -> list[int]:
 
 
 def _ascending(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A basic index whose slices are turned."""
+    """Return a basic index with its negative-step slices reversed."""
     sizes = tensor._spec.sizes
     return tuple(
         _forwards(item, sizes[d]) if _runs_backwards(item) and d < len(sizes) else item
@@ -51,7 +51,7 @@ def _ascending(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _turned_dimensions(index: tuple[Any, ...], rank: int) -> list[int]:
-    """The dimensions of the result of a basic index that run backwards."""
+    """Return the dimensions of a basic index's result that are reversed."""
     skipped = rank - sum(item is not None and item is not Ellipsis for item in index)
     turned = []
     d = 0
@@ -63,11 +63,11 @@ def _turned_dimensions(index: tuple[Any, ...], rank: int) -> list[int]:
 
 
 def read(tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
-    """``tensor[index]``, a copy. Raises IndexError for an index that does not fit."""
+    """Return ``tensor[index]`` as a copy. Raises IndexError for an index that does not fit."""
     rank = tensor._spec.ndim
     if all(map(_is_basic, index)):
         return tensor[_ascending(tensor, index)].flip(_turned_dimensions(index, rank))
-    # Tensors pick from the dimensions that are turned already.
+    # Index tensors select from the dimensions after the reversal.
     bounds: list[Any] = [slice(None)] * rank
     rest = list(index)
     for position, (item, d) in enumerate(zip(index, _dimensions(index, rank), strict=True)):
@@ -77,7 +77,7 @@ def read(tensor: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 
 def write(tensor: Tensor, index: tuple[Any, ...], value: Any) -> None:
-    """``tensor[index] = value``. Raises IndexError for an index that does not fit."""
+    """Assign ``tensor[index] = value``. Raises IndexError for an index that does not fit."""
     sizes = tensor._spec.sizes
     if all(map(_is_basic, index)):
         view = tensor[_ascending(tensor, index)]

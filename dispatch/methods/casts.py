@@ -1,4 +1,4 @@
-"""`Tensor.float()` and its like: conversions to one dtype each (torch/_tensor.py)."""
+"""`Tensor.float()` and similar methods: conversions to a fixed dtype (torch/_tensor.py)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ else:
 
 
 class CastMethods(_Base):
-    """Mixin of `Tensor`: each method returns the tensor itself if it has the dtype already."""
+    """Mixin of `Tensor`: each method returns the tensor itself if it already has the dtype."""
 
     __slots__ = ()
 
@@ -35,7 +35,7 @@ class CastMethods(_Base):
             raise
 
     def float(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The elements converted to float32 (`torch.Tensor.float`).
+        """Convert the elements to float32 (`torch.Tensor.float`).
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -51,7 +51,7 @@ class CastMethods(_Base):
         return self._cast(st.float32, memory_format)
 
     def double(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The elements converted to float64 (`torch.Tensor.double`).
+        """Convert the elements to float64 (`torch.Tensor.double`).
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -67,7 +67,7 @@ class CastMethods(_Base):
         return self._cast(st.float64, memory_format)
 
     def half(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The elements converted to float16 (`torch.Tensor.half`). Numbers beyond 65504 become inf.
+        """Convert the elements to float16 (`torch.Tensor.half`). Numbers beyond 65504 become inf.
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -83,7 +83,7 @@ class CastMethods(_Base):
         return self._cast(st.float16, memory_format)
 
     def bfloat16(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The elements converted to bfloat16 (`torch.Tensor.bfloat16`). Mantissas are rounded to 8 bits.
+        """Convert the elements to bfloat16 (`torch.Tensor.bfloat16`). Mantissas are rounded to 8 bits.
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -99,7 +99,7 @@ class CastMethods(_Base):
         return self._cast(st.bfloat16, memory_format)
 
     def byte(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The elements converted to uint8 (`torch.Tensor.byte`). Fractions are cut off.
+        """Convert the elements to uint8, truncating fractions (`torch.Tensor.byte`).
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -115,7 +115,7 @@ class CastMethods(_Base):
         return self._cast(st.uint8, memory_format)
 
     def char(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The elements converted to int8 (`torch.Tensor.char`). Fractions are cut off.
+        """Convert the elements to int8, truncating fractions (`torch.Tensor.char`).
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -131,7 +131,7 @@ class CastMethods(_Base):
         return self._cast(st.int8, memory_format)
 
     def short(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The elements converted to int16 (`torch.Tensor.short`). Fractions are cut off.
+        """Convert the elements to int16, truncating fractions (`torch.Tensor.short`).
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -147,7 +147,7 @@ class CastMethods(_Base):
         return self._cast(st.int16, memory_format)
 
     def int(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The elements converted to int32 (`torch.Tensor.int`). Fractions are cut off.
+        """Convert the elements to int32, truncating fractions (`torch.Tensor.int`).
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -163,7 +163,7 @@ class CastMethods(_Base):
         return self._cast(st.int32, memory_format)
 
     def long(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The elements converted to int64 (`torch.Tensor.long`). Fractions are cut off.
+        """Convert the elements to int64, truncating fractions (`torch.Tensor.long`).
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -179,7 +179,7 @@ class CastMethods(_Base):
         return self._cast(st.int64, memory_format)
 
     def bool(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """Whether each element is not zero, as a tensor of bool (`torch.Tensor.bool`).
+        """Convert the elements to bool: True for nonzero (`torch.Tensor.bool`).
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -195,7 +195,7 @@ class CastMethods(_Base):
         return self._cast(st.bool_, memory_format)
 
     def chalf(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The elements converted to complex32 (`torch.Tensor.chalf`).
+        """Convert the elements to complex32 (`torch.Tensor.chalf`).
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -211,7 +211,7 @@ class CastMethods(_Base):
         return self._cast(st.complex32, memory_format)
 
     def cfloat(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The elements converted to complex64 (`torch.Tensor.cfloat`).
+        """Convert the elements to complex64 (`torch.Tensor.cfloat`).
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -227,7 +227,7 @@ class CastMethods(_Base):
         return self._cast(st.complex64, memory_format)
 
     def cdouble(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The elements converted to complex128 (`torch.Tensor.cdouble`).
+        """Convert the elements to complex128 (`torch.Tensor.cdouble`).
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.

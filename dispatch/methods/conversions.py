@@ -1,4 +1,4 @@
-"""Tensors to and from the rest of Python: numbers, lists, NumPy arrays, text."""
+"""Conversions between tensors and Python objects: numbers, lists, NumPy arrays, text."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ class ConversionMethods(_Base):
     __slots__ = ()
 
     def numpy(self, *, force: bool = False) -> NDArray[Any]:
-        """The tensor as an ndarray over the same memory (`torch.Tensor.numpy`).
+        """Return the tensor as an ndarray that shares its memory (`torch.Tensor.numpy`).
 
         Args:
-            force: Whether a tensor elsewhere, or one that requires grad, is detached and copied to host memory first.
+            force: If True, a tensor on another device, or one that requires grad, is detached and copied to host
+                memory first.
 
         Returns:
             An ndarray of the same shape and dtype; writes to one are seen in the other.
@@ -100,13 +101,14 @@ class ConversionMethods(_Base):
         device: DeviceLike = None,
         requires_grad: bool = False,
     ) -> Tensor:
-        """A new tensor that holds a copy of given numbers, like this tensor (`torch.Tensor.new_tensor`).
+        """Return a new tensor with a copy of the given data and this tensor's dtype and device
+        (`torch.Tensor.new_tensor`).
 
         Args:
             data: Numbers, nested sequences of them, an array or a tensor, as `tt.tensor` takes them.
             dtype: The dtype; by default this tensor's.
             device: The device; by default this tensor's.
-            requires_grad: Whether autograd records operations on the result.
+            requires_grad: If True, autograd records operations on the result.
 
         Returns:
             A tensor of `data`'s shape.
@@ -124,8 +126,8 @@ class ConversionMethods(_Base):
         return made.requires_grad_() if requires_grad else made
 
     def item(self) -> Any:
-        """The one element as a Python number (`torch.Tensor.item`). On a GPU, it waits for the kernels that compute
-        it.
+        """Return the only element as a Python number (`torch.Tensor.item`). On a GPU, this synchronizes with its
+        kernels.
 
         Returns:
             A bool, int, float or complex, as the dtype has it.
@@ -149,11 +151,11 @@ class ConversionMethods(_Base):
             return find_overload("aten::_local_scalar_dense")(self)
         if spec.is_meta:
             raise RuntimeError("Tensor.item() cannot be called on meta tensors")
-        # Classes whose values are elsewhere, or must not be read, have a `host_array` of their own.
+        # Classes that store their values elsewhere, or forbid reads, override `host_array`.
         return number_of(self.host_array())
 
     def host_array(self) -> NDArray[Any]:
-        """The elements in host memory, whatever the device; shared if they are there already.
+        """Return the elements in host memory from any device; memory is shared if it is on the host already.
 
         Returns:
             An ndarray.
@@ -173,7 +175,7 @@ class ConversionMethods(_Base):
         return tensor.detach().to("cpu")._data  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers (`torch.Tensor.tolist`).
+        """Return the elements as nested lists of Python numbers (`torch.Tensor.tolist`).
 
         Returns:
             A list for each dimension in the other; of a tensor without dimensions the number itself.
@@ -196,7 +198,9 @@ class ConversionMethods(_Base):
         return bool(self.item())
 
     def _only_number(self, kind: str) -> Any:
-        """`item` for Python's conversions: ValueError for several elements, RuntimeError for lost imaginary parts."""
+        """Return `item` for Python's conversions: ValueError for several elements, RuntimeError for lost imaginary
+        parts.
+        """
         spec = self._spec
         if spec.numel != 1:
             raise ValueError(
@@ -254,7 +258,7 @@ class ConversionMethods(_Base):
 
     @api_boundary
     def _repr_html_(self) -> str:
-        """The tensor as notebooks show it, which look for this name."""
+        """Return the HTML view of the tensor for notebooks, which look up this name."""
         from .notebook import notebook_view
 
         return notebook_view(self)
@@ -354,7 +358,7 @@ class ConversionMethods(_Base):
         _assign(self.imag, value)
 
     def cpu(self, memory_format: MemoryFormat = preserve_format) -> Tensor:
-        """The tensor in host memory (`torch.Tensor.cpu`).
+        """Return the tensor in host memory (`torch.Tensor.cpu`).
 
         Args:
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
@@ -380,18 +384,18 @@ class ConversionMethods(_Base):
         non_blocking: bool = False,
         memory_format: MemoryFormat = preserve_format,
     ) -> Tensor:
-        """The tensor on a CUDA device (`torch.Tensor.cuda`).
+        """Return the tensor on a CUDA device (`torch.Tensor.cuda`).
 
         Args:
             device: The device, as its ordinal or its name; None means the current one.
-            non_blocking: Whether a copy from pinned memory is only enqueued, so that the call does not wait for it.
+            non_blocking: If True, a copy from pinned memory is only enqueued, and the call does not wait for it.
             memory_format: The order of the result's dimensions in memory; by default the tensor's own.
 
         Returns:
             A copy; the tensor itself if it is there already.
 
         Raises:
-            RuntimeError: `device` is no CUDA device, or there is none.
+            RuntimeError: `device` is not a CUDA device, or none is available.
 
         Example:
             >>> import triten as tt
@@ -411,9 +415,9 @@ class ConversionMethods(_Base):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The bytes as other libraries take them: version 3 of the CUDA array interface, with the current stream.
+        """Version 3 of the CUDA array interface, with the current stream, for other libraries.
 
-        Raises AttributeError for a tensor elsewhere than on a CUDA device, RuntimeError for one that requires grad.
+        Raises AttributeError for a tensor that is not on a CUDA device, RuntimeError for one that requires grad.
         """
         spec = self._spec
         if spec.device.type != "cuda":
@@ -447,12 +451,12 @@ def _dispatches_reads(tensor: TensorImpl) -> bool:
 
 
 def _reads_itself(tensor: TensorImpl) -> bool:
-    """Return whether the class has its own way to the elements, as those of this package have that keep them apart."""
+    """Return whether a class reads its own elements, as classes of this package that store them elsewhere do."""
     return type(tensor).host_array is not ConversionMethods.host_array  # type: ignore[attr-defined]
 
 
 def _refuse_handled(tensor: TensorImpl, name: str) -> None:
-    """Raise RuntimeError for a class whose operators go to its handler: the bytes are not known to be its elements."""
+    """Raise RuntimeError for a class whose operators go to its handler: its memory may not hold its elements."""
     if tensor._spec.keys & PYTHON_BIT and not _reads_itself(tensor):
         raise RuntimeError(
             f".{name}() is not supported for tensor subclasses, got {type(tensor).__name__}: read the tensors that it "
@@ -461,7 +465,7 @@ def _refuse_handled(tensor: TensorImpl, name: str) -> None:
 
 
 def number_of(array: NDArray[Any]) -> Any:
-    """The one element of an array as a Python bool, int, float or complex."""
+    """Return the only element of an array as a Python bool, int, float or complex."""
     array = readable(array)
     kind = array.dtype.kind
     if kind == "b":

@@ -1,7 +1,8 @@
-"""``//`` of floats of which one is infinite: the floor of the true quotient, as the array API's standard has it.
+"""``//`` of floats with an infinite operand: the floor of the true quotient, as in the array API standard.
 
-PyTorch gives Python's results there, NaN for an infinity divided by a number and -1 for a number divided by an infinity
-of the other sign; so do `tt.floor_divide`, `div` with ``rounding_mode="floor"``, and ``//`` in programs of `as_torch`.
+PyTorch gives Python's results there: NaN for an infinity divided by a number, and -1 for a number divided by an
+infinity of the other sign. `tt.floor_divide`, `div` with ``rounding_mode="floor"``, and ``//`` in programs of
+`as_torch` also give Python's results.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ class FloorDivision(_Base):
     __slots__ = ()
 
     def __floordiv__(self, other: Any) -> Any:
-        """The quotient rounded down."""
+        """Return the quotient rounded down."""
         floors = _floors(self, other)
         try:
             if not floors._spec.dtype.is_floating_point:
                 return floors
-        except AttributeError:  # whatever another class answers, and NotImplemented
+        except AttributeError:  # another class's result, or NotImplemented
             return floors
         return _with_infinities(floors, self, other)
 
@@ -69,7 +70,7 @@ def _is_plain_float(tensor: Any) -> bool:
 
 
 def _with_infinities(floors: Any, a: Any, b: Any) -> Any:
-    """The floors of ``a / b`` as they are where both are finite, and the quotient itself elsewhere."""
+    """Return the floors of ``a / b`` where both are finite, and the quotient itself elsewhere."""
     if not _is_plain_float(floors) or a.__class__ not in plain_classes or b.__class__ not in plain_classes:
         return floors
     given: tuple[Any, Any] = a, b

@@ -1,4 +1,4 @@
-"""Methods of `Tensor` that PyTorch keeps from its first versions, and those of devices that there are none of."""
+"""Methods of `Tensor` that PyTorch keeps from its first versions, and methods of unsupported devices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class FormerMethods(_Base):
     __slots__ = ()
 
     def storage(self) -> TypedStorage:
-        """The bytes as elements of the tensor's dtype (`torch.Tensor.storage`), deprecated: see `untyped_storage`.
+        """Return the storage as typed elements (`torch.Tensor.storage`), deprecated: see `untyped_storage`.
 
         Returns:
             A `tt.storage.TypedStorage` of all elements, those outside of a view too.
@@ -42,13 +42,14 @@ class FormerMethods(_Base):
         return self._typed_storage()
 
     def _typed_storage(self) -> TypedStorage:
-        """`storage` without a warning."""
+        """Return `storage` without a warning."""
         from .typed_storage import TypedStorage
 
         return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype, _internal=True)
 
     def storage_type(self) -> type[Any]:
-        """The legacy class of the storage (`torch.Tensor.storage_type`), `tt.storage.FloatStorage` of float32.
+        """Return the legacy class of the storage (`torch.Tensor.storage_type`): `tt.storage.FloatStorage` for
+        float32.
 
         Returns:
             A class.
@@ -64,7 +65,7 @@ class FormerMethods(_Base):
         return classes[f"{self.dtype.scalar_name}Storage"]
 
     def const_data_ptr(self) -> int:
-        """The address of the first element, for reading (`torch.Tensor.const_data_ptr`).
+        """Return the address of the first element, for reading (`torch.Tensor.const_data_ptr`).
 
         Returns:
             An address.
@@ -78,13 +79,13 @@ class FormerMethods(_Base):
 
     @api_boundary
     def module_load(self, other: Tensor, assign: bool = False) -> Tensor:
-        """What a module's `load_state_dict` puts in this parameter's place (`torch.Tensor.module_load`).
+        """Return the tensor that a module's `load_state_dict` stores for this parameter (`torch.Tensor.module_load`).
 
-        A subclass overrides it to say how it takes another tensor's values.
+        A subclass overrides it to define how it takes another tensor's values.
 
         Args:
             other: The tensor of the file.
-            assign: Whether `other` itself is taken, and its values are not copied into this tensor.
+            assign: If True, use `other` itself instead of copying its values into this tensor.
 
         Returns:
             A tensor that is neither of the two, over the bytes of one.
@@ -108,7 +109,7 @@ class FormerMethods(_Base):
 
     @api_boundary
     def resize(self, *sizes: Any) -> Tensor:
-        """A tensor of other sizes (`torch.Tensor.resize`), deprecated: see `reshape`.
+        """Return the tensor reshaped to other sizes (`torch.Tensor.resize`), deprecated: see `reshape`.
 
         Args:
             *sizes: Of as many elements.
@@ -128,7 +129,7 @@ class FormerMethods(_Base):
 
     @api_boundary
     def resize_as(self, tensor: Tensor) -> Tensor:
-        """A tensor of the sizes of another (`torch.Tensor.resize_as`), deprecated: see `reshape`.
+        """Return the tensor reshaped to the sizes of another (`torch.Tensor.resize_as`), deprecated: see `reshape`.
 
         Args:
             tensor: One of as many elements.
@@ -147,7 +148,7 @@ class FormerMethods(_Base):
         return _reshaped(self, tensor.shape)
 
     def is_distributed(self) -> bool:
-        """Whether the tensor lies on several machines (`torch.Tensor.is_distributed`): none does.
+        """Return False: tensors are not distributed over several machines (`torch.Tensor.is_distributed`).
 
         Returns:
             False.
@@ -165,7 +166,9 @@ class FormerMethods(_Base):
 
     @property
     def volatile(self) -> bool:
-        """False: PyTorch's first versions marked so what is not recorded (`torch.Tensor.volatile`); see `no_grad`."""
+        """False; PyTorch's first versions marked unrecorded tensors this way (`torch.Tensor.volatile`); see
+        `no_grad`.
+        """
         return False
 
 

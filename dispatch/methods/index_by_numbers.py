@@ -1,4 +1,4 @@
-"""``tensor[i, j]`` of tensors of integers: the short way past what subscripts may hold besides."""
+"""``tensor[i, j]`` with integer tensors: a fast path without the general checks of subscripts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def indexed_by_numbers(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
-    """``tensor[index]`` for tensors of integers, numbers and whole dimensions; None for others."""
+    """Return ``tensor[index]`` for integer tensors, numbers and full slices; None for other indices."""
     sizes = tensor._spec.sizes
     if len(index) > len(sizes):
         return None

@@ -1,4 +1,4 @@
-"""Tensors over others' memory: DLPack (torch/utils/dlpack.py) and the buffer protocol."""
+"""Tensors over foreign memory: DLPack (torch/utils/dlpack.py) and the buffer protocol."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ else:
     _Base = object
 
 NUMPYS_OWN = 1
-"""What `numpy.dtype.isbuiltin` says of dtypes that no other library brought."""
+"""`numpy.dtype.isbuiltin` of dtypes that NumPy itself defines."""
 KDL_CPU, KDL_CUDA = 1, 2
 """DLPack's kinds of devices."""
 LEGACY_DEFAULT_STREAM, PER_THREAD_DEFAULT_STREAM, NO_ORDER = 1, 2, -1
-"""How ``stream`` names the default streams, and that the caller sees to the order himself."""
+"""Values of ``stream`` for the default streams, and for no synchronization: the caller orders the work."""
 
 
 class InterchangeMethods(_Base):
@@ -47,22 +47,23 @@ class InterchangeMethods(_Base):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A capsule over this tensor's memory, for another library's ``from_dlpack`` (`torch.Tensor.__dlpack__`).
+        """Return a capsule over this tensor's memory, for another library's ``from_dlpack``
+        (`torch.Tensor.__dlpack__`).
 
         Args:
             stream: On CUDA the stream whose later work may use the memory: it waits for what the current stream of
                 the tensor's device was given. None and 1 are the default stream; -1, and nothing given, no waiting.
             max_version: The newest version of DLPack that the caller reads; None is one before 1.0, which cannot say
                 that memory is read-only.
-            dl_device: Where the memory is to be, by DLPack's kind and ordinal: a copy there if it is elsewhere.
-            copy: Whether a copy is shown; None copies where it has to, False never.
+            dl_device: Device of the exported memory, as DLPack's type and ordinal; memory elsewhere is copied there.
+            copy: If True, export a copy; None copies only if needed, False never.
 
         Raises:
             BufferError: The tensor requires grad, is sparse or quantized, is on a device or of a dtype that DLPack does
                 not have, or is read-only and the caller's version cannot say so; `stream` is 2.
             AssertionError: `stream` is 0, or names a stream for memory of the CPU.
             ValueError: `copy` is False and `dl_device` another device.
-            TypeError: `stream` is no int.
+            TypeError: `stream` is not an int.
         """
         tensor: Tensor = self  # type: ignore[assignment]
         _check_exportable(tensor)
@@ -80,9 +81,9 @@ class InterchangeMethods(_Base):
         return _capsule(copied, stream, max_version, copied is not tensor)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """DLPack's kind of the tensor's device, an `utils.dlpack.DLDeviceType`, and its ordinal.
+        """Return DLPack's type of the tensor's device, an `utils.dlpack.DLDeviceType`, and its ordinal.
 
-        Raises ValueError for devices that DLPack does not have. Simulated devices are of kind kDLCUDA, too.
+        Raises ValueError for devices that DLPack lacks. Simulated devices are of type kDLCUDA, too.
         """
         from ...runtime.dlpack.device_type import DLDeviceType
 
@@ -142,7 +143,7 @@ def _capsule(tensor: Tensor, stream: int | None, max_version: tuple[int, int] | 
     flags = IS_COPIED if is_copied else 0
     strides = spec.strides
     if spec.device.type == "cpu":
-        # Classes whose values are elsewhere, or must not be read, have a `host_array` of their own.
+        # Classes that store their values elsewhere, or forbid reads, override `host_array`.
         owner: Any = tensor.host_array()
         if owner.dtype.isbuiltin == NUMPYS_OWN and not (is_copied or spec.read_only):
             # The same capsule in a third of the time.
@@ -165,7 +166,7 @@ def _capsule(tensor: Tensor, stream: int | None, max_version: tuple[int, int] | 
 
 
 def _order(device: Device, waiting: int | None) -> None:
-    """Have a stream wait for the current one of a device."""
+    """Make a stream wait for a device's current stream."""
     from ...runtime.cuda.driver import driver
     from ...runtime.cuda.stream_order import wait_for_stream
 
@@ -175,13 +176,13 @@ def _order(device: Device, waiting: int | None) -> None:
 
 @api_boundary
 def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of another library's array (`torch.from_dlpack`).
+    """Return a tensor that shares the memory of another library's array (`torch.from_dlpack`).
 
     Args:
         ext_tensor: An object with ``__dlpack__`` and ``__dlpack_device__``, one with ``__cuda_array_interface__``, or
             a capsule, which can be taken once. On CUDA the device's current stream waits for the other library's.
-        device: Where the tensor is to be; by default where the memory is. A capsule's is left where it is.
-        copy: Whether the tensor is a copy; None copies where it has to, False never. A capsule is not copied.
+        device: Device of the result. Default: the memory's device. A capsule's memory stays on its device.
+        copy: If True, copy; None copies only if needed, False never. A capsule is not copied.
 
     Returns:
         A tensor of the same shape and dtype; writes to one are seen in the other. Memory that the other library calls
@@ -211,7 +212,7 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None
             )
         return _taken(ext_tensor)
     if isinstance(ext_tensor, np.ndarray):
-        # NumPy's own capsules are of fewer dtypes.
+        # NumPy's own capsules support fewer dtypes.
         made = from_numpy(ext_tensor)
     elif hasattr(ext_tensor, "__dlpack__"):
         made = _taken(_asked(ext_tensor, copy))
@@ -232,9 +233,9 @@ def from_dlpack(ext_tensor: Any, *, device: DeviceLike = None, copy: bool | None
 
 
 def _asked(producer: Any, copy: bool | None) -> Any:
-    """The capsule of another library, which may know of fewer options.
+    """Return the capsule of another library, which may support fewer options.
 
-    Copies are made here, by our allocators; a library that could only give one is told where there must be none.
+    Copies are made here, by triten's allocators. With ``copy=False``, the library is told not to copy.
     """
     kind, index = producer.__dlpack_device__()
     options: dict[str, Any] = {"max_version": (1, 0)}
@@ -265,7 +266,7 @@ def _current_stream(index: int) -> int:
 
 @overridable
 def to_dlpack(tensor: Tensor) -> Any:
-    """A capsule over a tensor's memory, which can be taken once (`torch.to_dlpack`).
+    """Return a capsule over a tensor's memory, which can be consumed once (`torch.to_dlpack`).
 
     Args:
         tensor: A tensor that does not require grad.
@@ -291,15 +292,15 @@ def to_dlpack(tensor: Tensor) -> Any:
 def frombuffer(
     buffer: Any, *, dtype: ScalarType, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """A vector over an object's bytes (`torch.frombuffer`).
+    """Return a vector that shares the memory of a buffer (`torch.frombuffer`).
 
     Args:
-        buffer: What has the buffer protocol: bytes, bytearray, array.array, memoryview, mmap. A read-only object
-            gives a tensor that refuses writes.
+        buffer: An object with the buffer protocol: bytes, bytearray, array.array, memoryview, mmap. A read-only
+            object gives a tensor that rejects writes.
         dtype: The dtype of the elements.
-        count: How many elements; all of them for a negative number.
-        offset: How many bytes are left out at the beginning.
-        requires_grad: Whether autograd records operations on the result.
+        count: Number of elements; a negative number stands for all.
+        offset: Number of bytes to skip at the beginning.
+        requires_grad: If True, autograd records operations on the result.
 
     Returns:
         A tensor of one dimension over the same memory.

@@ -24,7 +24,7 @@ class NamedMethods(_Base):
 
     @property
     def names(self) -> tuple[str | None, ...]:
-        """The dimensions' names, None for one without (`torch.Tensor.names`). Setting them is `rename_`.
+        """The dimensions' names, None for an unnamed one (`torch.Tensor.names`). Setting them calls `rename_`.
 
         Example:
             >>> import triten as tt
@@ -40,7 +40,7 @@ class NamedMethods(_Base):
         assign_names(self, names)  # type: ignore[arg-type]
 
     def has_names(self) -> bool:
-        """Whether any dimension has a name (`torch.Tensor.has_names`).
+        """Return whether any dimension has a name (`torch.Tensor.has_names`).
 
         Returns:
             A bool.
@@ -54,7 +54,7 @@ class NamedMethods(_Base):
 
     @api_boundary
     def rename(self, *names: str | EllipsisType | None, **rename_map: str | None) -> Tensor:
-        """A view with other names of dimensions (`torch.Tensor.rename`).
+        """Return a view with other dimension names (`torch.Tensor.rename`).
 
         Args:
             *names: A name or None for each dimension, ``...`` for the names that its dimensions have; None alone
@@ -65,7 +65,7 @@ class NamedMethods(_Base):
             A tensor over the same memory.
 
         Raises:
-            RuntimeError: A name is no identifier, stands twice or is not there, or their number is wrong.
+            RuntimeError: A name is not an identifier, is repeated or unknown, or the number of names is wrong.
             TypeError: A name is neither a string nor None.
 
         Example:
@@ -80,7 +80,7 @@ class NamedMethods(_Base):
 
     @api_boundary
     def rename_(self, *names: str | None, **rename_map: str | None) -> Tensor:
-        """Give this tensor other names of dimensions (`torch.Tensor.rename_`).
+        """Rename this tensor's dimensions in place (`torch.Tensor.rename_`).
 
         Args:
             *names: A name or None for each dimension, as `rename` takes them.
@@ -90,7 +90,7 @@ class NamedMethods(_Base):
             The tensor itself.
 
         Raises:
-            RuntimeError: A name is no identifier, stands twice or is not there, or their number is wrong.
+            RuntimeError: A name is not an identifier, is repeated or unknown, or the number of names is wrong.
             TypeError: A name is neither a string nor None.
 
         Example:
@@ -104,7 +104,7 @@ class NamedMethods(_Base):
 
     @api_boundary
     def refine_names(self, *names: str | EllipsisType | None) -> Tensor:
-        """A view in which dimensions without names have them (`torch.Tensor.refine_names`).
+        """Return a view in which unnamed dimensions are named (`torch.Tensor.refine_names`).
 
         Args:
             *names: A name or None for each dimension, the name that it has where it has one; ``...`` stands for the
@@ -127,7 +127,7 @@ class NamedMethods(_Base):
 
     @api_boundary
     def align_to(self, *names: str | EllipsisType) -> Tensor:
-        """A view with its dimensions in the order of given names (`torch.Tensor.align_to`).
+        """Return a view with its dimensions in the order of the given names (`torch.Tensor.align_to`).
 
         Args:
             *names: The names in their new order; those that the tensor has not become dimensions of size 1. ``...``
@@ -151,7 +151,7 @@ class NamedMethods(_Base):
 
     @api_boundary
     def align_as(self, other: Tensor) -> Tensor:
-        """A view with its dimensions in the order of another tensor's names (`torch.Tensor.align_as`).
+        """Return a view with its dimensions in the order of another tensor's names (`torch.Tensor.align_as`).
 
         Args:
             other: The tensor whose names are taken, as `align_to` takes them.
@@ -175,7 +175,7 @@ class NamedMethods(_Base):
 
 @api_boundary
 def align_tensors(*tensors: Tensor) -> tuple[Any, ...]:
-    """Tensors with their dimensions in one order, that of the tensor of most dimensions (`torch.align_tensors`).
+    """Permute tensors to the dimension order of the one with most dimensions (`torch.align_tensors`).
 
     Args:
         *tensors: Tensors whose dimensions have names.
@@ -185,7 +185,7 @@ def align_tensors(*tensors: Tensor) -> tuple[Any, ...]:
 
     Raises:
         RuntimeError: A tensor has a dimension without name, or one that the largest has not.
-        TypeError: An argument is no tensor.
+        TypeError: An argument is not a tensor.
 
     Example:
         >>> import triten as tt

@@ -1,4 +1,4 @@
-"""Reductions that leave out what is not a number, by NumPy's names and with its dimensions: ``np.nanmean(tensor)``."""
+"""NaN-skipping reductions with NumPy's names and dimensions: ``np.nanmean(tensor)``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["BY_NAME"]
 
 
 def nansum(x: Any, dims: Dims, keepdims: bool) -> Any:
-    """The sum; 0 where there are no numbers."""
+    """Return the sum without NaN; 0 if all elements are NaN."""
     return functions.nansum(x, dims, keepdims)
 
 
 def nanmean(x: Any, dims: Dims, keepdims: bool) -> Any:
-    """The mean; NaN where there are no numbers."""
+    """Return the mean without NaN; NaN if all elements are NaN."""
     return functions.nanmean(x, dims, keepdims)
 
 
 def nanprod(x: Any, dims: Dims, keepdims: bool) -> Any:
-    """The product; 1 where there are no numbers."""
+    """Return the product without NaN; 1 if all elements are NaN."""
     x = functions.where(functions.isnan(x), 1, x)
     for dim in sorted((dim % x.ndim for dim in dims), reverse=True):
         x = functions.prod(x, dim, keepdims)
@@ -40,7 +40,7 @@ def _extreme(reduce: Callable[..., Any], least: float) -> Callable[[Any, Dims, b
 
 
 def nanvar(x: Any, dims: Dims, keepdims: bool, correction: float = 0) -> Any:
-    """The variance; NaN where there are too few numbers."""
+    """Return the variance without NaN; NaN if too few elements remain."""
     missing = functions.isnan(x)
     count = functions.sum(functions.bitwise_not(missing), dims, keepdims)
     deviation = functions.where(missing, 0, x - functions.nanmean(x, dims, True))
@@ -52,7 +52,7 @@ def nanvar(x: Any, dims: Dims, keepdims: bool, correction: float = 0) -> Any:
 
 
 def nanstd(x: Any, dims: Dims, keepdims: bool, correction: float = 0) -> Any:
-    """The standard deviation; NaN where there are too few numbers."""
+    """Return the standard deviation without NaN; NaN if too few elements remain."""
     return functions.sqrt(nanvar(x, dims, keepdims, correction))
 
 
@@ -65,4 +65,4 @@ BY_NAME: dict[str, Callable[..., Any]] = {
     "nanvar": nanvar,
     "nanstd": nanstd,
 }
-"""Functions of a floating tensor, dimensions, whether to keep them, and what var and std divide by less."""
+"""Functions of a floating tensor, its dimensions, keepdims, and the correction of var and std."""

@@ -1,6 +1,6 @@
-"""What a notebook shows of a tensor: what it is, some numbers of its elements, and a histogram or a picture.
+"""Notebook view of a tensor: its metadata, statistics of its elements, and a histogram or an image.
 
-Of a large tensor a sample is looked at, at regular steps along each dimension; from a GPU the sample alone is copied.
+A large tensor is sampled at regular steps along each dimension. Only the sample is copied from a GPU.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SIDE = 128
-"""Pixels of a picture along a side, and what the sample's size is a square of."""
+"""Side of an image in pixels; a sample has at most its square."""
 LEAST_PIXELS = 8
-"""Along a side of a picture."""
+"""Minimum side of an image, in pixels."""
 FEW = 12
-"""Elements that need no histogram."""
+"""Tensors of at most this many elements get no histogram."""
 
 
 def notebook_view(tensor: Any) -> str:
-    """A piece of a web page about a tensor; of one without values, such as a Meta tensor, what is known."""
+    """Return an HTML fragment about a tensor; only metadata for one without values, such as a Meta tensor."""
     spec = tensor._spec
     parts = [f"<b>{html.escape(type(tensor).__name__)}</b> {html.escape(_facts(tensor))}"]
     array = _sample(tensor)
@@ -75,7 +75,7 @@ def _size(nbytes: int) -> str:
 
 
 def _sample(tensor: Any) -> NDArray[Any] | None:
-    """Some elements, all if there are few, in host memory; None of a tensor without values, or of a traced one."""
+    """Return a sample of elements in host memory, all if there are few; None for a Meta or traced tensor."""
     spec = tensor._spec
     if spec.is_meta:
         return None
@@ -89,12 +89,12 @@ def _sample(tensor: Any) -> NDArray[Any] | None:
                 plain = plain.dequantize()
             return readable(plain.contiguous().host_array())
     except (RuntimeError, NotImplementedError):
-        # Tensors in a function that is being recorded or mapped have no values to be read.
+        # Tensors in a function that is being recorded or mapped have no readable values.
         return None
 
 
 def _steps(sizes: tuple[int, ...]) -> tuple[slice, ...]:
-    """Slices of at most `SIDE` squared elements in all; of a picture at most `SIDE` along either side."""
+    """Return slices that select at most `SIDE` squared elements, and for an image at most `SIDE` along either side."""
     picture = _picture_of(sizes)
     if picture is not None:
         step = slice(None, None, picture[1])
@@ -108,7 +108,7 @@ def _steps(sizes: tuple[int, ...]) -> tuple[slice, ...]:
 
 
 def _picture_of(sizes: tuple[int, ...]) -> tuple[int | None, int] | None:
-    """Which dimension is a picture's channels, if one is, and the step along its sides; None of what is no picture."""
+    """Return the channel dimension of an image, if any, and the step along its sides; None for a non-image."""
     channels = None
     if len(sizes) == 3:
         channels = next((i for i in (0, 2) if sizes[i] in COLOR_TYPES), None)
@@ -122,7 +122,7 @@ def _picture_of(sizes: tuple[int, ...]) -> tuple[int | None, int] | None:
 
 
 def _numbers(array: NDArray[Any], is_whole: bool) -> str:
-    """The extremes and the mean of the elements, and how many are no finite numbers."""
+    """Return the minimum, maximum and mean of the elements, and the number of non-finite ones."""
     of = "" if is_whole else f" (of a sample of {array.size})"
     if array.dtype.kind == "b":
         return f"{int(array.sum())} of {array.size} True{of}"
@@ -138,7 +138,7 @@ def _numbers(array: NDArray[Any], is_whole: bool) -> str:
 
 
 def _drawing(array: NDArray[Any], spec: Any) -> str:
-    """A picture of what looks like one, or a histogram; nothing of few elements."""
+    """Return an image if the shape allows it, else a histogram; an empty string for few elements."""
     picture = _picture_of(tuple(spec.sizes)) if spec.layout is strided else None
     if picture is not None and array.dtype.kind in "buif":
         if array.ndim == 2:

@@ -1,6 +1,6 @@
-"""NumPy's functions of tensors that are not on the CPU: the same functions of ours, where the tensors are.
+"""NumPy functions of tensors that are not on the CPU: triten's counterparts run on the tensors' device.
 
-PyTorch refuses such calls. Libraries that make arrays of other arrays, such as Dask, make them all the same.
+PyTorch rejects these calls. Libraries that build arrays from other arrays, such as Dask, rely on them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ UFUNC_NAMES: Final = {"invert": "bitwise_not", "left_shift": "bitwise_left_shift
     "mod": "remainder",
     "rint": "round",
 }
-"""Ufuncs of which the function here has another name."""
+"""Ufuncs whose triten function has another name."""
 
 
 def of_ufunc(ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any = None) -> Any:
-    """A ufunc's result where its operands are; NotImplemented where there is no such function.
+    """Return a ufunc's result on its operands' device; NotImplemented if triten has no such function.
 
-    Arrays with dimensions are not copied there.
+    Arrays with dimensions are not copied to the device.
     """
     function = getattr(functions, UFUNC_NAMES.get(ufunc.__name__, ufunc.__name__), None)
     operands = _beside(inputs)
@@ -43,14 +43,14 @@ def of_ufunc(ufunc: np.ufunc, inputs: Sequence[Any], dtype: Any = None) -> Any:
 
 
 def of_function(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A function's result where its operands are; NotImplemented where there is no such function."""
+    """Return a function's result on its operands' device; NotImplemented if triten has no such function."""
     function = FUNCTIONS.get(func)
     given = {name: value for name, value in kwargs.items() if value is not np._NoValue}
     return NotImplemented if function is None else function(*args, **given)
 
 
 def _beside(operands: Sequence[Any]) -> list[Any]:
-    """Operands with numbers as tensors on the device of the first tensor."""
+    """Return operands with numbers converted to tensors on the first tensor's device."""
     first = next(each for each in operands if isinstance(each, TensorImpl))
     return [
         as_tensor(each, device=first.device)
@@ -141,4 +141,4 @@ FUNCTIONS: Final[dict[Any, Callable[..., Any]]] = {
     np.linalg.svd: lambda a, full_matrices=True: functions.linalg_svd(a, full_matrices),
     np.linalg.qr: lambda a, mode="reduced": functions.linalg_qr(a, mode),
 }
-"""By NumPy's function, with NumPy's parameters."""
+"""Implementations by NumPy function, with NumPy's parameters."""

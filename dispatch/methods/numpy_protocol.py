@@ -1,4 +1,4 @@
-"""What NumPy asks of a tensor: its elements, results as tensors, and reductions such as ``np.sum(tensor)``."""
+"""NumPy protocols of a tensor: conversion to arrays, results as tensors, and reductions such as ``np.sum(tensor)``."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ REFLECTED: Final[dict[Any, str]] = {
     np.equal: "__eq__",
     np.not_equal: "__ne__",
 }
-"""The operator by which a tensor computes a function whose first operand is a number of NumPy's."""
+"""The special method that computes a ufunc whose first operand is a NumPy number."""
 HOST: Final = frozenset({"cpu", "meta"})
-"""Devices on which NumPy computes, or refuses to."""
+"""Devices on which NumPy computes or raises."""
 _PLAIN: Final = np.empty(0)
 """An ndarray, whose ``__array_function__`` is NumPy's own."""
 _DOES_COPY = (
@@ -59,9 +59,9 @@ class NumPyMethods(_Base):
     __slots__ = ()
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
-        """The tensor as an ndarray, over the same memory where dtype and `copy` allow it; see `numpy`.
+        """Return the tensor as an ndarray, sharing memory if dtype and `copy` allow it; see `numpy`.
 
-        Raises ValueError where `copy` is False and `dtype` another one.
+        Raises ValueError if `copy` is False and `dtype` differs.
         """
         tensor: Tensor = self  # type: ignore[assignment]
         array = tensor.numpy()
@@ -72,9 +72,9 @@ class NumPyMethods(_Base):
         return array.copy() if copy else array
 
     def __buffer__(self, flags: int) -> memoryview:
-        """The memory to what takes buffers, as ``memoryview(tensor)``, from Python 3.12 on (PEP 688).
+        """Return a buffer of the memory, as ``memoryview(tensor)`` requests from Python 3.12 on (PEP 688).
 
-        Raises BufferError for what `numpy` refuses, and for dtypes that buffers do not have, such as bfloat16.
+        Raises BufferError for tensors that `numpy` rejects, and for dtypes without a buffer format, such as bfloat16.
         """
         try:
             array: Any = self.__array__()
@@ -83,7 +83,7 @@ class NumPyMethods(_Base):
             raise BufferError(f"{type(self).__name__} has no buffer: {error}") from None
 
     def __array_wrap__(self, array: NDArray[Any], context: Any = None, return_scalar: bool = False) -> Tensor:
-        """The result of a NumPy function of this tensor, as a tensor over the same memory."""
+        """Wrap the result of a NumPy function of this tensor as a tensor that shares its memory."""
         from ..tensor_data import from_numpy
 
         return from_numpy(np.asarray(array))
@@ -96,20 +96,20 @@ class NumPyMethods(_Base):
         subok: bool = True,
         copy: bool = True,
     ) -> Tensor:
-        """The tensor in another dtype (`numpy.ndarray.astype`); `to` is PyTorch's name.
+        """Return the tensor in another dtype (`numpy.ndarray.astype`); `to` is PyTorch's name.
 
         Args:
             dtype: The dtype, of ours or of NumPy's, or its name.
             order: Taken for NumPy's sake.
             casting: Taken for NumPy's sake.
             subok: Taken for NumPy's sake.
-            copy: Whether a tensor that has the dtype already is copied.
+            copy: If True, copy a tensor that already has the dtype.
 
         Returns:
             A tensor of the same shape and device.
 
         Raises:
-            TypeError: There is no such dtype.
+            TypeError: The dtype does not exist.
 
         Example:
             >>> import triten as tt
@@ -123,9 +123,10 @@ class NumPyMethods(_Base):
     def __array_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """A function of NumPy's of this tensor: reductions are the tensor's own, all else is done as without this.
+        """Call a NumPy function: the tensor's own method for reductions, NumPy's implementation for all else.
 
-        Reductions keep device and history; ``np.mean`` of integers is in float64, ``np.std`` divides by n, as NumPy's.
+        Reductions keep device and history. As in NumPy, ``np.mean`` of integers is in float64, and ``np.std`` divides
+        by n.
         """
         if not all(issubclass(kind, np.ndarray | TensorImpl) for kind in types):
             return NotImplemented
@@ -142,9 +143,9 @@ class NumPyMethods(_Base):
         return np.ndarray.__array_function__(_PLAIN, func, (), args, kwargs)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """A ufunc of this tensor, as NumPy computes it of the elements, and as a tensor over the result.
+        """Compute a ufunc with NumPy on the elements, and wrap the result as a tensor.
 
-        Tensors that are not on the CPU are given to the function of that name here, if there is one.
+        Tensors that are not on the CPU use triten's function of that name, if it exists.
         """
         if len(inputs) == 2 and isinstance(inputs[0], np.generic) and method == "__call__" and not kwargs:
             special = REFLECTED.get(ufunc)
@@ -166,7 +167,7 @@ class NumPyMethods(_Base):
 
 
 def _beside(out: tuple[Any, ...], results: tuple[Any, ...]) -> zip[tuple[Any, Any]]:
-    """What results are written to, None where nothing is, beside each."""
+    """Pair each result with its output tensor, or with None."""
     return zip(out or (None,) * len(results), results, strict=True)
 
 
@@ -177,7 +178,7 @@ def _tensor(result: Any) -> Any:
 
 
 def _of_arrays(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """NumPy's own result for the tensors' elements, as a tensor unless it is an array of the caller's."""
+    """Return NumPy's result for the tensors' elements, as a tensor unless it is one of the caller's arrays."""
     from ..tensor_data import from_numpy
 
     result = func(*map(_as_array, args), **{name: _as_array(value) for name, value in kwargs.items()})
@@ -190,12 +191,12 @@ def _as_array(value: Any) -> Any:
 
 
 class Reduction:
-    """A function of NumPy's that is a method of tensors.
+    """NumPy function that maps to a method of tensors.
 
     Args:
-        method: the method that reduces all dimensions, or those that are given.
+        method: The method that reduces all or the given dimensions.
         parameters: NumPy's names of the arguments by position.
-        is_mean: whether integers have results of float64.
+        is_mean: True if integers have float64 results.
     """
 
     __slots__ = ("is_mean", "method", "parameters")
@@ -206,9 +207,9 @@ class Reduction:
         self.is_mean = is_mean
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
-        """The arguments by name; None if there is one that only NumPy's function knows, or no tensor to reduce.
+        """Return the arguments by name; None if one is specific to NumPy, or if no tensor is reduced.
 
-        No dimensions are none to NumPy, and all of them to PyTorch.
+        An empty axis tuple reduces no dimensions in NumPy, and all of them in PyTorch.
         """
         given = dict(zip(self.parameters, args, strict=False)) | kwargs
         given = {name: value for name, value in given.items() if value is not np._NoValue}
@@ -221,7 +222,7 @@ class Reduction:
         return given
 
     def result(self, given: dict[str, Any]) -> Any:
-        """The reduced tensor."""
+        """Return the reduced tensor."""
         tensor: Any = given["a"]
         axis, keepdims, dtype = given.get("axis"), bool(given.get("keepdims", False)), given.get("dtype")
         if dtype is not None and not isinstance(dtype, ScalarType):
@@ -250,7 +251,7 @@ def _reduced(tensor: Any, method: str, axis: Any, keepdims: bool, options: dict[
             reduce = nan_reductions.BY_NAME[method]
             return reduce(tensor, (dims,) if isinstance(dims, int) else tuple(dims), keepdims, **options)
         method = {"nanmax": "amax", "nanmin": "amin"}.get(method, method.removeprefix("nan"))
-    if method == "prod":  # of one dimension at a time
+    if method == "prod":  # reduces one dimension at a time
         rank = tensor.dim()
         each = sorted((int(d) % rank for d in np.atleast_1d(dims)), reverse=True) if rank else ()
         for dim in each:
@@ -281,4 +282,4 @@ REDUCTIONS: Final[dict[Any, Reduction]] = {
     np.nanmax: Reduction("nanmax", "out", "keepdims"),
     np.nanmin: Reduction("nanmin", "out", "keepdims"),
 }
-"""The functions that would call a tensor's method with arguments that it does not have, and those that skip NaN."""
+"""Functions that would call a tensor's method with arguments that it lacks, and those that skip NaN."""

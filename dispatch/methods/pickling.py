@@ -1,8 +1,8 @@
-"""Tensors in pickles and deep copies: a tensor is its geometry over a storage, so that views stay views.
+"""Pickling and deep copies of tensors: a tensor is geometry over a storage, so that views stay views.
 
-What shares bytes before shares them after, as in PyTorch (torch/_tensor.py, torch/_utils.py): the storage is written
-or copied once in a pickle or a deep copy, whole, and each tensor finds its elements in it. By protocol 5 the bytes may
-stay outside of the pickle (PEP 574), and tensors are made over the buffers that are given back, without a copy.
+Tensors that share memory before also share it after, as in PyTorch (torch/_tensor.py, torch/_utils.py). Each storage
+is written or copied once, whole, and each tensor refers to its elements in it. In protocol 5 the bytes may be out of
+band (PEP 574); tensors are then made over the returned buffers without a copy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    """A leaf's deep copy, with its gradient and attributes.
+    """Return a leaf's deep copy, with its gradient and attributes.
 
     Raises RuntimeError for a tensor that an operator recorded.
     """
@@ -49,7 +49,7 @@ def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     if spec.layout in KEY_BIT:
         made = from_parts(spec.layout, copy.deepcopy(sparse_parts(tensor), memo), tuple(spec.sizes))
     elif spec.is_meta or hasattr(tensor, "__tensor_dispatch__") or not hasattr(tensor._data, "base"):
-        # No bytes, or only its class knows where they are.
+        # A tensor without memory, or whose class alone knows its location.
         made = tensor.detach().clone()
     else:
         storage = _copied_storage(tensor.untyped_storage(), memo)
@@ -67,7 +67,7 @@ def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
 
 
 def reduced(tensor: Tensor) -> tuple[Any, ...]:
-    """What `pickle` makes a tensor of; of a recorded one a leaf that requires grad."""
+    """Return the reduce value of a tensor for `pickle`; a recorded tensor becomes a leaf that requires grad."""
     spec = tensor._spec
     if spec.layout in KEY_BIT:
         given = (spec.layout, sparse_parts(tensor), tuple(spec.sizes), spec.requires_grad)
@@ -113,7 +113,7 @@ def _rebuilt(
 
 
 def sparse_parts(tensor: Any) -> tuple[Any, ...]:
-    """The dense tensors that a sparse one is made of, and of coordinates whether they are coalesced."""
+    """Return the dense parts of a sparse tensor, and for COO whether it is coalesced."""
     data = tensor._data
     if isinstance(data, SparseCoo):
         return data.indices, data.values, data.is_coalesced
@@ -121,7 +121,7 @@ def sparse_parts(tensor: Any) -> tuple[Any, ...]:
 
 
 def from_parts(layout: Layout, parts: tuple[Any, ...], sizes: tuple[int, ...]) -> Any:
-    """The sparse tensor of them."""
+    """Return the sparse tensor of these parts."""
     if layout is sparse_coo:
         indices, values, is_coalesced = parts
         make = find_overload("aten::_sparse_coo_tensor_unsafe")
@@ -150,7 +150,7 @@ def _byte_offset(tensor: TensorImpl) -> int:
 
 
 def _bytes_of(storage: Storage) -> Tensor:
-    """All bytes of a storage as a tensor over them."""
+    """Return all bytes of a storage as a uint8 tensor."""
     from ..tensor import Tensor
 
     spec = TensorSpec.contiguous((storage.nbytes(),), uint8, storage.device)
@@ -162,15 +162,15 @@ def _copied_storage(storage: Storage, memo: dict[int, Any]) -> Storage:
     if found is None:
         clone = _bytes_of(storage).clone()
         found = memo[id(storage)] = storage_of(clone._data, storage.device)
-        # As `copy` itself does: an identity in the memo holds as long as its object lives.
+        # As in `copy` itself: an identity in the memo is valid as long as its object lives.
         memo.setdefault(id(memo), []).append(storage)
     return found
 
 
 BUFFERS_SINCE = 5
-"""The first protocol of `pickle` whose bytes may be outside."""
+"""The first `pickle` protocol with out-of-band buffers."""
 ALIGNMENT = 16
-"""Of the bytes that a storage is made over: what no element needs more than."""
+"""Required alignment of a storage's memory, in bytes: no element needs more."""
 
 
 def _reduced_storage(storage: Storage, protocol: Any = 0) -> tuple[Any, ...]:
@@ -181,7 +181,7 @@ def _reduced_storage(storage: Storage, protocol: Any = 0) -> tuple[Any, ...]:
 
 
 def _storage_over(buffer: Any, device: Device) -> Storage:
-    """A storage over a buffer, which is read-only where the buffer is; a copy on another device."""
+    """Return a storage over a buffer, read-only if the buffer is; a copy for another device."""
     from ..tensor_data import from_numpy
 
     array = np.empty(0, np.uint8) if not memoryview(buffer).nbytes else np.frombuffer(buffer, np.uint8)
@@ -202,5 +202,5 @@ def _rebuilt_storage(data: bytes, device: Device) -> Storage:
     return storage_of(made._data, device)
 
 
-# A method, since `copyreg` does not tell the protocol; `multiprocessing` has functions of its own in a table.
+# A method, since `copyreg` does not pass the protocol. `multiprocessing` has its own dispatch table.
 Storage.__reduce_ex__ = _reduced_storage  # type: ignore[assignment,method-assign]

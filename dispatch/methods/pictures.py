@@ -1,4 +1,4 @@
-"""Small pictures of numbers for web pages, without a library: a PNG of pixels, an SVG of a histogram."""
+"""Small images for web pages, without a library: a PNG of pixels, an SVG of a histogram."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BARS, BAR_WIDTH, HEIGHT = 24, 6, 48
-"""Of a histogram, in pixels."""
+"""Histogram geometry: number of bars, bar width and height in pixels."""
 LEAST_SIDE = 96
-"""A picture with fewer pixels is shown larger."""
+"""Smaller images are enlarged to this many pixels."""
 COLOR_TYPES = {1: 0, 3: 2, 4: 6}
-"""PNG's number for grey, for red, green and blue, and for these with opacity, by channels (ISO/IEC 15948, 11.2.2)."""
+"""PNG color types by channel count: grayscale, RGB, RGBA (ISO/IEC 15948, 11.2.2)."""
 
 
 def png(pixels: NDArray[np.uint8]) -> bytes:
-    """A PNG file of pixels of shape (height, width, channels) with 1, 3 or 4 channels.
+    """Return a PNG file of pixels of shape (height, width, channels) with 1, 3 or 4 channels.
 
     Example:
         >>> import numpy as np
@@ -32,7 +32,7 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
     height, width, channels = pixels.shape
     rows = np.zeros(
         (height, 1 + width * channels), np.uint8
-    )  # each row begins with its filter, which is none
+    )  # each row begins with its filter type, 0 for none
     rows[:, 1:] = pixels.reshape(height, -1)
     header = struct.pack(">IIBBBBB", width, height, 8, COLOR_TYPES[channels], 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -42,7 +42,7 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
 
 
 def image(pixels: NDArray[np.uint8]) -> str:
-    """The picture as an element of a page, small ones enlarged with sharp pixels."""
+    """Return an HTML image element; small images are enlarged with sharp pixels."""
     height, width, _ = pixels.shape
     factor = max(1, LEAST_SIDE // max(height, width))
     data = base64.b64encode(png(pixels)).decode()
@@ -53,7 +53,7 @@ def image(pixels: NDArray[np.uint8]) -> str:
 
 
 def histogram(values: NDArray[Any]) -> str:
-    """How often finite real numbers lie in each of `BARS` ranges, as an element of a page."""
+    """Return an SVG histogram of finite real numbers in `BARS` ranges."""
     values = values.astype(np.float64)
     least, greatest = float(values.min()), float(values.max())
     span = greatest - least
@@ -72,7 +72,7 @@ def histogram(values: NDArray[Any]) -> str:
 
 
 def grey(values: NDArray[Any]) -> NDArray[np.uint8]:
-    """Numbers as brightness, the least black and the greatest white; what is no finite number is black."""
+    """Map numbers to gray levels, the minimum to black and the maximum to white; non-finite numbers are black."""
     values = np.where(np.isfinite(values), values, np.nan).astype(np.float64)
     if np.isnan(values).all():
         return np.zeros(values.shape, np.uint8)

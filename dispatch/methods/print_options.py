@@ -1,4 +1,4 @@
-"""How tensors are printed: what a user sets, for `printing` to read (torch/_tensor_str.py)."""
+"""Print options of tensors, set by the user and read by `printing` (torch/_tensor_str.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class PrintOptions:
-    """The options of all threads."""
+    """Print options, shared by all threads."""
 
     __slots__ = ("edgeitems", "linewidth", "precision", "sci_mode", "threshold")
     precision: int
@@ -38,12 +38,12 @@ def set_printoptions(
     """Set how tensors are printed, in every thread (`torch.set_printoptions`).
 
     Args:
-        precision: digits after the point, 4 at first.
-        threshold: from more elements on, 1000 at first, a part of them is shown.
-        edgeitems: how many of them at either end of each dimension, 3 at first.
-        linewidth: the characters of a line, 80 at first.
-        profile: ``"default"``, ``"short"`` or ``"full"``, before what is given beside it.
-        sci_mode: whether numbers have exponents; None to see by the numbers, as at first.
+        precision: Digits after the decimal point. Initially: 4.
+        threshold: Tensors with more elements are printed abridged. Initially: 1000.
+        edgeitems: Number of elements shown at either end of each dimension of an abridged output. Initially: 3.
+        linewidth: Characters of a line. Initially: 80.
+        profile: ``"default"``, ``"short"`` or ``"full"``, applied before the other options.
+        sci_mode: If True, print exponents; None decides by the numbers. Initially: None.
 
     Raises ValueError for another profile.
 

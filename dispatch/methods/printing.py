@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def tensor_text(tensor: Tensor) -> str:
-    """``tensor([...], dtype=..., device=..., requires_grad=...)``, what follows from the default left out.
+    """Return ``tensor([...], dtype=..., device=..., requires_grad=...)``, omitting defaults.
 
-    A subclass's own name stands in place of ``tensor``, in ``Parameter(...)`` if it is one.
+    A subclass's name replaces ``tensor``; parameters are wrapped in ``Parameter(...)``.
     """
     text = _text(tensor)
     return f"Parameter({text})" if getattr(tensor, "_is_param", False) is True else text
@@ -62,7 +62,7 @@ def _text(tensor: Tensor) -> str:
 
 
 def _quantizer_notes(tensor: Tensor) -> list[str]:
-    """What is said of a quantized tensor's scales and zero points."""
+    """Return the notes on a quantized tensor's scales and zero points."""
     notes = [f"quantization_scheme={tensor.qscheme()}"]
     if tensor.qscheme() is per_tensor_affine:
         return [*notes, f"scale={tensor.q_scale()}", f"zero_point={tensor.q_zero_point()}"]
@@ -82,13 +82,13 @@ PARTS = {
     sparse_csc: ("ccol_indices", "row_indices", "values"),
     sparse_bsc: ("ccol_indices", "row_indices", "values"),
 }
-"""The methods that give what a sparse tensor is made of."""
+"""The methods that return the parts of a sparse tensor."""
 
 
 def _sparse_text(tensor: Any) -> str:
-    """``tensor(indices=tensor(...), values=tensor(...), size=..., nnz=..., layout=...)``, parts on lines of their own.
+    """Return ``tensor(indices=tensor(...), values=tensor(...), size=..., nnz=..., layout=...)``, one part per line.
 
-    Parts that are made of numbers of the usual dtype do not repeat it.
+    Parts with the default dtype omit it.
     """
     spec = tensor._spec
     bare = tensor.detach()
@@ -116,7 +116,7 @@ def _sparse_text(tensor: Any) -> str:
 
 
 def _part_text(part: Any, indent: int) -> str:
-    """A dense part of a sparse tensor, whose dtype and device are said once for all of them."""
+    """Return the text of a dense part of a sparse tensor; the whole states dtype and device once."""
     spec = part._spec
     prefix = "tensor("
     indent += len(prefix)
@@ -127,7 +127,7 @@ def _part_text(part: Any, indent: int) -> str:
 
 
 def _with_notes(text: str, notes: list[str], indent: int) -> str:
-    """The elements and what is said of them, each on a new line where it would pass the end of one."""
+    """Append notes to the elements' text, with a line break before each note that would exceed the line width."""
     length = len(text) - text.rfind("\n") + 1
     for note in notes:
         if length + len(note) + 2 > _options.linewidth:
@@ -140,7 +140,7 @@ def _with_notes(text: str, notes: list[str], indent: int) -> str:
 
 
 def elements_text(array: NDArray[Any]) -> str:
-    """The elements alone, as ``print`` shows them between the parentheses."""
+    """Return the text of the elements alone, as ``print`` shows them between the parentheses."""
     return _array_text(array, 0)
 
 
@@ -162,7 +162,7 @@ def _summary(array: NDArray[Any]) -> NDArray[Any]:
 
 
 class _Format(NamedTuple):
-    """How the elements of a tensor are written: one's text, and the characters that a line counts for each."""
+    """Format of a tensor's elements: the text of one, and the width that each takes in a line."""
 
     text: Callable[[Any], str]
     width: int
@@ -189,7 +189,7 @@ def _format_of_real(values: NDArray[Any]) -> _Format:
     values = values.astype(np.float64)
     finite = values[np.isfinite(values) & (values != 0)]
     if finite.size == 0:
-        return _float_format(finite, ".0f", is_whole=True)  # whatever `sci_mode` says, as in PyTorch
+        return _float_format(finite, ".0f", is_whole=True)  # for any `sci_mode`, as in PyTorch
     whole = bool((finite == np.ceil(finite)).all())
     largest, smallest = float(abs(finite).max()), float(abs(finite).min())
     exponents = largest / smallest > 1000.0 or largest > 1e8 or (not whole and smallest < 1e-4)
@@ -224,7 +224,7 @@ def _nested(array: NDArray[Any], number_format: _Format, indent: int, summarise:
 
 
 def _history(tensor: Tensor) -> str:
-    """What made a tensor that requires grad; a view whose history a write made void says so."""
+    """Return the text of a tensor's gradient function; a view with an invalidated history is marked."""
     try:
         node = tensor.grad_fn
     except RuntimeError:

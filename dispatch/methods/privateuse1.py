@@ -1,4 +1,4 @@
-"""`tensor.npu()`, `tensor.is_npu`: methods of a backend of another package (torch/utils/backend_registration.py)."""
+"""`tensor.npu()`, `tensor.is_npu`: methods of an out-of-tree backend (torch/utils/backend_registration.py)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _is_on(device_type: str) -> property:
 
 
 def device_of_backend(device_type: str, device: Device | str | int | None) -> Device:
-    """The device that an argument of a generated method names. Raises RuntimeError for one of another type."""
+    """Return the device that a generated method's argument names. Raises RuntimeError for another device type."""
     if device is None:
         return Device(device_type, current_device(device_type))
     if isinstance(device, int) and not isinstance(device, bool):
@@ -39,7 +39,7 @@ def device_of_backend(device_type: str, device: Device | str | int | None) -> De
 
 
 def tensor_methods(device_type: str) -> None:
-    """Give `Tensor` ``is_<name>`` and ``<name>()``."""
+    """Add ``is_<name>`` and ``<name>()`` to `Tensor`."""
 
     def to_backend(
         self: Any, device: Device | str | int | None = None, non_blocking: bool = False, **kwargs: Any
@@ -54,7 +54,7 @@ def tensor_methods(device_type: str) -> None:
 
 
 def module_methods(device_type: str, module: type) -> None:
-    """Give a module class ``<name>()``, which moves its parameters and buffers."""
+    """Add ``<name>()``, which moves parameters and buffers, to a module class."""
     if not hasattr(Tensor, device_type):
         raise RuntimeError(
             f"Can not automatically generate {device_type}() method for {module.__qualname__}. Because Tensor doesn't "
@@ -70,12 +70,12 @@ def module_methods(device_type: str, module: type) -> None:
 
 
 def storage_methods(device_type: str) -> None:
-    """Give `UntypedStorage` ``is_<name>``."""
+    """Add ``is_<name>`` to `UntypedStorage`."""
     _register_once(Storage, f"is_{device_type}", _is_on(device_type))
 
 
 def generate_methods(for_tensor: bool, module: type | None, for_storage: bool, slot: int) -> None:
-    """Generate the methods that are asked for; `module` is the class to give them to, if any."""
+    """Generate the requested methods; `module` is the module class to extend, or None."""
     name = privateuse1_backend_name(slot)
     if for_tensor:
         tensor_methods(name)

@@ -1,4 +1,6 @@
-"""`Tensor.apply_` and its like: a Python function called for every element (torch/csrc/utils/tensor_apply.cpp)."""
+"""`Tensor.apply_` and similar methods: a Python function called for every element
+(torch/csrc/utils/tensor_apply.cpp).
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ else:
 
 
 class PythonElementwiseMethods(_Base):
-    """Mixin of `Tensor`: for tensors on the CPU, and as slow as Python is."""
+    """Mixin of `Tensor`: CPU tensors only, at Python's speed."""
 
     __slots__ = ()
 
     @api_boundary
     def apply_(self, callable: Callable[[Any], Any]) -> Tensor:
-        """Replace each element by what a Python function makes of it (`torch.Tensor.apply_`).
+        """Replace each element by a Python function of it (`torch.Tensor.apply_`).
 
         Args:
             callable: Called with each element as a Python number; gives a number.
@@ -44,7 +46,7 @@ class PythonElementwiseMethods(_Base):
 
     @api_boundary
     def map_(self, tensor: Tensor, callable: Callable[[Any, Any], Any]) -> Tensor:
-        """Replace each element by what a Python function makes of it and another tensor's (`torch.Tensor.map_`).
+        """Replace each element by a Python function of it and another tensor's element (`torch.Tensor.map_`).
 
         Args:
             tensor: The other tensor, of the same dtype and of a shape that broadcasts to this one's.
@@ -66,7 +68,7 @@ class PythonElementwiseMethods(_Base):
 
     @api_boundary
     def map2_(self, x: Tensor, y: Tensor, callable: Callable[[Any, Any, Any], Any]) -> Tensor:
-        """Replace each element by what a Python function makes of it and those of two tensors (`torch.Tensor.map2_`).
+        """Replace each element by a Python function of it and two tensors' elements (`torch.Tensor.map2_`).
 
         Args:
             x: A tensor of the same dtype and of a shape that broadcasts to this one's.

@@ -1,4 +1,4 @@
-"""Quantized tensors in pickles and deep copies: their integers over a storage, and the quantizer (torch/_tensor.py)."""
+"""Pickling and deep copies of quantized tensors: integers over a storage, and the quantizer (torch/_tensor.py)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..composite.quantized import quantized_tensor
 
 
 def copied_quantized(tensor: Any, memo: dict[int, Any]) -> Any:
-    """A deep copy: tensors whose integers share bytes before share them after."""
+    """Return a deep copy; tensors whose integers share memory still share it afterwards."""
     known = memo.get(id(tensor))
     if known is not None:
         return known
@@ -31,7 +31,7 @@ def copied_quantized(tensor: Any, memo: dict[int, Any]) -> Any:
 
 
 def reduced_quantized(tensor: Any) -> tuple[Any, ...]:
-    """What `pickle` makes a quantized tensor of."""
+    """Return the reduce value of a quantized tensor for `pickle`."""
     data = tensor._data
     parts = parts_of(data.quantizer)
     return (
@@ -42,14 +42,14 @@ def reduced_quantized(tensor: Any) -> tuple[Any, ...]:
 
 
 def parts_of(quantizer: Any) -> tuple[Any, ...]:
-    """A quantizer as PyTorch's files have it: its scheme, scale and zero point, and the dimension of channels."""
+    """Return a quantizer in PyTorch's file form: scheme, scale, zero point, and the channel dimension."""
     if isinstance(quantizer, PerTensorAffine):
         return quantizer.scheme, quantizer.scale, quantizer.zero_point
     return quantizer.scheme, quantizer.scales, quantizer.zero_points, quantizer.axis
 
 
 def rebuilt_quantized(ints: Any, parts: tuple[Any, ...], dtype: ScalarType, sizes: tuple[int, ...]) -> Any:
-    """The tensor of integers and of what `parts_of` gave; nothing is checked."""
+    """Return the tensor of integers and the result of `parts_of`, without checks."""
     scheme, *rest = parts
     if scheme is per_tensor_affine:
         quantizer: Any = PerTensorAffine(*rest)

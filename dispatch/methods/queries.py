@@ -1,4 +1,4 @@
-"""Methods of `Tensor` that say what it is, and old forms of other functions (torch/_tensor.py)."""
+"""Methods of `Tensor` that query its properties, and old forms of other functions (torch/_tensor.py)."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ class QueryMethods(_Base):
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the tensor is stored as coordinates and values (`torch.Tensor.is_sparse`)."""
+        """True if the tensor is in COO layout (`torch.Tensor.is_sparse`)."""
         return self._spec.layout is sparse_coo
 
     @property
     def is_sparse_csr(self) -> bool:
-        """Whether the tensor is stored by compressed rows (`torch.Tensor.is_sparse_csr`)."""
+        """True if the tensor is in CSR layout (`torch.Tensor.is_sparse_csr`)."""
         return self._spec.layout is sparse_csr
 
     @property
     def is_quantized(self) -> bool:
-        """Whether elements are integers that stand for numbers on a grid (`torch.Tensor.is_quantized`)."""
+        """True if the elements are quantized integers (`torch.Tensor.is_quantized`)."""
         return bool(self._spec.keys & QUANTIZED_BIT)
 
     @property
     def is_nested(self) -> bool:
-        """Whether the tensor is a list of tensors of different sizes (`torch.Tensor.is_nested`): none is."""
+        """False: nested tensors are not instances of this class (`torch.Tensor.is_nested`)."""
         return False
 
     def to_padded_tensor(self, padding: float, output_size: Sequence[int] | None = None) -> Tensor:
-        """A nested tensor as a dense one (`torch.Tensor.to_padded_tensor`), see `tt.nested.to_padded_tensor`.
+        """Raise for a dense tensor (`torch.Tensor.to_padded_tensor`); see `tt.nested.to_padded_tensor`.
 
         Args:
             padding: The element behind the sequences.
@@ -71,31 +71,31 @@ class QueryMethods(_Base):
 
     @property
     def is_mkldnn(self) -> bool:
-        """Whether the bytes have oneDNN's own layout (`torch.Tensor.is_mkldnn`): those of none have."""
+        """False: no tensor has oneDNN's own layout (`torch.Tensor.is_mkldnn`)."""
         return False
 
     @property
     def is_xla(self) -> bool:
-        """Whether the tensor is on an XLA device (`torch.Tensor.is_xla`)."""
+        """True if the tensor is on an XLA device (`torch.Tensor.is_xla`)."""
         return bool(self._spec.device.type == "xla")
 
     @property
     def is_xpu(self) -> bool:
-        """Whether the tensor is on an XPU (`torch.Tensor.is_xpu`)."""
+        """True if the tensor is on an XPU (`torch.Tensor.is_xpu`)."""
         return bool(self._spec.device.type == "xpu")
 
     @property
     def is_mps(self) -> bool:
-        """Whether the tensor is on an MPS device (`torch.Tensor.is_mps`)."""
+        """True if the tensor is on an MPS device (`torch.Tensor.is_mps`)."""
         return bool(self._spec.device.type == "mps")
 
     @property
     def is_ipu(self) -> bool:
-        """Whether the tensor is on an IPU (`torch.Tensor.is_ipu`)."""
+        """True if the tensor is on an IPU (`torch.Tensor.is_ipu`)."""
         return bool(self._spec.device.type == "ipu")
 
     def is_conj(self) -> bool:
-        """Whether elements are to be conjugated when read (`torch.Tensor.is_conj`): never, `conj` computes them.
+        """Return False: there is no lazy conjugation, `conj` computes its result (`torch.Tensor.is_conj`).
 
         Returns:
             False.
@@ -108,7 +108,7 @@ class QueryMethods(_Base):
         return False
 
     def is_neg(self) -> bool:
-        """Whether elements are to be negated when read (`torch.Tensor.is_neg`): never, `imag` of `conj` is negative.
+        """Return False: there is no lazy negation, `imag` of `conj` is computed (`torch.Tensor.is_neg`).
 
         Returns:
             False.
@@ -121,7 +121,7 @@ class QueryMethods(_Base):
         return False
 
     def is_nonzero(self) -> bool:
-        """Whether the only element is not zero (`torch.Tensor.is_nonzero`).
+        """Return whether the only element is nonzero (`torch.Tensor.is_nonzero`).
 
         Returns:
             A bool.
@@ -142,7 +142,7 @@ class QueryMethods(_Base):
         return bool(value.item() != 0)
 
     def is_same_size(self, other: TensorImpl | None = None, x2: TensorImpl | None = None) -> bool:
-        """Whether another tensor has the same sizes (`torch.Tensor.is_same_size`).
+        """Return whether another tensor has the same sizes (`torch.Tensor.is_same_size`).
 
         Args:
             other: The other tensor.
@@ -163,7 +163,7 @@ class QueryMethods(_Base):
         return bool(self._spec.sizes == other._spec.sizes)
 
     def dim_order(self) -> tuple[int, ...]:
-        """The dimensions from the outermost in memory to the innermost (`torch.Tensor.dim_order`).
+        """Return the dimensions from the outermost in memory to the innermost (`torch.Tensor.dim_order`).
 
         Returns:
             A tuple of numbers of dimensions, by descending strides.
@@ -183,13 +183,12 @@ class QueryMethods(_Base):
         keepdim: bool = False,
         dtype: ScalarType | None = None,
     ) -> Tensor:
-        """The norm of the elements as one vector (`torch.Tensor.norm`; `tt.linalg.vector_norm` and `matrix_norm` are
-        newer).
+        """Return the norm of the elements (`torch.Tensor.norm`; `tt.linalg.vector_norm` and `matrix_norm` are newer).
 
         Args:
             p: The order; 'fro' and None mean 2, 'nuc' the sum of a matrix's singular values.
             dim: The dimension or dimensions whose elements make up a vector; by default all of them.
-            keepdim: Whether the result keeps those dimensions, with size 1.
+            keepdim: If True, keep the reduced dimensions with size 1.
             dtype: The dtype to which the elements are converted first; by default their own.
 
         Returns:
@@ -212,11 +211,11 @@ class QueryMethods(_Base):
             raise
 
     def lu(self, pivot: bool = True, get_infos: bool = False) -> tuple[Tensor, ...]:
-        """`tt.lu` of this tensor (`torch.Tensor.lu`; `tt.linalg.lu_factor` is newer).
+        """Return `tt.lu` of this tensor (`torch.Tensor.lu`; `tt.linalg.lu_factor` is newer).
 
         Args:
-            pivot: Whether rows are exchanged, so that the factorization is stable.
-            get_infos: Whether the result tells for each matrix whether it succeeded.
+            pivot: If True, exchange rows for stability.
+            get_infos: If True, also return for each matrix whether the factorization succeeded.
 
         Returns:
             A tuple of both factors in one tensor of the matrices' shape, the rows that were exchanged (int32, counted

@@ -1,4 +1,4 @@
-"""Python's reflected operators that no operator of their own serves; the others are generated."""
+"""Python's reflected operators that have no operator of their own; the others are generated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ else:
 
 
 def reflected(special: str, name: str, other: Any, self: TensorImpl) -> Tensor:
-    """``other <operator> self``, or NotImplemented for an operand of a foreign type; `special` is the method."""
+    """Return ``other <operator> self``, or NotImplemented for an operand of a foreign type; `special` is the method."""
     cls = other.__class__
     if cls is self.__class__ and cls in plain_classes:
         return _function(name)(other, self)

@@ -1,4 +1,4 @@
-"""Methods of `Tensor` that say how a sparse tensor is stored (ATen/native/sparse/SparseTensor.cpp)."""
+"""Methods of `Tensor` that describe a sparse tensor's storage (ATen/native/sparse/SparseTensor.cpp)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SparseMethods(_Base):
 
     @api_boundary
     def sparse_dim(self) -> int:
-        """How many dimensions are stored as coordinates (`torch.Tensor.sparse_dim`).
+        """Return the number of sparse dimensions (`torch.Tensor.sparse_dim`).
 
         Returns:
             A number; 0 for a strided tensor, 2 for one of compressed rows or columns.
@@ -41,7 +41,7 @@ class SparseMethods(_Base):
 
     @api_boundary
     def dense_dim(self) -> int:
-        """How many dimensions are stored whole (`torch.Tensor.dense_dim`).
+        """Return the number of dense dimensions (`torch.Tensor.dense_dim`).
 
         Returns:
             A number; all dimensions of a strided tensor.
@@ -63,7 +63,7 @@ class SparseMethods(_Base):
 
     @api_boundary
     def _nnz(self) -> int:
-        """How many elements a sparse tensor specifies, repeated coordinates counted each (`torch.Tensor._nnz`).
+        """Return the number of specified elements, including duplicate coordinates (`torch.Tensor._nnz`).
 
         Returns:
             A number; of a blocked layout that of the blocks, of batches that of each matrix.
@@ -83,7 +83,7 @@ class SparseMethods(_Base):
 
     @api_boundary
     def to_sparse_coo(self) -> Tensor:
-        """The tensor in coordinates (`torch.Tensor.to_sparse_coo`), as `to_sparse` without arguments.
+        """Convert the tensor to COO layout (`torch.Tensor.to_sparse_coo`), as `to_sparse` without arguments does.
 
         Returns:
             A tensor of layout `tt.sparse_coo`; the tensor itself if it has that layout.
@@ -98,7 +98,7 @@ class SparseMethods(_Base):
 
     @api_boundary
     def is_coalesced(self) -> bool:
-        """Whether coordinates are known to be sorted and unequal (`torch.Tensor.is_coalesced`).
+        """Return whether the coordinates are known to be sorted and unique (`torch.Tensor.is_coalesced`).
 
         Returns:
             A bool.

@@ -1,4 +1,4 @@
-"""Methods of `Tensor` that make tensors of a user's own class."""
+"""Methods of `Tensor` that make tensors of a user-defined class."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ class SubclassMethods:
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Handle a public call that got a tensor of a subclass: call it, and have its tensors be of this class.
+        """Handle a public call on a tensor of a subclass: call the function, and convert its tensors to this class.
 
-        A subclass overrides it, as a class method, to handle calls itself, and calls ``super().__tensor_function__``
-        for the rest; `tt.overrides` says which calls there are.
+        A subclass overrides this class method to handle calls itself, and calls ``super().__tensor_function__`` for
+        the rest. `tt.overrides` lists the calls.
 
         Args:
-            func: the function, method, or a property's ``__get__``, as the public namespace has it.
-            types: the classes among the arguments that take part.
-            args: positional arguments, as the caller wrote them.
-            kwargs: keyword arguments, as the caller wrote them.
+            func: The function, method, or a property's ``__get__``, as in the public namespace.
+            types: The classes among the arguments that take part.
+            args: Positional arguments, as the caller wrote them.
+            kwargs: Keyword arguments, as the caller wrote them.
 
         Returns:
             the result; NotImplemented where `types` has a class that is no superclass of this one.
@@ -71,11 +71,12 @@ class SubclassMethods:
 
     @api_boundary
     def as_subclass(self, cls: type[Subclass]) -> Subclass:
-        """This tensor's bytes as a tensor of `cls`, in the graph as `alias` is (`torch.Tensor.as_subclass`).
+        """Return this tensor as one of class `cls` that shares its memory, in the graph like `alias`
+        (`torch.Tensor.as_subclass`).
 
-        Public calls with such a tensor go to `__tensor_function__` of its class. If `cls` defines
-        ``__tensor_dispatch__(func, types, args, kwargs)``, a class method, that handles every operator below autograd
-        which gets such a tensor; what it returns is the result, plain tensors included.
+        Public calls with this tensor go to `__tensor_function__` of its class. If `cls` defines the class method
+        ``__tensor_dispatch__(func, types, args, kwargs)``, it handles every operator below autograd that receives the
+        tensor. Its return value is the result, plain tensors included.
 
         Args:
             cls: A subclass of `tt.Tensor`.
@@ -84,7 +85,7 @@ class SubclassMethods:
             A tensor of `cls` over the same memory.
 
         Raises:
-            TypeError: `cls` is no subclass of Tensor.
+            TypeError: `cls` is not a subclass of Tensor.
 
         Example:
             >>> import triten as tt
@@ -105,7 +106,7 @@ class SubclassMethods:
 
     @staticmethod
     def _make_subclass(cls: type[Subclass], data: TensorImpl, require_grad: bool = False) -> Subclass:
-        """A tensor of `cls` over the bytes of `data`, in no graph (`torch.Tensor._make_subclass`)."""
+        """Return a tensor of `cls` that shares the memory of `data`, in no graph (`torch.Tensor._make_subclass`)."""
         from ..layers.python_key import detached_subclass
 
         made = detached_subclass(data, cls)
@@ -131,14 +132,14 @@ class SubclassMethods:
         dispatch_layout: bool = False,
         storage_size: int | None = None,
     ) -> Subclass:
-        """Return a tensor of `cls` with metadata and no bytes (`torch.Tensor._make_wrapper_subclass`).
+        """Return a tensor of `cls` with metadata and no storage (`torch.Tensor._make_wrapper_subclass`).
 
         Args:
             cls: A subclass of `Tensor` that defines ``__tensor_dispatch__``.
             size: The sizes.
             strides: The strides. Default: contiguous, or those of `memory_format`.
             storage_offset: The storage offset, in elements; only with `strides`.
-            memory_format: Which strides the tensor has without `strides`.
+            memory_format: Determines the strides if `strides` is not given.
             dtype: The dtype. Default: the default dtype.
             layout: The layout.
             device: The device. Default: the CPU.
@@ -174,7 +175,7 @@ class SubclassMethods:
 
 
 def _convert(result: Any, cls: Any) -> Any:
-    """A result with its tensors of `cls`, those in lists and tuples too; tensors of a subclass of it stay."""
+    """Convert a result's tensors to `cls`, also in lists and tuples; tensors of its subclasses stay."""
     if cls in plain_classes:
         return result
     if isinstance(result, TensorImpl):

@@ -1,7 +1,7 @@
-"""``x[...]`` and ``x[...] = value``: basic indices become one view, others `index` and `index_put_`.
+"""``x[...]`` and ``x[...] = value``: basic indices become one view, others call `index` and `index_put_`.
 
-Source: torch/csrc/autograd/python_variable_indexing.cpp. A list of numbers stands for a tensor, a bool for a
-mask of no dimension; a list that holds tensors, sequences, slices, None or Ellipsis counts as a tuple.
+Source: torch/csrc/autograd/python_variable_indexing.cpp. A list of numbers stands for a tensor, a bool for a 0-dim
+mask. A list that holds tensors, sequences, slices, None or Ellipsis counts as a tuple.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ else:
     _Base = object
 
 _BATCHED = functionality_bit(Functionality.Batched)
-"""Marks a number that differs between the examples of a `vmap`: it indexes as a tensor, since nobody can read it."""
+"""Flag of a number that differs between the examples of a `vmap`: it indexes as a tensor, since it cannot be read."""
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
-"""The numbers that an index may be."""
+"""The range of index values."""
 
 NEW_AXIS, INTEGER, RANGE = 0, 1, 2
-"""Kinds of items of `_basic_index`; `structured/meta/views.py` reads them."""
+"""Item types of `_basic_index`; `structured/meta/views.py` reads them."""
 
 _basic_plans: dict[TensorSpec, dict[Any, Callable[..., Tensor]]] = {}
 _count = [0]
@@ -193,7 +193,7 @@ def _public(name: str) -> Any:
 
 
 def _number(value: object, tensor: TensorImpl) -> Any:
-    """A Python number of what is assigned. Raises TypeError for what is neither number nor tensor."""
+    """Return an assigned value as a Python number. Raises TypeError for neither number nor tensor."""
     if isinstance(value, np.generic) and value.dtype.kind not in "OSUmM":
         value = value.item()
     if isinstance(value, int | float | complex):
@@ -216,7 +216,7 @@ def _number(value: object, tensor: TensorImpl) -> Any:
 
 
 def _seen_whole(value: Any, tensor: TensorImpl) -> Any:
-    """Return a number as the tensor that PyTorch assigns, if the innermost mode sees what PyTorch dispatches."""
+    """Return a number as the tensor that PyTorch assigns, if the innermost mode sees PyTorch's dispatch."""
     from ..layers.python_key import sees_whole, without_modes
 
     if not sees_whole():
@@ -230,14 +230,14 @@ def _seen_whole(value: Any, tensor: TensorImpl) -> Any:
 
 
 def _writes_whole(value: Any) -> bool:
-    """Return whether a write of a tensor is one that PyTorch's operators are to serve."""
+    """Return whether PyTorch's own operators must serve the write of a tensor."""
     from ..layers.python_key import sees_whole
 
     return isinstance(value, TensorImpl) and sees_whole()
 
 
 def _stripped(value: Tensor, rank: int) -> Tensor:
-    """The value without the leading dimensions of size 1 that the target has not."""
+    """Squeeze leading dimensions of size 1 that the target lacks."""
     while value._spec.ndim > rank and value._spec.sizes[0] == 1:
         value = value.squeeze(0)
     return value
@@ -261,7 +261,7 @@ def _write(target: Tensor, value: Any, is_tensor: bool) -> None:
 
 
 def _write_at(picked: Tensor, advanced: Sequence[Any], value: Any, is_tensor: bool) -> None:
-    """Put a number or a tensor where index tensors say; one element under a single mask is a fill."""
+    """Write a number or a tensor at index tensors; one element under a single mask is a fill."""
     given = [i for i in advanced if i is not None]
     is_filled = (
         len(given) == 1 and given[0]._spec.dtype is bool_ and (not is_tensor or value._spec.numel == 1)
@@ -296,11 +296,11 @@ def _load_by_numbers(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
 
 
 _by_numbers: list[Callable[[Tensor, tuple[Any, ...]], Tensor | None]] = [_load_by_numbers]
-"""The short way of subscripts of integers, imported at its first use."""
+"""The fast path for integer subscripts, imported on first use."""
 
 
 def _slice_first(tensor: Tensor, index: slice) -> Tensor:
-    """``tensor[start:stop:step]`` of a slice without plan."""
+    """Return ``tensor[start:stop:step]`` for a slice without a plan."""
     step = index.step
     try:
         return tensor._slice_first(index.start, index.stop, 1 if step is None else step)
@@ -315,7 +315,7 @@ def _slice_first(tensor: Tensor, index: slice) -> Tensor:
 
 
 def _basic(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
-    """``tensor[index]`` for numbers, slices, None and Ellipsis, as one planned view; None for others."""
+    """Return ``tensor[index]`` for numbers, slices, None and Ellipsis, as one planned view; None for others."""
     key: list[Any] = []
     numbers = 0
     for item in index:
@@ -346,7 +346,7 @@ def _basic(tensor: Tensor, index: tuple[Any, ...]) -> Tensor | None:
 
 
 def _element(tensor: Tensor, index: tuple[int, ...]) -> Tensor:
-    """``tensor[i, j, ...]``: one select after another, whose plans serve every index."""
+    """Return ``tensor[i, j, ...]`` by successive selects, whose plans serve every index."""
     out = tensor
     for d, number in enumerate(index):
         size = tensor._spec.sizes[d] if d < tensor._spec.ndim else 0
@@ -369,11 +369,11 @@ def _out_of_bounds(number: int, d: int, size: int) -> IndexError | ValueError:
 
 
 def _plan_basic(tensor: Tensor, index: tuple[Any, ...], key: tuple[Any, ...]) -> Plan:
-    """The plan of a basic index, kept unless a bound was read from an object that may change."""
+    """Return the plan of a basic index; cache it unless a bound was read from an object that may change."""
     spec: TensorSpec = tensor._spec
     items = _encoded(spec, index)
     if spec.layout is not strided:
-        # One operator for each item, of which a sparse layout has kernels.
+        # One operator for each item, since sparse layouts have kernels for those.
         return lambda tensor: _apply(tensor, index)[0]
     plan = _basic_index_packet.miss(tensor, items)
     bounds = [b for part in key if part.__class__ is tuple for b in part]
@@ -386,7 +386,7 @@ def _plan_basic(tensor: Tensor, index: tuple[Any, ...], key: tuple[Any, ...]) ->
 
 
 def _encoded(spec: TensorSpec, index: tuple[Any, ...]) -> tuple[int, ...]:
-    """The index as `_basic_index` takes it: in bounds, not negative, four numbers for each item."""
+    """Return the index in `_basic_index` form: in bounds, not negative, four numbers for each item."""
     given = sum(item is not None and item is not Ellipsis for item in index)
     if given > spec.ndim:
         raise _too_many(spec.ndim)
@@ -420,7 +420,7 @@ def _encoded(spec: TensorSpec, index: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _bounds(item: slice) -> tuple[int | None, int | None, int]:
-    """A slice's bounds and step as ints. Raises ValueError for a step below 1, TypeError for no int."""
+    """Return a slice's bounds and step as ints. Raises ValueError for a step below 1, TypeError for a non-int."""
     bounds: list[int | None] = []
     for value in (item.start, item.stop, item.step):
         if value is not None and not hasattr(value, "__index__"):
@@ -435,7 +435,7 @@ def _bounds(item: slice) -> tuple[int | None, int | None, int]:
 
 
 def _as_tuple(index: object) -> tuple[Any, ...]:
-    """The items of an index; a short list with anything but numbers in it counts as a tuple."""
+    """Return the items of an index; a short list with anything but numbers counts as a tuple."""
     if isinstance(index, tuple):
         return tuple(index)
     if isinstance(index, list) and len(index) < 32:
@@ -450,7 +450,7 @@ def _as_tuple(index: object) -> tuple[Any, ...]:
 
 
 def _apply(tensor: Tensor, index: tuple[Any, ...]) -> tuple[Tensor, list[Any] | None]:
-    """The view that the basic items give, and the tensors for its dimensions, or None if there are none."""
+    """Return the view of the basic items, and the index tensors of its dimensions, or None if there are none."""
     items = [_tensor_of(item, tensor) if _is_list(item) else item for item in index]
     rank = tensor._spec.ndim
     given = sum(_consumed(item) for item in items)
@@ -504,12 +504,12 @@ def _is_list(item: object) -> bool:
 
 
 def _is_truth(item: object) -> bool:
-    """Whether an item is a mask of no dimension."""
+    """Return whether an item is a 0-dim mask."""
     return isinstance(item, TensorImpl) and item._spec.ndim == 0 and item._spec.dtype in (bool_, uint8)
 
 
 def _consumed(item: Any) -> int:
-    """How many dimensions an item takes."""
+    """Return the number of dimensions that an item consumes."""
     if item is None or item is Ellipsis or isinstance(item, bool | np.bool_):
         return 0
     if isinstance(item, TensorImpl) and item._spec.dtype in (bool_, uint8):
@@ -532,7 +532,7 @@ def _integer(item: Any) -> int:
 
 
 def _tensor_of(values: Any, tensor: TensorImpl) -> Tensor:
-    """A sequence as an index on the tensor's device: truths as a mask, anything else as int64."""
+    """Return a sequence as an index on the tensor's device: bools as a mask, anything else as int64."""
     from ..tensor_data import tensor as make
 
     try:

@@ -1,6 +1,6 @@
-"""Types of tensors by dtype and kind of device, which PyTorch had before dtypes: `tt.FloatTensor`, `Tensor.type`.
+"""Tensor types by dtype and device type, which PyTorch had before dtypes: `tt.FloatTensor`, `Tensor.type`.
 
-A type is what `isinstance` asks and what makes tensors of its dtype: of sizes, without values, or of data.
+`isinstance` accepts a type. Calling a type makes a tensor of its dtype, uninitialized from sizes, or from data.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ else:
     _Base = object
 
 _PREFIXES = ("triten.", "torch.")
-"""What a type's name in a string may begin with; PyTorch's own is what programs have."""
+"""Accepted prefixes of a type's name in a string; existing programs use PyTorch's."""
 
 
 class TensorType:
-    """Tensors of one dtype on one kind of device (`torch.FloatTensor` and its like).
+    """Type of tensors with one dtype on one device type (`torch.FloatTensor` and similar types).
 
-    `isinstance` asks whether a tensor is of the type; a call makes one.
+    `isinstance` tests whether a tensor is of the type; a call makes one.
 
     Args:
         *data: Sizes, as numbers or a `Size`, for a tensor without values; a sequence for one of its elements; nothing
@@ -49,7 +49,7 @@ class TensorType:
         A tensor of the type.
 
     Raises:
-        TypeError: A tensor is of another type, or `data` is no sequence.
+        TypeError: A tensor is of another type, or `data` is not a sequence.
         RuntimeError: `device` is of another kind.
 
     Example:
@@ -71,12 +71,12 @@ class TensorType:
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the tensors are on a CUDA device."""
+        """True if the tensors are on a CUDA device."""
         return self.device_type == "cuda"
 
     @property
     def is_sparse(self) -> bool:
-        """Whether the tensors are sparse: never."""
+        """False: the tensors are never sparse."""
         return False
 
     @property
@@ -92,7 +92,7 @@ class TensorType:
         return instance.dtype is self.dtype and instance.device.type == self.device_type
 
     def __or__(self, other: Any) -> Any:
-        """A union with another type, for annotations."""
+        """Return a union with another type, for annotations."""
         return Union[self, other]  # noqa: UP007 - the bar is what this defines
 
     def __ror__(self, other: Any) -> Any:
@@ -103,7 +103,7 @@ class TensorType:
 
 
 def type_name(dtype: st.dtype, device_type: str, kind: Layout = strided) -> str:
-    """The name of a type, such as ``triten.cuda.HalfTensor``."""
+    """Return the name of a type, such as ``triten.cuda.HalfTensor``."""
     place = "" if device_type == "cpu" else f"{device_type}."
     if kind is not strided:
         place += f"{kind.name.removesuffix('_coo')}."
@@ -113,7 +113,9 @@ def type_name(dtype: st.dtype, device_type: str, kind: Layout = strided) -> str:
 def constructed(
     dtype: st.dtype, device: Device, data: Sequence[Any], given: DeviceLike, named: dict[str, Any]
 ) -> Tensor:
-    """A tensor as a type makes it; see `TensorType`. `given` is the `device` argument, `named` what else was named."""
+    """Return a tensor built by a type; see `TensorType`. `given` is the `device` argument, `named` the other
+    keywords.
+    """
     from ..generated.functions import empty
     from ..tensor_data import tensor
 
@@ -172,7 +174,7 @@ def _is_integer(value: Any) -> bool:
 def constructed_as(
     cls: type[Tensor], data: Sequence[Any], /, *, device: DeviceLike = None, **named: Any
 ) -> Tensor:
-    """A tensor of a class as ``Tensor(...)`` makes it: of the default dtype, but any tensor gives a view of itself."""
+    """Return a tensor of a class, as ``Tensor(...)``: of the default dtype, or a view of a given tensor."""
     from ..tensor import Tensor
 
     source = data[0] if data else next(iter(named.values()), None)
@@ -188,9 +190,9 @@ constructors[:] = [constructed_as]
 
 
 def type_of(kind: Any) -> TensorType:
-    """The type that an argument names: a `TensorType`, `Tensor` itself (of the default dtype) or a string.
+    """Return the type that an argument names: a `TensorType`, `Tensor` itself (of the default dtype) or a string.
 
-    Raises ValueError for a string or a class that names none, TypeError for anything else.
+    Raises ValueError for an unknown string or class, TypeError for anything else.
     """
     from ..tensor import Tensor
 
@@ -244,11 +246,11 @@ class TypeMethods(_Base):
     __slots__ = ()
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Tensor | str:
-        """The name of the tensor's type, or the tensor converted to another (`torch.Tensor.type`).
+        """Return the name of the tensor's type, or the tensor converted to another type (`torch.Tensor.type`).
 
         Args:
             dtype: A dtype, a type such as `tt.LongTensor`, or a type's name; None asks for the name.
-            non_blocking: Whether a copy from pinned memory to a GPU is only enqueued.
+            non_blocking: If True, a copy from pinned memory to a GPU is only enqueued.
 
         Returns:
             A string, or a tensor; the tensor itself if it is of that type already.
@@ -277,7 +279,7 @@ class TypeMethods(_Base):
             raise
 
     def new(self, *data: Any, device: DeviceLike = None, **named: Any) -> Tensor:
-        """A tensor of this one's dtype, on its device (`torch.Tensor.new`); `new_empty` and `new_tensor` are newer.
+        """Return a tensor with this dtype and device (`torch.Tensor.new`); `new_empty` and `new_tensor` are newer.
 
         Args:
             *data: Sizes for a tensor without values, or a sequence of elements, as `tt.FloatTensor` takes them.
@@ -288,7 +290,7 @@ class TypeMethods(_Base):
             A tensor.
 
         Raises:
-            TypeError: A tensor of another type is given, or what is no sequence.
+            TypeError: A tensor of another type is given, or the data is not a sequence.
             RuntimeError: `device` is of another kind.
 
         Example:

@@ -1,7 +1,7 @@
-"""Storages with a dtype, of `tt.storage`: what tensors' bytes were seen as before `UntypedStorage`.
+"""Storages with a dtype (`tt.storage`), from before `UntypedStorage`.
 
-PyTorch has deprecated them, and warns at the first; files of its older versions and programs that ask
-``tensor.storage()`` have them. `FloatStorage` and its kin are `TypedStorage` of one dtype.
+PyTorch has deprecated them, and warns on first use. Files of its older versions and programs that call
+``tensor.storage()`` use them. `FloatStorage` and similar classes are `TypedStorage` of one dtype.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _told: list[bool] = []
 
 
 def warn() -> None:
-    """PyTorch's warning of typed storages, once."""
+    """Issue PyTorch's warning about typed storages, once."""
     if not _told:
         _told.append(True)
         warnings.warn(
@@ -38,16 +38,16 @@ def warn() -> None:
 
 
 class TypedStorage:
-    """The bytes of tensors as elements of a dtype (`torch.TypedStorage`).
+    """Storage of tensors viewed as elements of a dtype (`torch.TypedStorage`).
 
     Args:
-        *args: how many elements, or a sequence of them; nothing for an empty one.
-        wrap_storage: instead, the `UntypedStorage` to look at.
-        dtype: of the elements; the default dtype unless given. A legacy class has its own.
-        device: where the elements lie; that of `wrap_storage`, or the CPU.
+        *args: Number of elements, or a sequence of them; nothing for an empty storage.
+        wrap_storage: An `UntypedStorage` to wrap, instead of `args`.
+        dtype: Dtype of the elements. Default: the default dtype. A legacy class has its own.
+        device: Device of the elements. Default: that of `wrap_storage`, or the CPU.
 
     Raises:
-        TypeError: there is more than one argument by position, or one beside `wrap_storage`.
+        TypeError: More than one positional argument is given, or one together with `wrap_storage`.
         RuntimeError: a legacy class is given a dtype.
 
     Example:
@@ -117,18 +117,18 @@ class TypedStorage:
 
     @property
     def device(self) -> Device:
-        """Where the elements lie."""
+        """The elements' device."""
         return self._elements.device
 
     @property
     def is_cuda(self) -> bool:
-        """Whether they lie on a GPU."""
+        """True if the elements are on a GPU."""
         return self._elements.is_cuda
 
     is_sparse = False
 
     def untyped(self) -> UntypedStorage:
-        """The bytes."""
+        """Return the untyped storage."""
         return self._elements.untyped_storage()
 
     @property
@@ -139,50 +139,50 @@ class TypedStorage:
         return self
 
     def size(self) -> int:
-        """How many elements there are."""
+        """Return the number of elements."""
         return self._elements.numel()
 
     __len__ = size
 
     def nbytes(self) -> int:
-        """How many bytes they have."""
+        """Return the number of bytes."""
         return self.untyped().nbytes()
 
     def element_size(self) -> int:
-        """How many bytes one has."""
+        """Return the size of an element in bytes."""
         return self.dtype.itemsize
 
     def data_ptr(self) -> int:
-        """The address of the first."""
+        """Return the address of the first element."""
         return self.untyped().data_ptr()
 
     def get_device(self) -> int:
-        """The index of the GPU; -1 on the CPU."""
+        """Return the index of the GPU; -1 on the CPU."""
         return self._elements.get_device()
 
     def is_shared(self) -> bool:
-        """Whether other processes may see the bytes."""
+        """Return whether other processes may access the memory."""
         return self._elements.is_shared()
 
     def share_memory_(self) -> Self:
-        """Move the bytes to memory that other processes may see."""
+        """Move the elements to memory shared with other processes."""
         self._elements.share_memory_()
         return self
 
     def is_pinned(self) -> bool:
-        """Whether the bytes lie in pinned memory."""
+        """Return whether the memory is pinned."""
         return self._elements.is_pinned()
 
     def pin_memory(self) -> TypedStorage:
-        """The elements in pinned memory."""
+        """Return the elements in pinned memory."""
         return self._over(self._elements.pin_memory())
 
     def resizable(self) -> bool:
-        """Whether `resize_` may change how many there are."""
+        """Return whether `resize_` may change the number of elements."""
         return self.untyped().resizable
 
     def resize_(self, size: int) -> Self:
-        """Make it hold so many elements; the first keep their values."""
+        """Resize to this many elements; the first keep their values."""
         storage, dtype = self.untyped(), self.dtype
         storage.resize_(size * dtype.itemsize)
         self._elements = _ops.empty(0, dtype=dtype, device=storage.device).set_(storage, 0, (size,), (1,))
@@ -210,7 +210,7 @@ class TypedStorage:
         return iter(self.tolist())
 
     def tolist(self) -> list[Any]:
-        """The elements as Python's numbers."""
+        """Return the elements as Python numbers."""
         values: list[Any] = self._elements.tolist()
         return values
 
@@ -229,36 +229,36 @@ class TypedStorage:
         return self
 
     def clone(self) -> TypedStorage:
-        """A copy with bytes of its own."""
+        """Return a copy with its own memory."""
         return self._over(self._elements.clone())
 
     __copy__ = clone
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TypedStorage:
         if id(self) not in memo:
-            # Tensors and storages over the same bytes share them after, too.
+            # Tensors and storages that share memory also share it in the copy.
             memo[id(self)] = self._over(copy.deepcopy(self._elements, memo))
         copied: TypedStorage = memo[id(self)]
         return copied
 
     def to(self, device: DeviceLike, non_blocking: bool = False) -> TypedStorage:
-        """The elements on a device; itself where they lie there."""
+        """Return the elements on a device; the storage itself if it is there already."""
         moved = self._elements.to(device, non_blocking=non_blocking)
         return self if moved is self._elements else self._over(moved)
 
     def cpu(self) -> TypedStorage:
-        """The elements on the CPU."""
+        """Return the elements on the CPU."""
         return self.to("cpu")
 
     def cuda(self, device: DeviceLike = None, non_blocking: bool = False) -> TypedStorage:
-        """The elements on a GPU."""
+        """Return the elements on a GPU."""
         return self.to("cuda" if device is None else device, non_blocking)
 
     def _converted(self, dtype: ScalarType) -> TypedStorage:
         return self if dtype is self.dtype else self._over(self._elements.to(dtype))
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """The name of this dtype's legacy class; or the elements as `dtype`: a class, its name, or a dtype."""
+        """Return the name of the dtype's legacy class; or convert to `dtype`: a class, its name, or a dtype."""
         if dtype is None:
             place = "cuda." if self.is_cuda else ""
             return f"{public_name.shown}.{place}{self.dtype.scalar_name}Storage"
@@ -268,7 +268,7 @@ class TypedStorage:
         return self._converted(wanted)
 
     def pickle_storage_type(self) -> str:
-        """The name of the legacy class in files."""
+        """Return the name of the legacy class in files."""
         return f"{self.dtype.scalar_name}Storage"
 
     def __repr__(self) -> str:
@@ -297,7 +297,7 @@ for _name, _dtype in {
 
 
 class LegacyStorageMeta(type):
-    """Says of any `TypedStorage` of the dtype and device that it is an instance."""
+    """Metaclass by which any `TypedStorage` of the dtype and device counts as an instance."""
 
     _own_dtype: ScalarType | None
     _own_device: str | None
@@ -314,10 +314,10 @@ class LegacyStorageMeta(type):
 
 
 class LegacyStorage(TypedStorage, metaclass=LegacyStorageMeta):
-    """Storages of one dtype on one kind of device (`torch.FloatStorage` and its kin)."""
+    """Storages of one dtype on one device type (`torch.FloatStorage` and similar classes)."""
 
     def __new__(cls, *args: Any, **named: Any) -> Any:
-        """A `TypedStorage`: the class is a name for its dtype."""
+        """Return a `TypedStorage`: the class is a name for its dtype."""
         made = object.__new__(cls)
         made.__init__(*args, **named)  # type: ignore[misc]
         return TypedStorage._over(made._elements)

@@ -1,4 +1,6 @@
-"""`unique` and `unique_consecutive`, which return what they are asked for (torch/functional.py, torch/_tensor.py)."""
+"""`unique` and `unique_consecutive`, whose optional outputs follow their flags (torch/functional.py,
+torch/_tensor.py).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def _call(operator: str, *args: Any) -> Any:
 def _asked(
     results: tuple[Tensor, Tensor, Tensor], return_inverse: bool, return_counts: bool
 ) -> Tensor | tuple[Tensor, ...]:
-    """The unique elements alone, or a tuple of them and what else was asked for."""
+    """Return the unique elements alone, or a tuple with the other requested outputs."""
     values, inverse, counts = results
     if not (return_inverse or return_counts):
         return values
@@ -38,7 +40,7 @@ def _asked(
 def unique(
     input: TensorImpl, sorted: bool, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> Tensor | tuple[Tensor, ...]:
-    """`torch.unique`."""
+    """Compute `torch.unique`."""
     if dim is None:
         found = _call("_unique2", input, sorted, return_inverse, return_counts)
     else:
@@ -49,7 +51,7 @@ def unique(
 def unique_consecutive(
     input: TensorImpl, return_inverse: bool, return_counts: bool, dim: int | None
 ) -> Tensor | tuple[Tensor, ...]:
-    """`torch.unique_consecutive`."""
+    """Compute `torch.unique_consecutive`."""
     found = _call("unique_consecutive", input, return_inverse, return_counts, dim)
     return _asked(found, return_inverse, return_counts)
 
@@ -67,12 +69,12 @@ class UniqueMethods(_Base):
         return_counts: bool = False,
         dim: int | None = None,
     ) -> Tensor | tuple[Tensor, ...]:
-        """The different elements of the tensor, or entries along `dim`, in ascending order (`torch.Tensor.unique`).
+        """Return the unique elements, or entries along `dim`, in ascending order (`torch.Tensor.unique`).
 
         Args:
             sorted: Without effect: they are sorted in any case.
-            return_inverse: Whether to say for each element, or entry, where it is among the different ones.
-            return_counts: Whether to say how often each of them occurs.
+            return_inverse: If True, also return the index of each element, or entry, among the unique ones.
+            return_counts: If True, also return the number of occurrences.
             dim: A dimension, whose entries are compared as words are, element by element; by default all elements are
                 compared.
 
@@ -94,11 +96,11 @@ class UniqueMethods(_Base):
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
     ) -> Tensor | tuple[Tensor, ...]:
-        """One element of each run of equal ones, or entry along `dim` (`torch.Tensor.unique_consecutive`).
+        """Return one element, or entry along `dim`, of each run of equal ones (`torch.Tensor.unique_consecutive`).
 
         Args:
-            return_inverse: Whether to say for each element, or entry, which run it belongs to.
-            return_counts: Whether to say how long each run is.
+            return_inverse: If True, also return the index of the run of each element, or entry.
+            return_counts: If True, also return the length of each run.
             dim: A dimension, whose entries are compared; by default the elements are, in the order of the flattened
                 tensor.
 

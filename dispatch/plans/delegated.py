@@ -1,4 +1,4 @@
-"""Plans of composites that one other operator serves: their own steps are taken once, not in each call."""
+"""Plans of composites that delegate to one other operator: their own steps run once, not in each call."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ..core.operator_entry import OperatorEntry
 def plan_of_part(
     op: OperatorEntry, key_set: int, args: Sequence[Any], name: str, given: Sequence[Any]
 ) -> Plan | None:
-    """The plan of `name` for the arguments `given`, as the composite `op` would call it from `args`.
+    """Return the plan of `name` for the arguments `given`, as the composite `op` would call it from `args`.
 
-    None for a call that reached `op` with keys taken out: its parts are to be dispatched when they are called, by the
-    keys that are in force then.
+    Return None for a call that reached `op` with keys removed: its parts must be dispatched by the keys in force at
+    call time.
     """
     if effective(op.key_set_of(args)) != key_set:
         return None
@@ -30,9 +30,10 @@ def plan_of_part(
 def plan_of_part_alike(
     op: OperatorEntry, key_set: int, args: Sequence[Any], name: str, given: Sequence[Any]
 ) -> Plan | None:
-    """`plan_of_part` where calls of one kind of `op` are calls of one kind of the part, and `given` has no sizes.
+    """Return `plan_of_part` with the part's replanner. Calls of one kind of `op` must be calls of one kind of the
+    part.
 
-    The tensors of `given` are those of `args`. What replans the part's calls then replans those of `op`.
+    `given` has no sizes, and its tensors are those of `args`. The part's replanner then serves the calls of `op`.
     """
     plan = plan_of_part(op, key_set, args, name, given)
     if plan is None:
@@ -62,9 +63,9 @@ def plan_of_part_alike(
 def plan_with_numbers(
     op: OperatorEntry, key_set: int, args: Sequence[Any], name: str, given: Sequence[Any]
 ) -> Plan | None:
-    """`plan_of_part` of one tensor first and numbers that no call changes, as a function of what `op` is called with.
+    """Return `plan_of_part` of a tensor and constant numbers, as a function of the runtime arguments of `op`.
 
-    That is the tensor, and whatever else plans of `op` are called with.
+    These are the tensor, followed by any other runtime arguments of `op`, which are ignored.
     """
     part = plan_of_part(op, key_set, args, name, given)
     if part is None:
@@ -77,6 +78,6 @@ def plan_with_numbers(
 
 
 def first_of(plan: Plan) -> Plan:
-    """The plan of the first result alone of an operator of several."""
+    """Return a plan of only the first result of an operator with several."""
     alone: Plan | None = getattr(plan, "first", None)
     return (lambda *runtime: plan(*runtime)[0]) if alone is None else alone

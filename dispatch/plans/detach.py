@@ -1,4 +1,4 @@
-"""`detach`: the same bytes and version counter without history."""
+"""`detach`: the same memory and version counter without history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..tensor import Tensor, blank_tensor
 
 
 def detach(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """The planner of ``detach``; it serves every backend and steps aside for autograd."""
+    """Plan ``detach`` for every backend; autograd redispatches to it."""
     spec = args[0]._spec.detached
     if spec.is_inference:
         return lambda self: Tensor.from_data(self._data, spec)

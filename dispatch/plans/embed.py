@@ -1,4 +1,4 @@
-"""Backward of views: a tensor put among zeros where a view's elements were."""
+"""Backward of views: a tensor embedded in zeros at a view's elements."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .view_kernel import Geometry, taker
 
 
 def _put(target: TensorSpec, geometry: Geometry, source: TensorSpec) -> Plan:
-    """A plan that makes zeros of `target` and copies the argument, which broadcasts, into the view.
+    """Return a plan that makes zeros of `target` and copies the argument, which broadcasts, into the view.
 
-    Raises RuntimeError for a view that reaches beyond the target's elements, and for an argument of another shape.
+    Raises RuntimeError for a view outside of the target's elements, and for an argument of another shape.
     """
     part = TensorSpec.of(geometry.sizes, geometry.strides, target.dtype, target.device)
     last = geometry.offset + storage_size(part.sizes, part.strides) - 1
@@ -57,7 +57,7 @@ def _put(target: TensorSpec, geometry: Geometry, source: TensorSpec) -> Plan:
 
 
 def _put_by_backend(target: TensorSpec, part: TensorSpec, take: Callable[[Any], Any]) -> Plan:
-    """The same by the dispatcher, as a backend of another package has it."""
+    """Return the same plan with dispatched operators, for an out-of-tree backend."""
     from ..generated.functions import zero_
 
     allocate = allocator_of(target)
@@ -72,7 +72,7 @@ def _put_by_backend(target: TensorSpec, part: TensorSpec, take: Callable[[Any], 
 
 
 def embedded(geometry: Callable[..., Geometry]) -> Planner:
-    """The planner of ``<view>_backward(grad_output, input_sizes, *arguments of the view)``."""
+    """Return the planner of ``<view>_backward(grad_output, input_sizes, *arguments of the view)``."""
 
     def planner(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
         source: TensorSpec = args[0]._spec.detached
@@ -84,7 +84,7 @@ def embedded(geometry: Callable[..., Geometry]) -> Planner:
 
 
 def as_strided_backward(op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-    """``_as_strided_backward(grad_output, input_sizes, input_strides, size, stride, offset)``."""
+    """Plan ``_as_strided_backward(grad_output, input_sizes, input_strides, size, stride, offset)``."""
     source: TensorSpec = args[0]._spec.detached
     for argument, sizes, strides in (("input", args[1], args[2]), ("the view", args[3], args[4])):
         check_sizes_given(op.name, argument, sizes)

@@ -1,7 +1,7 @@
-"""Plans of functional forms: functions that make results, have a kernel compute them, and wrap them.
+"""Plans of functional forms: allocate results, run a kernel on them, and wrap them.
 
-A loop over a call's arguments would cost more than many a small kernel, so that the function of each shape of call is
-written out: once in a process, whatever kernels and specs its plans then hold.
+A loop over a call's arguments would cost more than many small kernels. The function of each shape of call is
+therefore generated, once in a process, for all kernels and specs of its plans.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ from ..structured.stub import PlannedKernel
 from ..tensor import blank_tensor
 
 TENSOR, VALUE = "tensor", "value"
-"""What a runtime argument is to a plan: a tensor; a number, nothing, a generator or a list. A list without gaps stands
-as the number of its tensors."""
+"""Slot of a runtime argument: a tensor; or a value (a number, None, a generator or a list). A list without None is
+represented by the number of its tensors.
+"""
 
 MANY = 5
-"""Lists of fewer tensors are taken apart by position, in a third of the time of a comprehension; others are alike."""
+"""Shorter lists are unpacked by position, in a third of the time of a comprehension; longer ones share one form."""
 
 Slots = tuple[str | int, ...]
 
 PASSED = frozenset({float, int, bool, complex, None.__class__})
-"""Classes of the values that kernels get as they are."""
+"""Classes of values that kernels receive unchanged."""
 
 
 def data_of(value: Any) -> Any:
-    """What a kernel is called with: a tensor's bytes; numbers and generators as they are; lists opened."""
+    """Return the kernel's form of an argument: a tensor's memory; numbers and generators unchanged; lists unpacked."""
     if isinstance(value, TensorImpl):
         return value._data
     if value.__class__ is list or value.__class__ is tuple:
@@ -47,23 +48,23 @@ _TENSOR_AND_NUMBER: Slots = (TENSOR, VALUE)
 
 
 def list_length(specs: Any) -> int:
-    """Of how many tensors a runtime argument is a list, none of them missing, up to `MANY`; 0 for what is none."""
+    """Return the length of a list of tensors without None, at most `MANY`; 0 for anything else."""
     if specs.__class__ is not tuple or not all(spec.__class__ is TensorSpec for spec in specs):
         return 0
     return min(len(specs), MANY)
 
 
 def slot_of(spec: Any) -> str | int:
-    """The slot of a runtime argument, from its spec."""
+    """Return the slot of a runtime argument, from its spec."""
     return TENSOR if isinstance(spec, TensorSpec) else list_length(spec) or VALUE
 
 
 class FunctionalForm:
-    """How calls whose arguments have these slots are made plans of, and the functions written for them so far.
+    """Plan factory for calls whose arguments have these slots, with the functions generated so far.
 
     Args:
-        slots: of the runtime arguments.
-        result_type: what makes the result of several outputs.
+        slots: Slots of the runtime arguments.
+        result_type: Constructor of the result of several outputs.
     """
 
     __slots__ = ("_into", "fresh", "fresh_quiet", "gather", "slots")
@@ -76,7 +77,7 @@ class FunctionalForm:
         self._into: dict[tuple[int, bool], Callable[..., Plan]] = {}
 
     def plan(self, kernel: PlannedKernel, outputs: tuple[TensorSpec, ...]) -> Plan:
-        """The plan of a call, from its kernel and its outputs' specs."""
+        """Return the plan of a call, from its kernel and its outputs' specs."""
         into, compute, quiet, _, _, first, unshared, number, _ = kernel
         if (
             compute is not None
@@ -112,7 +113,7 @@ class FunctionalForm:
 
 
 def _constant_plan(ufunc: Any, constants: Mapping[Any, Any], spec: TensorSpec) -> Plan:
-    """The plan of a ufunc of a tensor and a number, which is looked up among arrays of the tensor's dtype."""
+    """Return the plan of a ufunc of a tensor and a number, which is cached as an array of the tensor's dtype."""
 
     def plan(self: Any, number: Any) -> Any:
         out = blank_tensor()
@@ -134,12 +135,12 @@ def _constant_plan(ufunc: Any, constants: Mapping[Any, Any], spec: TensorSpec) -
 
 @functools.cache
 def fresh_maker(slots: Slots, quiet: bool, has_constant: bool = False) -> Callable[..., Plan]:
-    """A function from a kernel that returns a new array, and its spec, to a plan.
+    """Return a function from a kernel that returns a new array, and its spec, to a plan.
 
     Args:
-        slots: of the runtime arguments.
-        quiet: whether floating-point errors are ignored.
-        has_constant: whether the kernel is called with a constant last, which the function takes after the spec.
+        slots: Slots of the runtime arguments.
+        quiet: If True, ignore floating-point errors.
+        has_constant: If True, the kernel takes a constant last, which the function takes after the spec.
     """
     constant = ["constant"] if has_constant else []
     lines = [
@@ -153,9 +154,9 @@ def fresh_maker(slots: Slots, quiet: bool, has_constant: bool = False) -> Callab
 
 @functools.cache
 def into_maker(slots: Slots, count: int, quiet: bool, gathered: bool) -> Callable[..., Plan]:
-    """A function from a kernel that writes to its outputs, their specs and allocators to a plan.
+    """Return a function from a kernel that writes to its outputs, their specs and allocators, to a plan.
 
-    `gathered` says whether a function makes the result of the outputs; several are a tuple otherwise.
+    `gathered` is True if a function builds the result from the outputs; otherwise several outputs form a tuple.
     """
     numbers = range(count)
     lines = [f"out{i} = blank_tensor()" for i in numbers]
@@ -174,15 +175,15 @@ def into_maker(slots: Slots, count: int, quiet: bool, gathered: bool) -> Callabl
 def host_kernel_maker(
     slots: Slots, count: int, gathered: bool, quiet: bool, fills: bool
 ) -> Callable[..., Plan]:
-    """A function from a composite's host kernel, its outputs' specs and allocators, and the composite to a plan.
+    """Return a function from a composite's host kernel, output specs, allocators and the composite itself, to a plan.
 
     Args:
-        slots: of the runtime arguments.
-        count: of the outputs.
-        gathered: whether a function makes the result of several outputs, which are a tuple otherwise.
-        quiet: whether floating-point errors are ignored.
-        fills: whether the kernel fills outputs that the plan allocates, and returns False for a call that it leaves to
-            the composite; otherwise it returns their arrays, or None for such a call.
+        slots: Slots of the runtime arguments.
+        count: Number of outputs.
+        gathered: True if a function builds the result from several outputs; otherwise they form a tuple.
+        quiet: If True, ignore floating-point errors.
+        fills: True if the kernel fills outputs that the plan allocates, and returns False for a call that it
+            declines. Otherwise it returns the outputs' arrays, or None for a declined call.
     """
     numbers = range(count)
     data = [f"data{i}" for i in numbers]
@@ -209,7 +210,7 @@ def host_kernel_maker(
 
 
 def _given(slots: Slots) -> list[str]:
-    """What a kernel is called with for the runtime arguments."""
+    """Return the kernel's argument expressions for the runtime arguments."""
     given = []
     for i, slot in enumerate(slots):
         if slot == TENSOR:
@@ -224,7 +225,7 @@ def _given(slots: Slots) -> list[str]:
 
 
 def _computing(quiet: bool, target: str, given: Sequence[str]) -> list[str]:
-    """The statements that call the kernel; `quiet` has floating-point errors ignored meanwhile."""
+    """Return the statements that call the kernel; with `quiet` they ignore floating-point errors."""
     called = ", ".join(given)
     if not quiet:
         return [f"{target}compute({called})"]
@@ -244,7 +245,7 @@ def _wrapping(out: str, spec: str) -> list[str]:
 
 
 def _made(parameters: str, before: Sequence[str], slots: Slots, lines: Sequence[str]) -> Callable[..., Plan]:
-    """The function of these statements' text, whose errors show no inner frames."""
+    """Compile these statements to a function whose errors hide inner frames."""
     if HANDLER not in lines:
         lines = [f"try: {'; '.join(lines)}", HANDLER]
     text = [

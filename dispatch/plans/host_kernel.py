@@ -1,18 +1,19 @@
-"""Host kernels of composites: one function over whole arrays in the place of a chain of operators.
+"""Host kernels of composites: one function over whole arrays instead of a chain of operators.
 
 A composite pays the call path once for each operator that it calls: a hundred microseconds for a determinant that
-LAPACK has in one. It may therefore have a host kernel, which serves calls on plain host tensors whose operators nobody
-would see: nothing is recorded, traced or observed, no key is excluded, and the operators' kernels are this package's
-own (`is_unseen`). The composite remains what the operator means. It raises the errors, it serves derivatives, other
-devices, modes and transforms, and every call that the kernel leaves to it, for its specs or for its values.
+LAPACK computes in one. It may therefore have a host kernel for plain host tensors. The kernel serves a call only if
+the composite's inner operators are unobservable (`is_unseen`): no recording, tracing, observers or excluded keys, and
+only this package's own kernels. The composite still defines the operator. It raises the errors and serves
+derivatives, other devices, modes and transforms. It also serves every call that the kernel declines for its specs or
+values.
 
 The composite names its kernel and the operators that it calls (`dispatch/composite/matrix_functions.py`)::
 
     @host_kernel("linalg_det", "_linalg_det", "linalg_lu_factor_ex", "prod")
     def linalg_det(A): ...
 
-The kernel is registered under a stub as all others are (`cpu_fallback/factorization/lu_functions.py`). Its factory
-gets the `StructuredCall`, without outputs, and gives a `HostKernel`, which says what the outputs are, or None::
+The kernel is registered under a stub like all others (`cpu_fallback/factorization/lu_functions.py`). Its factory gets
+the `StructuredCall`, without outputs, and returns a `HostKernel` that describes the outputs, or None::
 
     register_stub("linalg_det_host_stub", "cpu", by_arguments(det))
 """
@@ -40,30 +41,30 @@ from .register import Composite, planned_by
 from .structured import Frame, frame_of
 
 _CPU_ALONE = functionality_bit(Functionality.Dense) | 1
-"""The key set of calls on plain host tensors, of which nothing is recorded."""
+"""The key set of calls on plain host tensors without recording."""
 
 
 _untouched: list[dict[tuple[str, ...], bool]] = [{}]
-"""Whether operators are nobody's but this package's, by their names; replaced whenever the dispatcher forgets plans."""
+"""Cache, by operator names, of whether only this package's kernels serve them; replaced when plans are cleared."""
 
 
 def is_unseen(key_set: int, names: tuple[str, ...]) -> bool:
-    """Whether nobody would see that a call on the host is computed otherwise than by the operators `names`.
+    """Return whether a host call may bypass the operators `names` unobserved.
 
-    That is where nothing is recorded or observed, and their kernels are this package's own.
+    Nothing may record or observe the call, and the operators' kernels must be this package's own.
     """
     if key_set != _CPU_ALONE or recorders:
         return False
     known = _untouched[0]
     found = known.get(names)
     if found is None:
-        # Taken before the answer is found: a registration meanwhile leaves both behind.
+        # Taken before the result is computed: a registration in between discards both.
         found = known[names] = all(map(_is_untouched, names))
     return found
 
 
 def _is_untouched(name: str) -> bool:
-    """Whether nobody stands around an operator and its kernel for plain host tensors is this package's own."""
+    """Return whether an operator has no observers and its kernel for plain host tensors is this package's own."""
     op = Dispatcher.singleton().find_schema_or_throw(name)
     if any(concerns(observe, op) for observe in observers):
         return False
@@ -81,11 +82,11 @@ Dispatcher.singleton().on_change.append(_ask_again)
 
 
 class HostPlanner:
-    """The planner of a composite that has a host kernel.
+    """Planner of a composite that has a host kernel.
 
     Args:
-        name: of the kernel, without the end of its stub.
-        operators: of ``aten`` that the composite calls, beside those that move elements.
+        name: The kernel's name, without its stub's suffix.
+        operators: The ``aten`` operators that the composite calls, except those that move elements.
     """
 
     __slots__ = ("_frame", "_operators", "stub")
@@ -96,7 +97,7 @@ class HostPlanner:
         self._operators = tuple([f"aten::{operator}" for operator in operators])
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan | None:
-        """The plan of a call, or None for what is the composite's."""
+        """Return the plan of a call, or None for a call that the composite serves."""
         if not is_unseen(key_set, self._operators):
             return None
         frame = self._frame
@@ -127,7 +128,7 @@ class HostPlanner:
             return _plan_of(kernel, slots, gather, composed)
 
         def replanner(specs: Sequence[Any]) -> Plan | None:
-            # What may decline has the composite of its own arguments beside it, which specs do not tell.
+            # A kernel that may decline needs the composite with its original arguments, which specs do not hold.
             kernel = kernel_of(specs)
             return (
                 None
@@ -145,9 +146,9 @@ def _plan_of(
     gather: Callable[[Sequence[Any]], Any] | None,
     composed: Plan | None = None,
 ) -> Plan | None:
-    """The plan of a call that a kernel serves; None where it serves small outputs alone and these are not.
+    """Return the plan of a call that a kernel serves; None if it serves only small outputs and these are large.
 
-    `composed` is the composite, for what the kernel declines and where it returns several arrays.
+    `composed` is the composite, for calls that the kernel declines and for several arrays.
     """
     outputs, compute, into, quiet, declines = kernel
     allocators = None
@@ -170,5 +171,5 @@ def _plan_of(
 
 
 def host_kernel(name: str, *operators: str) -> Callable[[Composite], Composite]:
-    """Decorator of a composite that has a host kernel: see `HostPlanner`."""
+    """Return a decorator for a composite that has a host kernel; see `HostPlanner`."""
     return planned_by(HostPlanner(name, *operators))

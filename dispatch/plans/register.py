@@ -1,4 +1,4 @@
-"""Definition of operators by rows, which generated registrations call."""
+"""Definition of operators from table rows, for generated registrations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .through_out import ThroughOut
 from .view_kernel import GeometryFunction, ViewKernel
 
 Structured = tuple[MetaFunction, str, str] | tuple[MetaFunction, str, str, str]
-"""The function of an operator's metadata, its stub, its form, and its ``out=`` form."""
+"""The meta function of an operator, its stub, its form, and its ``out=`` form."""
 
 Composite = TypeVar("Composite", bound=Callable[..., Any])
 
@@ -28,7 +28,7 @@ _AUTOGRAD = BY_NAME["Autograd"]
 _NON_FUNCTIONAL = BY_NAME["CompositeExplicitAutogradNonFunctional"]
 _EXPLICIT = BY_NAME["CompositeExplicitAutograd"]
 _by_stub: dict[str, list[tuple[str, KernelFunction]]] = {}
-"""The operators that a stub's kernels serve, for backends of other packages that bring some."""
+"""The operators that a stub's kernels serve, for out-of-tree backends that add kernels."""
 
 _composite_planners: dict[Callable[..., Any], Planner] = {}
 
@@ -94,7 +94,7 @@ def _impl(name: str, key: DispatchKey, kernel: KernelFunction) -> None:
 
 
 def _impl_by_stub(name: str, stub: str, kernel: KernelFunction) -> None:
-    """Register a kernel that asks for a stub, for every backend that has it."""
+    """Register a kernel that looks up a stub, for every backend that implements the stub."""
     others = map(_dense_key, foreign_device_types(stub))
     _dispatcher.install_kernel(f"aten::{name}", (*_BACKENDS, *others), kernel)
     _by_stub.setdefault(stub, []).append((name, kernel))
@@ -105,9 +105,9 @@ def _dense_key(device_type: str) -> DispatchKey:
 
 
 def _install_structured(name: str, meta: MetaFunction, stub: str, form: str, out: str | None = None) -> None:
-    """Register a form of a structured operator for every backend that has stubs.
+    """Register a form of a structured operator for every backend with stubs.
 
-    `out` names its ``out=`` form, through which it serves backends that have a kernel for that alone.
+    `out` names its ``out=`` form, through which it serves backends that have a kernel only for that form.
     """
     kernel = KernelFunction(
         None, planner=StructuredKernel(meta, stub, form), source=f"structured {stub}", leaf=True
@@ -119,14 +119,14 @@ def _install_structured(name: str, meta: MetaFunction, stub: str, form: str, out
 
 
 def stub_of(name: str, kernel: KernelFunction) -> str | None:
-    """The stub that an operator's kernel asks for; None if it asks for none."""
+    """Return the stub that an operator's kernel looks up; None if it uses no stub."""
     if isinstance(kernel.planner, StructuredKernel):
         return kernel.planner.stub
     return next((stub for stub, served in _by_stub.items() if (name, kernel) in served), None)
 
 
 def _serve(stub: str, device_type: str) -> None:
-    """Register the operators of a stub for the backend that has brought a kernel."""
+    """Register the operators of a stub for a backend that has added a kernel."""
     key = _dense_key(device_type)
     with _dispatcher.lock:
         for name, kernel in _by_stub.get(stub, ()):
@@ -138,11 +138,13 @@ on_register.append(_serve)
 
 
 UNTRACKED = {"view.dtype"}
-"""Views that autograd knows nothing of, as PyTorch's: they have no base, as what `detach` gives."""
+"""Views that autograd does not track, as in PyTorch: like the result of `detach`, they have no base."""
 
 
 def planned_by(planner: Planner) -> Callable[[Composite], Composite]:
-    """Decorator of a composite whose calls `planner` plans, where the specs tell which single part serves them."""
+    """Return a decorator for a composite with this planner, which selects from the specs the single part that serves
+    a call.
+    """
 
     def decorate(function: Composite) -> Composite:
         _composite_planners[function] = planner

@@ -1,8 +1,8 @@
 """Plans of a structured operator's form, made from the specs of a call's arguments.
 
-What the calls of one kind have in common is found once (`core/call_kind.py`). A call on new shapes then pays for the
-meta function and the choice of a kernel, or, where the kernel depends on no sizes and a rule gives the output's, for
-neither.
+Decisions shared by the calls of one kind are made once (`core/call_kind.py`). A call on new shapes then pays for the
+meta function and the choice of a kernel. It pays for neither if the kernel is independent of sizes and a rule gives
+the output's sizes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PlanFor = Callable[[PlannedKernel, tuple[TensorSpec, ...]], Plan]
 
 
 class Frame(NamedTuple):
-    """What a form's planning needs of its operator, whatever the call."""
+    """Call-independent facts about an operator that planning a form needs."""
 
     schema: FunctionSchema
     name: str
@@ -43,7 +43,7 @@ class Frame(NamedTuple):
 
 
 def frame_of(op: OperatorEntry) -> Frame:
-    """The frame of an operator."""
+    """Return the frame of an operator."""
     arguments = op.schema.arguments
     outs = [i for i, a in enumerate(arguments) if a.is_out]
     return Frame(
@@ -57,7 +57,7 @@ def frame_of(op: OperatorEntry) -> Frame:
 
 
 def _round_first(builder: MetaBase, common: ScalarType) -> None:
-    """Have results of a narrow common dtype, computed in a wider one, rounded to it before they are cast to another."""
+    """Round results of a 16-bit common dtype, computed in a wider one, to it before they are cast to another dtype."""
     if common.is_floating_point and common.itemsize <= 2:
         for i, spec in builder.outputs.items():
             dtype = spec.dtype
@@ -68,18 +68,18 @@ def _round_first(builder: MetaBase, common: ScalarType) -> None:
 
 
 class FormPlanner:
-    """Plans a form's calls from specs of tensors, classes of numbers and values of the rest.
+    """Planner of a form's calls from specs of tensors, classes of numbers and values of other arguments.
 
-    It serves the calls that run on one device and have tensors in the same places. Called with specs, it replans.
+    It serves the calls that run on one device and have tensors in the same positions. Called with specs, it replans.
 
     Args:
         meta: ``meta(builder, *arguments)``.
-        stub: the name that devices register kernels under.
+        stub: The name under which devices register kernels.
         form: ``functional``, ``inplace`` or ``out``.
-        frame: of the operator.
-        runtime: positions of the arguments that plans are called with.
-        are_tensors: which of those are tensors.
-        device: where the calls run.
+        frame: The operator's frame.
+        runtime: Positions of the arguments that plans take.
+        are_tensors: True for each of those that is a tensor.
+        device: Device of the calls.
     """
 
     __slots__ = (
@@ -124,15 +124,15 @@ class FormPlanner:
         self.factory: tuple[Device, KernelFactory] | None = None
 
     def __call__(self, specs: Sequence[Any]) -> Plan:
-        """The plan of another call."""
+        """Return the plan of another call."""
         return self.plan(specs, False)[0]
 
     def plan(self, specs: Sequence[Any], serves_shapes: bool) -> tuple[Plan, Replanner | None, bool]:
-        """The plan of a call; what replans its kind with less than this; whether an iterator decides the outputs.
+        """Return the plan of a call, a cheaper replanner of its kind, and whether an iterator decides the outputs.
 
         Args:
-            specs: the call's arguments.
-            serves_shapes: whether to look for that.
+            specs: The call's arguments.
+            serves_shapes: If True, look for a replanner.
         """
         _, name, outs, inputs, names, result_type = self.frame
         builder = MetaBase(name, self.form, [specs[i] for i in self.given], self.device)
@@ -182,7 +182,7 @@ class FormPlanner:
         return plan, replanner, builder.iterator is not None
 
     def _writing(self, builder: MetaBase) -> PlanFor:
-        """A function from a kernel and outputs to the plan of an in-place or ``out=`` form."""
+        """Return a function from a kernel and outputs to the plan of an in-place or ``out=`` form."""
         are_tensors, written, passed = self.are_tensors, self.written, self.passed
         gather = self.frame.result_type
 
@@ -198,7 +198,7 @@ class FormPlanner:
         kernel: PlannedKernel,
         plan_for: PlanFor,
     ) -> Replanner:
-        """The replanner of calls whose one output a meta function's `rule` tells."""
+        """Return the replanner of calls whose single output follows from a meta function's `rule`."""
         assert self.factory is not None
         factory, largest, sized = for_checked(self.factory[1]), kernel.any_shape, kernel.sized
         names = self.frame.names
@@ -217,7 +217,7 @@ class FormPlanner:
 
 
 def _is_decided(builder: MetaBase, specs: Sequence[Any]) -> bool:
-    """Whether an iterator over all of a call's tensors decides its one output, none of them out of the ordinary."""
+    """Return whether an iterator over all of a call's tensors decides its single output, without special operands."""
     iterator = builder.iterator
     if iterator is None or not builder.built or len(builder.outputs) != 1:
         return False
@@ -228,7 +228,7 @@ def _is_decided(builder: MetaBase, specs: Sequence[Any]) -> bool:
 
 
 def repeats_elements(tensors: Sequence[TensorSpec]) -> bool:
-    """Whether tensors of one shape are contiguous, or one element each that is repeated, as a sum's gradient is."""
+    """Return whether tensors of one shape are contiguous, or expanded from one element each, as a sum's gradient is."""
     sizes = tensors[0].sizes
     if 1 in sizes or 0 in sizes or not any(spec.is_contiguous for spec in tensors):
         return False
@@ -236,7 +236,9 @@ def repeats_elements(tensors: Sequence[TensorSpec]) -> bool:
 
 
 def repeating_replanner(plan_for: PlanFor, kernel: PlannedKernel, dtype: ScalarType) -> Replanner:
-    """`plain_replanner` of calls whose tensors `repeats_elements` describes; their kind tells which ones repeat."""
+    """Return `plain_replanner` for calls that satisfy `repeats_elements`; their kind tells which tensors are
+    expanded.
+    """
     largest, sized = kernel.any_shape, kernel.sized
 
     def replanner(specs: Sequence[Any]) -> Plan | None:
@@ -255,15 +257,15 @@ def repeating_replanner(plan_for: PlanFor, kernel: PlannedKernel, dtype: ScalarT
 def plain_replanner(
     plan_for: PlanFor, kernel: PlannedKernel, dtype: ScalarType, is_functional: bool
 ) -> Replanner:
-    """The replanner of calls on contiguous tensors.
+    """Return the replanner of calls on contiguous tensors.
 
-    A stream of new shapes then pays for neither meta function nor kernel choice. It gives None for calls that take
-    the long way: of more elements than the kernel serves, or that do not broadcast plainly.
+    A stream of new shapes then pays for neither the meta function nor kernel selection. The replanner returns None
+    for a call that needs full planning: one with more elements than the kernel serves, or with a complex broadcast.
 
     Args:
-        plan_for: makes a plan from a kernel and the output's spec.
-        dtype: of the output.
-        is_functional: whether the output is new, or the first argument.
+        plan_for: Function from a kernel and the output's spec to a plan.
+        dtype: Dtype of the output.
+        is_functional: True if the output is new, False if it is the first argument.
     """
 
     largest, sized = kernel.any_shape, kernel.sized
@@ -291,7 +293,7 @@ def plain_replanner(
         ):
             result = first.detached
         else:
-            # Dimensions of one element have whatever strides; those of the result are the iterator's to say.
+            # Dimensions of size 1 have arbitrary strides; the iterator determines those of the result.
             if first.strides != contiguous_strides(first.sizes):
                 return None
             result = TensorSpec.contiguous(sizes, dtype, first.device)
@@ -303,7 +305,7 @@ def plain_replanner(
 
 
 def plain_broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape that two of one rank broadcast to; None for others, and for those that do not."""
+    """Return the broadcast shape of two shapes of equal rank; None for other ranks or incompatible sizes."""
     if len(a) != len(b):
         return None
     sizes = [m if n == 1 else n for m, n in zip(a, b, strict=True)]

@@ -1,6 +1,6 @@
-"""Structured kernels: functional, in-place and ``out=`` forms of an operator from one meta and one stub.
+"""Structured kernels: functional, in-place and ``out=`` forms of an operator from one meta function and one stub.
 
-`StructuredKernel` turns bound arguments into specs, which are all that planning needs (`structured.py`).
+`StructuredKernel` turns bound arguments into specs, the only input of planning (`structured.py`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StructuredKernel:
 
     Args:
         meta: ``meta(builder, *arguments)``; sees specs for tensors and classes for numbers.
-        stub: the name that devices register kernels under.
+        stub: The name under which devices register kernels.
         form: ``functional``, ``inplace`` or ``out``.
     """
 
@@ -43,7 +43,7 @@ class StructuredKernel:
         self.serves_shapes = form != "out"
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-        """The plan for bound arguments."""
+        """Return the plan for bound arguments."""
         frame = self.frame
         if frame is None or frame.schema is not op.schema:
             frame = self.frame = frame_of(op)
@@ -71,7 +71,7 @@ class StructuredKernel:
             if plan is not None:
                 return leave_replanner(plan, op, replanner)
         read = [specs[i] for i in frame.inputs]
-        # An output decides where the call runs only if nothing else does.
+        # An output determines the device only if no other argument does.
         has_tensors = bool(frame.outs) and any(spec.__class__ is TensorSpec for spec in read)
         device = device_of(read if has_tensors else specs)
         shared = (self, tuple(runtime), tuple(are_tensors), device)
@@ -90,7 +90,7 @@ class StructuredKernel:
     def planned_kernel(
         self, op: OperatorEntry, values: Sequence[Any]
     ) -> tuple[StructuredCall, PlannedKernel]:
-        """The kernel of a functional call, without a plan around it: `values` has specs in the place of tensors."""
+        """Return the kernel of a functional call, without a plan around it. `values` has specs instead of tensors."""
         frame = frame_of(op)
         runtime = op.runtime_positions(values)
         specs = list(values)
@@ -109,7 +109,9 @@ class StructuredKernel:
 
 
 def device_of(specs: Sequence[Any]) -> Device:
-    """The device of a call: of the first tensor that is no 0-d host tensor, of the first tensor, or as named."""
+    """Return the device of a call: of the first tensor that is not a 0-d host tensor, of the first tensor, or as
+    named.
+    """
     found = None
     for value in specs:
         for spec in value if isinstance(value, tuple) else (value,):

@@ -1,7 +1,7 @@
 """Functional and in-place forms of structured operators by way of their ``out=`` form.
 
-A backend that registers a kernel for ``add.out`` alone gets ``add`` and ``add_`` with it: the meta function decides
-the outputs, the dispatcher finds the kernel. ATen registers the same for CompositeExplicitAutogradNonFunctional.
+A backend that registers a kernel only for ``add.out`` gets ``add`` and ``add_`` from it. The meta function determines
+the outputs, and the dispatcher finds the kernel. ATen registers the same for CompositeExplicitAutogradNonFunctional.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class ThroughOut:
     """The planner of one form.
 
     Args:
-        meta: the operator's meta function.
+        meta: The operator's meta function.
         form: ``functional`` or ``inplace``.
-        out: the full name of the ``out=`` form.
+        out: The full name of the ``out=`` form.
     """
 
     __slots__ = ("form", "meta", "out")
@@ -39,13 +39,13 @@ class ThroughOut:
         self.out = out
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-        """The plan for bound arguments."""
+        """Return the plan for bound arguments."""
         out = Dispatcher.singleton().find_schema_or_throw(self.out)
         key = highest_priority(key_set)
         if key.functionality is not Functionality.Dense:
-            # A form that writes to strided memory is none for tensors that are stored otherwise.
+            # A form that writes to strided memory does not apply to other layouts.
             raise NotImplementedError(op.missing_kernel(key_set, key))
-        out.lookup(key_set)  # refuses a backend without a kernel before anything is allocated
+        out.lookup(key_set)  # raises for a backend without a kernel, before any allocation
         specs = [spec_of(value) for value in args]
         positions = op.runtime_positions(args)
         for position in positions:

@@ -1,7 +1,7 @@
-"""View operators: a geometry function of specs gives sizes, strides and offset; no bytes move.
+"""View operators: a geometry function of specs returns sizes, strides and offset; no data moves.
 
-The result shares its base's bytes and version counter, and remembers the base, so that autograd can rewrite
-the base's history when the view is written to.
+The result shares its base's memory and version counter, and remembers the base. Autograd can thus rewrite the base's
+history when the view is written to.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Bytes = TypeVar("Bytes", DataPtr, "NDArray[Any]")
 
 
 class Geometry(NamedTuple):
-    """Where a view's elements are: sizes, strides and offset in elements of the result's dtype.
+    """Geometry of a view: sizes, strides and offset in elements of the result's dtype.
 
-    `numpy_index` is the same as a NumPy index, where there is one, which is the quickest way to the host's view;
-    `axes` says that it is the input with its dimensions in this order.
+    `numpy_index` is the equivalent NumPy index, if one exists: the fastest way to the host's view. `axes` is set for
+    a permutation of the input's dimensions.
     """
 
     sizes: tuple[int, ...]
@@ -55,7 +55,7 @@ GeometryFunction = Callable[..., Geometry]
 
 
 class ViewKernel:
-    """The planner of a view operator. `geometry(spec, *static arguments)` may refuse a view."""
+    """Planner of a view operator. `geometry(spec, *static arguments)` may raise for an impossible view."""
 
     __slots__ = ("geometry", "tracked")
 
@@ -64,13 +64,13 @@ class ViewKernel:
         self.tracked = tracked
 
     def __call__(self, op: OperatorEntry, key_set: int, args: Sequence[Any]) -> Plan:
-        """The plan for bound arguments. Raises NotImplementedError for a tensor that is no strided one."""
+        """Return the plan for bound arguments. Raises NotImplementedError for a tensor that is not strided."""
         if args[0]._spec.layout is not strided:
             raise NotImplementedError(op.missing_kernel(key_set, highest_priority(key_set)))
         return leave_replanner(self.plan_for([args[0]._spec, *args[1:]]), op, self.plan_for)
 
     def plan_for(self, specs: Sequence[Any]) -> Plan:
-        """The plan for a tensor of this spec and static arguments."""
+        """Return the plan for a tensor of this spec and static arguments."""
         spec = specs[0]
         geometry = self.geometry(*specs)
         sizes, strides, _, _, dtype, _ = geometry
@@ -141,15 +141,15 @@ def make(result, {given}):
 def view_maker(
     expression: str, given: tuple[str, ...], parameters: str = "", before: str = "pass"
 ) -> Callable[..., Plan]:
-    """A function from a result's spec, and what the expression is given by name, to the plan of a tracked view.
+    """Return a function from a result's spec and named values of the expression, to the plan of a tracked view.
 
-    It is written out, since to call a function for the bytes would take a tenth of a view's time.
+    The function is generated: a call to another function for the memory would take a tenth of a view's time.
 
     Args:
-        expression: the view's bytes, from the tensor's own as ``data``.
-        given: names in it.
-        parameters: what else the plan is called with.
-        before: a statement that checks those; it may name `hide_inner_frames`.
+        expression: The view's memory, in terms of the tensor's own as ``data``.
+        given: Names in the expression.
+        parameters: Further parameters of the plan.
+        before: A statement that checks those; it may name `hide_inner_frames`.
     """
     names: dict[str, Any] = {
         "blank_tensor": blank_tensor,
@@ -167,7 +167,7 @@ def view_maker(
 
 
 def taker(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> Callable[[Any], Any]:
-    """The cheapest function from a tensor's bytes to its view's."""
+    """Return the cheapest function from a tensor's memory to its view's."""
     expression, given = _taken(spec, result, geometry)
     return _taker_maker(expression, tuple(given))(**given)
 
@@ -181,7 +181,7 @@ def _taker_maker(expression: str, given: tuple[str, ...]) -> Callable[..., Calla
 
 
 def _taken(spec: TensorSpec, result: TensorSpec, geometry: Geometry) -> tuple[str, dict[str, Any]]:
-    """The cheapest expression of a view's bytes, from ``data``, a tensor's own, and the values of names in it."""
+    """Return the cheapest expression of a view's memory, from ``data``, a tensor's own, and the values of its names."""
     sizes, strides, offset = result.sizes, result.strides, geometry.offset
     itemsize = result.itemsize
     if result.dtype is not spec.dtype:
@@ -228,7 +228,7 @@ def _permutation(spec: TensorSpec, result: TensorSpec) -> tuple[int, ...] | None
 
 
 def byte_strides(sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, ...]:
-    """Strides in bytes, 0 where those of a single element, which lead nowhere, do not fit in 64 bits."""
+    """Return strides in bytes, with 0 for single-element dimensions whose strides exceed 64 bits."""
     found = [s * itemsize for s in strides]
     return tuple(
         [step if n > 1 or -LARGEST <= step < LARGEST else 0 for n, step in zip(sizes, found, strict=True)]
@@ -236,7 +236,7 @@ def byte_strides(sizes: Sequence[int], strides: Sequence[int], itemsize: int) ->
 
 
 def at_first(data: NDArray[Any], result: TensorSpec, offset: int) -> NDArray[Any]:
-    """Host bytes of a view `offset` elements after the first of `data`, whatever its strides."""
+    """Return host memory of a view that starts `offset` elements after the first of `data`, for any strides."""
     root = root_of(data)
     if result.numel == 0:
         return np.ndarray(result.sizes, result.np_dtype)
@@ -244,7 +244,7 @@ def at_first(data: NDArray[Any], result: TensorSpec, offset: int) -> NDArray[Any
 
 
 def whole_as(data: NDArray[Any], spec: TensorSpec, result: TensorSpec) -> NDArray[Any]:
-    """`reinterpreted`, for host bytes without gaps, which most often are all of their memory."""
+    """Return `reinterpreted` for dense host memory, which usually spans its whole allocation."""
     base = data.base
     if data.size and (base is None or (type(base) is np.ndarray and base.nbytes == data.nbytes)):
         return np.ndarray(result.sizes, result.np_dtype, data)
@@ -252,7 +252,7 @@ def whole_as(data: NDArray[Any], spec: TensorSpec, result: TensorSpec) -> NDArra
 
 
 def reinterpreted(data: Bytes, spec: TensorSpec, result: TensorSpec) -> Bytes:
-    """The same bytes as another dtype. Raises RuntimeError where they start within an element of it."""
+    """Return the same memory as another dtype. Raises RuntimeError if it is misaligned for that dtype."""
     distance = address_of(data) - address_of(root_of(data))
     if distance % result.itemsize:
         ratio = result.itemsize // spec.itemsize

@@ -1,6 +1,6 @@
-"""Plans of the forms that write: closures over a kernel, which read bytes, compute, check overlaps, count versions.
+"""Plans of in-place and ``out=`` forms: closures over a kernel that check overlap, compute and bump versions.
 
-Frequent shapes of calls are spelt out: a loop over the arguments would cost more than many a small kernel.
+Frequent shapes of calls are generated: a loop over the arguments would cost more than many small kernels.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _LISTS = (list, tuple)
 
 
 def compute_nothing(*data: Any) -> None:
-    """The kernel of the Meta backend: shapes are all there is."""
+    """Do nothing: the kernel of the Meta backend, where only shapes matter."""
 
 
 def writing_plan(
@@ -41,10 +41,10 @@ def writing_plan(
     result_type: Callable[[Sequence[Any]], Any] | None,
     read_names: Sequence[str],
 ) -> Plan:
-    """The plan of an in-place form (the output is the first argument) or an ``out=`` form.
+    """Return the plan of an in-place form (the output is the first argument) or an ``out=`` form.
 
-    ``apart_from`` among the builder's extras names the arguments that an output may not share an element with, not
-    even all of them: those that are read in another order than the output is written.
+    ``apart_from`` among the builder's extras names the arguments with which an output may not share any element, not
+    even all of them. The kernel reads these in another order than it writes the output.
     """
     apart = builder.extra.get("apart_from", ())
     separate = [name in apart for name in read_names]  # type: ignore[operator]
@@ -66,7 +66,7 @@ def writing_plan(
         and len(are_tensors) <= MANY
         and (inplace or first_out == len(are_tensors) - 1)
     ):
-        # The kernel itself where the plan ignores floating-point errors in its place.
+        # The kernel itself if the plan ignores floating-point errors for it.
         alone = getattr(kernel.into, "alone", None)
         quiet = kernel.quiet or alone is not None
         return one_writer(tuple(are_tensors), inplace, quiet)(kernel.into if alone is None else alone)
@@ -119,7 +119,7 @@ def writing_plan(
             for value in values[:first_out] if is_pointwise else ():
                 if isinstance(value, TensorImpl) and shares_memory(target, value):
                     check_write_overlap(target, value)
-            # What may not be an output at all is refused below, before anything is read.
+            # Invalid outputs are rejected below, before anything is read.
             values = tuple(
                 [
                     value if at >= first_out or separate[at] else _apart_from(target, value)
@@ -141,7 +141,7 @@ def writing_plan(
 
 
 def _apart_from(target: Any, value: Any) -> Any:
-    """What is read, or its copy if it is the tensor that is about to be resized."""
+    """Return an input, or a copy if it is the tensor that is about to be resized."""
     if value.__class__ in _LISTS:
         return [_apart_from(target, part) for part in value]
     return ops.clone(value) if value is target else value
@@ -151,13 +151,13 @@ _OUTPUT_BY_NAME: dict[np.ufunc, Callable[..., Any]] = {
     np.maximum: lambda a, b, out: np.maximum(a, b, out=out),
     np.minimum: lambda a, b, out: np.minimum(a, b, out=out),
 }
-"""Ufuncs that NumPy no longer lets be called with a third positional argument."""
+"""Ufuncs that NumPy no longer accepts with a third positional argument."""
 
 
 def _ufunc_writing(function: np.ufunc, count: int, inplace: bool) -> Plan:
-    """The plan that has a ufunc of one or two tensors write its output, with floating-point errors ignored.
+    """Return a plan in which a ufunc of one or two tensors writes its output, ignoring floating-point errors.
 
-    `count` is the number of tensors that the plan is called with.
+    The plan takes `count` tensors.
     """
     ufunc = _OUTPUT_BY_NAME.get(function, function)
     if inplace and count == 1:
@@ -233,9 +233,9 @@ def _ufunc_writing(function: np.ufunc, count: int, inplace: bool) -> Plan:
 
 
 def _restore(target: Any, data: Any, spec: TensorSpec, cell: list[int] | None, version: int | None) -> None:
-    """Give a tensor back the geometry that it had before a resize; its storage may stay larger, as after a shrink."""
+    """Restore a tensor's geometry from before a resize; its storage may stay larger, as after a shrink."""
     if root_of(data).nbytes and root_of(target._data) is not root_of(data):
-        # Views have moved to the storage's new bytes, which hold the same elements.
+        # Views have moved to the storage's new memory, which holds the same elements.
         target.set_sizes_and_strides(spec.sizes, spec.strides)
     else:
         target._data = data
@@ -247,17 +247,17 @@ def _restore(target: Any, data: Any, spec: TensorSpec, cell: list[int] | None, v
 
 
 MANY = 6
-"""Arguments of plans that are written out; those of more are looped over."""
+"""Argument limit of generated plans; longer argument lists use a loop."""
 
 
 @functools.cache
 def one_writer(are_tensors: tuple[bool, ...], inplace: bool, quiet: bool) -> Callable[..., Plan]:
-    """A function from a kernel to the plan that has it write one output as it is.
+    """Return a function from a kernel to the plan that has it write one output directly.
 
     Args:
-        are_tensors: which of the plan's arguments are tensors; the others are numbers, lists, or nothing.
-        inplace: whether the output is the first of them, which is read too; otherwise it is the last.
-        quiet: whether floating-point errors are ignored.
+        are_tensors: True for each of the plan's arguments that is a tensor; the others are numbers, lists, or None.
+        inplace: True if the output is the first argument, which is also read; otherwise it is the last.
+        quiet: If True, ignore floating-point errors.
     """
     count = len(are_tensors)
     out, read = (0, range(count)) if inplace else (count - 1, range(count - 1))
@@ -307,7 +307,7 @@ def one_writer(are_tensors: tuple[bool, ...], inplace: bool, quiet: bool) -> Cal
 
 
 def _copy_of(destination: TensorSpec, source: TensorSpec) -> Callable[[Any, Any], Any]:
-    """The device's copy kernel from one geometry to another."""
+    """Return the device's copy kernel from one geometry to another."""
     if destination.is_meta:
         return compute_nothing
     if not has_kernel("copy_stub", destination.device.type):

@@ -1,9 +1,11 @@
-"""The schema language: what an operator's signature is, how it is read, checked and bound to a call.
+"""Schema language: parsing, validation and type checks of operator signatures, and binding of calls.
 
-Here live the types (`types`), the model (`function_schema`), the parser of ATen's text (`parser`), the rules
-that a schema keeps (`validation`), the check of a value against a type (`type_check`), the binding of a call
-(`signature`, `binding`; `mismatch` says why one fails) and schemas from Python type hints (`inference`). All
-that is re-exported below may be imported from here. Nothing here knows a dispatcher, a kernel or an operator.
+- `types` and `function_schema` are the model; `parser` reads ATen's text; `validation` holds the rules of schemas.
+- `type_check` checks a value against a type; `signature` and `binding` bind calls; `mismatch` explains failures.
+- `inference` derives schemas from Python type hints.
+
+All names re-exported below may be imported from here. This folder does not depend on the dispatcher, kernels or
+operators.
 """
 
 from .binding import bind, gathered, matches, mismatch_reason, resolve

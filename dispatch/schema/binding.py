@@ -1,4 +1,4 @@
-"""Binding a call to a schema, and choosing among an operator's overloads as PyTorch's parser does."""
+"""Binding of calls to schemas, and overload resolution as in PyTorch's parser."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def bind(
     kwargs: Mapping[str, Any] | None = None,
     name: str | None = None,
 ) -> tuple[Any, ...]:
-    """The values of all the schema's arguments, in its order, with defaults filled in.
+    """Return the values of all the schema's arguments in order, with defaults filled in.
 
-    Lists become tuples, `int[2]` expands one int, numbers become Python's own, devices `tt.device`; a tensor
-    without dimensions that does not require grad may stand for a number. The values of `...` come last.
+    Lists become tuples, `int[2]` expands one int, numbers become Python's own, devices `tt.device`. A tensor without
+    dimensions that does not require grad may stand for a number. The values of `...` come last.
 
     Raises:
         TypeError: for missing, superfluous, unknown, repeated and ill-typed arguments, in PyTorch's words;
@@ -40,7 +40,7 @@ def bind(
 
 
 def gathered(schemas: Sequence[FunctionSchema], args: Sequence[Any]) -> Sequence[Any]:
-    """A method's arguments, with several integers as the one list that it takes: `x.squeeze(0, 1)`.
+    """Pack a method's several integers into the one list that it takes: `x.squeeze(0, 1)`.
 
     >>> from triten.dispatch.schema import gathered, parse_schema
     >>> schema = parse_schema("squeeze.dims(Tensor self, int[] dim) -> Tensor")
@@ -63,7 +63,7 @@ def gathered(schemas: Sequence[FunctionSchema], args: Sequence[Any]) -> Sequence
 
 
 def matches(schema: FunctionSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None) -> bool:
-    """Whether a call fits a schema; `mismatch_reason` says why it does not.
+    """Return whether a call fits a schema; `mismatch_reason` explains why it does not.
 
     >>> from triten.dispatch.schema import matches, parse_schema
     >>> schema = parse_schema("f(int dim) -> Tensor")
@@ -76,7 +76,7 @@ def matches(schema: FunctionSchema, args: tuple[Any, ...], kwargs: Mapping[str, 
 def mismatch_reason(
     schema: FunctionSchema, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None
 ) -> str | None:
-    """Why a call does not fit a schema, as `bind`'s error says it; None if it fits."""
+    """Return why a call does not fit a schema, in the words of `bind`'s error; None if it fits."""
     return explain(schema, args, kwargs or _NO_KWARGS, _display_name(schema))
 
 
@@ -92,11 +92,11 @@ def resolve(
     *,
     method: bool = False,
 ) -> tuple[FunctionSchema, tuple[Any, ...]]:
-    """The first of an operator's overloads that a call fits, and its bound values.
+    """Return the first of an operator's overloads that a call fits, and its bound values.
 
-    A tensor without dimensions is first held against tensors only; if no overload fits, it may stand for a
-    number. `out=` picks the overloads with out arguments, a tuple where they have several; `out=None` is
-    as if it were absent. `method` says that the first argument is the object of a method call.
+    A tensor without dimensions is first matched with tensors only; if no overload fits, it may stand for a number.
+    `out=` selects the overloads with out arguments, a tuple if they have several. `out=None` counts as absent.
+    `method` means that the first argument is the object of a method call.
 
     Raises:
         TypeError: if no overload fits; the specific reason if only one takes as many arguments, else the list
@@ -145,7 +145,7 @@ def _resolve_out(
 
 
 def _spread_out(schema: FunctionSchema, kwargs: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The keywords with `out` under the out arguments' own names; None if the number is wrong."""
+    """Return the keywords with `out` under the out arguments' own names; None if their number is wrong."""
     outs = schema.out_arguments
     if not outs:
         return None
@@ -161,7 +161,7 @@ def _spread_out(schema: FunctionSchema, kwargs: Mapping[str, Any]) -> Mapping[st
 
 
 class _Candidate(NamedTuple):
-    """One signature as Python callers see it: a form of an operator with the `out=` form beside it."""
+    """One signature as Python callers see it: a form of an operator together with its `out=` form."""
 
     schema: FunctionSchema
     out_schema: FunctionSchema | None
@@ -177,8 +177,8 @@ class _Candidate(NamedTuple):
 def _candidates(schemas: Sequence[FunctionSchema]) -> list[_Candidate]:
     """Return the signatures that an error lists.
 
-    A factory's `out=` form has no tensor options, and stands beside the form that has them. Forms with named dimensions
-    are left out if there are others, as PyTorch's errors leave them out.
+    A factory's `out=` form has no tensor options, and is listed with the form that has them. Forms with named
+    dimensions are omitted if there are others, as in PyTorch's errors.
     """
 
     def inputs_of(schema: FunctionSchema) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""What an operator's signature is: records that round-trip to ATen's text."""
+"""Model of operator signatures: records that round-trip to ATen's text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SchemaKind: TypeAlias = Literal["functional", "inplace", "out", "mutable"]
 
 
 class Symbol(str):
-    """A default value that is a name: `contiguous_format`, `Mean`, `long`, `strided`.
+    """Default value that is a name: `contiguous_format`, `Mean`, `long`, `strided`.
 
     >>> from triten.dispatch.schema import parse_schema
     >>> parse_schema("f(Tensor self, int reduction=Mean) -> Tensor").arguments[1].default
@@ -47,7 +47,7 @@ Default: TypeAlias = DefaultElement | tuple[DefaultElement, ...] | _NoDefault
 
 
 def format_default(value: Default) -> str:
-    """A default value in the schema language, strings in double quotes.
+    """Return the text of a default value in the schema language, with strings in double quotes.
 
     >>> from triten.dispatch.schema import format_default
     >>> format_default((0, 1)), format_default(1e-05), format_default("mean")
@@ -62,7 +62,7 @@ def format_default(value: Default) -> str:
 
 
 class OperatorName(Record):
-    """An operator's name, with its namespace if given, and its overload's, empty for the default overload.
+    """Name of an operator, with its namespace if given, and of its overload, empty for the default overload.
 
     >>> from triten.dispatch.schema import parse_name
     >>> name = parse_name("aten::add.Tensor")
@@ -75,7 +75,7 @@ class OperatorName(Record):
 
     @property
     def namespace(self) -> str:
-        """The part before `::`; empty where the name has none."""
+        """The part before `::`; empty for a name without one."""
         namespace, separator, _ = self.name.rpartition("::")
         return namespace if separator else ""
 
@@ -85,7 +85,7 @@ class OperatorName(Record):
         return self.name.rpartition("::")[2]
 
     def with_namespace(self, namespace: str) -> OperatorName:
-        """The same name in a namespace, unless it already has one."""
+        """Return the name with a namespace, unless it already has one."""
         return self if self.namespace else OperatorName(f"{namespace}::{self.name}", self.overload)
 
     def __str__(self) -> str:
@@ -93,10 +93,10 @@ class OperatorName(Record):
 
 
 class AliasInfo(Record):
-    """Which memory a tensor may share: `(a)`, `(a!)` if written, `(a|b)`, `(a -> *)` if the call changes it.
+    """Alias annotation of a tensor: `(a)`, `(a!)` if written, `(a|b)`, `(a -> *)` if the call changes its alias set.
 
-    `after_set` is the annotation after the arrow; it equals `before_set` where there is no arrow. `*` is the
-    wildcard: any memory. Both are empty for `Tensor!`, which is written and shares with no other argument.
+    `after_set` is the annotation after the arrow; without an arrow it equals `before_set`. `*` is the wildcard: any
+    memory. Both are empty for `Tensor!`, which is written and shares memory with no other argument.
 
     >>> from triten.dispatch.schema import parse_schema
     >>> parse_schema("chunk(Tensor(a -> *) self, int chunks) -> Tensor(a)[]").arguments[0].alias_info
@@ -112,7 +112,7 @@ class AliasInfo(Record):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether the annotation is `(*)`: it may be any memory."""
+        """True for the annotation `(*)`: the tensor may alias any memory."""
         return "*" in self.before_set
 
     def __str__(self) -> str:
@@ -127,7 +127,7 @@ class AliasInfo(Record):
 
 
 def local_name(name: str) -> str:
-    """Return the name that an argument has in code that is written out.
+    """Return the name of an argument in generated code.
 
     >>> local_name("self"), local_name("from"), local_name("other")
     ('self_', 'from_', 'other')
@@ -136,10 +136,10 @@ def local_name(name: str) -> str:
 
 
 class Argument(Record):
-    """One argument. `default_text` is the default as it was written, which keeps quotes and exponents.
+    """One argument. `default_text` is the default as written, which keeps quotes and exponents.
 
-    Two arguments are equal if they mean the same: `'a'` is `"a"`, but `Scalar x=1` is not `Scalar x=1.0`.
-    Raises SchemaError for an alias annotation on what is no tensor and for a default that misfits its type.
+    Two arguments are equal if they mean the same: `'a'` is `"a"`, but `Scalar x=1` is not `Scalar x=1.0`. Raises
+    SchemaError for an alias annotation on a non-tensor, and for a default that does not fit the type.
 
     >>> from triten.dispatch.schema import parse_schema
     >>> argument = parse_schema("mm(Tensor self, *, Tensor(a!) out) -> Tensor(a!)").out_arguments[0]
@@ -159,17 +159,17 @@ class Argument(Record):
 
     @property
     def has_default(self) -> bool:
-        """Whether a call may leave the argument out."""
+        """True if a call may omit the argument."""
         return self.default is not NO_DEFAULT
 
     @property
     def is_write(self) -> bool:
-        """Whether the operator writes into the argument."""
+        """True if the operator writes to the argument."""
         return self.alias_info is not None and self.alias_info.is_write
 
     @property
     def is_out(self) -> bool:
-        """Whether the argument receives a result: keyword-only and written."""
+        """True if the argument receives a result: keyword-only and written."""
         return self.kwarg_only and self.is_write
 
     def _key(self) -> tuple[object, ...]:
@@ -192,7 +192,7 @@ class Argument(Record):
 
 
 class Return(Record):
-    """One returned value; `name` is None where the schema gives none."""
+    """One returned value; `name` is None for an unnamed one."""
 
     type: Type
     name: str | None = None
@@ -204,10 +204,10 @@ class Return(Record):
 
 
 class FunctionSchema(Record):
-    """An operator's signature; `str()` gives the text that ATen writes for it.
+    """Signature of an operator; `str()` returns ATen's text of it.
 
-    `source` says where the text stands ("file:line"); it takes no part in equality. Raises SchemaError, at
-    construction, for what the seeds' `checkSchema` and PyTorch refuse (see `validation.check_schema`).
+    `source` is the location of the text ("file:line"); it is ignored in comparisons. The constructor raises
+    SchemaError for schemas that `checkSchema` and PyTorch reject (see `validation.check_schema`).
 
     >>> from triten.dispatch.schema import parse_schema
     >>> text = "add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)"
@@ -252,17 +252,17 @@ class FunctionSchema(Record):
 
     @cached_property
     def out_arguments(self) -> tuple[Argument, ...]:
-        """The keyword-only arguments that the operator writes into."""
+        """The keyword-only arguments that the operator writes to."""
         return tuple(a for a in self.arguments if a.is_out)
 
     @cached_property
     def is_mutable(self) -> bool:
-        """Whether the operator writes into any of its arguments."""
+        """True if the operator writes to any of its arguments."""
         return any(a.is_write for a in self.arguments)
 
     @property
     def is_inplace(self) -> bool:
-        """Whether it is named as an in-place form, `add_` or `__iadd__`, and writes its first argument."""
+        """True for an in-place name, `add_` or `__iadd__`, whose first argument is written."""
         base = self.operator_name.base_name
         if base.startswith("__") and base.endswith("__"):
             named_so = base.startswith("__i") and base not in ("__int__", "__index__", "__invert__")
@@ -285,14 +285,14 @@ class FunctionSchema(Record):
 
     @cached_property
     def signature(self) -> Signature:
-        """The argument parser compiled from this schema, made at the first call."""
+        """The argument parser compiled from this schema on the first call."""
         from .signature import Signature
 
         return Signature(self)
 
     @cached_property
     def usual_values(self) -> tuple[tuple[Argument, bool, Any], ...]:
-        """Each argument, whether it has a default, and what the kernel receives then."""
+        """The arguments, each with whether it has a default and the value that the kernel then receives."""
         from .type_check import default_value
 
         return tuple(
@@ -300,7 +300,7 @@ class FunctionSchema(Record):
         )
 
     def with_namespace(self, namespace: str) -> FunctionSchema:
-        """The same schema with its name in a namespace, unless the name already has one."""
+        """Return the schema with its name in a namespace, unless the name already has one."""
         return self.replaced(operator_name=self.operator_name.with_namespace(namespace))
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A schema's text from a Python function's type hints, as `torch.library.infer_schema` gives it."""
+"""Inference of a schema's text from a Python function's type hints, as in `torch.library.infer_schema`."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def infer_schema(
     op_name: str | None = None,
     tags: Iterable[str] | str = (),
 ) -> str:
-    """The schema, `(arguments) -> returns`, that a function's type hints declare.
+    """Return the schema, `(arguments) -> returns`, that a function's type hints declare.
 
-    Hints may be Tensor, int, float, bool, str, `int | float | bool` (Scalar), `tt.dtype`, `tt.device`,
-    `T | None`, `list[T]` and `Sequence[T]`; returns Tensor, `list[Tensor]`, numbers, a tuple of them, None.
+    Hints may be Tensor, int, float, bool, str, `int | float | bool` (Scalar), `tt.dtype`, `tt.device`, `T | None`,
+    `list[T]` and `Sequence[T]`. Returns may be Tensor, `list[Tensor]`, numbers, a tuple of them, or None.
 
     Args:
-        prototype_function: the function; its body does not matter.
-        mutates_args: the names of the tensor arguments that it writes into; "unknown" means all of them.
-        op_name: a name to put before the arguments.
-        tags: with "inplace" the result is the first argument, which must be the one that is mutated; with "out"
-            the results are the mutated arguments, which must be keyword-only tensors.
+        prototype_function: The function; its body does not matter.
+        mutates_args: The names of the tensor arguments that it writes to; "unknown" means all of them.
+        op_name: A name to put before the arguments.
+        tags: With "inplace", the result is the first argument, which must be the mutated one. With "out", the results
+            are the mutated arguments, which must be keyword-only tensors.
 
     Raises:
         ValueError: for a missing, unknown or unsupported hint, an unsupported default, a positional-only or variadic
@@ -124,7 +124,7 @@ def _argument(
 def _tagged_returns(
     tags: set[str], mutated: str | set[str], signature: inspect.Signature, parts: list[str], returns: str
 ) -> str:
-    """The returns of an operator that gives back what it wrote to: its first argument, or its out arguments."""
+    """Return the returns of an operator that returns what it writes to: its first argument, or its out arguments."""
     parameters = list(signature.parameters.values())
     written = [i for i, p in enumerate(parameters) if mutated == "unknown" or p.name in mutated]
     keyword_only = [p.kind is p.KEYWORD_ONLY for p in parameters]
@@ -167,7 +167,7 @@ def _default(parameter: inspect.Parameter, signature: inspect.Signature) -> str:
 
 
 def _type_name(hint: object) -> str | None:
-    """The schema type of a hint; None if there is none."""
+    """Return the schema type of a hint; None if there is none."""
     import collections.abc
     import types
     import typing

@@ -1,6 +1,6 @@
-"""Why a call does not fit a schema, in the words of PyTorch's argument parser.
+"""Explanations of failed bindings, in the words of PyTorch's argument parser.
 
-Runs only after a call was refused, so it may look at everything again. Source: FunctionSignature::parse in
+This runs only after a call was rejected, so it may check everything again. Source: FunctionSignature::parse in
 torch/csrc/utils/python_arg_parser.cpp; torch/csrc/utils/invalid_arguments.cpp.
 """
 
@@ -17,7 +17,7 @@ from .types import ListType, OptionalType
 
 
 def value_type_name(value: object) -> str:
-    """The name of a value's class as errors give it: `Tensor`, `NoneType`, `numpy.ndarray`."""
+    """Return the name of a value's class for errors: `Tensor`, `NoneType`, `numpy.ndarray`."""
     cls = type(value)
     if isinstance(value, TensorImpl):
         return "Tensor" if cls is TensorImpl else cls.__name__
@@ -26,13 +26,13 @@ def value_type_name(value: object) -> str:
 
 
 def python_name(schema: FunctionSchema, index: int) -> str:
-    """An argument's name as Python callers know it: a leading `self` is `input`."""
+    """Return an argument's name for Python callers: a leading `self` is `input`."""
     name = schema.arguments[index].name
     return "input" if index == 0 and name == "self" else name
 
 
 def python_signature(schema: FunctionSchema, has_out: bool = False, method: bool = False) -> str:
-    """The signature that PyTorch's errors print; `has_out` adds the `out` of the form that takes one.
+    """Return the signature that PyTorch's errors print; `has_out` adds the `out` of the form that takes one.
 
     >>> from triten.dispatch.schema import parse_schema
     >>> from triten.dispatch.schema.mismatch import python_signature
@@ -70,9 +70,9 @@ def _default_of(argument: Argument) -> str:
 def explain(
     schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any], name: str, method: bool = False
 ) -> str | None:
-    """Why the call does not fit the schema, as PyTorch's TypeError puts it; None if it fits.
+    """Return why the call does not fit the schema, in the words of PyTorch's TypeError; None if it fits.
 
-    `method` says that the first argument is the object of a method call, which positions do not count.
+    `method` means that the first argument is the object of a method call, which positions do not count.
     """
     signature = schema.signature
     positional = len(schema.positional_arguments)
@@ -145,7 +145,7 @@ def _expected(argument: Argument, value: object) -> str:
 
 
 def describe_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """The types of a call's arguments: `(Tensor, tuple of (int, str), out=Tensor)`."""
+    """Return the types of a call's arguments: `(Tensor, tuple of (int, str), out=Tensor)`."""
     parts = [_describe(v) for v in args] + [f"{k}={_describe(v)}" for k, v in kwargs.items()]
     return f"({', '.join(parts)})"
 
@@ -161,9 +161,9 @@ def _describe(value: object) -> str:
 def describe_mismatch(
     schema: FunctionSchema, args: Sequence[Any], kwargs: Mapping[str, Any], method: bool = False
 ) -> str | None:
-    """The line under a signature in the list of candidates: which keywords or types do not fit.
+    """Return the line under a signature in the list of candidates: the keywords or types that do not fit.
 
-    None where neither a keyword is unknown nor every argument is given, as in PyTorch.
+    As in PyTorch, return None if no keyword is unknown and some argument is missing.
     """
     signature = schema.signature
     unknown = [k for k in kwargs if k not in signature.index_of]

@@ -1,4 +1,4 @@
-"""From ATen's schema text to the model: a tokenizer and a recursive-descent parser.
+"""Parser of ATen's schema text: a tokenizer and recursive descent.
 
 Grammar, with `,`-lists written `x,*`::
 
@@ -50,7 +50,7 @@ _CONSTANTS: dict[str, DefaultElement] = {
 
 @cache
 def _token() -> re.Pattern[str]:
-    """What a token is. It is compiled with the first schema: `import triten` parses none."""
+    """Return the token pattern, compiled with the first schema: `import triten` parses none."""
     return re.compile(
         r"""\s*(?:
           (?P<ident>[A-Za-z_]\w*)
@@ -71,10 +71,10 @@ class _Token(NamedTuple):
 
 
 def parse_schema(text: str, source: str | None = None) -> FunctionSchema:
-    """The schema that a text in ATen's schema language declares.
+    """Parse a text in ATen's schema language to a schema.
 
-    `source` ("file:line") is kept in the schema and stands in error messages. A name without a namespace
-    stays without; `FunctionSchema.with_namespace` adds one. Raises SchemaError with the place underlined.
+    `source` ("file:line") is kept in the schema and appears in error messages. A name without a namespace stays
+    without; `FunctionSchema.with_namespace` adds one. Raises SchemaError with the position underlined.
 
     >>> from triten.dispatch.schema import parse_schema
     >>> schema = parse_schema("max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor a, Tensor b)")
@@ -85,7 +85,7 @@ def parse_schema(text: str, source: str | None = None) -> FunctionSchema:
 
 
 def parse_name(text: str) -> OperatorName:
-    """The operator's name that a text such as `aten::add.Tensor` holds. Raises SchemaError for anything else.
+    """Parse the operator's name in a text such as `aten::add.Tensor`. Raises SchemaError for anything else.
 
     >>> from triten.dispatch.schema import parse_name
     >>> parse_name("add.Tensor")
@@ -95,7 +95,7 @@ def parse_name(text: str) -> OperatorName:
 
 
 def parse_type(text: str) -> Type:
-    """The type that a text such as `int[2]?` holds, without an alias annotation. Raises SchemaError.
+    """Parse the type in a text such as `int[2]?`, without an alias annotation. Raises SchemaError.
 
     >>> from triten.dispatch.schema import parse_type
     >>> parse_type("Tensor?[]")
@@ -176,7 +176,7 @@ class _Parser:
         return result
 
     def located(self, start: int, make: Callable[[], _T]) -> _T:
-        """Make a part of the model; a rule that it breaks is reported at its place in the text."""
+        """Build a part of the model, and report a broken rule at its position in the text."""
         try:
             return make()
         except SchemaError as error:

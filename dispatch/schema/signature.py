@@ -16,10 +16,10 @@ _MOST: Final = (1 << 63) - 1
 
 
 class Signature:
-    """The parser of one schema's calls; `FunctionSchema.signature` makes and keeps it.
+    """Call parser of one schema; `FunctionSchema.signature` creates and caches it.
 
-    A first argument named `self` may be given as `input=`, and ATen's operators take NumPy's `axis`,
-    `keepdims`, `x`, `a`, `x1`, `x2` where no argument of theirs has that name.
+    A first argument named `self` may be given as `input=`. ATen's operators accept NumPy's `axis`, `keepdims`, `x`,
+    `a`, `x1`, `x2`, unless they have an argument of that name.
     """
 
     __slots__ = (
@@ -48,22 +48,22 @@ class Signature:
                 convert = _or_empty(convert)
             self._checks.append((exact, convert))
         self._defaults = [default_value(a) if a.has_default else REQUIRED for a in arguments]
-        # Beyond 64 bits, lists of integers do not match, and single ones are refused by `check_range`.
+        # Beyond 64 bits, lists of integers do not match, and `check_range` rejects single ones.
         self._integers = [i for i, a in enumerate(arguments) if _is_integer(a.type)]
         self._scalars = [i for i, a in enumerate(arguments) if base_type(a.type).name == "Scalar"]
         self.takes_names = any(base_type(a.type).name == "Dimname" for a in arguments)
         self._positional = len(schema.positional_arguments)
         self._least = max((i + 1 for i, a in enumerate(arguments) if not a.has_default), default=0)
-        # What a call without keywords and with n positional arguments is completed by.
+        # The values that complete a call with n positional arguments and no keywords.
         self._tails = [tuple(self._defaults[n:]) for n in range(len(arguments) + 1)]
 
     def bind(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None = None, lenient: bool = True
     ) -> tuple[Any, ...] | None:
-        """The values of all arguments in the schema's order, or None if the call does not fit.
+        """Return the values of all arguments in the schema's order, or None if the call does not fit.
 
-        Lists become tuples, numbers Python's own. With `lenient`, a tensor without dimensions that does not
-        require grad may stand for a number. The values of `...` follow those of the arguments.
+        Lists become tuples, numbers Python's own. With `lenient`, a tensor without dimensions that does not require
+        grad may stand for a number. The values of `...` follow those of the arguments.
         """
         count = len(args)
         if count > self._positional and not self.schema.is_vararg:
@@ -105,7 +105,7 @@ class Signature:
         return (*values, *args[given:])
 
     def check_range(self, bound: Sequence[Any]) -> None:
-        """Refuse integers among bound values that do not fit into 64 bits.
+        """Raise an error for bound integers that do not fit into 64 bits.
 
         Raises:
             ValueError: for one in an integer's place.
@@ -131,13 +131,13 @@ class Signature:
                 )
 
     def accepts(self, index: int, value: object) -> bool:
-        """Whether a value fits the argument at `index`; a fitting tensor may stand for a number."""
+        """Return whether a value fits the argument at `index`; a fitting tensor may stand for a number."""
         exact, convert = self._checks[index]
         return value.__class__ in exact or convert(value, True) is not MISMATCH
 
 
 def _is_integer(type: Type) -> bool:
-    """Whether an argument is one integer, or may be one for a list of equal ones, or None."""
+    """Return whether an argument accepts one integer, also for a list of equal ones or as an optional."""
     if isinstance(type, OptionalType):
         return _is_integer(type.elem)
     if isinstance(type, ListType) and type.size is not None:
@@ -150,7 +150,7 @@ def _or_none(convert: Converter) -> Converter:
 
 
 def _or_empty(convert: Converter) -> Converter:
-    """None stands for a list's empty default, as in ``amax(dim=None)``."""
+    """Wrap a converter so that None becomes a list's empty default, as in ``amax(dim=None)``."""
     return lambda value, lenient: () if value is None else convert(value, lenient)
 
 

@@ -1,7 +1,7 @@
-"""Whether a Python value fits a schema type, and what it becomes: the checks of PyTorch's argument parser.
+"""Type checks and conversions of Python values for schema types, as in PyTorch's argument parser.
 
-Base types stand in a registry, so that folders above can add their classes; lists and optionals are compiled
-over it. Source: FunctionParameter::check in torch/csrc/utils/python_arg_parser.cpp.
+Base types are in a registry, to which higher folders add their classes. Checks of lists and optionals are compiled
+from it. Source: FunctionParameter::check in torch/csrc/utils/python_arg_parser.cpp.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ class _Mismatch:
 
 MISMATCH: Final = _Mismatch()
 
-# Takes the value, and whether a tensor without dimensions may stand for a number; gives the converted value
-# or MISMATCH.
+# Converter from a value, and whether a tensor without dimensions may stand for a number, to the converted value or
+# MISMATCH.
 Converter: TypeAlias = Callable[[Any, bool], Any]
-# A check as a call uses it: the classes whose direct instances pass as they are, the converter for others.
+# A compiled check: the classes whose direct instances pass unchanged, and the converter for other values.
 CompiledCheck: TypeAlias = tuple[set[type], Converter]
 
 
 class TypeCheck:
-    """The check of one base type: direct instances of `exact_types` pass untouched, others are converted."""
+    """Check of one base type: direct instances of `exact_types` pass unchanged, others are converted."""
 
     __slots__ = ("convert", "exact_types", "python_name")
 
@@ -62,17 +62,17 @@ def register_type_check(
     python_name: str | None = None,
     exact_types: Iterable[type] = (),
 ) -> None:
-    """Say which Python values a base type takes, and what they become; calls bound from now on use it.
+    """Register the Python values that a base type accepts and their conversion, for calls bound from now on.
 
     Args:
-        base_name: a base type's name, such as ``"Stream"``.
-        predicate: whether a value is taken.
-        convert: what a taken value becomes; itself, if not given.
-        python_name: the type's name in error messages; the earlier one, if not given.
-        exact_types: classes whose direct instances pass without asking `predicate`, and unconverted.
+        base_name: A base type's name, such as ``"Stream"``.
+        predicate: Function that returns whether a value is accepted.
+        convert: Function that converts an accepted value. Default: no conversion.
+        python_name: The type's name in error messages. Default: the earlier name.
+        exact_types: Classes whose direct instances pass unconverted, without a call of `predicate`.
 
     Raises:
-        SchemaError: for a name that is no base type.
+        SchemaError: The name is not a base type.
 
     >>> from triten.dispatch.schema import register_type_check
     >>> class Event: ...
@@ -89,10 +89,10 @@ def register_type_check(
 
 
 def register_exact_type(base_name: str, cls: type) -> None:
-    """Let direct instances of a class pass as a base type without a further check.
+    """Register a class whose direct instances pass as a base type without a further check.
 
-    For classes on the call path, which the base type's check takes unconverted, as `Tensor` is a TensorImpl.
-    Raises SchemaError for a name that is no base type.
+    It is for classes on the call path that the base type's check accepts unconverted, as `Tensor` is a TensorImpl.
+    Raises SchemaError for a name that is not a base type.
     """
     _check_of(base_name).exact_types.add(cls)
 
@@ -125,7 +125,7 @@ def _stands_for_number(tensor: TensorImpl, lenient: bool) -> bool:
 
 
 def _item(tensor: Any) -> Any:
-    # TensorImpl knows no operator; `item` is the Tensor's, whose class is above this folder.
+    # TensorImpl has no operators; `item` is a method of Tensor, whose class is above this folder.
     return tensor.item()
 
 
@@ -142,7 +142,7 @@ def _to_int(value: Any, lenient: bool) -> int | _Mismatch:
 
 
 def _to_index(value: Any, lenient: bool) -> int | _Mismatch:
-    """A size, or an element of a list of ints: also what one integer or bool in a tensor of any rank says."""
+    """Convert a size, or an element of a list of ints, also from a tensor of any rank with one integer or bool."""
     if isinstance(value, TensorImpl):
         dtype = value.dtype
         fits = lenient and value._spec.numel == 1 and (dtype.is_integral or dtype is scalar_type.bool_)
@@ -174,7 +174,7 @@ def _to_scalar(value: object, lenient: bool) -> scalar_type.Number | _Mismatch:
 
 
 def _is_real_numpy_scalar(value: object) -> TypeGuard[SupportsFloat]:
-    # ml_dtypes' scalars are np.generic of kind "V" ("f" for bfloat16 in some versions) and turn into floats.
+    # ml_dtypes' scalars are np.generic of kind "V" ("f" for bfloat16 in some versions) and convert to floats.
     if not isinstance(value, np.generic) or not hasattr(type(value), "__float__"):
         return False
     return value.dtype.kind in "biuf" or (value.dtype.kind == "V" and value.dtype.names is None)
@@ -216,7 +216,7 @@ def _nothing(value: object, lenient: bool) -> _Mismatch:
     return MISMATCH
 
 
-# QScheme and classes of packed weights take nothing until the folder that has the class registers it.
+# QScheme and packed-weight classes accept nothing until the folder with the class registers it.
 _CHECKS: dict[str, TypeCheck] = {
     "Any": TypeCheck("object", _anything),
     "Device": TypeCheck("triten.device", _to_device, (Device,)),
@@ -246,7 +246,7 @@ _CHECKS: dict[str, TypeCheck] = {
 
 
 def overflows(values: Sequence[Any]) -> bool:
-    """Whether some integer of a list does not fit into 64 bits."""
+    """Return whether some integer of a list does not fit into 64 bits."""
     return bool(values) and (min(values) < -(1 << 63) or max(values) >= 1 << 63)
 
 
@@ -254,11 +254,12 @@ _REPEATED = frozenset({"int", "SymInt", "float", "Dimname"})
 
 
 def compile_check(type: Type) -> CompiledCheck:
-    """The check of a type: the classes that pass as they are, and the converter for every other value.
+    """Return the check of a type: the classes that pass unchanged, and the converter for every other value.
 
-    Lists take lists and tuples and give tuples; those of ints take a bool behind the first element; `int[n]` also
-    takes one int, and repeats it n times, as `Dimname[n]` does one name;
-    `bool[n]` takes exactly n.
+    - Lists accept lists and tuples, and return tuples.
+    - Lists of ints accept a bool after the first element.
+    - `int[n]` also accepts one int and repeats it n times, as `Dimname[n]` does with one name.
+    - `bool[n]` accepts exactly n elements.
     """
     if isinstance(type, BaseType):
         check = _CHECKS[type.name]
@@ -272,7 +273,7 @@ def compile_check(type: Type) -> CompiledCheck:
 def _list_converter(type: ListType) -> Converter:
     exact, convert = compile_check(type.elem)
     if type.elem == BaseType("Dimname"):
-        # A wildcard is a name among others.
+        # The wildcard is a name like any other.
         exact = {str, None.__class__}
     repeats = type.size if isinstance(type.elem, BaseType) and type.elem.name in _REPEATED else None
     length = type.size if type.elem == BaseType("bool") else None
@@ -307,12 +308,14 @@ def _list_converter(type: ListType) -> Converter:
 
 
 def _unpacked(element: Any, converted: Any) -> Any:
-    """An element of ints behind the first, at whose type alone PyTorch looks: a bool is a number there."""
+    """Return an element of an int list after the first. PyTorch checks only the first's type: a bool counts as an
+    int.
+    """
     return int(element) if element.__class__ is bool else converted
 
 
 def python_type_name(type: Type) -> str:
-    """The type's name in PyTorch's signatures and errors: `Number` for Scalar, `tuple of ints` for int[].
+    """Return the type's name in PyTorch's signatures and errors: `Number` for Scalar, `tuple of ints` for int[].
 
     >>> from triten.dispatch.schema import parse_type
     >>> from triten.dispatch.schema.type_check import python_type_name
@@ -332,9 +335,9 @@ _REDUCTIONS = {"Mean": 1, "Sum": 2}
 
 
 def default_value(argument: Argument) -> Any:
-    """What the kernel receives for an argument that a call leaves out: names resolved, lists expanded.
+    """Return the kernel's value for an omitted argument: names resolved, lists expanded.
 
-    Raises SchemaError for a name that is none of its type's: `ScalarType dtype=lnog`.
+    Raises SchemaError for a name that the type lacks: `ScalarType dtype=lnog`.
 
     >>> from triten.dispatch.schema import parse_schema
     >>> from triten.dispatch.schema.type_check import default_value

@@ -1,4 +1,4 @@
-"""The types that an operator's arguments and returns can have in ATen's schema language."""
+"""Types of an operator's arguments and returns in ATen's schema language."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ BASE_TYPE_NAMES: Final[frozenset[str]] = (
 
 
 class BaseType(Record):
-    """A type without parameters, by its name in the schema language.
+    """Type without parameters, identified by its name in the schema language.
 
-    `SymInt` and `SymBool` behave as `int` and `bool`; the names are kept so that a schema's text round-trips.
-    Raises SchemaError for a name that the language does not have.
+    `SymInt` and `SymBool` behave as `int` and `bool`; the names are kept so that a schema's text round-trips. Raises
+    SchemaError for an unknown name.
 
     >>> from triten.dispatch.schema import BaseType
     >>> str(BaseType("ScalarType"))
@@ -57,7 +57,7 @@ class BaseType(Record):
             raise SchemaError(f"unknown type {self.name!r}; the base types are {sorted(BASE_TYPE_NAMES)}")
 
     def format(self, annotation: str = "") -> str:
-        """The type's text with an alias annotation, such as `(a!)`, after the base name."""
+        """Return the type's text with an alias annotation, such as `(a!)`, after the base name."""
         return self.name + annotation
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class OptionalType(Record):
             raise SchemaError(f"{self.elem}? is optional twice")
 
     def format(self, annotation: str = "") -> str:
-        """The type's text with an alias annotation after the base name."""
+        """Return the type's text with an alias annotation after the base name."""
         return self.elem.format(annotation) + "?"
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ class OptionalType(Record):
 
 
 class ListType(Record):
-    """`T[]`, or `T[n]`: a list of T; a sized list of numbers also takes one, which stands for n of them.
+    """`T[]`, or `T[n]`: a list of T. A sized list of numbers also accepts one number, repeated n times.
 
     Raises SchemaError for a size below 1 and for a list of lists.
 
@@ -107,7 +107,7 @@ class ListType(Record):
             raise SchemaError(f"a list's size must be at least 1, not {self.size}")
 
     def format(self, annotation: str = "") -> str:
-        """The type's text with an alias annotation after the base name."""
+        """Return the type's text with an alias annotation after the base name."""
         return f"{self.elem.format(annotation)}[{'' if self.size is None else self.size}]"
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ Type: TypeAlias = BaseType | OptionalType | ListType
 
 
 def base_type(type: Type) -> BaseType:
-    """What remains of a type without its `?` and `[]`.
+    """Return a type without its `?` and `[]`.
 
     >>> from triten.dispatch.schema import BaseType, ListType, OptionalType
     >>> str(base_type(ListType(OptionalType(BaseType("Tensor")))))
@@ -140,5 +140,5 @@ def is_list_type(type: Type) -> bool:
 
 
 def is_tensor_like(type: Type) -> bool:
-    """Whether values of the type are tensors, optional tensors or lists of either."""
+    """Return whether values of the type are tensors, optional tensors or lists of either."""
     return base_type(type).name == "Tensor"

@@ -1,4 +1,4 @@
-"""The rules that an alias annotation, an argument and a whole schema must keep, checked when one is made."""
+"""Rules of alias annotations, arguments and schemas, checked at construction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NUMBERS: dict[str, tuple[type, ...]] = {
 
 
 def check_alias_info(info: AliasInfo) -> None:
-    """Raise SchemaError for an annotation that names no set, one set twice, or sets on one side only."""
+    """Raise SchemaError for an annotation without a set, with a repeated set, or with sets on one side only."""
     for names in (info.before_set, info.after_set):
         if len(set(names)) != len(names):
             raise SchemaError(f"alias annotation {info} names a set twice")
@@ -35,7 +35,7 @@ def check_alias_info(info: AliasInfo) -> None:
 
 
 def check_argument(argument: Argument) -> None:
-    """Raise SchemaError for an alias annotation on what is no tensor, and for a default that misfits it."""
+    """Raise SchemaError for an alias annotation on a non-tensor, and for a default that does not fit the type."""
     if argument.alias_info is not None and not is_tensor_like(argument.type):
         verb = "writes into" if argument.is_write else "aliases"
         raise SchemaError(
@@ -73,14 +73,15 @@ def _default_fits(default: object, type: Type) -> bool:
 
 
 def check_schema(schema: FunctionSchema) -> None:
-    """Raise SchemaError, with the schema's text and source, unless a schema keeps every rule.
+    """Raise SchemaError, with the schema's text and source, if a schema breaks a rule.
 
-    Names are unique; keyword-only arguments come last; no positional argument without a default follows one
-    with a default (keyword-only ones may); `...` follows no keyword-only argument. The alias annotation of a
-    return names a set of an argument's (in `(a|b)` the other may be fresh), and is written only if that one
-    is. An overload named `out` has out arguments, and if a schema returns any of them, it returns all, in
-    order (`-> ()` returns none; an argument named `_scratch_...` is never returned).
-    Source: checkSchema of ATen/core/function_schema.h; torchgen/model.py.
+    - Names are unique, and keyword-only arguments come last.
+    - No positional argument without a default follows one with a default (keyword-only ones may).
+    - `...` follows no keyword-only argument.
+    - The alias annotation of a return names a set of an argument's (in `(a|b)` the other may be fresh). It is written
+      only if that argument is.
+    - An overload named `out` has out arguments. If a schema returns any of them, it returns all, in order (`-> ()`
+      returns none; an argument named `_scratch_...` is never returned).
 
     >>> from triten.dispatch.schema import parse_schema
     >>> parse_schema("f(Tensor self, int dim=0, int count) -> Tensor")

@@ -1,5 +1,5 @@
-"""Derivative formulas that need more than a line, a module for each family (torch FunctionsManual.cpp).
+"""Derivative formulas of more than a line, a module for each family (torch FunctionsManual.cpp).
 
-They are made of dispatched operators, so that second derivatives follow. Names are unique across the folder:
+Formulas consist of dispatched operators, so that second derivatives work. Names are unique across the folder:
 `derivatives.yaml` calls them without their module.
 """

@@ -1,4 +1,4 @@
-"""Gradients of attention: second derivatives by ordinary operators, over the whole matrix of weights."""
+"""Gradients of attention: second derivatives by ordinary operators, over the full attention matrix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def defined(bias: Tensor | None, query: Tensor) -> Tensor:
-    """The mask, or a tensor without elements where there is none: the backward's schema has no optional there."""
+    """Return the mask, or an empty tensor for None: the backward's schema has no optional tensor there."""
     return query.new_empty((0,)) if bias is None else bias
 
 
@@ -28,9 +28,9 @@ def attention_mask_backward(
     is_causal: bool,
     scale: float | None,
 ) -> Tensor:
-    """The gradient of a mask of numbers: that of the scores, which has a number for each query and key.
+    """Return the gradient of a numeric mask: the gradient of the scores, one value per query and key.
 
-    Raises NotImplementedError with dropout, whose draws no ordinary operator repeats.
+    Raises NotImplementedError with dropout, whose random mask ordinary operators cannot repeat.
     """
     if dropout_p:
         raise NotImplementedError("the gradient of attn_bias is not implemented with dropout")
@@ -55,9 +55,9 @@ def varlen_attention_backward(
     seqused_k: Tensor | None,
     block_table: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of packed sequences.
+    """Return the gradients of packed sequences.
 
-    Raises RuntimeError with `seqused_k` or `block_table`, which PyTorch has for inference only.
+    Raises RuntimeError with `seqused_k` or `block_table`, which PyTorch supports for inference only.
     """
     if block_table is not None or cu_seq_k is None:
         raise RuntimeError("varlen_attn: block_table is an inference-only parameter")
@@ -85,13 +85,17 @@ def attention_double_backward(
     is_causal: bool,
     scale: float | None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """How the gradients of query, key and value depend on `grad_out`, `query`, `key`, `value` and the mask.
+    """Differentiate the gradients of query, key and value by `grad_out`, `query`, `key`, `value` and the mask.
 
-    With weights P = softmax(S), S = scale q k^T + mask, the backward pass is dP = g v^T, dS = P (dP - sum(dP P)),
-    dq = scale dS k, dk = scale dS^T q and dv = P^T g; `grads` are gradients x, y and z of these three. Heads that
-    share keys have them repeated here, and their gradients added.
+    Let P = softmax(S) be the weights, with S = scale q k^T + mask. The backward pass is:
 
-    Raises NotImplementedError with dropout, whose draws no ordinary operator repeats.
+    - dP = g v^T and dS = P (dP - sum(dP P)),
+    - dq = scale dS k, dk = scale dS^T q and dv = P^T g.
+
+    `grads` are the gradients x, y and z of these three. For heads that share keys, the keys are repeated and their
+    gradients added.
+
+    Raises NotImplementedError with dropout, whose random mask ordinary operators cannot repeat.
     """
     if dropout_p:
         raise NotImplementedError(
@@ -145,7 +149,7 @@ def window_double_backward(
     right: int,
     scale: float | None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-    """`attention_double_backward` of attention in a window, over the whole matrix of weights."""
+    """Compute `attention_double_backward` of sliding-window attention, over the full attention matrix."""
     length, keys, device = query.shape[2], key.shape[2], query.device
     place = ops.arange(length, device=device).unsqueeze(1) + (keys - length)
     distance = ops.arange(keys, device=device) - place
@@ -177,7 +181,7 @@ def _weights(q: Tensor, k: Tensor, mask: Tensor | None, is_causal: bool, scale: 
 
 
 def _for_each_head(x: Tensor, group: int) -> Tensor:
-    """(B, G, S, E) as (B, G * group, S, E), each head repeated in place."""
+    """Return (B, G, S, E) as (B, G * group, S, E), each head repeated in place."""
     if group == 1:
         return x
     b, heads, length, width = x.shape
@@ -185,7 +189,7 @@ def _for_each_head(x: Tensor, group: int) -> Tensor:
 
 
 def _over_heads(x: Tensor | None, heads_k: int, group: int) -> Tensor | None:
-    """The sum over the heads that share keys."""
+    """Return the sum over the heads that share keys."""
     if x is None or group == 1:
         return x
     b, _, length, width = x.shape

@@ -21,7 +21,7 @@ def convolution_of(
     groups: int,
     sizes: Sequence[int],
 ) -> Tensor:
-    """The forward convolution, without bias, cut to `sizes`: a transposed one may lack the last positions."""
+    """Return the forward convolution without bias, cut to `sizes`: a transposed one may lack the last positions."""
     none = (0,) * len(stride)
     out = ops.convolution(input, weight, None, stride, padding, dilation, False, none, groups)
     for dim in range(2, len(sizes)):
@@ -31,7 +31,7 @@ def convolution_of(
 
 
 def convolution_bias_backward(grad: Tensor) -> Tensor:
-    """The sum over everything but channels."""
+    """Return the sum over all dimensions except channels."""
     return grad.sum((0, *range(2, grad.ndim)))
 
 
@@ -45,7 +45,7 @@ def convolution_input_gradient(
     transposed: bool,
     groups: int,
 ) -> Tensor:
-    """The gradient of a convolution's input, which has `sizes`; of a transposed one it is a convolution."""
+    """Return the gradient of a convolution's input, of shape `sizes`. For a transposed one, this is a convolution."""
     if transposed:
         return convolution_of(grad, weight, stride, padding, dilation, groups, sizes)
     return ops.convolution_backward_input(grad, weight, sizes, stride, padding, dilation, groups)
@@ -61,7 +61,7 @@ def convolution_weight_gradient(
     transposed: bool,
     groups: int,
 ) -> Tensor:
-    """The gradient of a convolution's weight, which has `sizes`; of a transposed one the input is what gathers."""
+    """Return the gradient of a convolution's weight, of shape `sizes`. A transposed one swaps input and gradient."""
     outer, inner = (input, grad) if transposed else (grad, input)
     return ops.convolution_backward_weight(outer, inner, sizes, stride, padding, dilation, groups)
 
@@ -76,7 +76,9 @@ def convolution_gradients(
     transposed: bool,
     groups: int,
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of a convolution's input and weight; on a GPU by one operator, which lays operands out once."""
+    """Return the gradients of a convolution's input and weight. On a GPU, one operator computes both and converts
+    layouts once.
+    """
     if grad.is_cuda and not transposed:
         return ops._convolution_backward_both(grad, input, weight, stride, padding, dilation, groups)
     window = (stride, padding, dilation, transposed, groups)
@@ -96,7 +98,7 @@ def convolution_double_backward(
     dilation: Sequence[int],
     groups: int,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """How both gradients of a convolution depend on the result's gradient, the input and the weight."""
+    """Differentiate both gradients of a convolution by the output's gradient, the input and the weight."""
     of_input, of_weight = grads
     window = (stride, padding, dilation, groups)
     terms = []

@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 
 def grad_to(grad: Tensor, dtype: ScalarType, device: Device) -> Tensor:
-    """The gradient with another dtype and device."""
+    """Return the gradient with another dtype and device."""
     return grad.to(device=device, dtype=dtype)

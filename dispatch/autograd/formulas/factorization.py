@@ -1,4 +1,4 @@
-"""Derivatives of factorisations and of functions made of them.
+"""Derivatives of matrix factorizations and of functions built from them.
 
 Sources: M. Giles, An extended collection of matrix derivative results for forward and reverse mode algorithmic
 differentiation (2008); G. Golub and V. Pereyra, The differentiation of pseudo-inverses and nonlinear least squares
@@ -26,7 +26,7 @@ _BATCHED = functionality_bit(Functionality.Batched)
 
 
 def adjoint(x: Tensor) -> Tensor:
-    """The conjugate transpose of each matrix."""
+    """Return the conjugate transpose of each matrix."""
     return conjugated(x).transpose(-2, -1)
 
 
@@ -39,7 +39,7 @@ def _real(x: Tensor) -> Tensor:
 
 
 def _sum(*terms: Tensor | None) -> Any:
-    """The sum of those terms that there are."""
+    """Return the sum of the terms that are not None; None if all are."""
     total = None
     for term in terms:
         if term is not None:
@@ -48,13 +48,13 @@ def _sum(*terms: Tensor | None) -> Any:
 
 
 def inverse_backward(grad: Tensor, inverse: Tensor) -> Tensor:
-    """-A^-H grad A^-H."""
+    """Return -A^-H grad A^-H."""
     back = adjoint(inverse)
     return -ops.matmul(back, ops.matmul(grad, back))
 
 
 def summed_to(x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """The sum over the batch dimensions that broadcasting added or stretched."""
+    """Return the sum over the batch dimensions that broadcasting added or expanded."""
     have = x._spec.sizes
     lead = len(have) - len(sizes)
     dims = [*range(lead), *(lead + i for i, n in enumerate(sizes) if n == 1 and have[lead + i] != 1)]
@@ -62,7 +62,7 @@ def summed_to(x: Tensor, sizes: Sequence[int]) -> Tensor:
 
 
 def lu_solution_adjoint(LU: Tensor, pivots: Tensor, B: Tensor, left: bool) -> Tensor:
-    """A^-H B or B A^-H, by the factors of A."""
+    """Return A^-H B or B A^-H, from the factors of A."""
     return ops.linalg_lu_solve(LU, pivots, B, left=left, adjoint=True)
 
 
@@ -76,7 +76,7 @@ def solve_backward(
     left: bool,
     mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None]:
-    """gB = A^-H grad, gA = -gB X^H; by the factors, or by A where a second derivative is asked for."""
+    """Return gB = A^-H grad and gA = -gB X^H, from the factors, or from A for a second derivative."""
     if grad is None:
         return None, None
     vector = B.dim() == 1 or (A.dim() - 1 == B.dim() and tuple(B.shape) == tuple(A.shape[:-1]))
@@ -105,13 +105,13 @@ def lu_solve_backward(
     adjoint_: bool,
     mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients of the factors, in one matrix, and of the right-hand side."""
+    """Return the gradients of the packed LU factors and of the right-hand side."""
     if grad is None:
         return None, None
     gB = ops.linalg_lu_solve(LU, pivots, grad, left=left, adjoint=not adjoint_)
     gLU = None
     if mask[0]:
-        # A = P L U, and gA = -gB X^H, or the adjoint of that where A^H was solved with.
+        # A = P L U, and gA = -gB X^H, or its adjoint if A^H was solved with.
         if left:
             gA = -ops.matmul(gB, adjoint(X)) if not adjoint_ else -ops.matmul(X, adjoint(gB))
         else:
@@ -125,7 +125,7 @@ def lu_solve_backward(
 
 
 def lu_factor_backward(grad: Tensor | None, LU: Tensor, pivots: Tensor, pivot: bool) -> Tensor | None:
-    """The gradient of A from that of L below the diagonal and U above, of matrices of any shape."""
+    """Return the gradient of A from those of L below the diagonal and U above, for matrices of any shape."""
     if grad is None:
         return None
     m, n = LU.shape[-2:]
@@ -157,9 +157,9 @@ def _solve(A: Tensor, B: Tensor, **options: Any) -> Tensor:
 
 
 def cholesky_backward(grad: Tensor | None, L: Tensor, upper: bool) -> Tensor | None:
-    """L^-H M L^-1, where M is half of L^H grad's lower triangle and of what mirrors it.
+    """Return L^-H M L^-1, with M half the sum of L^H grad's lower triangle and its mirror image.
 
-    A complex diagonal of M stays, as PyTorch has it: what it adds is orthogonal to every Hermitian change.
+    A complex diagonal of M stays, as in PyTorch: its contribution is orthogonal to every Hermitian change.
     """
     if grad is None:
         return None
@@ -172,7 +172,7 @@ def cholesky_backward(grad: Tensor | None, L: Tensor, upper: bool) -> Tensor | N
 
 
 def cholesky_jvp(A_t: Tensor, L: Tensor, upper: bool) -> Tensor:
-    """L Phi(L^-1 A_t L^-H); Phi keeps the lower triangle and half of the diagonal."""
+    """Return L Phi(L^-1 A_t L^-H); Phi keeps the lower triangle and half of the diagonal."""
     if upper:
         L = adjoint(L)
     inner = _solve(L, A_t, upper=False)
@@ -185,7 +185,7 @@ def cholesky_jvp(A_t: Tensor, L: Tensor, upper: bool) -> Tensor:
 def cholesky_solve_backward(
     grad: Tensor | None, B: Tensor, L: Tensor, X: Tensor, upper: bool, mask: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """gB = A^-1 grad; of the factor as a whole, though one triangle is read, as PyTorch has it."""
+    """Return gB = A^-1 grad, and the gradient of the whole factor, as PyTorch does, though one triangle is read."""
     if grad is None:
         return None, None
     gB = ops.cholesky_solve(grad, L, upper)
@@ -198,7 +198,7 @@ def cholesky_solve_backward(
 
 
 def cholesky_inverse_backward(grad: Tensor | None, L: Tensor, inverse: Tensor, upper: bool) -> Tensor | None:
-    """The same for the inverse."""
+    """Return the gradient of the factor from that of the inverse; see `cholesky_solve_backward`."""
     if grad is None:
         return None
     both = ops.matmul(inverse, ops.matmul(grad + adjoint(grad), inverse))
@@ -215,7 +215,7 @@ def solve_triangular_backward(
     unitriangular: bool,
     mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None]:
-    """gB = A^-H grad, and the triangle of -gB X^H."""
+    """Return gB = A^-H grad, and the triangle of -gB X^H."""
     if grad is None:
         return None, None
     gB = _solve(adjoint(A), grad, upper=not upper, left=left, unitriangular=unitriangular)
@@ -228,7 +228,7 @@ def solve_triangular_backward(
 
 
 def _reflectors(input: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """V, the reflectors with ones on the diagonal; T and M of Q = I - V T V^H, where T = M^-1 diag(tau).
+    """Return V, the reflectors with a unit diagonal, and T and M of Q = I - V T V^H, with T = M^-1 diag(tau).
 
     The compact form of R. Schreiber and C. Van Loan (1989), without divisions by tau.
     """
@@ -242,7 +242,7 @@ def _reflectors(input: Tensor, tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _reflectors_backward(gQ: Tensor, input: Tensor, tau: Tensor, columns: int) -> tuple[Tensor, Tensor]:
-    """The gradients of reflectors and factors from that of the first `columns` columns of their product."""
+    """Return the gradients of reflectors and factors from that of the first `columns` columns of their product."""
     k = tau.shape[-1]
     V, T, M = _reflectors(input, tau)
     V1 = ops.narrow(V, -2, 0, columns)
@@ -271,7 +271,7 @@ def _reflectors_backward(gQ: Tensor, input: Tensor, tau: Tensor, columns: int) -
 def householder_product_backward(
     grad: Tensor | None, input: Tensor, tau: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients of the reflectors and of their factors."""
+    """Return the gradients of the reflectors and of their factors."""
     if grad is None or not input.numel():
         return None, None
     return _reflectors_backward(grad, input, tau, input.shape[-1])
@@ -286,7 +286,7 @@ def ormqr_backward(
     transpose: bool,
     mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients of the reflectors, their factors, and what they were multiplied by."""
+    """Return the gradients of the reflectors, their factors, and the matrix that they multiply."""
     if grad is None:
         return None, None, None
     gself = gtau = gother = None
@@ -302,7 +302,7 @@ def ormqr_backward(
 
 
 def qr_backward(grads: Sequence[Any], Q: Tensor, R: Tensor, mode: str) -> Tensor | None:
-    """The gradient of A = Q R; wide matrices by their square part."""
+    """Return the gradient of A = Q R; wide matrices use their square part."""
     gQ, gR = grads
     check(
         mode != "r",
@@ -347,9 +347,9 @@ def _square_qr_backward(gQ: Tensor | None, gR: Tensor | None, Q: Tensor, R: Tens
 
 
 def _without_phase(name: str, X: Tensor, tolerance: float = 1e-2) -> None:
-    """Refuse a loss that depends on the phase of complex vectors, which is arbitrary."""
+    """Raise an error for a loss that depends on the phase of complex vectors, which is arbitrary."""
     if X.is_meta or not X.dtype.is_complex or not X.numel() or X._spec.keys & _BATCHED:
-        return  # The values of a batch cannot raise for one example, as in PyTorch.
+        return  # batched values cannot raise for one example, as in PyTorch
     phase = ops.amax(ops.abs(ops.imag(_diagonal(X))))
     check(
         bool(ops.le(phase, tolerance)),
@@ -360,9 +360,9 @@ def _without_phase(name: str, X: Tensor, tolerance: float = 1e-2) -> None:
 
 
 def eigh_backward(grads: Sequence[Any], L: Tensor, V: Tensor, compute_v: bool) -> Tensor | None:
-    """V (diag(gL) + S / E) V^H, where E_ij = L_j - L_i and S is the skew-Hermitian part of V^H gV.
+    """Return V (diag(gL) + S / E) V^H, with E_ij = L_j - L_i and S the skew-Hermitian part of V^H gV.
 
-    Only that part moves vectors that stay orthonormal, and the gradient is Hermitian by it.
+    Only that part moves vectors that stay orthonormal, and it makes the gradient Hermitian.
     """
     gL, gV = grads
     if gL is None and gV is None:
@@ -382,7 +382,7 @@ def eigh_backward(grads: Sequence[Any], L: Tensor, V: Tensor, compute_v: bool) -
 
 
 def eig_backward(grads: Sequence[Any], self: Tensor, L: Tensor, V: Tensor) -> Tensor | None:
-    """V^-H (diag(gL) + (V^H gV - V^H V diag(Re(V^H gV))) / E^*) V^H for vectors of length 1."""
+    """Return V^-H (diag(gL) + (V^H gV - V^H V diag(Re(V^H gV))) / E^*) V^H for unit vectors."""
     gL, gV = grads
     if gL is None and gV is None:
         return None
@@ -406,7 +406,7 @@ def eig_backward(grads: Sequence[Any], self: Tensor, L: Tensor, V: Tensor) -> Te
 def svd_backward(
     grads: Sequence[Any], U: Tensor, S: Tensor, Vh: Tensor, full: bool, compute_uv: bool
 ) -> Tensor | None:
-    """The gradient of A = U diag(S) V^H; of full bases only what spans A counts."""
+    """Return the gradient of A = U diag(S) V^H. For full bases, only the vectors that span A contribute."""
     gU, gS, gVh = grads
     if gU is None and gS is None and gVh is None:
         return None
@@ -417,7 +417,7 @@ def svd_backward(
     )
     m, n, k = U.shape[-2], Vh.shape[-1], S.shape[-1]
     if full and max(m, n) > k:
-        # The vectors beyond are arbitrary; so would a gradient through them be.
+        # The remaining vectors are arbitrary, and so would be a gradient through them.
         U, Vh = ops.narrow(U, -1, 0, k), ops.narrow(Vh, -2, 0, k)
         gU = None if gU is None else ops.narrow(gU, -1, 0, k)
         gVh = None if gVh is None else ops.narrow(gVh, -2, 0, k)
@@ -429,7 +429,7 @@ def svd_backward(
     skewV = None if gV is None else _skew(ops.matmul(Vh, gV))
     _without_phase("svd", _sum(skewU, skewV))
     row, column, ones = S.unsqueeze(-2), S.unsqueeze(-1), ops.diag_embed(ops.ones_like(S))
-    # Differences of squares as products, since squares of large and of small numbers are not in the dtype.
+    # Factored differences of squares: squares of large and small numbers leave the dtype's range.
     E, total = row - column + ones, row + column + ones
     inner = _sum(
         None if skewU is None else (skewU / E) * (row / total),
@@ -455,7 +455,7 @@ def _skew(x: Tensor) -> Tensor:
 
 
 def det_backward(grad: Tensor | None, det: Tensor, A: Tensor, LU: Tensor, pivots: Tensor) -> Tensor | None:
-    """grad times the conjugate cofactors of A: det^* A^-H, of singular matrices the limit of that."""
+    """Return grad times the conjugate cofactors of A: det^* A^-H, or its limit for singular matrices."""
     if grad is None:
         return None
     n = A.shape[-1]
@@ -472,7 +472,7 @@ def det_backward(grad: Tensor | None, det: Tensor, A: Tensor, LU: Tensor, pivots
         )
         solved: Tensor = packets["_linalg_solve_ex"].call(adjoint(A), whole)[0]
         return solved
-    # A zero among the pivots moved by a tiny number cancels in det^* A^-H, to first order.
+    # The shift of a zero pivot by a tiny number cancels in det^* A^-H, to first order.
     diagonal = _diagonal(LU)
     tiny = finfo(A.dtype.to_real() if A.dtype.is_complex else A.dtype).eps
     moved = ops.where(ops.eq(diagonal, 0), tiny, 0.0).to(A.dtype)
@@ -483,10 +483,10 @@ def det_backward(grad: Tensor | None, det: Tensor, A: Tensor, LU: Tensor, pivots
 
 
 def _cofactors_by_singular_values(grad: Tensor, A: Tensor, singular: Tensor, det: Tensor) -> Tensor:
-    """grad det(A)^* A^-H that can be differentiated for singular matrices: U diag(products of the others' s) V^H.
+    """Compute a differentiable grad det(A)^* A^-H for singular matrices: U diag(products of the other s) V^H.
 
-    A factorisation by singular values has derivatives where they differ, an inverse those of a regular matrix: each
-    matrix is given to one of them, and a constant to the other.
+    The SVD has derivatives if the singular values differ, the inverse if the matrix is regular. Each matrix goes to
+    one of the two, and the other receives a constant.
     """
     n = A.shape[-1]
     mask = singular.unsqueeze(-1).unsqueeze(-1)
@@ -509,7 +509,7 @@ def _signed_product(LU: Tensor, pivots: Tensor) -> Tensor:
 
 
 def pivots_sign(pivots: Tensor) -> Tensor:
-    """1 or -1 by the number of rows that pivoting moved."""
+    """Return 1 or -1: the parity of the row exchanges of pivoting."""
     n = pivots.shape[-1]
     moved = ops.sum(ops.ne(pivots, ops.arange(1, n + 1, device=pivots.device)), [-1])
     return 1 - 2 * ops.remainder(moved, 2)
@@ -518,7 +518,7 @@ def pivots_sign(pivots: Tensor) -> Tensor:
 def slogdet_backward(
     gsign: Tensor | None, glogabsdet: Tensor | None, A: Tensor, sign: Tensor, LU: Tensor, pivots: Tensor
 ) -> Tensor | None:
-    """(glogabsdet - i Im(gsign^* sign)) A^-H; the sign of a real matrix is locally constant."""
+    """Return (glogabsdet - i Im(gsign^* sign)) A^-H; the sign of a real matrix is locally constant."""
     if not A.dtype.is_complex:
         gsign = None
     if gsign is None and glogabsdet is None:
@@ -536,7 +536,7 @@ def slogdet_backward(
 
 
 def pinv_backward(grad: Tensor | None, pinv: Tensor, A: Tensor) -> Tensor | None:
-    """Golub and Pereyra's derivative of the pseudo-inverse, at constant rank."""
+    """Compute Golub and Pereyra's derivative of the pseudo-inverse, at constant rank."""
     if grad is None:
         return None
     Ph, gh = adjoint(pinv), adjoint(grad)
@@ -552,7 +552,7 @@ def pinv_backward(grad: Tensor | None, pinv: Tensor, A: Tensor) -> Tensor | None
 def least_squares_backward(
     grads: Sequence[Any], A: Tensor, B: Tensor, X: Tensor, mask: Sequence[bool]
 ) -> tuple[Tensor | None, Tensor | None]:
-    """The gradients of X = A^+ B, and of the residuals."""
+    """Return the gradients of X = A^+ B, and of the residuals."""
     gX, gR = grads[0], grads[1]
     if gX is None and gR is None:
         return None, None
@@ -566,7 +566,7 @@ def least_squares_backward(
         gA = pinv_backward(ops.matmul(gX, adjoint(B)), pinv, A) if mask[0] else None
         gB = ops.matmul(adjoint(pinv), gX) if mask[1] else None
     if gR is not None and gR.numel():
-        # The residual's derivative by X is zero at the solution.
+        # The derivative of the residual by X is zero at the solution.
         rest = (ops.matmul(A, X) - B) * (2 * gR).unsqueeze(-2)
         gA = _sum(gA, ops.matmul(rest, adjoint(X))) if mask[0] else None
         gB = _sum(gB, -rest) if mask[1] else None
@@ -578,7 +578,7 @@ def least_squares_backward(
 
 
 def matrix_exp_jvp(A: Tensor, direction: Tensor) -> Tensor:
-    """The derivative of exp(A) in a direction: the upper right block of exp([[A, direction], [0, A]]).
+    """Return the derivative of exp(A) in a direction: the upper right block of exp([[A, direction], [0, A]]).
 
     Source: R. Mathias, A chain rule for matrix functions and applications (1996).
     """
@@ -590,5 +590,5 @@ def matrix_exp_jvp(A: Tensor, direction: Tensor) -> Tensor:
 
 
 def matrix_exp_backward(grad: Tensor | None, A: Tensor) -> Tensor | None:
-    """The derivative is self-adjoint but for the conjugate transpose of A."""
+    """Compute the gradient of exp(A): the derivative is self-adjoint up to the conjugate transpose of A."""
     return None if grad is None else matrix_exp_jvp(adjoint(A), grad)

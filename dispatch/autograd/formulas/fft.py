@@ -1,4 +1,4 @@
-"""Fourier transforms between real and complex numbers (torch FunctionsManual.cpp)."""
+"""Derivatives of Fourier transforms between real and complex numbers (torch FunctionsManual.cpp)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def fft_r2c_backward(
     grad: Tensor, dim: Sequence[int], normalization: int, onesided: bool, last_dim_size: int
 ) -> Tensor:
-    """The inverse direction over the whole dimension, what was left off being zero; its real part."""
+    """Return the real part of the inverse transform over the full dimension, with omitted frequencies zero."""
     if onesided:
         rank = len(grad.shape)
         last = dim[-1] % rank
@@ -25,7 +25,7 @@ def fft_r2c_backward(
 
 
 def fft_c2r_backward(grad: Tensor, dim: Sequence[int], normalization: int) -> Tensor:
-    """The forward direction; what stands for two numbers counts twice."""
+    """Return the forward transform; frequencies that represent a conjugate pair count twice."""
     made = ops._fft_r2c(grad, dim, normalization, True)
     last = dim[-1]
     n, half = grad.shape[last], made.shape[last]

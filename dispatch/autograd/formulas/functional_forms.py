@@ -1,4 +1,4 @@
-"""Backward of copies of views and of scatters: what the views' own derivatives call, and a gradient's strides."""
+"""Backward of view copies and of scatters: helpers of the views' own derivatives, and gradient strides."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 
 def restrided(grad: Tensor, strides: Sequence[int]) -> Tensor:
-    """The gradient under the strides that an input had, in which a strided view finds its elements."""
+    """Return the gradient with the strides of the input, as a strided view expects."""
     return grad if grad._spec.strides == tuple(strides) else packets["_restride"].call(grad, strides)

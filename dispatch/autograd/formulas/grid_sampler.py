@@ -1,8 +1,9 @@
-"""Second derivatives of sampling at given places, by ordinary operators over the elements that each place is made of.
+"""Second derivatives of grid sampling, by ordinary operators over the taps of each sampling location.
 
-A place's value is the sum over taps t of w_t(place) input_t, so that a backward pass has the gradients w_t g of the
-elements and (g . input_t) grad w_t of the place. Weights are products of one factor for each dimension, of which
-values, slopes and curvatures are computed here as functions of the grid, and can be differentiated again.
+The value at a location is the sum over taps t of w_t(location) input_t. A backward pass has the gradients w_t g of
+the elements and (g . input_t) grad w_t of the location. Weights are products of one factor for each dimension. This
+module computes the factors' values, slopes and curvatures as functions of the grid, which can be differentiated
+again.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ FAR = 2.0**31 - 2
 
 
 class Axis(NamedTuple):
-    """The taps of all places in one dimension: their numbers, -1 for none, and their factors with derivatives."""
+    """Taps of all locations in one dimension: their indices, -1 for none, and their factors with derivatives."""
 
     elements: list[Any]
     factors: list[list[Any]]
 
 
 def _reflected(x: Tensor, n: int, align_corners: bool) -> tuple[Tensor, Tensor]:
-    """Places mirrored at the edges until they lie between them, and the sign with which they move."""
+    """Return coordinates reflected at the edges until they are in range, and the sign of their derivative."""
     low, high = (0, 2 * (n - 1)) if align_corners else (-1, 2 * n - 1)
     if low == high:
         return ops.zeros_like(x), ops.zeros_like(x)
@@ -45,18 +46,18 @@ def _reflected(x: Tensor, n: int, align_corners: bool) -> tuple[Tensor, Tensor]:
 
 
 def _clipped(x: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    """Places in [0, n - 1], a NaN at 0, and whether they move."""
+    """Return coordinates clamped to [0, n - 1], NaN as 0, and 1 where they are strictly inside, else 0."""
     moving = ops.logical_and(ops.gt(x, 0), ops.lt(x, n - 1)).to(x.dtype)
     return ops.clamp(ops.where(ops.isnan(x), 0.0, x), min=0, max=n - 1), moving
 
 
 def _safe(x: Tensor) -> Tensor:
-    """Places that an integer holds: what none does lies outside everything."""
+    """Replace coordinates that no integer can hold by one outside of everything."""
     return ops.where(ops.logical_and(ops.isfinite(x), ops.lt(ops.abs(x), FAR)), x, -100.0)
 
 
 def _padded(x: Tensor, n: int, padding: int, align_corners: bool) -> tuple[Tensor, Tensor]:
-    """Places as the padding mode has them, and how fast they move."""
+    """Return coordinates after the padding mode, and their derivatives."""
     if padding == REFLECTION:
         x, sign = _reflected(x, n, align_corners)
         x, moving = _clipped(x, n)
@@ -67,8 +68,9 @@ def _padded(x: Tensor, n: int, padding: int, align_corners: bool) -> tuple[Tenso
 
 
 def _keys(distance: Tensor, sign: int, far: bool) -> list[Any]:
-    """The kernel of R. Keys (1981) at a distance, and its derivatives by the place, of which the distance is `sign`
-    times and a constant.
+    """Return the kernel of R. Keys (1981) at a distance, and its derivatives by the coordinate.
+
+    The distance is `sign` times the coordinate, plus a constant.
     """
     d, a = distance, CUBIC
     if far:
@@ -81,7 +83,7 @@ def _keys(distance: Tensor, sign: int, far: bool) -> list[Any]:
 
 
 def _axis(grid: Tensor, n: int, interpolation: int, padding: int, align_corners: bool) -> Axis:
-    """The taps of coordinates in [-1, 1], by values that depend on them."""
+    """Return the taps of coordinates in [-1, 1], as differentiable functions of them."""
     x = (grid + 1) * 0.5 * (n - 1) if align_corners else ((grid + 1) * n - 1) * 0.5
     speed = 0.5 * (n - 1) if align_corners else 0.5 * n
     still = x.detach()
@@ -115,7 +117,7 @@ def _present(at: Tensor, n: int) -> Tensor:
 
 
 def _elements(axes: Sequence[Axis], size: Sequence[int]) -> Tensor:
-    """(N, P, T): the numbers of each place's elements in a plane, its size for none."""
+    """Return (N, P, T): the flat index of each location's taps in a plane, or the plane's size for none."""
     count, found = math.prod(size), []
     for choice in _choices(axes):
         flat: int = 0
@@ -133,7 +135,7 @@ def _choices(axes: Sequence[Axis]) -> list[tuple[int, ...]]:
 
 
 def _weights(axes: Sequence[Axis], orders: Sequence[int]) -> Tensor:
-    """(N, P, T): the weights' derivative of those orders, one for each dimension."""
+    """Return (N, P, T): the weights' derivatives of the given orders, one order for each dimension."""
     made = []
     for choice in _choices(axes):
         product: Any = None
@@ -153,10 +155,13 @@ def grid_sampler_double_backward(
     padding_mode: int,
     align_corners: bool,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """How the gradients of image and grid depend on `grad_output`, `input` and `grid`.
+    """Differentiate the gradients of image and grid by `grad_output`, `input` and `grid`.
 
-    With x and y the gradients of the two, and D the derivative along y, they are sum of w_t x_t + D w_t input_t; for
-    each element the sum of D w_t g; and sum of (g . x_t) grad w_t + (g . input_t) grad D w_t.
+    Let x and y be the gradients of the two, and D the derivative along y. The results are:
+
+    - the sum of w_t x_t + D w_t input_t,
+    - for each element, the sum of D w_t g,
+    - the sum of (g . x_t) grad w_t + (g . input_t) grad D w_t.
     """
     x, y = grads
     if (x is None and y is None) or not grad_output.numel():
@@ -176,7 +181,7 @@ def grid_sampler_double_backward(
     g = grad_output.to(dtype).reshape(n, c, places).permute(0, 2, 1)
 
     def of_taps(image: Tensor) -> Tensor:
-        """(N, P, T, C): what an image has at each tap, 0 outside."""
+        """Return (N, P, T, C): the image's values at each tap, 0 outside."""
         rows = image.to(dtype).reshape(n, c, count).permute(0, 2, 1)
         rows = ops.cat([rows, ops.zeros([n, 1, c], dtype=dtype, device=rows.device)], 1)
         return ops.index_select(rows.reshape(-1, c), 0, index).reshape(n, places, taps, c)

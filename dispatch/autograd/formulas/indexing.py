@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def zeros_for(grad: Tensor, shape: Sequence[int]) -> Tensor:
-    """Zeros of a shape, with the gradient's dtype and device."""
+    """Return zeros of a shape, with the gradient's dtype and device."""
     return grad.new_zeros(tuple(shape))
 
 
 def cat_backward(grad: Tensor, specs: Sequence[TensorSpec], dim: int) -> list[Any]:
-    """The gradient's part for each tensor that was joined."""
+    """Return the gradient of each concatenated tensor."""
     parts = []
     start = 0
     wrapped = dim % grad.ndim
@@ -39,7 +39,7 @@ def cat_backward(grad: Tensor, specs: Sequence[TensorSpec], dim: int) -> list[An
 
 
 def stack_backward(grad: Tensor, specs: Sequence[TensorSpec], dim: int) -> list[Any]:
-    """Return the gradient's part for each tensor that was stacked."""
+    """Return the gradient of each stacked tensor."""
     return [grad.select(dim, position) for position in range(len(specs))]
 
 
@@ -67,24 +67,24 @@ def repeat_backward(grad: Tensor, shape: Sequence[int], repeats: Sequence[int]) 
 
 
 def index_backward(grad: Tensor, shape: Sequence[int], indices: Sequence[Any]) -> Tensor:
-    """Zeros with the gradient added at the indices."""
+    """Return zeros with the gradient added at the indices."""
     return zeros_for(grad, shape).index_put(indices, grad, True)
 
 
 def index_put_self_backward(grad: Tensor, indices: Sequence[Any], accumulate: bool) -> Tensor:
-    """The gradient, zero where values were put in place of the tensor's own."""
+    """Return the gradient, with zeros at the indices if values replaced the elements there."""
     return grad if accumulate else grad.index_put(indices, zeros_for(grad, ()))
 
 
 def index_select_self_backward(grad: Tensor, shape: Sequence[int], dim: int, index: Tensor) -> Tensor:
-    """Zeros with the gradient's slices added at the indices."""
+    """Return zeros with the gradient's slices added at the indices."""
     return zeros_for(grad, shape).index_add(dim, index, grad)
 
 
 def index_add_source_backward(
     grad: Tensor, source: TensorSpec, dim: int, index: Tensor, alpha: Number
 ) -> Tensor:
-    """The slices of the gradient that `source` went to, times `alpha`."""
+    """Return the slices of the gradient at the indices to which `source` was added, times `alpha`."""
     part = grad.index_select(dim, index)
     part = part.expand(source.sizes) if source.ndim else part.reshape(())
     return part if alpha == 1 else part * alpha
@@ -93,7 +93,7 @@ def index_add_source_backward(
 def embedding_backward(
     grad: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool, sparse: bool
 ) -> Tensor:
-    """The gradient of the rows that were looked up: of all rows, or a sparse one of those alone."""
+    """Return the gradient of the embedding table: dense, or sparse with the looked-up rows alone."""
     if sparse:
         return ops.embedding_sparse_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq)
     return ops.embedding_dense_backward(grad, indices, num_weights, padding_idx, scale_grad_by_freq)
@@ -102,19 +102,19 @@ def embedding_backward(
 def gather_backward(
     grad: Tensor, shape: Sequence[int], dim: int, index: Tensor, sparse_grad: bool = False
 ) -> Tensor:
-    """Zeros with the gradient's elements added at the places gathered from; or those elements alone."""
+    """Return zeros with the gradient's elements added at the gathered positions; a sparse tensor for `sparse_grad`."""
     if sparse_grad:
         return ops._gather_sparse_backward(grad, shape, dim, index)
     return zeros_for(grad, shape).scatter_add(dim, index, grad)
 
 
 def _of_rank(index: Tensor, rank: int) -> Tensor:
-    """Return the index; one without elements, which may have any rank, with the rank of what it indexes."""
+    """Return the index; give an empty one, which may have any rank, the rank of the indexed tensor."""
     return index if index._spec.ndim == rank or index._spec.numel else index.reshape((0,) * rank)
 
 
 def scatter_src_backward(grad: Tensor, dim: int, index: Tensor, shape: Sequence[int]) -> Tensor:
-    """The gradient where elements of the source went; zero for those beyond the index."""
+    """Return the gradient at the scattered positions; zero for source elements outside of the index."""
     part = grad.gather(dim, _of_rank(index, len(shape)))
     if part._spec.sizes == tuple(shape):
         return part
@@ -127,23 +127,23 @@ def scatter_src_backward(grad: Tensor, dim: int, index: Tensor, shape: Sequence[
 
 
 def take_backward(grad: Tensor, shape: Sequence[int], index: Tensor) -> Tensor:
-    """Zeros with the gradient added at places of the flattened tensor."""
+    """Return zeros with the gradient added at positions of the flattened tensor."""
     return zeros_for(grad, shape).put(index, grad, True)
 
 
 def masked_fill_value_backward(grad: Tensor, mask: Tensor) -> Tensor:
-    """The sum of the gradient where the mask holds."""
+    """Return the sum of the gradient over the mask."""
     return ops.where(mask, grad, 0).sum()
 
 
 def embedding_double_backward(grad: Tensor, indices: Tensor, padding_idx: int) -> Tensor:
-    """Rows of the gradient's gradient, zero for the padding."""
+    """Return the rows of the gradient's gradient, zero for the padding."""
     rows = ops.embedding(grad, indices)
     return rows.masked_fill((indices == padding_idx).unsqueeze(-1), 0) if padding_idx >= 0 else rows
 
 
 def _shares(self: Tensor, dim: int, index: Tensor, include_self: bool) -> Tensor:
-    """How many elements a mean was made of, at least one."""
+    """Return the number of elements in each mean, at least one."""
     ones = ops.ones_like(self) if include_self else ops.zeros_like(self)
     added = ops.ones(tuple(index._spec.sizes), dtype=self.dtype, device=self.device)
     return ops.clamp(ones.scatter_add(dim, index, added), min=1)
@@ -152,7 +152,7 @@ def _shares(self: Tensor, dim: int, index: Tensor, include_self: bool) -> Tensor
 def _attaining(
     self: Tensor, dim: int, index: Tensor, src: Tensor, include_self: bool, result: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Which of both attain an extremum, as numbers, and how many share each place."""
+    """Return numeric masks of the elements of both tensors that attain the extremum, and the number of ties."""
     mine = ops.eq(self, result).to(self.dtype)
     if not include_self:
         mine = mine.scatter(dim, index, 0)
@@ -161,7 +161,7 @@ def _attaining(
 
 
 def _part(src: Tensor, index: Tensor) -> Tensor:
-    """The elements of the source that the index reaches."""
+    """Return the part of the source that the index covers."""
     for d, size in enumerate(index._spec.sizes):
         src = src.slice(d, 0, size, 1)
     return src
@@ -177,9 +177,9 @@ def scatter_reduce_self_backward(
     include_self: bool,
     result: Tensor,
 ) -> Tensor:
-    """The gradient of what elements were combined with; none where they replaced it.
+    """Return the gradient of the tensor that is reduced into; zero at replaced elements.
 
-    Each element has a factor of its own, so that the tangent is made by it, too.
+    Each element has its own factor, so that the formula also computes the tangent.
     """
     index = _of_rank(index, self.dim())
     if reduce == "sum":
@@ -204,7 +204,7 @@ def _check_derivable(reduce: str) -> None:
 
 
 def touched(like: Tensor, dim: int, index: Tensor) -> Tensor:
-    """Whether an index names each place."""
+    """Return whether the index contains each position."""
     return ops.zeros_like(like).scatter(dim, index, 1) != 0
 
 
@@ -218,7 +218,7 @@ def scatter_reduce_src_backward(
     include_self: bool,
     result: Tensor,
 ) -> Tensor:
-    """The gradient of the elements that were combined."""
+    """Return the gradient of the source elements."""
     index = _of_rank(index, self.dim())
     if reduce == "sum":
         return scatter_src_backward(grad, dim, index, src.shape)
@@ -226,7 +226,7 @@ def scatter_reduce_src_backward(
         return scatter_src_backward(grad / _shares(self, dim, index, include_self), dim, index, src.shape)
     part = _part(src, index)
     if reduce == "prod":
-        # The product of all others: without the zero where there is one, and zero where there are more.
+        # The product of all other factors: it skips a single zero, and is zero for two or more.
         zero, single, without = _zeros_of_product(self, dim, index, part, include_self)
         rest = (grad * result).gather(dim, index) / part.masked_fill(zero, 1)
         found = ops.where(single, (grad * without).gather(dim, index), rest)
@@ -240,7 +240,7 @@ def scatter_reduce_src_backward(
 def _zeros_of_product(
     self: Tensor, dim: int, index: Tensor, part: Tensor, include_self: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Which factors are zero, which of them alone at their place, and the products without those."""
+    """Return which factors are zero, which are the only zero of their output, and the products without those."""
     zero = part == 0
     zeros = ops.zeros_like(self).scatter_add(dim, index, zero.to(self.dtype)).gather(dim, index)
     single = ops.logical_and(zero, zeros == 1)
@@ -258,7 +258,7 @@ def scatter_reduce_src_jvp(
     include_self: bool,
     result: Tensor,
 ) -> Tensor:
-    """The tangent by the elements that were combined."""
+    """Return the tangent from the source elements."""
     index = _of_rank(index, self.dim())
     moved, part = _part(tangent, index), _part(src, index)
 
@@ -278,7 +278,7 @@ def scatter_reduce_src_jvp(
 
 
 def _padded(part: Tensor, shape: Sequence[int]) -> Tensor:
-    """A part at the front of zeros."""
+    """Pad a tensor with zeros at the end to the given shape."""
     for d, size in enumerate(shape):
         missing = size - part._spec.sizes[d]
         if missing:
@@ -288,7 +288,7 @@ def _padded(part: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _of_slices(self: Tensor, dim: int, index: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
-    """A vector that names slices as an index for each of their elements, and the slices with as many dimensions."""
+    """Expand a 1-D index of slices to elements, and reshape the slices to the same rank."""
     spec = self._spec
     sizes = [index._spec.numel if d == dim % spec.ndim else n for d, n in enumerate(spec.sizes)]
     along = [-1 if d == dim % spec.ndim else 1 for d in range(spec.ndim)]
@@ -305,7 +305,7 @@ def index_reduce_self_backward(
     include_self: bool,
     result: Tensor,
 ) -> Tensor:
-    """The gradient of what slices were combined with: that of `scatter_reduce` with an index for each element."""
+    """Return the gradient of the tensor that is reduced into: `scatter_reduce`'s, with an index for each element."""
     if not self._spec.ndim:
         one = index_reduce_self_backward(
             *(
@@ -334,7 +334,7 @@ def index_reduce_source_backward(
     include_self: bool,
     result: Tensor,
 ) -> Tensor:
-    """The gradient of the slices that were combined."""
+    """Return the gradient of the source slices."""
     if not self._spec.ndim:
         grad, self, result = (x.reshape((1,)) for x in (grad, self, result))
     each, slices = _of_slices(self, dim, index, source)
@@ -352,7 +352,7 @@ def index_reduce_source_jvp(
     include_self: bool,
     result: Tensor,
 ) -> Tensor:
-    """The tangent by the slices that were combined."""
+    """Return the tangent from the source slices."""
     sizes = self._spec.sizes
     if not self._spec.ndim:
         self, result = self.reshape((1,)), result.reshape((1,))

@@ -1,4 +1,4 @@
-"""Formulas of matrix and vector products (torch FunctionsManual.cpp, `mm_mat1_backward` and the like)."""
+"""Derivative formulas of matrix and vector products (torch FunctionsManual.cpp, `mm_mat1_backward` and the like)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def times(grad: Tensor, scale: Number) -> Tensor:
-    """grad * conj(scale); the gradient as it is where the scale is 1."""
+    """Return grad * conj(scale); the gradient itself if the scale is 1."""
     if scale.__class__ is complex:
         scale = scale.conjugate()
     return grad if scale == 1 else grad * scale
 
 
 def weighted(tangent: Tensor, scale: Number) -> Tensor:
-    """tangent * scale; the tangent as it is where the scale is 1."""
+    """Return tangent * scale; the tangent itself if the scale is 1."""
     return tangent if scale == 1 else tangent * scale
 
 
@@ -33,7 +33,7 @@ def _is_column_major(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 def mm_mat1_backward(
     grad: Tensor, mat2: Tensor, sizes: Sequence[int], strides: Sequence[int], alpha: Number = 1
 ) -> Tensor:
-    """grad @ mat2^H, in the layout of mat1: a transposed weight then has a gradient laid out as the weight is."""
+    """Return grad @ mat2^H in the layout of mat1, so that a transposed weight's gradient has the weight's layout."""
     if _is_column_major(sizes, strides):
         return times(turned(conjugated(mat2).mm(grad.t())), alpha)
     return times(grad.mm(conjugated(mat2).t()), alpha)
@@ -42,41 +42,41 @@ def mm_mat1_backward(
 def mm_mat2_backward(
     grad: Tensor, mat1: Tensor, sizes: Sequence[int], strides: Sequence[int], alpha: Number = 1
 ) -> Tensor:
-    """mat1^H @ grad, in the layout of mat2."""
+    """Return mat1^H @ grad, in the layout of mat2."""
     if _is_column_major(sizes, strides):
         return times(turned(grad.t().mm(conjugated(mat1))), alpha)
     return times(conjugated(mat1).t().mm(grad), alpha)
 
 
 def bmm_mat1_backward(grad: Tensor, mat2: Tensor, alpha: Number = 1) -> Tensor:
-    """grad @ mat2^H for each matrix of a batch."""
+    """Return grad @ mat2^H for each matrix of a batch."""
     return times(grad.bmm(conjugated(mat2).transpose(1, 2)), alpha)
 
 
 def bmm_mat2_backward(grad: Tensor, mat1: Tensor, alpha: Number = 1) -> Tensor:
-    """mat1^H @ grad for each matrix of a batch."""
+    """Return mat1^H @ grad for each matrix of a batch."""
     return times(conjugated(mat1).transpose(1, 2).bmm(grad), alpha)
 
 
 def over_batch(grad: Tensor, batch: int) -> Tensor:
-    """A matrix repeated for each member of a batch, without a copy."""
+    """Expand a matrix over the batch, without a copy."""
     return grad.unsqueeze(0).expand((batch, *grad.shape))
 
 
 def mv_mat_backward(grad: Tensor, vec: Tensor, alpha: Number = 1) -> Tensor:
-    """The outer product of the gradient and conj(vec)."""
+    """Return the outer product of the gradient and conj(vec)."""
     return times(grad.unsqueeze(1).mm(conjugated(vec).unsqueeze(0)), alpha)
 
 
 def mv_vec_backward(grad: Tensor, mat: Tensor, alpha: Number = 1) -> Tensor:
-    """mat^H @ grad."""
+    """Return mat^H @ grad."""
     return times(conjugated(mat).t().mv(grad), alpha)
 
 
 def grouped_mm_mat1_backward(
     grad: Tensor, mat2: Tensor, strides: Sequence[int], offs: Tensor | None
 ) -> Tensor:
-    """The groups' grad @ mat2^T, in the layout of mat1."""
+    """Return the grouped grad @ mat2^T, in the layout of mat1."""
     grad = with_whole_lines(grad)
     if strides[-2] == 1:
         return ops._grouped_mm(mat2, grad.transpose(-2, -1), offs).transpose(-2, -1)
@@ -86,7 +86,7 @@ def grouped_mm_mat1_backward(
 def grouped_mm_mat2_backward(
     grad: Tensor, mat1: Tensor, strides: Sequence[int], offs: Tensor | None
 ) -> Tensor:
-    """The groups' mat1^T @ grad, in the layout of mat2."""
+    """Return the grouped mat1^T @ grad, in the layout of mat2."""
     grad = with_whole_lines(grad)
     if strides[-2] == 1:
         return ops._grouped_mm(grad.transpose(-2, -1), mat1, offs).transpose(-2, -1)
@@ -94,7 +94,7 @@ def grouped_mm_mat2_backward(
 
 
 def with_whole_lines(grad: Tensor) -> Tensor:
-    """The gradient where its lines lie multiples of 16 bytes apart, and else a copy whose lines do."""
+    """Return the gradient if its leading stride is a multiple of 16 bytes, else a copy with that alignment."""
     whole = 16 // grad.itemsize
     (rows, columns), (down, across) = grad.shape[-2:], grad.stride()[-2:]
     if (across == 1 and down >= columns and down % whole == 0) or (

@@ -1,4 +1,4 @@
-"""Formulas of losses, second derivatives among them."""
+"""Derivative formulas of losses, including second derivatives."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ if TYPE_CHECKING:
 
 
 def mse_loss_double_backward(grad: Tensor, grad_output: Tensor, reduction: int, count: int) -> Tensor:
-    """How `mse_loss_backward` depends on the input: 2 * grad * grad_output, over the count for the mean."""
+    """Differentiate `mse_loss_backward` by the input: 2 * grad * grad_output, over the count for the mean."""
     return grad * grad_output * (2.0 / max(count, 1) if reduction == MEAN else 2.0)
 
 
 def mse_loss_double_backward_grad_output(
     grad: Tensor, grad_output: Tensor, self: Tensor, target: Tensor, reduction: int
 ) -> Tensor:
-    """How `mse_loss_backward` depends on the gradient of the output."""
+    """Differentiate `mse_loss_backward` by the gradient of the output."""
     product = grad * (self - target) * 2.0
     return product / max(grad.numel(), 1) if reduction == MEAN else product
 
 
 def binary_cross_entropy_backward(grad: Tensor, self: Tensor, target: Tensor) -> Tensor:
-    """grad * (self - target) / (self * (1 - self)), the divisor held to 1e-12: finite at probabilities of 0 and 1."""
+    """Return grad * (self - target) / (self * (1 - self)). The divisor is at least 1e-12: finite at 0 and 1."""
     return grad * (self - target) / ops.clamp_min((1 - self) * self, 1e-12)
 
 
 def binary_cross_entropy_target_backward(grad: Tensor, self: Tensor) -> Tensor:
-    """grad * (log(1 - self) - log(self))."""
+    """Return grad * (log(1 - self) - log(self))."""
     return grad * (ops.log1p(-self) - ops.log(self))
 
 
 def huber_backward(grad: Tensor, self: Tensor, target: Tensor, delta: float) -> Tensor:
-    """grad times the gap, held to [-delta, delta], and flat on these."""
+    """Return grad times the difference, clamped to [-delta, delta], with zero slope at these bounds."""
     return grad * ops.hardtanh(self - target, -delta, delta)
 
 
 def nll_loss_grad_backward(
     grad: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int, rank: int
 ) -> Tensor:
-    """How `nll_loss_backward` depends on the gradient of the output: it is linear in it, as the loss is."""
+    """Differentiate `nll_loss_backward` by the gradient of the output, in which it is linear, like the loss."""
     function = ops.nll_loss if rank <= 2 else ops.nll_loss2d
     return function(grad, target, weight, reduction, ignore_index)
 
@@ -60,7 +60,7 @@ def cross_entropy_jvp(
     label_smoothing: float,
     dtype: ScalarType,
 ) -> Tensor:
-    """The tangent of the loss; the gradient is linear in that of the loss, so that this is its derivative as well."""
+    """Return the tangent of the loss. The gradient is linear in the loss's gradient, so this also differentiates it."""
     samples = statistics._spec.sizes[1:] if reduction == NONE else ()
     gradient = ops._cross_entropy_backward(
         ops.ones(samples, dtype=statistics.dtype, device=self.device),
@@ -91,12 +91,12 @@ def cross_entropy_double_backward(
     total_weight: Tensor,
     reduction: int,
 ) -> Tensor:
-    """How the gradient depends on the scores: each sample's Hessian, that of its logarithm of sums, times `grad`.
+    """Differentiate the gradient by the scores: `grad` times each sample's Hessian of logsumexp.
 
-    The statistics are those of `self`; the derivative through them is in the formula.
+    The statistics are those of `self`; the formula includes the derivative through them.
     """
     dim = _class_dim(self)
-    # Masses do not depend on the scores, and classes that are all ignored leave nothing to divide.
+    # The weights do not depend on the scores. If all classes are ignored, the divisor is zero.
     mass = statistics.detach()[2]
     factor = mass * grad_output
     if reduction == MEAN:

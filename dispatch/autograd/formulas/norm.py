@@ -1,4 +1,4 @@
-"""The derivative of norms, with PyTorch's subgradients where there is none."""
+"""Derivative of norms, with PyTorch's subgradients at nondifferentiable points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def vector_norm_backward(
     grad: Tensor, self: Tensor, ord: Number, result: Tensor, dim: Sequence[int] | None, keepdim: bool
 ) -> Tensor:
-    """0 where the norm is 0; an extremum's gradient is shared by the elements that attain it."""
+    """Return the gradient of a norm: 0 if the norm is 0; elements that attain an extremum share its gradient."""
     rank = self.dim()
     x = self if self.dtype is result.dtype or self.dtype.is_complex else self.to(result.dtype)
     norm, grad = restored(result, rank, dim, keepdim), restored(grad, rank, dim, keepdim)
@@ -38,7 +38,7 @@ def vector_norm_backward(
         gradient = direction * mask * (grad / count)
     else:
         powers = ops.masked_fill(ops.pow(size, ord - 1), zero, 0)
-        # Not divided by 0 even where that is masked: the quotient is differentiated again.
+        # No division by 0, even under the mask: the quotient is differentiated again.
         nothing = ops.eq(norm, 0)
         scale = ops.masked_fill(grad / ops.pow(ops.masked_fill(norm, nothing, 1), ord - 1), nothing, 0)
         gradient = direction * powers * scale

@@ -1,8 +1,11 @@
-"""Formulas of normalisations: tangents, and how their backward operators depend on what they are given.
+"""Derivative formulas of normalizations: tangents, and derivatives of their backward operators.
 
-Each normalises a view of the input over some dimensions: with m and r the mean and the reciprocal deviation there,
-x^ = (x - m) r, and out = x^ w + b. The derivative of x^ is r P, in which P(u) = u - M(u) - x^ M(u x^), M the mean over
-those dimensions, and without M(u) where nothing is subtracted. P is symmetric.
+Each operator normalizes a view of the input over some dimensions. Let m be the mean and r the reciprocal standard
+deviation there; then x^ = (x - m) r, and out = x^ w + b. The derivative of x^ is r P, with the symmetric
+
+    P(u) = u - M(u) - x^ M(u x^),
+
+where M is the mean over those dimensions. Without mean subtraction, P has no term M(u).
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ _BITS = {float32: int32, float64: int64}
 
 
 class _Normalisation:
-    """A normalised tensor in the dtype that is computed in, and its derivative; `fixed` statistics are constants."""
+    """Normalized tensor in the compute dtype, with its derivative; `fixed` statistics are constants."""
 
     def __init__(
         self,
@@ -47,11 +50,11 @@ class _Normalisation:
         return out - self.mean(u) if self.centred else out
 
     def tangent(self, x_t: Tensor) -> Tensor:
-        """How the normalised tensor moves with the input."""
+        """Return the tangent of the normalized tensor."""
         return self.projected(x_t) * self.rstd
 
     def second(self, u: Tensor, weighted: Tensor, direct: Tensor | None) -> Tensor | None:
-        """The gradient of the input of <u, r P(weighted)> + <direct, x^>, in which `direct` may be None."""
+        """Return the input's gradient of <u, r P(weighted)> + <direct, x^>; `direct` may be None."""
         if self.fixed:
             return None if direct is None else direct * self.rstd
         along, across = self.mean(u * self.hat), self.mean(weighted * self.hat)
@@ -81,10 +84,10 @@ def _double_backward(
     restored: View,
     shape: Sequence[int],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients of (grad_out, input, weight) of a backward operator.
+    """Return the gradients of (grad_out, input, weight) of a backward operator.
 
-    All are views as `n` has them: `over` are the dimensions that a weight's gradient is summed over, `restored` brings
-    a result into the input's shape, `shape` is the weight's own.
+    All arguments are views in `n`'s shape. A weight's gradient is summed over the dimensions `over`. `restored`
+    reshapes a result to the input's shape, and `shape` is the weight's own.
     """
     u, v, t = cotangents
     weighted = grad if weight is None else grad * weight
@@ -117,12 +120,13 @@ def _trailing(x: Tensor, shape: Sequence[int]) -> list[int]:
 
 
 def _constant(x: Tensor) -> Tensor:
-    """Return the values alone, without history or tangents of any level: integers have none."""
+    """Return the values alone, without history or tangents of any level; integers have none."""
     return x.view(_BITS[x.dtype]).view(x.dtype)
 
 
 def _statistics(x: Tensor, mean: Any, rstd: Any, dims: Sequence[int]) -> tuple[Any, Tensor]:
-    """Return the mean and the reciprocal deviation; from `x` again if derivatives flow, since saved ones are constants.
+    """Return the mean and the reciprocal deviation. Recompute them from `x` if derivatives flow: saved ones are
+    constants.
 
     A mean of None stays None: nothing is subtracted then.
     """
@@ -155,7 +159,7 @@ def layer_norm_double_backward(
     rstd: Tensor,
     weight: Tensor | None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """How `native_layer_norm_backward` depends on the output's gradient, the input and the weight."""
+    """Differentiate `native_layer_norm_backward` by the output's gradient, the input and the weight."""
     n = _layer_normalisation(input, shape, mean, rstd)
     over = range(input.ndim - len(shape))
     given = [_wide(g) for g in grads]
@@ -170,7 +174,7 @@ def rms_norm_double_backward(
     rstd: Tensor,
     weight: Tensor | None,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """How `_fused_rms_norm_backward` depends on the output's gradient, the input and the weight."""
+    """Differentiate `_fused_rms_norm_backward` by the output's gradient, the input and the weight."""
     n = _rms_normalisation(input, shape, rstd)
     over = range(input.ndim - len(shape))
     given = [*[_wide(g) for g in grads], None]
@@ -210,7 +214,7 @@ def group_norm_backward(
     group: int,
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients of group_norm from those of its output, of the means, and of the reciprocal deviations."""
+    """Return the gradients of group_norm from those of its output, its means and its reciprocal deviations."""
     grad, of_mean, of_rstd = grads
     if grad is None:
         grad = ops.zeros_like(input)
@@ -239,7 +243,7 @@ def group_norm_double_backward(
     HxW: int,
     group: int,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """How `native_group_norm_backward` depends on the output's gradient, the input and the weight."""
+    """Differentiate `native_group_norm_backward` by the output's gradient, the input and the weight."""
     n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
     given = [grouped(grads[0]), _of_channels(grads[1], group), _of_channels(grads[2], group)]
     shape = input.shape
@@ -292,7 +296,7 @@ def batch_norm_double_backward(
     train: bool,
     eps: float,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """How `native_batch_norm_backward` depends on the output's gradient, the input and the weight."""
+    """Differentiate `native_batch_norm_backward` by the output's gradient, the input and the weight."""
     n = _batch_normalisation(input, running_mean, running_var, save_mean, save_invstd, train, eps)
     rank = input.ndim
     given = [_wide(grads[0]), _by_channel(grads[1], rank), _by_channel(grads[2], rank)]
@@ -309,7 +313,7 @@ def layer_norm_jvp(
     rstd: Tensor,
     weight: Tensor | None,
 ) -> Tensor:
-    """The tangent of layer_norm that comes from the input."""
+    """Return the layer_norm tangent from the input."""
     n = _layer_normalisation(input, shape, mean, rstd)
     return _scaled(n.tangent(_wide(x_t)), weight).to(input.dtype)
 
@@ -317,7 +321,7 @@ def layer_norm_jvp(
 def layer_norm_weight_jvp(
     input: Tensor, weight_t: Tensor, shape: Sequence[int], mean: Tensor, rstd: Tensor
 ) -> Tensor:
-    """The tangent of layer_norm that comes from the weight."""
+    """Return the layer_norm tangent from the weight."""
     n = _layer_normalisation(input, shape, mean, rstd)
     return (n.hat * weight_t).to(input.dtype)
 
@@ -329,24 +333,24 @@ def rms_norm_jvp(
     rstd: Tensor,
     weight: Tensor | None,
 ) -> Tensor:
-    """The tangent of rms_norm that comes from the input."""
+    """Return the rms_norm tangent from the input."""
     n = _rms_normalisation(input, shape, rstd)
     return _scaled(n.tangent(_wide(x_t)), weight).to(input.dtype)
 
 
 def rms_norm_weight_jvp(input: Tensor, weight_t: Tensor, rstd: Tensor) -> Tensor:
-    """The tangent of rms_norm that comes from the weight."""
+    """Return the rms_norm tangent from the weight."""
     shape = weight_t._spec.sizes
     return (_rms_normalisation(input, shape, rstd).hat * weight_t).to(input.dtype)
 
 
 def norm_bias_jvp(bias_t: Tensor, result: Tensor) -> Tensor:
-    """The tangent that comes from the bias of trailing dimensions."""
+    """Return the tangent from the bias over trailing dimensions."""
     return (bias_t + ops.zeros_like(result)).to(result.dtype)
 
 
 def channel_bias_jvp(bias_t: Tensor, result: Tensor) -> Tensor:
-    """The tangent that comes from the bias of channels."""
+    """Return the tangent from the per-channel bias."""
     return (bias_t.reshape((1, -1, *(1,) * (result.ndim - 2))) + ops.zeros_like(result)).to(result.dtype)
 
 
@@ -364,7 +368,7 @@ def group_norm_jvp(
     HxW: int,
     group: int,
 ) -> Tensor:
-    """The tangent of group_norm that comes from the input."""
+    """Return the group_norm tangent from the input."""
     n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
     out = _scaled(n.tangent(grouped(x_t)), _of_channels(weight, group))
     return out.reshape(input.shape).to(input.dtype)
@@ -373,7 +377,7 @@ def group_norm_jvp(
 def group_norm_mean_jvp(
     input: Tensor, x_t: Tensor, mean: Tensor, rstd: Tensor, C: int, HxW: int, group: int
 ) -> Tensor:
-    """The tangent of group_norm's means."""
+    """Return the tangent of group_norm's means."""
     n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
     return n.mean(grouped(x_t)).reshape(mean.shape).to(mean.dtype)
 
@@ -381,7 +385,7 @@ def group_norm_mean_jvp(
 def group_norm_rstd_jvp(
     input: Tensor, x_t: Tensor, mean: Tensor, rstd: Tensor, C: int, HxW: int, group: int
 ) -> Tensor:
-    """The tangent of group_norm's reciprocal deviations."""
+    """Return the tangent of group_norm's reciprocal deviations."""
     n, grouped = _group_normalisation(input, mean, rstd, C, HxW, group)
     return (-n.rstd * n.rstd * n.mean(n.hat * grouped(x_t))).reshape(rstd.shape).to(rstd.dtype)
 
@@ -389,7 +393,7 @@ def group_norm_rstd_jvp(
 def group_norm_weight_jvp(
     input: Tensor, weight_t: Tensor, mean: Tensor, rstd: Tensor, C: int, HxW: int, group: int
 ) -> Tensor:
-    """The tangent of group_norm that comes from the weight."""
+    """Return the group_norm tangent from the weight."""
     n, _ = _group_normalisation(input, mean, rstd, C, HxW, group)
     return (n.hat * _of_channels(weight_t, group)).reshape(input.shape).to(input.dtype)
 
@@ -405,7 +409,7 @@ def batch_norm_jvp(
     training: bool,
     eps: float,
 ) -> Tensor:
-    """The tangent of batch_norm that comes from the input."""
+    """Return the batch_norm tangent from the input."""
     n = _batch_normalisation(input, running_mean, running_var, save_mean, save_invstd, training, eps)
     return _scaled(n.tangent(_wide(x_t)), _by_channel(weight, input.ndim)).to(input.dtype)
 
@@ -420,6 +424,6 @@ def batch_norm_weight_jvp(
     training: bool,
     eps: float,
 ) -> Tensor:
-    """The tangent of batch_norm that comes from the weight."""
+    """Return the batch_norm tangent from the weight."""
     n = _batch_normalisation(input, running_mean, running_var, save_mean, save_invstd, training, eps)
     return (n.hat * _by_channel(weight_t, input.ndim)).to(input.dtype)

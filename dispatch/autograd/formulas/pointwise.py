@@ -1,4 +1,4 @@
-"""Formulas of pointwise operators. An operand may be a Python number where the operator takes one."""
+"""Derivative formulas of pointwise operators. An operand may be a Python number if the operator accepts one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GELU_CUBIC = 0.044715
 
 
 def scaled(grad: Tensor, alpha: Number) -> Tensor:
-    """grad * alpha."""
+    """Return grad * alpha."""
     return grad if alpha.__class__ is int and alpha == 1 else grad * conjugated(alpha)
 
 
@@ -28,7 +28,7 @@ def conjugated(x: Tensor) -> Tensor: ...
 @overload
 def conjugated(x: Number) -> Number: ...
 def conjugated(x: Any) -> Any:
-    """The complex conjugate of a tensor or number; a real one as it is."""
+    """Return the complex conjugate of a tensor or number; a real one unchanged."""
     try:
         return ops.conj_physical(x) if x._spec.dtype.is_complex else x
     except AttributeError:
@@ -36,39 +36,39 @@ def conjugated(x: Any) -> Any:
 
 
 def threshold_backward(grad: Tensor, result: Tensor, threshold: Number = 0) -> Tensor:
-    """grad where the result exceeds the threshold, else zero."""
+    """Return grad where the result exceeds the threshold, else zero."""
     return ops.threshold_backward(grad, result, threshold)
 
 
 def div_backward_other(grad: Tensor, self: Tensor, other: Tensor) -> Tensor:
-    """The gradient of a quotient's divisor."""
+    """Return the gradient of a quotient's divisor."""
     return -grad * conjugated(ops.div(ops.div(self, other), other))
 
 
 def div_mode_backward_self(grad: Tensor, other: Tensor, rounding_mode: str | None) -> Tensor:
-    """The gradient of a dividend; a rounded quotient is flat."""
+    """Return the gradient of a dividend; zeros for a rounded quotient."""
     return ops.div(grad, conjugated(other)) if rounding_mode is None else ops.zeros_like(grad)
 
 
 def div_mode_backward_other(grad: Tensor, self: Tensor, other: Tensor, rounding_mode: str | None) -> Tensor:
-    """The gradient of a divisor; a rounded quotient is flat."""
+    """Return the gradient of a divisor; zeros for a rounded quotient."""
     return div_backward_other(grad, self, other) if rounding_mode is None else ops.zeros_like(grad)
 
 
 def pow_backward(grad: Tensor, self: Tensor, exponent: Number) -> Tensor:
-    """The gradient of a power's base, for one exponent."""
+    """Return the gradient of a power's base, for a scalar exponent."""
     if exponent == 0:
         return ops.zeros_like(grad)
     return grad * conjugated(exponent * ops.pow(self, exponent - 1))
 
 
 def pow_backward_self(grad: Tensor, self: Tensor, exponent: Tensor) -> Tensor:
-    """The gradient of a power's base; zero where the exponent is."""
+    """Return the gradient of a power's base; zero where the exponent is zero."""
     return ops.where(exponent == 0, 0, grad * conjugated(exponent * ops.pow(self, exponent - 1)))
 
 
 def pow_backward_exponent(grad: Tensor, self: Tensor | Number, exponent: Tensor, result: Tensor) -> Tensor:
-    """The gradient of an exponent: grad * result * log(base), and zero at 0 ** non-negative."""
+    """Return the gradient of an exponent: grad * result * log(base), and zero at 0 ** non-negative."""
     if not isinstance(self, int | float | complex):
         flat = ops.logical_and(self == 0, _real(exponent) >= 0)
         return ops.where(flat, 0, grad * conjugated(result * ops.log(self)))
@@ -86,30 +86,30 @@ def _real(x: Tensor) -> Tensor:
 
 
 def extremum_backward(grad: Tensor, loses: Tensor, ties: Tensor) -> Tensor:
-    """The gradient of one side of maximum or minimum: nothing where it loses, half where both are equal."""
+    """Return the gradient of one operand of maximum or minimum: zero where it loses, half for ties."""
     return ops.where(loses, 0, ops.where(ties, grad / 2, grad))
 
 
 def atan2_backward(grad: Tensor, numerator: Tensor, self: Tensor, other: Tensor) -> Tensor:
-    """grad * numerator / (self^2 + other^2), and zero where both are zero."""
+    """Return grad * numerator / (self^2 + other^2), and zero where both are zero."""
     square = self * self + other * other
     return grad * ops.where(square == 0, 0, numerator / square)
 
 
 def abs_backward(grad: Tensor, self: Tensor) -> Tensor:
-    """grad times the direction of the input."""
+    """Return grad times the sign of the input."""
     if not self._spec.dtype.is_complex:
         return grad * ops.sign(self)
     return grad * ops.sgn(self)
 
 
 def erf_backward(grad: Tensor, self: Tensor) -> Tensor:
-    """grad * 2 / sqrt(pi) * exp(-x^2)."""
+    """Return grad * 2 / sqrt(pi) * exp(-x^2)."""
     return grad * (ops.exp(-(self * self)) * TWO_OVER_SQRT_PI)
 
 
 def gelu_double_backward(grad: Tensor, self: Tensor, approximate: str) -> Tensor:
-    """grad times gelu's second derivative."""
+    """Return grad times gelu's second derivative."""
     square = self * self
     if approximate == "none":
         return grad * (ops.exp(square * -0.5) * INVERSE_SQRT_2PI * (2 - square))
@@ -121,19 +121,19 @@ def gelu_double_backward(grad: Tensor, self: Tensor, approximate: str) -> Tensor
 
 
 def silu_double_backward(grad: Tensor, self: Tensor) -> Tensor:
-    """grad times silu's second derivative."""
+    """Return grad times silu's second derivative."""
     s = ops.sigmoid(self)
     return grad * conjugated(s * (1 - s) * (2 + self * (1 - 2 * s)))
 
 
 def softplus_double_backward(grad: Tensor, self: Tensor, beta: Number, threshold: Number) -> Tensor:
-    """grad times softplus's second derivative, zero above the threshold."""
+    """Return grad times softplus's second derivative, zero above the threshold."""
     s = ops.sigmoid(self * beta)
     return ops.where(self * beta > threshold, 0, grad * (s * (1 - s) * beta))
 
 
 def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
-    """grad where the input lies within the bounds."""
+    """Return grad where the input is within the bounds, else zero."""
     if min is None:
         return ops.where(self <= max, grad, 0)
     if max is None:
@@ -142,7 +142,7 @@ def clamp_backward(grad: Tensor, self: Tensor, min: Any, max: Any) -> Tensor:
 
 
 def clamp_backward_min(grad: Tensor, self: Tensor, min: Tensor, max: Tensor | None) -> Tensor:
-    """grad where the lower bound is the result."""
+    """Return grad where the lower bound is the result, else zero."""
     chosen = self < min
     if max is not None:
         chosen = ops.logical_and(chosen, min < max)
@@ -150,7 +150,7 @@ def clamp_backward_min(grad: Tensor, self: Tensor, min: Tensor, max: Tensor | No
 
 
 def clamp_backward_max(grad: Tensor, self: Tensor, min: Tensor | None, max: Tensor) -> Tensor:
-    """grad where the upper bound is the result."""
+    """Return grad where the upper bound is the result, else zero."""
     chosen = self > max
     if min is not None:
         chosen = ops.logical_or(chosen, max < min)
@@ -158,7 +158,7 @@ def clamp_backward_max(grad: Tensor, self: Tensor, min: Tensor | None, max: Tens
 
 
 def log1p_backward(grad: Tensor, self: Tensor) -> Tensor:
-    """The gradient divided by one more than the input, which of a sparse one is made dense for that."""
+    """Return grad / (1 + self). A sparse input is made dense for that."""
     if self._spec.layout is strided:
         return grad / conjugated(self + 1)
     return grad * conjugated(self.to_dense() + 1).reciprocal()

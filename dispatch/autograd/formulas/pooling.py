@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def at_maxima(x: Tensor, indices: Tensor, rank: int) -> Tensor:
-    """What stands in `x` at the largest elements of windows over the last `rank` dimensions."""
+    """Return the elements of `x` at the pooling indices, over the last `rank` dimensions."""
     lead = tuple(indices.shape)[:-rank]
     planes, places = math.prod(tuple(x.shape)[-rank:]), math.prod(tuple(indices.shape)[-rank:])
     found = x.reshape((*lead, planes)).gather(-1, indices.reshape((*lead, places)))

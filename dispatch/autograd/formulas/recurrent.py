@@ -1,7 +1,7 @@
-"""Formulas of the fused steps of LSTM and GRU.
+"""Derivative formulas of the fused LSTM and GRU steps.
 
-Backward takes what the step kept, unless it is to be differentiated itself. Tangents are made of operators: a step is
-linear in those of its gates, whichever share of the gates they belong to.
+Backward uses the saved workspace, unless it is to be differentiated itself. Tangents use ordinary operators: a step
+is linear in the tangents of its gates, whether they come from the input or the hidden state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def lstm_cell_backward(
     cy: Tensor,
     workspace: Tensor,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of both kinds of gates, of the cell's state, and of both biases."""
+    """Return the gradients of the input and hidden gates, of the cell state, and of both biases."""
     grad_hy, grad_cy = grads[:2]
     if is_differentiated(grad_hy, grad_cy, input_gates, hidden_gates, input_bias, hidden_bias, cx):
         return ops._thnn_differentiable_lstm_cell_backward(
@@ -44,7 +44,7 @@ def gru_cell_backward(
     hidden_bias: Tensor | None,
     workspace: Tensor,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of both kinds of gates, of the hidden state, and of both biases."""
+    """Return the gradients of the input and hidden gates, of the hidden state, and of both biases."""
     if is_differentiated(grad, input_gates, hidden_gates, hx, input_bias, hidden_bias):
         return ops._thnn_differentiable_gru_cell_backward(
             grad, input_gates, hidden_gates, hx, input_bias, hidden_bias
@@ -53,7 +53,7 @@ def gru_cell_backward(
 
 
 LSTM, GRU, RELU = 2, 3, 0
-"""Kinds of layers, with cuDNN's numbers."""
+"""Layer modes, numbered as in cuDNN."""
 
 
 def rnn_layer_backward(
@@ -69,7 +69,7 @@ def rnn_layer_backward(
     reverse: bool,
     train: bool,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of the input's gates, of the states before, of the weights and of a GRU's bias.
+    """Return the gradients of the input gates, the initial states, the weights and a GRU's bias.
 
     Raises RuntimeError if the layer was not run with `train`.
     """
@@ -102,7 +102,9 @@ def _differentiable_layer_backward(
     mode: int,
     reverse: bool,
 ) -> tuple[Tensor | None, ...]:
-    """The same made of operators, for gradients of gradients: the states are made again, step by step."""
+    """Compute `rnn_layer_backward` with ordinary operators, for second derivatives; recompute the states step by
+    step.
+    """
     order = range(input_gates.shape[0])
     shares = input_gates.unbind(0)
     kept: list[Any] = []
@@ -157,7 +159,7 @@ def _lstm_gates(
 def lstm_cell_gates_cy_jvp(
     t: Tensor, x: Tensor, h: Tensor, x_bias: Tensor | None, h_bias: Tensor | None, cx: Tensor
 ) -> Tensor:
-    """The tangent of the cell's state where that of the gates, or of a bias, is t."""
+    """Return the tangent of the cell state from the tangent t of the gates or of a bias."""
     i, f, g, _ = _lstm_gates(x, h, x_bias, h_bias)
     ti, tf, tg, _ = t.chunk(4, -1)
     return ti * (i * (1 - i) * g) + tf * (f * (1 - f) * cx) + tg * (i * (1 - g * g))
@@ -166,14 +168,14 @@ def lstm_cell_gates_cy_jvp(
 def lstm_cell_state_cy_jvp(
     t: Tensor, x: Tensor, h: Tensor, x_bias: Tensor | None, h_bias: Tensor | None
 ) -> Tensor:
-    """The tangent of the cell's state where that of the state before is t."""
+    """Return the tangent of the cell state from the tangent t of the previous cell state."""
     return t * _lstm_gates(x, h, x_bias, h_bias)[1]
 
 
 def lstm_cell_gates_hy_jvp(
     t: Tensor, x: Tensor, h: Tensor, x_bias: Tensor | None, h_bias: Tensor | None, cx: Tensor, cy: Tensor
 ) -> Tensor:
-    """The tangent of the hidden state where that of the gates, or of a bias, is t."""
+    """Return the tangent of the hidden state from the tangent t of the gates or of a bias."""
     o, out = _lstm_gates(x, h, x_bias, h_bias)[3], cy.tanh()
     through = lstm_cell_gates_cy_jvp(t, x, h, x_bias, h_bias, cx)
     return through * (o * (1 - out * out)) + t.chunk(4, -1)[3] * (o * (1 - o) * out)
@@ -182,7 +184,7 @@ def lstm_cell_gates_hy_jvp(
 def lstm_cell_state_hy_jvp(
     t: Tensor, x: Tensor, h: Tensor, x_bias: Tensor | None, h_bias: Tensor | None, cy: Tensor
 ) -> Tensor:
-    """The tangent of the hidden state where that of the cell's state before is t."""
+    """Return the tangent of the hidden state from the tangent t of the previous cell state."""
     _, f, _, o = _lstm_gates(x, h, x_bias, h_bias)
     out = cy.tanh()
     return t * (f * o * (1 - out * out))
@@ -199,7 +201,7 @@ def _gru_gates(x: Tensor, h: Tensor, x_bias: Any, h_bias: Any) -> tuple[Tensor, 
 def gru_cell_gates_jvp(
     t: Tensor, x: Tensor, h: Tensor, x_bias: Tensor | None, h_bias: Tensor | None, hx: Tensor, of_hidden: bool
 ) -> Tensor:
-    """The tangent of the hidden state where that of the input's gates is t, or of the hidden state's."""
+    """Return the tangent of the hidden state from the tangent t of the input or hidden gates."""
     r, i, n, hn = _gru_gates(x, h, x_bias, h_bias)
     tr, ti, tn = t.chunk(3, -1)
     new = (tn * r if of_hidden else tn) + tr * (r * (1 - r) * hn)
@@ -209,5 +211,5 @@ def gru_cell_gates_jvp(
 def gru_cell_state_jvp(
     t: Tensor, x: Tensor, h: Tensor, x_bias: Tensor | None, h_bias: Tensor | None
 ) -> Tensor:
-    """The tangent of the hidden state where that of the state before is t."""
+    """Return the tangent of the hidden state from the tangent t of the previous hidden state."""
     return t * _gru_gates(x, h, x_bias, h_bias)[1]

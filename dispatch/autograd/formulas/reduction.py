@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def restored(value: Tensor, rank: int, dim: Sequence[int] | int | None, keepdim: bool) -> Tensor:
-    """A reduced tensor with the reduced dimensions back, of size 1."""
+    """Return a reduced tensor with the reduced dimensions restored, of size 1."""
     if not keepdim:
         for d in reduced_dims(dim, rank):
             value = value.unsqueeze(d)
@@ -24,29 +24,29 @@ def restored(value: Tensor, rank: int, dim: Sequence[int] | int | None, keepdim:
 
 
 def unreduced(grad: Tensor, shape: Sequence[int], dim: Sequence[int] | None, keepdim: bool) -> Tensor:
-    """The gradient of a sum, spread over what was summed."""
+    """Return the gradient of a sum, expanded over the summed dimensions."""
     return restored(grad, len(shape), dim, keepdim).expand(shape)
 
 
 def reduced_count(shape: Sequence[int], dim: Sequence[int] | None) -> int:
-    """How many elements make one of the output."""
+    """Return the number of input elements per output element."""
     return math.prod(shape[d] for d in reduced_dims(dim, len(shape)))
 
 
 def mean_backward(grad: Tensor, shape: Sequence[int], dim: Sequence[int] | None, keepdim: bool) -> Tensor:
-    """The gradient of a mean: its share for each element."""
+    """Return the gradient of a mean, divided evenly among the elements."""
     return unreduced(grad / max(reduced_count(shape, dim), 1), shape, dim, keepdim)
 
 
 def scale_by_ties(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
-    """The gradient of `max` or `min`, shared evenly by the elements that attain it; NaN attains NaN."""
+    """Return the gradient of `max` or `min`, shared evenly by the elements that attain it; NaN attains NaN."""
     whole = restored(result, self.dim(), dim, keepdim)
     attained = ops.logical_or(ops.eq(self, whole), ops.logical_and(ops.isnan(self), ops.isnan(whole)))
     return _shared(grad, attained, dim, keepdim)
 
 
 def scale_by_equals(grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int], keepdim: bool) -> Tensor:
-    """The gradient of `amax` or `amin`, shared evenly by the elements that equal it; NaN where none does."""
+    """Return the gradient of `amax` or `amin`, shared evenly by the elements that equal it; NaN if none does."""
     return _shared(grad, ops.eq(self, restored(result, self.dim(), dim, keepdim)), dim, keepdim)
 
 
@@ -60,7 +60,7 @@ def _shared(grad: Tensor, attained: Tensor, dim: Sequence[int], keepdim: bool) -
 def aminmax_backward(
     grads: Sequence[Any], self: Tensor, low: Tensor, high: Tensor, dim: int | None, keepdim: bool
 ) -> Tensor | None:
-    """The gradients of both extrema."""
+    """Return the gradients of both extrema."""
     dims = () if dim is None else (dim,)
     out = None
     for grad, result in zip(grads, (low, high), strict=True):
@@ -73,14 +73,14 @@ def aminmax_backward(
 def index_select_backward(
     grad: Tensor | None, dim: int, indices: Tensor, shape: Sequence[int], keepdim: bool
 ) -> Tensor | None:
-    """The gradient at the index that `max` or `min` chose."""
+    """Scatter the gradient to the index that `max` or `min` chose."""
     return (
         None if grad is None else ops.value_selecting_reduction_backward(grad, dim, indices, shape, keepdim)
     )
 
 
 def prod_backward(grad: Tensor, self: Tensor, dim: int | None, keepdim: bool) -> Tensor:
-    """The gradient of a product: for each element the product of all others, so that zeros may be among them."""
+    """Return the gradient of a product: for each element the product of all others, which handles zeros."""
     if dim is None:
         if self.dim() == 0:
             return grad
@@ -92,9 +92,9 @@ def prod_backward(grad: Tensor, self: Tensor, dim: int | None, keepdim: bool) ->
 
 
 def products_of_others(self: Tensor, dim: int) -> Tensor:
-    """For each element the product of all others along `dim`: those before it times those behind it.
+    """Return for each element the product of all others along `dim`: the prefix times the suffix product.
 
-    In float64, where a product of float32 neither overflows nor vanishes before its other half is there.
+    Computed in float64: a partial product of float32 values may overflow or underflow.
     """
     if self.shape[dim] <= 1:
         return ops.ones_like(self)
@@ -109,7 +109,7 @@ def products_of_others(self: Tensor, dim: int) -> Tensor:
 def var_backward(
     grad: Tensor, self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool
 ) -> Tensor:
-    """2 / (n - correction) * grad * (self - mean)."""
+    """Return 2 / (n - correction) * grad * (self - mean)."""
     count = reduced_count(self.shape, dim)
     freedom = max(count - (1 if correction is None else correction), 0)
     rank = self.dim()
@@ -126,7 +126,7 @@ def std_backward(
     correction: float | None,
     keepdim: bool,
 ) -> Tensor:
-    """The gradient of the variance over twice the deviation; 0 where the deviation is 0."""
+    """Return the variance's gradient over twice the deviation; 0 where the deviation is 0."""
     scaled = ops.masked_fill(grad / (result * 2), ops.eq(result, 0), 0)
     return var_backward(scaled, self, dim, correction, keepdim)
 
@@ -134,7 +134,7 @@ def std_backward(
 def var_jvp(
     tangent: Tensor, self: Tensor, dim: Sequence[int] | None, correction: float | None, keepdim: bool
 ) -> Tensor:
-    """The tangent of a variance: what its gradient would be, summed over the elements."""
+    """Return the tangent of a variance: the gradient formula applied to the tangent, summed over the elements."""
     terms = var_backward(ops.conj(tangent), self, dim, correction, True)
     dims = reduced_dims(dim, self.dim())
     total = ops.sum(terms, dims, keepdim) if dims else terms
@@ -149,7 +149,7 @@ def std_jvp(
     keepdim: bool,
     result: Tensor,
 ) -> Tensor:
-    """The tangent of a deviation; 0 where the deviation is 0."""
+    """Return the tangent of a standard deviation; 0 where the deviation is 0."""
     variance = var_jvp(tangent, self, dim, correction, keepdim)
     return ops.masked_fill(variance / (result * 2), ops.eq(result, 0), 0)
 
@@ -162,7 +162,7 @@ def var_mean_backward(
     keepdim: bool,
     deviation: Tensor | None = None,
 ) -> Tensor | None:
-    """The gradients of a variance (or of the standard deviation `deviation`) and a mean."""
+    """Return the gradients of a variance (or of the standard deviation `deviation`) and a mean."""
     out = None
     if grads[0] is not None:
         if deviation is None:
@@ -178,19 +178,19 @@ def var_mean_backward(
 def logsumexp_backward(
     grad: Tensor, self: Tensor, result: Tensor, dim: Sequence[int], keepdim: bool
 ) -> Tensor:
-    """grad * exp(self - result)."""
+    """Return grad * exp(self - result)."""
     rank = self.dim()
     share = ops.exp(self - restored(result, rank, dim, keepdim))
     return restored(grad, rank, dim, keepdim) * (share.conj() if share.is_complex() else share)
 
 
 def gathered(tangent: Tensor, dim: int, indices: Tensor) -> Tensor:
-    """The tangents of the selected elements."""
+    """Return the tangents of the selected elements."""
     return ops.gather(tangent, dim, indices)
 
 
 def cumprod_jvp(tangent: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
-    """The tangent of `cumprod`; from a line's first zero on only that zero's tangent counts."""
+    """Return the tangent of `cumprod`. From a line's first zero on, only that zero's tangent counts."""
     if self.dim() == 0 or self.numel() == 0:
         return tangent
     tangent = tangent.to(result.dtype)
@@ -215,7 +215,7 @@ def prefix_products_without(x: Tensor) -> Tensor:
 
 
 def _finite_below(result: Tensor) -> Tensor:
-    """Return logarithms with 0 for -inf, of which no term has a share: exp(-inf - 0) is 0, exp(-inf - -inf) NaN."""
+    """Return logarithms with 0 for -inf, so that its share is 0: exp(-inf - 0) is 0, exp(-inf - -inf) NaN."""
     return ops.masked_fill(result, ops.eq(result, -math.inf), 0)
 
 
@@ -227,16 +227,17 @@ def _prefix_shares(x: Tensor, result: Tensor) -> Tensor:
 
 
 def _logarithms(factor: Tensor, sign: int, exponent: Tensor) -> Tensor:
-    """log(factor) + exponent for the factors of one sign; the logarithm of nothing for the others. NaN stays."""
+    """Return log(factor) + exponent for factors of one sign, -inf for the others. NaN stays."""
     value = factor * sign
     other = ops.le(value, 0)
     return ops.masked_fill(ops.log(ops.masked_fill(value, other, 1)) + exponent, other, -math.inf)
 
 
 def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
-    """exp(self) times the suffix sums of grad / exp(result), each sign in logarithms so that nothing overflows.
+    """Return exp(self) times the suffix sums of grad / exp(result), in logarithms per sign to avoid overflow.
 
-    Logarithms of zeros have no derivative. Where that is wanted, every share is formed, in quadratic time and space.
+    The logarithm of zero has no derivative. If second derivatives are needed, every share is formed, in quadratic
+    time and space.
     """
     if self.dim() == 0 or self.numel() == 0:
         return grad
@@ -255,7 +256,7 @@ def logcumsumexp_backward(grad: Tensor, self: Tensor, result: Tensor, dim: int) 
 
 
 def logcumsumexp_jvp(tangent: Tensor, self: Tensor, result: Tensor, dim: int) -> Tensor:
-    """The mean of the tangents seen, weighted by exp(self)."""
+    """Return the mean of the tangents so far, weighted by exp(self)."""
     if self.dim() == 0 or self.numel() == 0:
         return tangent
     if self.is_complex():
@@ -272,7 +273,7 @@ def logcumsumexp_jvp(tangent: Tensor, self: Tensor, result: Tensor, dim: int) ->
 
 
 def cumsum_backward(grad: Tensor, dim: int) -> Tensor:
-    """Sums of suffixes."""
+    """Return the suffix sums of the gradient."""
     if grad.dim() == 0 or grad.numel() <= 1:
         return grad
     return grad.flip((dim,)).cumsum(dim).flip((dim,))

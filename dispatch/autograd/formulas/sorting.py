@@ -1,4 +1,4 @@
-"""Derivatives of sorting: what was selected came from one element each."""
+"""Derivatives of sorting and selection: each result comes from one element."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def selected(x: Tensor, dim: int, indices: Tensor, keepdim: bool) -> Tensor:
-    """The elements that a selection along `dim` chose, with the dimension as it left it."""
+    """Return the elements that a selection along `dim` chose, in the selection's output shape."""
     if keepdim or not x.dim():
         return ops.gather(x, dim, indices)
     return ops.gather(x, dim, indices.unsqueeze(dim)).squeeze(dim)
 
 
 def selected_median(x: Tensor, self: Tensor, result: Tensor) -> Tensor:
-    """The tangent of the median of everything: the mean over the elements that attain it; NaN attains NaN."""
+    """Return the tangent of the global median: the mean over the elements that attain it; NaN attains NaN."""
     attained = ops.logical_or(ops.eq(self, result), ops.logical_and(ops.isnan(self), ops.isnan(result)))
     return ops.sum(ops.where(attained, x, ops.zeros_like(x))) / ops.sum(attained)

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def sparse_values_at(grad: Tensor, result: Tensor) -> Any:
-    """The gradient of values from that of the sparse tensor over them, at its places."""
+    """Return the gradient of the values: the gradient of the sparse tensor at its coordinates."""
     return grad.sparse_mask(result)._values()
 
 
 def values_backward(grad: Tensor, self: Tensor) -> Any:
-    """A sparse tensor over the gradient of another one's values."""
+    """Return a sparse tensor whose values are the gradient of another one's values."""
     if self._spec.layout is sparse_coo:
         return ops._sparse_coo_tensor_unsafe(self._indices(), grad, self.shape, is_coalesced=True)
     parts = self._data
@@ -30,23 +30,23 @@ def values_backward(grad: Tensor, self: Tensor) -> Any:
 
 
 def to_sparse_backward(grad: Tensor, layout: Layout) -> Any:
-    """The gradient in the layout from which the tensor was made."""
+    """Return the gradient in the layout from which the tensor was converted."""
     if layout is strided:
         return grad.to_dense()
     return grad.to_sparse(layout=layout, blocksize=blocksize_of(grad) if layout in BLOCKED else None)
 
 
 def compressed_values_at(grad: Tensor, result: Tensor) -> Any:
-    """The gradient of values from that of the tensor of compressed rows or columns over them, at its places."""
+    """Return the gradient of the values of a compressed tensor, at its coordinates."""
     return grad.sparse_mask(result).values()
 
 
 def sparse_mask_backward(grad: Tensor, layout: Layout, mask: Tensor) -> Any:
-    """The gradient at the places that were taken, each as often as it was."""
+    """Return the gradient at the coordinates of the mask, counting repeated ones each time."""
     taken = grad.sparse_mask(mask)
     return taken.to_dense() if layout is strided else taken
 
 
 def zeros_for_overwritten(grad: Tensor) -> Any:
-    """The gradient of values that were written over: zeros, in the gradient's layout."""
+    """Return zeros in the gradient's layout: the gradient of overwritten values."""
     return grad.new_zeros(grad.shape) if grad._spec.layout is strided else ops.zeros_like(grad)

@@ -1,4 +1,4 @@
-"""Formulas of products whose sparse operands have gradients at their own places."""
+"""Derivative formulas of matmuls with sparse operands, whose gradients have the operand's own sparsity."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def mm_mat1_sparse_backward(grad: Tensor, mat1: Tensor, mat2: Tensor, alpha: Number) -> Any:
-    """grad @ mat2^H, at the places of mat1 if that is sparse."""
+    """Return grad @ mat2^H, at the coordinates of mat1 if that is sparse."""
     return _at_places_of(mat1, grad, conjugated(mat2).t(), alpha)
 
 
 def mm_mat2_sparse_backward(grad: Tensor, mat1: Tensor, mat2: Tensor, alpha: Number) -> Any:
-    """mat1^H @ grad, at the places of mat2 if that is sparse."""
+    """Return mat1^H @ grad, at the coordinates of mat2 if that is sparse."""
     return _at_places_of(mat2, conjugated(mat1).t(), grad, alpha)
 
 

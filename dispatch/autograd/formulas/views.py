@@ -17,15 +17,15 @@ from ..reduce_to_spec import sum_to_size
 
 
 def sum_to(grad: Tensor, shape: Sequence[int]) -> Tensor:
-    """The sum over dimensions that were expanded."""
+    """Return the sum over dimensions that were expanded."""
     return sum_to_size(grad, tuple(shape))
 
 
 def turned(grad: Tensor) -> Tensor:
-    """The transpose of a matrix of gradients.
+    """Return the transpose of a gradient matrix.
 
-    Where nobody else has the gradient, it is no view of it but what takes its place, so that a leaf may keep it as it
-    is. Who holds on to a gradient has marked it (`engine.mark_shared`).
+    If the gradient has no other holder, the result replaces it instead of being a view, so that a leaf may keep it.
+    Holders of a gradient mark it (`engine.mark_shared`).
     """
     is_alone = grad._version_cell is None and grad._view_base is None and grad.__class__ is Tensor
     made = grad.t()
@@ -35,7 +35,7 @@ def turned(grad: Tensor) -> Tensor:
 
 
 def permute_backward(grad: Tensor, dims: Sequence[int]) -> Tensor:
-    """The permutation undone."""
+    """Undo the permutation."""
     rank = len(dims)
     inverse = [0] * rank
     for position, d in enumerate(dims):
@@ -44,14 +44,14 @@ def permute_backward(grad: Tensor, dims: Sequence[int]) -> Tensor:
 
 
 def select_backward(grad: Tensor, shape: Sequence[int], dim: int, index: int) -> Tensor:
-    """Zeros with the gradient at one index."""
+    """Return zeros with the gradient at one index."""
     return ops.select_backward(grad, shape, dim, index)
 
 
 def slice_backward(
     grad: Tensor, shape: Sequence[int], dim: int, start: int | None, end: int | None, step: int
 ) -> Tensor:
-    """Zeros with the gradient in a range."""
+    """Return zeros with the gradient in a range."""
     return ops.slice_backward(grad, shape, dim, start, end, step)
 
 
@@ -63,10 +63,10 @@ def as_strided_backward(
     stride: Sequence[int],
     offset: int,
 ) -> Tensor:
-    """The gradient put where the view's elements were in an input of these sizes and strides.
+    """Scatter the gradient to the view's elements in an input of these sizes and strides.
 
-    Where elements of the view share an address their gradients are added; where elements of the input do, the
-    gradient is shared out among them (torch FunctionsManual.cpp).
+    View elements that share an address have their gradients added. Input elements that share an address split the
+    gradient evenly (torch FunctionsManual.cpp).
     """
     view = TensorSpec.of(tuple(size), tuple(stride), grad.dtype, grad.device)
     base = TensorSpec.of(tuple(sizes), tuple(strides), grad.dtype, grad.device)
@@ -94,13 +94,13 @@ def as_strided_of(
     stride: Sequence[int],
     offset: int,
 ) -> Tensor:
-    """The view that `_as_strided_backward` is the backward of, taken of a gradient laid out as its input was."""
+    """Return the view whose backward is `_as_strided_backward`, of a gradient in the input's layout."""
     laid = grad.new_empty_strided(tuple(sizes), tuple(strides)).copy_(grad)
     return laid._strided_from(tuple(size), tuple(stride), offset)
 
 
 def may_overlap(spec: TensorSpec) -> bool:
-    """Whether two elements may share an address, as ATen's cheap test decides."""
+    """Return whether two elements may share an address, by ATen's conservative test."""
     reach = 0
     for stride, n in sorted(zip(spec.strides, spec.sizes, strict=True)):
         if n == 0:
@@ -113,7 +113,7 @@ def may_overlap(spec: TensorSpec) -> bool:
 
 
 def _places(spec: TensorSpec, offset: int) -> Tensor:
-    """Where the elements of a tensor lie in its storage, in order, as an index on its device."""
+    """Return the storage positions of a tensor's elements, in order, as an index on its device."""
     places = np.full(spec.sizes, offset, np.int64)
     for d, (n, stride) in enumerate(zip(spec.sizes, spec.strides, strict=True)):
         places += (np.arange(n) * stride).reshape((n,) + (1,) * (spec.ndim - d - 1))
@@ -121,7 +121,7 @@ def _places(spec: TensorSpec, offset: int) -> Tensor:
 
 
 def unfold_backward(grad: Tensor, shape: Sequence[int], dimension: int, size: int, step: int) -> Tensor:
-    """Each window's gradient added to where the window lay."""
+    """Add each window's gradient at the window's position."""
     if not shape:
         return grad.sum().reshape(())
     d = dimension % len(shape)
@@ -134,5 +134,5 @@ def unfold_backward(grad: Tensor, shape: Sequence[int], dimension: int, size: in
 
 
 def unsqueeze_backward(grad: Tensor, shape: Sequence[int], dim: int) -> Tensor:
-    """The gradient without the dimension that was put in."""
+    """Return the gradient without the inserted dimension."""
     return grad.reshape(shape) if grad._spec.layout is strided else grad.squeeze(dim)
