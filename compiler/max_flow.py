@@ -32,7 +32,7 @@ class FlowNetwork:
         self._residual: list[float] = []
 
     def add_edge(self, start: int, end: int, capacity: float) -> None:
-        """An edge; `math.inf` is a capacity."""
+        """Add an edge; `math.inf` is a valid capacity."""
         self._edges[start].append(len(self._ends))
         self._edges[end].append(len(self._ends) + 1)
         self._ends += (end, start)
@@ -71,7 +71,7 @@ class FlowNetwork:
         return found
 
     def _levels(self, source: int) -> list[int]:
-        """How many edges with room each vertex is from the source; -1 for what cannot be reached."""
+        """Return each vertex's distance from the source in the residual graph; -1 if unreachable."""
         levels = [-1] * len(self._edges)
         levels[source] = 0
         pending = deque([source])

@@ -139,7 +139,7 @@ class OptimizedFunction:
 
     @property
     def can_be_split(self) -> bool:
-        """Whether there is a syntax tree to split the function by."""
+        """True if the function has source that can be split by its syntax tree."""
         return self._splitter().source is not None
 
     def members(self) -> Iterator[OptimizedFunction]:
@@ -254,9 +254,10 @@ class OptimizedFunction:
         return split(*self.splitter.prefix, *args, **kwargs)
 
     def _is_worth_while(self, args: tuple[Any, ...], leaves: Sequence[Any], tensors: Sequence[Any]) -> bool:
-        """Whether a graph is made of a part or of what the program's code calls.
+        """Return True if a part, or a callee of the program's code, is worth compiling.
 
-        A part that is given ever other numbers or objects would have a graph for each: what reads them is split off.
+        A part whose numbers or objects change in every call would need a graph for each, so their readers are split
+        off.
         """
         if self.tree is None:
             return bool(tensors) or not all(isinstance(leaf, NUMBERS) for leaf in leaves)
@@ -286,7 +287,7 @@ class OptimizedFunction:
         return made
 
     def _split(self, error: Unsupported, leaves: Any, spec: Any) -> Split | None:
-        """The function split where it cannot be captured."""
+        """Split the function at the statement that cannot be captured."""
         splitter = self._splitter()
         if splitter.source is None:
             return None
@@ -300,13 +301,13 @@ class OptimizedFunction:
         return self.last_split
 
     def _quick_key(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
-        """The key of calls of tensors and numbers."""
+        """Return the cache key of a call of tensors and numbers."""
         looks = flat_looks(leaves)
         assert looks is not None
         return (is_grad_enabled(), get_default_dtype(), get_default_device(), *looks)
 
     def _made_for_sizes(self, leaves: Any, spec: Any, tensors: Any, key: Any) -> bool:
-        """Whether a graph was made for a call that differs in sizes from earlier ones, without capturing it."""
+        """Make a graph without capture for a call that differs from earlier calls in sizes. Return True on success."""
         if self.backend != "triten" or key in self.compilations or stance.stance != "default":
             return False
         look = look_without_sizes(key)
@@ -397,7 +398,7 @@ class Family:
         self.members: dict[Any, OptimizedFunction] = {}
 
     def callee(self, target: Any) -> Any:
-        """What is called in the place of something: a function or module of the program compiled, all else itself."""
+        """Return the compiled version of a callee if it is user code; otherwise return the callee."""
         if not isinstance(target, FunctionType | MethodType | Module):
             return target
         found = python_function(target)
@@ -422,13 +423,13 @@ class Family:
 
 
 def has_same_twice(args: tuple[Any, ...]) -> bool:
-    """Whether a list or dict is in the arguments of a part twice: a capture would see two."""
+    """Return True if a part's arguments contain a list or dict twice: capture would see two objects."""
     ids = [id(each) for each in containers_in(args)]
     return len(set(ids)) < len(ids)
 
 
 def look_of(value: Any) -> Any:
-    """What tells one value of an argument from another, tensors left out."""
+    """Return a key that distinguishes values of an argument, ignoring tensors."""
     leaves, spec = tree_flatten(value)
     looks = [
         None
@@ -442,7 +443,7 @@ def look_of(value: Any) -> Any:
 
 
 def levels_to_the_user() -> int:
-    """The `stacklevel` of a warning that its caller gives, such that it names the user's line."""
+    """Return the `stacklevel` with which the caller's warning names the user's line."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and is_own(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
@@ -450,12 +451,12 @@ def levels_to_the_user() -> int:
 
 
 def not_for_graphs() -> bool:
-    """Whether this thread's operators go through keys that a graph passes by: modes, tracers, vmap, the profiler."""
+    """Return True if this thread has dispatch keys active that a graph bypasses: modes, tracers, vmap, the profiler."""
     return bool(modes) and bool(local.included or local.excluded)
 
 
 def overlapping(inputs: Sequence[Any], written: Sequence[int]) -> bool:
-    """Whether a tensor that is written to shares memory with another input."""
+    """Return True if a tensor that is written to shares memory with another input."""
     roots = [id(root_of(tensor._data)) for tensor in inputs]
     if len(set(roots)) == len(roots):
         return False

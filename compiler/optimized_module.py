@@ -37,7 +37,7 @@ class OptimizedModule(Module):
         return self.__dict__["_compiled"](*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """As a call."""
+        """Call the module."""
         return self(*args, **kwargs)
 
     def train(self, mode: bool = True) -> OptimizedModule:

@@ -39,7 +39,7 @@ class PickCall(NamedTuple):
 
     @property
     def operands(self) -> list[Any]:
-        """What is read at the index of the result: the numbers alone."""
+        """Operands read at the result's index: the indices alone."""
         return [self.numbers]
 
     @property
@@ -48,7 +48,8 @@ class PickCall(NamedTuple):
         return tuple([0 if d == self.dim else s for d, s in enumerate(self.source.val.strides)])
 
     def is_of_rows(self, space: RowSpace) -> bool:
-        """Whether it picks an element of each row, which a kernel over these rows may do on the CPU."""
+        """Return True if the step picks one element of each row and the rows are on the CPU, so a row kernel can fuse
+        it."""
         sizes, last = tuple(self.node.val.sizes), len(space.lead)
         is_one = (
             len(space.line) == 1 and self.dim == last and sizes == space.kept == tuple(self.numbers.val.sizes)
@@ -57,7 +58,7 @@ class PickCall(NamedTuple):
 
 
 def pick_call(node: Node) -> PickCall | None:
-    """A step as one that picks elements, or None for any other."""
+    """Return a step as a gather of elements, or None."""
     if node.op != "call_function" or not isinstance(node.target, OpOverload):
         return None
     name, spec = node.target._entry.name, node.val
@@ -83,7 +84,8 @@ def pick_call(node: Node) -> PickCall | None:
 
 
 def _of_last(node: Node) -> tuple[Node, int, Node | None]:
-    """What is picked of, along which dimension, and the numbers, if the last dimension alone has some."""
+    """Return the source, dimension and indices of an `index` call; no indices unless only the last dimension
+    has some."""
     source, indices = bound_arguments(node)
     is_last = len(indices) == source.val.ndim and not any(isinstance(each, Node) for each in indices[:-1])
     return source, -1, indices[-1] if is_last else None
