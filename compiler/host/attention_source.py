@@ -1,8 +1,8 @@
-"""LLVM's text of attention: a block of queries whose scores stay in the cache, forward and backward, in float32.
+"""LLVM IR of attention in float32: a block of queries whose scores stay in the cache, forward and backward.
 
-Keys (and for gradients values) are first turned, so that scores of neighbouring keys are a vector; all products are
-those of `product_source`. A row's softmax is exact, in two passes over its scores. What is read and where it goes
-stands in an array of int64 (`cpu_fallback/attention/compiled.py` names its places); strides are in elements.
+Keys (and values for gradients) are first transposed, so that scores of adjacent keys form a vector. All matmuls are
+those of `product_source`. A row's softmax is exact, in two passes over its scores. An array of int64 holds sizes and
+strides in elements (`cpu_fallback/attention/compiled.py` names its places).
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class _Attention(FloatCode):
         self.do(f"call void @product({arguments}, i1 {str(adds).lower()})")
 
     def least(self, a: str, b: str) -> str:
-        """The smaller integer."""
+        """Emit the minimum of two integers."""
         return self.new(f"call i64 @llvm.smin.i64(i64 {a}, i64 {b})")
 
     def seen(self, after: str) -> str:
-        """How many keys a query sees, of which there are so many up to it and with it."""
+        """Return the number of keys that a query attends to; `after` is the causal limit."""
         own = self.least(self.n["keys"], after)
         return self.new(f"select i1 {self.is_causal}, i64 {own}, i64 {self.n['keys']}")
 
@@ -80,7 +80,7 @@ class _Attention(FloatCode):
 
 
 def forward_text(shape: Shape, mask: str) -> str:
-    """The loop of ``loop(numbers, scale, q, k, v, mask, out, logsumexp, room)``."""
+    """Return the loop ``loop(numbers, scale, q, k, v, mask, out, logsumexp, room)``."""
     code = _Attention(FORWARD, mask)
     n, lanes = code.n, shape.lanes
     keys, scores, made, totals = code.room(
@@ -126,7 +126,7 @@ def forward_text(shape: Shape, mask: str) -> str:
 
 
 def backward_text(shape: Shape, mask: str) -> str:
-    """The loop of ``loop(numbers, scale, q, k, v, mask, grad, out, logsumexp, to_q, to_k, to_v, room)``."""
+    """Return the loop ``loop(numbers, scale, q, k, v, mask, grad, out, logsumexp, to_q, to_k, to_v, room)``."""
     code = _Attention(BACKWARD, mask)
     n, lanes = code.n, shape.lanes
     keys, values, weights, changes, of_q, of_k, of_v = code.room(
@@ -223,7 +223,7 @@ def _module(
     ]
     if mask != "none":
         functions.append(_masked(mask))
-    # What is in the room is read through pointers into it, and so is what a part has written.
+    # The workspace and the written arrays are also accessed through derived pointers, so they are not noalias.
     pointers = [
         f"ptr {'nocapture' if place >= len(arrays) - written else 'nocapture readonly'} %{each}"
         for place, each in enumerate(arrays)
@@ -271,7 +271,7 @@ def _turned() -> str:
 
 
 def _masked(mask: str) -> str:
-    """A mask's row added to scores, or where it is False minus infinity."""
+    """Return the function that adds a mask's row to scores, or sets them to minus infinity where the mask is False."""
     code = FloatCode("float32")
     with code.loop("0", "%count") as i:
         place = code.mul(i, "%stride")
@@ -355,7 +355,7 @@ def _changes() -> str:
 
 
 def _scaled() -> str:
-    """A row times a number, elsewhere."""
+    """Return the function that stores a row times a number."""
     code = FloatCode("float32")
     with code.loop("0", "%count") as i:
         code.store(code.new(f"fmul float {code.value('%source', i)}, %factor"), "%to", i)
@@ -389,7 +389,7 @@ ATTENTION: dict[str, Callable[[Shape, str], str]] = {
 
 
 def attention_loop(kind: str, mask: str) -> Callable[..., None] | None:
-    """The loop of this name, for this processor: ``none``, ``bool`` or ``float`` says what mask there is."""
+    """Return the attention loop for this processor; `mask` is ``none``, ``bool`` or ``float``."""
     found = target()
     assert found is not None
     if not found.fuses:

@@ -1,6 +1,6 @@
-"""A fused kernel on the CPU that no loop serves and whose draws, joins or picks are eager calls: it is cut there.
+"""CPU kernels that are split at dropout, `cat` or gather calls, which run eagerly, if no loop supports them.
 
-What is before, between and after them are kernels of their own.
+The steps before, between and after these calls are kernels of their own.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from .picks import eager_pick
 
 Kernel = Callable[..., tuple[Any, ...]]
 Eager = DropoutCall | CatCall | PickCall
-"""Where a kernel is cut."""
+"""Calls at which a kernel is split."""
 
 
 class _Stage(NamedTuple):
-    """A part of a kernel: a kernel, or an eager call.
+    """Part of a kernel: a kernel, or an eager call.
 
     Attributes:
-        function: from arrays, and for a draw its seed and first counter, to arrays.
-        inputs: the places of what it is given.
-        outputs: the places of what it makes; -1 for what nobody reads.
-        draw: its number among the draws; None for all else.
+        function: Function from arrays, and for a dropout its seed and first counter, to arrays.
+        inputs: The places of its inputs.
+        outputs: The places of its results; -1 for an unused result.
+        draw: Its number among the random ops; None for other parts.
     """
 
     function: Callable[..., Any]
@@ -45,11 +45,11 @@ class _Stage(NamedTuple):
 def cut_kernel(
     kernel: FusedKernel | RowsKernel, function_of: Callable[[FusedKernel | RowsKernel], Kernel]
 ) -> Kernel:
-    """A function from the arrays of a kernel's inputs to those of its outputs.
+    """Return a function from a kernel's input arrays to its output arrays.
 
     Args:
-        kernel: the kernel.
-        function_of: makes a kernel without draws, joins and picks a function.
+        kernel: The kernel.
+        function_of: Compile a kernel without dropout, `cat` and gathers.
     """
     places = {node: i for i, node in enumerate(kernel.inputs)}
     stages: list[_Stage] = []
@@ -141,7 +141,7 @@ def _part(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> FusedKernel
 
 
 def eager_join(call: CatCall) -> Callable[..., tuple[Any, ...]]:
-    """A function from the arrays of a join's parts to what it makes."""
+    """Return a function from the arrays of a `cat`'s parts to its result."""
     spec, new = call.node.val, allocator_of(call.node.val)
     paddings: list[Any] = []
     for part in call.parts:

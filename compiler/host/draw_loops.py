@@ -30,7 +30,8 @@ _LOW = 0xFFFFFFFF
 
 
 def words_text() -> str:
-    """The loop of ``loop(numbers, out)``: counters, the first one, and both halves of the key; rows of four words."""
+    """Return the loop ``loop(numbers, out)``: counters, the first one, and both halves of the key; rows of
+    four words."""
     lines = []
     for name, place in (("n", 0), ("first", 1), ("k0_0", 2), ("k1_0", 3)):
         lines += [
@@ -60,7 +61,7 @@ def _keys() -> list[str]:
 
 
 def _words() -> list[str]:
-    """The words of a counter."""
+    """Emit the words of a counter."""
     body = [
         "  %number = add i64 %first, %i",
         f"  %a_0 = and i64 %number, {_LOW}",
@@ -93,10 +94,10 @@ def _words() -> list[str]:
 
 
 def normal_text(kind: str) -> str:
-    """The loop of ``loop(numbers, out, logs, draws, cosines, sines)`` over pairs of draws of ``i32`` or ``i64``.
+    """Return the loop ``loop(numbers, out, logs, draws, cosines, sines)`` over pairs of random ``i32`` or ``i64``.
 
-    ``numbers[0]`` is how many pairs there are; `logs` has the logarithm for each, and `draws` both, of which the second
-    one is the angle.
+    ``numbers[0]`` is the number of pairs. `logs` has the logarithm for each pair; `draws` has both numbers, the second
+    of which is the angle.
     """
     unit = 2.0**-32 if kind == "i32" else 2.0**-53
     text = {
@@ -315,7 +316,7 @@ def _module(pointers: str, head: list[str], body: list[str], arrays: int) -> str
 
 
 def _function(signature: str, head: list[str], body: list[str]) -> str:
-    """A function that does something for each of `%n`."""
+    """Return a function that runs a body for each of `%n`."""
     lines = [
         f"define internal void @{signature} noinline {{",
         "entry:",
@@ -345,5 +346,5 @@ TEXTS: dict[str, Callable[[], str]] = {
 
 
 def draw_loop(name: str) -> Callable[..., None]:
-    """The loop of this name."""
+    """Return the compiled loop of this name."""
     return loop_function(TEXTS[name]())

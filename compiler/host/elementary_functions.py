@@ -1,10 +1,11 @@
-"""Elementary functions of float32 as instructions, with the bits of NumPy's vector loops.
+"""Elementary functions of float32 as instructions, bitwise identical to NumPy's vector loops.
 
-NumPy's loops on processors with fused multiply-add follow published schemes: an argument is reduced exactly, and a
-quotient of polynomials or a polynomial, evaluated by Horner's rule with one rounding for each step, gives the function
-there. The same steps in the same order have the same bits. Whether they have them here says `function_check`.
+NumPy's loops on processors with fused multiply-add follow published schemes. An argument is reduced exactly; then a
+polynomial or a quotient of polynomials, evaluated by Horner's rule with one rounding for each step, gives the
+function. The same steps in the same order are bitwise identical, and `function_check` verifies it.
 
-A function has one path for all arguments, so that LLVM vectorises a loop with it: what is special is chosen at the end.
+A function has one path for all arguments, so that LLVM vectorizes a loop with it: special cases are selected at the
+end.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ SINE = (0.0, -0.1666666716337204, 0.008333397097885609, -0.00019856491417158395,
 
 
 def number(p: ElementProgram, value: float) -> Value:
-    """A number, rounded to float32."""
+    """Return a number, rounded to float32."""
     return p.number(np.float32(value), F32)
 
 
@@ -92,7 +93,7 @@ def exp(p: ElementProgram, a: Value) -> Value:
 
 
 def log(p: ElementProgram, a: Value) -> Value:
-    """The natural logarithm."""
+    """Return the natural logarithm."""
     tiny = p.compare("lt", a, number(p, 2.0**-126))
     x = p.select(tiny, p.arithmetic("mul", a, number(p, 2.0**23)), a)
     word = p.reinterpreted(x, I32)
@@ -146,7 +147,7 @@ RANGED: dict[str, tuple[Callable[[ElementProgram, Value], Value], float]] = {
 
 
 def instructions_of(p: ElementProgram, name: str, a: Value) -> Value | None:
-    """A ufunc of a number as instructions; None where there are none, or they have other bits here."""
+    """Return a ufunc of a number as instructions; None if there are none, or they are not bitwise identical here."""
     if (
         a.dtype != F32
         or not (name in FUNCTIONS or (name in RANGED and p.has_ranges))

@@ -18,13 +18,13 @@ from .stages import Loop
 
 
 def write_loop(loop: Loop, steps: Sequence[str], rank: int, known: Mapping[str, int] | None = None) -> str:
-    """A module's text.
+    """Return a module's text.
 
     Args:
-        loop: what is read, computed and written.
-        steps: of each array, outputs first, how it goes along the innermost dimension: ``unit``, ``zero`` or ``any``.
-        rank: the dimensions of the loop nest, 1 or more.
-        known: numbers of the geometry that are the same in every call, by their names in `nest`.
+        loop: The loop.
+        steps: Step of each array along the innermost dimension, outputs first: ``unit``, ``zero`` or ``any``.
+        rank: The dimensions of the loop nest, 1 or more.
+        known: Numbers of the geometry that are constant, by their names in `nest`.
     """
     writer = _Writer(loop, steps, rank, known)
     call = python_call(len(writer.arrays), rank)
@@ -32,7 +32,7 @@ def write_loop(loop: Loop, steps: Sequence[str], rank: int, known: Mapping[str, 
 
 
 def loop_text(loop: Loop, steps: Sequence[str], rank: int, name: str) -> str:
-    """The text of a loop's function alone, by a name of its own."""
+    """Return the text of a loop's function alone, with the given name."""
     return _Writer(loop, steps, rank).loop(name)
 
 
@@ -53,7 +53,7 @@ class _Writer:
         self.arrays = [*self.outputs, *self.inputs]
 
     def loop(self, name: str = "loop") -> str:
-        """The loop nest."""
+        """Return the loop nest."""
         count, inner = len(self.arrays), self.rank - 1
         pointers = ", ".join(
             f"ptr {'noalias nocapture' if j < len(self.outputs) else 'nocapture readonly'} %p{j}"
@@ -145,7 +145,7 @@ def nest(
 
 
 def element_pointer(name: str, base: str, kind: str, step: str, place: str, stride: str) -> list[str]:
-    """Where an element of a row is, whose elements lie side by side, or are one, or have a stride."""
+    """Emit the pointer to an element of a row that is contiguous, a single element, or strided."""
     if step == "unit":
         return [f"  %{name} = getelementptr {kind}, ptr {base}, i64 {place}"]
     if step == "zero":
@@ -162,13 +162,13 @@ def element_lines(
     writes: Sequence[tuple[Value, str]],
     names: dict[int, str],
 ) -> list[str]:
-    """What is done for an element: values are loaded, computed and stored.
+    """Emit the loads, instructions and stores of an element.
 
     Args:
-        reads: values, and pointers to them.
-        instructions: what is computed, in order.
-        writes: values, and where they go.
-        names: those of values that are known already, by their `id`; others are added.
+        reads: Values, and pointers to them.
+        instructions: The instructions in order.
+        writes: Values, and pointers to where they are stored.
+        names: Names of known values by their `id`; new values are added.
     """
     lines = []
     for value, pointer in reads:
@@ -199,7 +199,7 @@ def _name(value: Value, names: dict[int, str]) -> str:
 
 
 def _opened(d: int) -> list[str]:
-    """The head of a loop, which runs once at least."""
+    """Emit the head of a loop, which runs at least once."""
     before = f"body{d - 1}" if d else "entry"
     return [
         f"  br label %head{d}",

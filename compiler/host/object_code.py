@@ -1,14 +1,13 @@
-"""Object code of loops: compiled by LLVM, kept on disk, and made a function of Python's.
+"""Object code of loops: compiled by LLVM, cached on disk, and wrapped as Python functions.
 
-The folder is ``$TRITEN_CACHE_DIR/objects``. An entry is named by a hash of the text, of LLVM's and llvmlite's versions
-and of the processor with its features, and starts with a checksum, so that a damaged one is compiled anew, as is
-one that another user than this one or root has written.
-`TRITEN_CACHE_MAXSIZE=0` has nothing kept.
+The folder is ``$TRITEN_CACHE_DIR/objects``. A cache key hashes the IR, the versions of LLVM and llvmlite, and the
+processor's features. An entry starts with a checksum. A damaged entry is recompiled, as is one written by a user other
+than this one or root. `TRITEN_CACHE_MAXSIZE=0` disables the cache.
 
-LLVM compiles in this process where memory is not limited, and in a process of its own elsewhere (`llvm_compiler`):
-LLVM aborts its process when an allocation fails. `object_loader` loads the code without LLVM.
+LLVM compiles in this process if memory is not limited, and otherwise in a separate process (`llvm_compiler`): LLVM
+aborts its process when an allocation fails. `object_loader` loads the code without LLVM.
 
-Functions are CPython's builtins (`METH_FASTCALL`): a call costs some 50 ns, where one through ctypes costs 1 us.
+Functions are CPython builtins (`METH_FASTCALL`): a call costs some 50 ns, compared with 1 us through ctypes.
 """
 
 from __future__ import annotations
@@ -62,15 +61,15 @@ MOST_BYTES = 1 << 28
 
 
 class Target(NamedTuple):
-    """The processor that code is made for.
+    """Processor for which code is compiled.
 
     Attributes:
-        key: versions and features, as a part of names on disk.
-        converts_half: whether it converts float16.
-        truncates: whether it makes the least integer of floats that do not fit.
-        fuses: whether it multiplies and adds with one rounding.
-        vector_bits: bits of the vectors that it multiplies quickest.
-        vector_registers: how many of them it has.
+        key: Versions and features, part of the cache key.
+        converts_half: True if it converts float16.
+        truncates: True if out-of-range floats convert to the least integer.
+        fuses: True if it has fused multiply-add.
+        vector_bits: Bits of its fastest vectors.
+        vector_registers: The number of its vector registers.
     """
 
     key: str
@@ -83,7 +82,7 @@ class Target(NamedTuple):
 
 @cache
 def is_possible() -> bool:
-    """Whether loops can be compiled here: llvmlite is installed, and Python is CPython with a GIL."""
+    """Return True if loops can be compiled: llvmlite is installed, and Python is CPython with a GIL."""
     has_gil = not sysconfig.get_config_var("Py_GIL_DISABLED")
     return sys.implementation.name == "cpython" and has_gil and find_spec("llvmlite") is not None
 
@@ -232,7 +231,7 @@ def loop_function(text: str) -> Callable[..., None]:
 
 
 def part_address(loop: Callable[..., None]) -> int:
-    """Where a loop has the function that threads without Python call, with the numbers of a part and all pointers."""
+    """Return the address of a loop's function that native threads call with the numbers of a part and all pointers."""
     code = getattr(loop, "__self__", None)
     assert isinstance(code, _Code)
     return code.addresses["part"]
@@ -242,9 +241,9 @@ _functions: dict[str, _Code] = {}
 
 
 def shared_function(name: str, text: str) -> int:
-    """The address of a function that loops call by its name; it stays loaded.
+    """Return the address of a function that loops call by its name; it stays loaded.
 
-    Its text is compiled as it is, since it is written in vectors.
+    Its text is already vectorized, so it is compiled without optimization.
     """
     found = target()
     assert found is not None
@@ -283,7 +282,7 @@ def _compile(text: str, optimizes: bool) -> bytes:
 
 
 def _path(key: str) -> Path | None:
-    """Where an entry is kept; None where nothing is."""
+    """Return the path of an entry; None if the cache is disabled."""
     if os.environ.get("TRITEN_CACHE_MAXSIZE") == "0":
         return None
     try:

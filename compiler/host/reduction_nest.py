@@ -21,11 +21,11 @@ RUN = 32
 LONG_RUN = 1 << 8
 """The same of variances and places, at most: to combine theirs takes several passes."""
 LONGEST_RUN = 1 << 9
-"""The same along the innermost dimension, at most, where accumulators lose nothing to speak of: floats that are wider
-than the elements, integers and extremes."""
+"""The longest run along the innermost dimension for accumulators that lose no significant precision: wider floats,
+integers, minimum and maximum."""
 LANES = 1 << 5
-"""Accumulators side by side of a sum along the innermost dimension: vectors of them are in registers for a run. Of
-other reductions so many elements have to lie side by side, since a loop takes them in vectors."""
+"""Adjacent accumulators of a sum along the innermost dimension: vectors of them are in registers for a run. Other
+reductions need as many adjacent elements, since a loop takes them in vectors."""
 MOST_ACCUMULATORS = 1 << 11
 """Accumulators that a part of the loop goes through again and again: they stay in the first-level cache."""
 FEWEST_PARTS = 8
@@ -40,16 +40,16 @@ Index = tuple[slice, ...]
 
 
 class Nest(NamedTuple):
-    """How a loop goes through an index space: dimensions outside, accumulators' runs, and what lies side by side.
+    """Loop nest over an index space: outer dimensions, runs of accumulators, and inner dimensions.
 
     Attributes:
-        dimensions: the index space.
-        place: the dimension that is cut into runs, whose sums have an accumulator each.
-        runs: how many runs there are, a shorter one included.
-        run: how often an accumulator is added to.
-        inner: the sizes of the dimensions within.
-        lanes: how many elements of the dimension a run has side by side.
-        is_shared: whether runs that differ in reduced dimensions outside have the same accumulator.
+        dimensions: The index space.
+        place: The dimension that is split into runs, each summed into one accumulator.
+        runs: The number of runs, including a shorter one.
+        run: The number of additions to an accumulator.
+        inner: The sizes of the inner dimensions.
+        lanes: The number of adjacent elements of the dimension in a run.
+        is_shared: True if runs that differ in outer reduced dimensions share an accumulator.
     """
 
     dimensions: Dimensions
@@ -78,11 +78,11 @@ class Nest(NamedTuple):
 
     @property
     def is_inner(self) -> bool:
-        """Whether the innermost dimension is reduced."""
+        """True if the innermost dimension is reduced."""
         return self.place == len(self.dimensions.sizes) - 1
 
     def counts(self) -> Any:
-        """How many elements each accumulator meets, for each slot and lane."""
+        """Number of elements that each accumulator meets, for each slot and lane."""
         n = self.dimensions.sizes[self.place]
         firsts = np.arange(self.runs)[:, None] * (self.run * self.lanes) + np.arange(self.lanes)
         found = np.clip(-(-(n - firsts) // self.lanes), 0, self.run)
@@ -102,17 +102,17 @@ class Nest(NamedTuple):
         return list(zip(self.outer, self.dimensions.is_reduced, strict=False))
 
     def strides(self, own: Sequence[int]) -> tuple[int, ...]:
-        """The strides of an array over the loop nest, from those over the dimensions."""
+        """Return the strides of an array over the loop nest, from those over the dimensions."""
         step = own[self.place] * self.lanes
         inner = own[self.place :] if self.is_inner else own[self.place + 1 :]
         return (*own[: self.place], step * self.run, step, *inner)
 
     def table_strides(self) -> tuple[int, ...]:
-        """The strides of a table of what there is for each step of a run."""
+        """Return the strides of a table with an entry for each step of a run."""
         return (*(0 for _ in self.outer), 0, 1, *(0 for _ in self.inner))
 
     def accumulator_strides(self) -> tuple[int, ...]:
-        """The strides of the accumulators over the loop nest: none along a run."""
+        """Return the strides of the accumulators over the loop nest: zero along a run."""
         strides = list(contiguous_strides(self.partial_shape))
         slot, rest = strides[0] * self.runs, strides[1:]
         found: list[int] = []
@@ -163,12 +163,12 @@ class Nest(NamedTuple):
 
 
 def nest_of(dimensions: Dimensions, tells_steps: bool = False, is_exact: bool = False) -> Nest | None:
-    """How a loop goes through an index space; None where accumulators would be nearly as many as elements.
+    """Return a loop nest over an index space; None if accumulators would be nearly as many as elements.
 
     Args:
-        dimensions: the index space.
-        tells_steps: whether an accumulator meets each step of one run, and runs are long.
-        is_exact: whether an accumulator loses nothing to speak of in a long run.
+        dimensions: The index space.
+        tells_steps: If True, an accumulator meets each step of one run, and runs are long. Default: False.
+        is_exact: If True, an accumulator loses no significant precision in a long run. Default: False.
     """
     longest = LONG_RUN if tells_steps else RUN
     sizes, last = dimensions.sizes, len(dimensions.sizes) - 1

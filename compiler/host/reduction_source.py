@@ -1,8 +1,8 @@
-"""LLVM's text of functions that reduce a row of float32 which lies side by side, in the order of eager calls' kernels.
+"""LLVM IR of functions that reduce a contiguous row of float32, in the order of eager kernels.
 
-A sum's bits are those of its order. NumPy's einsum adds sixteen numbers to the lanes of one vector at a time, and
-`line_sums` runs of those. BLAS adds products into the lanes of four vectors, whose width is the processor's, and the
-last ones in float64; `row_dots` adds chunks of those. Whether they do so here says `function_check`.
+A sum's bits depend on its order. NumPy's einsum adds sixteen numbers to the lanes of one vector at a time, and
+`line_sums` adds runs of those. BLAS adds products into the lanes of four vectors, whose width is the processor's, and
+the last ones in float64; `row_dots` adds chunks of those. `function_check` verifies that this holds here.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ RUNS = {
     "line_evens": "run_evens",
     "line_odds": "run_odds",
 }
-"""By what adds a line, what adds a run of it: elements, what they are above a mean, the squares of that, or the first
-or the second ones of pairs."""
+"""By the function that adds a line, the function that adds a run: of elements, of deviations from a mean, of their
+squares, or of the first or the second elements of pairs."""
 DEVIATING, PAIRED = ("run_deviations", "run_squares"), ("run_evens", "run_odds")
 
 
@@ -118,7 +118,7 @@ def line_sum(name: str) -> str:
     last = f.let(f"call float @{run}(ptr {at}, i64 {rest}{mean})")
     is_more = f.let(f"icmp ne i64 {rest}, 0")
     if is_streamed:
-        # What is left over is a run of its own.
+        # The remainder is a run of its own.
         at = f.let(f"getelementptr float, ptr {sums}, i64 {count}")
         f.lines.append(f"  store float {last}, ptr {at}, align 1")
         count = f.let(f"add i64 {count}, {f.let(f'zext i1 {is_more} to i64')}")
@@ -295,7 +295,7 @@ REDUCTIONS: dict[str, str] = {
     "spread": "double",
     "wide_spread": "double",
 }
-"""What a row of float32, or two, can be reduced by, and LLVM's type of the number."""
+"""Reductions of one float32 row, or of two, and the LLVM type of the result."""
 BLAS = ("row_sum", "row_dot")
 """Those in the order of BLAS."""
 OWN = ("lane_sum", "lane_dot", "wide_spread")
@@ -303,12 +303,12 @@ OWN = ("lane_sum", "lane_dot", "wide_spread")
 
 
 def rows_of(name: str) -> int:
-    """How many rows a reduction is of."""
+    """Return the number of rows that a reduction takes."""
     return 2 if name in ("row_dot", "lane_dot") else 1
 
 
 def symbol_of(name: str, width: int) -> str:
-    """What a reduction is called; vectors of BLAS have `width` lanes."""
+    """Return the symbol of a reduction; BLAS vectors have `width` lanes."""
     return f"triten_{name}{width}" if name in BLAS else f"triten_{name}"
 
 

@@ -1,8 +1,8 @@
-"""What is computed for each row: values of elements, numbers of the row, and what goes over whole rows between them.
+"""Program of a row: values of elements, numbers of the row, and passes over whole rows between them.
 
-A reduction is a value of kind ``reduction``, of one row or two, and `detail` says which (`reduction_source`); the
-element of a row at a number is one of kind ``picked``, and an element's own number one of kind ``position``. What is
-made of no row but through these is a number of the row. A ufunc that has no instructions goes over a row, too, by
+A reduction is a value of kind ``reduction``, of one row or two, and `detail` names it (`reduction_source`). A gathered
+element of a row has kind ``picked``, and an element's own index has kind ``position``. A value that depends on rows
+only through reductions and gathers is a number of the row. A ufunc without instructions also goes over a row, by
 NumPy's own loop (`ufunc_loops`). A pointwise kernel is a row program whose rows are tiles.
 """
 
@@ -35,13 +35,13 @@ WEIGHTS = {"instruction": 1, "ufunc": 32, "draw": 16}
 
 @dataclass(frozen=True)
 class RowProgram:
-    """What is read, computed and written for a row.
+    """Inputs, computation and outputs of a row.
 
     Attributes:
-        inputs: values that come from arrays; the seeds of draws, if there are any, are the last one.
-        outputs: values that go to arrays.
-        are_rows: whether an array has an element for each of a row's, inputs first; others have one for the row.
-        columns: values of a row's elements that are summed over rows.
+        inputs: Values from arrays; the seeds of random ops, if any, are the last.
+        outputs: Values stored to arrays.
+        are_rows: True for an array with an element for each of a row's, inputs first; others have one for the row.
+        columns: Values of a row's elements that are summed over rows.
     """
 
     inputs: tuple[Value, ...]
@@ -111,7 +111,7 @@ class RowProgram:
 
 
 def strides_of(view: View, space: RowSpace) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The strides of a kernel's input over the dimensions that say which row, and over those of a row."""
+    """Return the strides of a kernel's input over the dimensions that count rows, and over those of a row."""
     spec, split = view.node.val, len(space.lead)
     if view.ndim == split:
         return broadcast_strides(spec, space.lead), (0,) * len(space.line)
@@ -126,7 +126,7 @@ def program_of_rows(
     outputs: Sequence[TensorSpec],
     columns: Sequence[Value] = (),
 ) -> RowProgram:
-    """The program that makes results, which are stored in outputs of these specs, of inputs that are seen so.
+    """Return the program that makes results, stored in outputs of these specs, from inputs with these views.
 
     Columns are summed over rows.
     """
@@ -140,13 +140,13 @@ def program_of_rows(
 
 
 def stub_of(call: RowCall) -> str:
-    """The name under which an operator's kernel is registered."""
+    """Return the name under which an operator's kernel is registered."""
     kernel = call.call.kernel
     return kernel.stub.removesuffix("_stub") if isinstance(kernel, StructuredKernel | GradientKernel) else ""
 
 
 def picked_of_row(program: ElementProgram, call: PickCall, values: Mapping[Node, Value]) -> Value:
-    """The value of a step that picks an element of each row."""
+    """Return the value of a step that gathers one element of each row."""
     row, number = values[call.source], number_of(program, call, values[call.numbers])
     return program.value("picked", row.dtype, operands=(row, number))
 

@@ -1,8 +1,8 @@
-"""LLVM's text of functions of a row of float32 that add the squares of what its elements are above their mean.
+"""LLVM IR of functions that sum the squared deviations of a float32 row from its mean.
 
-`spread` has the order and the roundings of the eager variance: two passes of `line_sums` in float32, the second less
-what the rounded mean left over, and float64 for a row whose squares overflow. `wide_spread` is that in float64, and
-`finite_sum` the sum that the mean is made of.
+`spread` has the order and the roundings of the eager variance: two passes of `line_sums` in float32, with a correction
+for the rounded mean, and float64 for a row whose squares overflow. `wide_spread` is the same in float64, and
+`finite_sum` is the sum from which the mean is computed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from .function_text import VECTORS, FunctionText
 
 SPREAD_LINES = ("line_sum", "line_deviations", "line_squares")
-"""What `spread` calls."""
+"""Functions that `spread` calls."""
 LANES = 8
 """Sums in float64 are made in so many lanes of `VECTORS`."""
 
@@ -29,7 +29,7 @@ def spread() -> str:
 
 
 def _or_wide(f: FunctionText, found: str, wide: str) -> str:
-    """The rest of a function that gives a number of float32, or that of a function in float64 where it overflows."""
+    """Emit the end of a function that returns a float32 result, or if it overflows that of a float64 function."""
     made = f.let(f"fpext float {found} to double")
     size = f.let(f"call float @llvm.fabs.f32(float {found})")
     f.go(f"i1 {f.let(f'fcmp olt float {size}, 0x7FF0000000000000')}, label %done, label %overflow")

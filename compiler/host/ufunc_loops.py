@@ -77,7 +77,7 @@ def ufunc_loop(function: np.ufunc, dtype: str) -> UfuncLoop | None:
 
 
 def _head(function: np.ufunc) -> _UfuncHead | None:
-    """A ufunc's fields, if they are what Python tells of it."""
+    """Return a ufunc's fields, if they match those that Python reports."""
     size = object.__basicsize__ + ctypes.sizeof(_UfuncHead)
     if type(function) is not np.ufunc or np.ufunc.__basicsize__ < size:
         return None
