@@ -123,7 +123,7 @@ QUADS = {
     "quads_of_whole": "column // 4 + tl.arange(0, BLOCK_N // 4), ",
     "quads_of_part": "tl.program_id(0) % across * (BLOCK_N // 4) + tl.arange(0, BLOCK_N // 4), ",
 }
-"""The columns of a tile by fours, as draws count them, where there are draws."""
+"""Groups of four columns of a tile, as random words count them, if there are random ops."""
 FORMS = {"tiled": TILED, "persistent": PERSISTENT, "parts": PARTS}
 IMPORTS = {
     "tiled": (

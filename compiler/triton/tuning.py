@@ -1,7 +1,7 @@
-"""What ``mode="max-autotune"`` measures: blocks and warps of fused kernels, and configurations of operators' kernels.
+"""Autotuning for ``mode="max-autotune"``: blocks and warps of fused kernels, and configurations of operators' kernels.
 
-Everything is timed on the device when a graph is compiled, once: what is found is kept with what `autotune` measures
-(`triton_kernels/tuning/records.py`), fused kernels by their source. On simulated devices nothing is timed.
+Candidates are timed on the device once, when a graph is compiled. The results are kept with those of `autotune`
+(`triton_kernels/tuning/records.py`), for fused kernels by their source. On simulated devices nothing is timed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WIDENINGS = ((1, 4), (1, 8), (2, 8), (2, 4), (0.5, 4), (0.5, 2))
 LEAST_BLOCK = 16
 
 timer_for: Callable[[Device], Timer] = EventTimer
-"""What takes the times."""
+"""Timer factory for a device."""
 
 _chosen: dict[tuple[str, str, str], Configuration] = {}
 _asked: set[Any] = set()
@@ -57,13 +57,13 @@ def configuration_of(
     block: int,
     launched: Callable[[int, int], Callable[..., Any]],
 ) -> Configuration:
-    """The quickest block and number of warps of a fused kernel, timed unless that is known.
+    """Return the fastest block and number of warps of a fused kernel, and time the candidates if it is unknown.
 
     Args:
-        kernel: the kernel.
-        source: its text.
-        block: that which it has without measuring.
-        launched: makes a function of the inputs' bytes, for a block and a number of warps.
+        kernel: The kernel.
+        source: Its text.
+        block: Its block without tuning.
+        launched: Make a function of the inputs' buffers, for a block and a number of warps.
     """
     device: Device = kernel.domain.device
     properties = drivers.driver().properties(device.resolved_index)
@@ -102,7 +102,7 @@ def _timed(
     made: Callable[[Configuration], Callable[..., Any]],
     inputs: Sequence[Any],
 ) -> tuple[list[Configuration], Any]:
-    """The candidates that can be launched, and their times. The first one has to."""
+    """Return the candidates that can be launched, and their times. The first candidate must be launchable."""
     usable: list[Configuration] = []
     runs: list[Callable[[], Any]] = []
     for each in every:
@@ -163,7 +163,7 @@ def _tune_call(node: Node) -> None:
 
 
 def _filled(spec: TensorSpec, generator: Generator) -> Any:
-    """A tensor of a spec: normal numbers, or zeros, which are indices of anything."""
+    """Return a tensor of a spec: normal numbers, or zeros, which are valid indices."""
     made = ops.empty_strided(spec.sizes, spec.strides, dtype=spec.dtype, device=spec.device)
     if not spec.dtype.is_floating_point or spec.itemsize == 1 or spec.overlaps:
         return made.zero_()
