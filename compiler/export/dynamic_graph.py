@@ -44,7 +44,7 @@ class DynamicGraph:
         self._made: dict[tuple[int, ...], SizedGraph] = {}
 
     def at(self, sizes: Sizes) -> SizedGraph:
-        """The graph for these sizes.
+        """Return the graph for these sizes.
 
         Raises:
             RuntimeError: the module decides something else at these sizes.
@@ -70,11 +70,11 @@ class DynamicGraph:
         return made
 
     def sizes_of(self, leaves: Sequence[Any], paths: Sequence[str]) -> dict[str, int]:
-        """The named sizes of a call with these tensors.
+        """Return the named sizes of a call with these tensors.
 
         Raises:
-            RuntimeError: a size is out of its range, or is not that of another dimension of the name.
-            TypeError: what should be a tensor is none.
+            RuntimeError: A size is out of its range, or differs from another dimension of the same name.
+            TypeError: An argument that must be a tensor is not.
         """
         found: dict[str, int] = {}
         first: dict[str, str] = {}

@@ -101,17 +101,17 @@ class DynamicSizes(NamedTuple):
 def dynamic_sizes(
     dynamic_shapes: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], names: Sequence[str]
 ) -> DynamicSizes:
-    """What `dynamic_shapes` names of a call.
+    """Return the dynamic dimensions that `dynamic_shapes` names.
 
     Args:
-        dynamic_shapes: for each argument, by name or in order: None; a dict from dimensions to `Dim`; a list of a
-            `Dim` or None for each dimension; of a nested one a nest of these.
-        args, kwargs: the call's.
-        names: of the positional arguments.
+        dynamic_shapes: For each argument, by name or in order: None; a dict from dimensions to `Dim`; a list of a
+            `Dim` or None for each dimension; for a nested argument, a nest of these.
+        args, kwargs: Arguments of the call.
+        names: Names of the positional arguments.
 
     Raises:
-        ValueError: it does not fit the arguments.
-        NotImplementedError: for what is no `Dim`, such as one that is computed from another.
+        ValueError: It does not fit the arguments.
+        NotImplementedError: A value is not a `Dim`, such as one computed from another.
     """
     values = {**dict(zip(names, args, strict=True)), **kwargs}
     if isinstance(dynamic_shapes, Mapping):

@@ -60,16 +60,16 @@ class Lifted:
 
 
 def lift(recording: Recording, module: Module, leaves: Sequence[Any], names: Sequence[str]) -> Lifted:
-    """The exported graph of a recording.
+    """Return the exported graph of a recording.
 
     Args:
-        recording: without derivative.
-        module: what was recorded.
-        leaves: of its arguments.
-        names: a name for each leaf.
+        recording: A recording without derivative.
+        module: The recorded module.
+        leaves: Leaves of its arguments.
+        names: A name for each leaf.
 
     Raises:
-        Unsupported: the module writes to a tensor that it does not own, or holds one that is a subclass's.
+        Unsupported: The module writes to a tensor that it does not own, or holds a tensor subclass.
     """
     own, aliases = tensors_of(module)
     known = {id(each.tensor): each for each in own}
@@ -133,7 +133,7 @@ def lift(recording: Recording, module: Module, leaves: Sequence[Any], names: Seq
 
 
 def tensors_of(module: Module) -> tuple[list[HeldTensor], dict[str, str]]:
-    """A module's parameters and buffers, each once, and the name of each under every name that it has."""
+    """Return a module's parameters and buffers, each once, and a dict from every name of each to its first name."""
     found: list[HeldTensor] = []
     first: dict[int, str] = {}
     names: dict[str, str] = {}
@@ -158,7 +158,8 @@ def _transient_buffers(module: Module) -> set[str]:
 
 
 def _constants(tensors: Sequence[Any], known: Mapping[int, HeldTensor], module: Module) -> list[HeldTensor]:
-    """The tensors that are held and are neither parameters nor buffers; an attribute's has the attribute's name."""
+    """Return the held tensors that are neither parameters nor buffers. An attribute's tensor has the
+    attribute's name."""
     attributes = {
         id(value): f"{prefix}.{name}" if prefix else name
         for prefix, each in module.named_modules()

@@ -61,7 +61,7 @@ def dumps(tensors: Mapping[str, Any]) -> bytes:
 
 
 def loads(data: bytes) -> dict[str, Any]:
-    """The tensors of bytes, on the CPU. Raises ValueError for what is not in the format, or not whole."""
+    """Return the tensors of bytes, on the CPU. Raise ValueError for an invalid format, or truncated data."""
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > min(LARGEST_HEADER, len(data) - 8):
         raise ValueError("safetensors: the header is longer than the data")

@@ -17,8 +17,8 @@ def product_text(shape: Shape) -> str:
     """Return the function ``@product(a, a_row, a_term, b, b_term, c, c_row, rows, columns, terms, adds)``.
 
     c[i, j], at ``c + i c_row + j``, is set to the sum over t of ``a[i a_row + t a_term] * b[t b_term + j]``. If
-    ``adds``, the sum is added to it. Strides are in elements. The columns are a whole number of vectors; `c` does not alias the
-    operands.
+    ``adds``, the sum is added to it. Strides are in elements. The columns are a whole number of vectors;
+    `c` does not alias the operands.
     """
     tiles = _tiles(shape)
     code, kind = Code(), shape.kind

@@ -1,4 +1,4 @@
-"""Tensors that a derived functional form may write without a clone.
+"""Donation of tensors that a derived functional form may write without a clone.
 
 Before::
 
@@ -17,9 +17,9 @@ After::
         %getitem : float32[4] = getitem(%fill_functional, 0)
         return [%getitem]
 
-A functional form that was derived from an operator of a user's clones the memory that the operator writes (see
-`dispatch/layers/functionalization/derived_form.py`). No clone is needed where the graph itself made the tensor and
-nothing else reads it.
+The functional form derived from a user's operator clones the memory that the operator writes (see
+`dispatch/layers/functionalization/derived_form.py`). No clone is needed if the graph itself made the tensor and no
+other step reads it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Zeros that a scatter copies are one number, seen in their sizes.
+"""Replacement of zeros that a scatter copies by one expanded number.
 
 Before::
 
@@ -15,8 +15,8 @@ After::
         %scatter_add : float32[4, 6] = aten.scatter_add(%expand, -1, %i, %g)
         return [%scatter_add]
 
-A scatter that makes a new tensor fills it with what it is given. So zeros are written once, and neither made nor read
-before. The gradient of `gather` is of this kind.
+An out-of-place scatter copies its first operand. So zeros are written once, and neither allocated nor read before. The
+gradient of `gather` is of this kind.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def scatter_into_a_number(graph: Graph) -> bool:
 
 
 def _are_copied(node: Node) -> bool:
-    """Whether zeros are contiguous, and scatters alone read them."""
+    """Return True if zeros are contiguous, and only scatters read them."""
     spec = node.val
     if not isinstance(spec, TensorSpec) or not spec.is_contiguous or spec.numel < 2:
         return False

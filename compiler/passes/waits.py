@@ -1,4 +1,4 @@
-"""What reads a communication's result after it was waited for, reads what the wait gives.
+"""Redirection of readers of a collective's result to the result of its wait.
 
 Before::
 
@@ -18,8 +18,8 @@ After::
         %exp : float32[2, 2] = aten.exp(%view)
         return [%exp]
 
-A wait gives the tensor that it waits for. Programs may drop what it gives, so that nothing but the order of their lines
-has the readers after it; a schedule goes by what reads what.
+A wait returns the tensor that it waits for. A program may drop this result, and then only the order of its lines
+places readers after the wait. A schedule orders steps by dataflow.
 """
 
 from __future__ import annotations
