@@ -26,7 +26,7 @@ OBSERVED_ROOMS = ("nn", "optim")
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 SITE_PACKAGES = sysconfig.get_path("purelib")
 BY_STRING = frozenset({"getattr", "hasattr", "vars", "__dict__"})
-"""What reads attributes by names that need not stand in the code."""
+"""Names that read attributes whose names need not appear in the code."""
 PASSED_BY = ("numpy", "scipy", "ml_dtypes", "triton", "cupy", "llvmlite")
 """Installed packages whose code reads nothing of the program's."""
 
@@ -49,19 +49,19 @@ class Watch:
         self._current: int | None = None
 
     def begin(self, line: int | None) -> None:
-        """A line begins; None at the function's end."""
+        """Record the start of a line; None at the function's end."""
         if self.line is None and self._current is not None and self.is_there():
             self.line = self._current
         self._current = line
 
 
 class Frames:
-    """What ran while a function was observed.
+    """Code that ran while a function was observed.
 
     Attributes:
-        codes: the code objects that started.
-        globals: of each code's module, by the id of the dict: the dict, and the names that code has.
-        variables: values of arguments and local variables, by id.
+        codes: The code objects that started.
+        globals: For each code's module, by the id of its dict: the dict, and the names in the code.
+        variables: Values of arguments and local variables, by id.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Frames:
 
     @property
     def reads_grad(self) -> bool:
-        """Whether the code names the gradients of tensors."""
+        """True if the code names the gradients of tensors."""
         return any("grad" in code.co_names or "grad" in code.co_consts for code in self.codes)
 
     def _enter(self, frame: FrameType) -> None:
@@ -153,7 +153,7 @@ class Frames:
 
 
 class _Collector:
-    """Whether the garbage collector runs in this thread: its callbacks and finalizers are not the program's code."""
+    """State of the garbage collector in this thread: its callbacks and finalizers are not the program's code."""
 
     def __init__(self) -> None:
         self.is_running = False
@@ -180,12 +180,12 @@ class _Collector:
 
 
 def has_attributes(value: object) -> bool:
-    """Whether a value is an object whose attributes may be read."""
+    """Return True if a value is an object whose attributes may be read."""
     return not isinstance(value, TensorImpl) and (hasattr(value, "__dict__") or hasattr(value, "__slots__"))
 
 
 def is_observed(code: CodeType) -> bool:
-    """Whether code may read what a program sets."""
+    """Return True if code may read values that a program sets."""
     return is_observed_file(code.co_filename)
 
 
@@ -195,7 +195,7 @@ _passed_by: set[str] = set()
 
 @cache
 def is_observed_file(filename: str) -> bool:
-    """Whether a file's code may read what a program sets."""
+    """Return True if a file's code may read values that a program sets."""
     found = _is_observed_file(filename)
     if not found:
         _passed_by.add(filename)

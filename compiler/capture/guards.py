@@ -47,7 +47,7 @@ class Guards:
         self.hold: Guard = self._written()
 
     def broken(self) -> str | None:
-        """The first place that is not what it was, in words; None if all are."""
+        """Return the first guard that fails, in words; None if all hold."""
         for location, value in self.places:
             now = location.read()
             if not same(value, now):
@@ -60,7 +60,7 @@ class Guards:
         return None
 
     def _written(self) -> Guard:
-        """One condition of all places, and the held tensors behind it."""
+        """Generate one condition of all places, followed by the held tensors."""
         names: dict[str, Any] = {"MISSING": MISSING, "same": same, "same_elements": same_elements}
         broken = [self._broken(i, location, value, names) for i, (location, value) in enumerate(self.places)]
         lines = ["def hold():", "    try:"]
@@ -83,7 +83,7 @@ class Guards:
         return guard
 
     def _broken(self, i: int, location: Location, value: Any, names: dict[str, Any]) -> str:
-        """A condition that holds where a place is not what it was; identity is looked at first."""
+        """Return a condition that is true if a place has changed; identity is checked first."""
         names[f"h{i}"] = location.holder
         if location.kind == "size":
             return f"len(h{i}) != {value}"
@@ -130,7 +130,8 @@ class Guards:
 
 
 def same(value: Any, now: Any) -> bool:
-    """Whether a place has what it had: the same object; an equal number of the same class; a tensor of the class."""
+    """Return True if a place is unchanged: the same object, an equal number of the same class, or a tensor of the
+    class."""
     if value is now:
         return True
     if isinstance(value, float):
@@ -152,7 +153,7 @@ def same_elements(values: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
 
 
 def shown(value: Any) -> str:
-    """A value in a message."""
+    """Return a value's text in a message."""
     if value is MISSING:
         return "absent"
     if isinstance(value, NUMBERS) or value.__class__ in (tuple, list, dict):

@@ -15,7 +15,7 @@ FIXED = (types.ModuleType, types.BuiltinFunctionType, Size)
 
 
 def containers_in(value: Any) -> Iterator[Any]:
-    """The lists, dicts and the like in a nest."""
+    """Yield the lists, dicts and deques in a nest."""
     if isinstance(value, list | dict | deque):
         yield value
     if isinstance(value, tuple | list | deque):
@@ -27,7 +27,7 @@ def containers_in(value: Any) -> Iterator[Any]:
 
 
 def has_hooks(tensor: TensorImpl) -> bool:
-    """Whether something is called with the gradient of a tensor."""
+    """Return True if a tensor has gradient hooks."""
     edge = None if tensor._autograd is None else tensor._autograd.edge
     return edge is not None and edge[0].hooks is not None
 

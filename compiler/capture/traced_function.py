@@ -137,7 +137,7 @@ class TracedFunction:
             filled.append(same.setdefault(id(leaf), handle))
         args, kwargs = tree_unflatten(filled, self.spec)
         self.given = (handles, filled, args, kwargs)
-        # What stands for an argument with a history is looked at, too.
+        # Stand-ins of arguments with history are checked, too.
         self.looks = [
             (t, t._spec.requires_grad, t._data) for t in (*handles, *(made for made, _ in raw.values()))
         ]
@@ -173,7 +173,7 @@ class TracedFunction:
         return self._with_gradients(found, handles, tracer)
 
     def has_refused(self) -> bool:
-        """Whether the function has done by now what no graph holds to its arguments, or has read a value."""
+        """Return True if the function has changed its arguments in an unsupported way, or has read a value."""
         if self.given is None:
             return False
         try:
@@ -360,7 +360,7 @@ def _refuse_changes(leaves: Sequence[Any], spec: TreeSpec, args: Any, kwargs: An
 
 
 def modes_of_thread() -> tuple[Any, ...]:
-    """What a function may switch for its thread."""
+    """Return the modes that a function may switch for its thread."""
     casts = (local.autocast, tuple(autocast.dtypes.values()), autocast.cache_enabled)
     default = get_default_dtype(), get_default_device(), are_deterministic_algorithms_enabled()
     return (is_grad_enabled(), is_inference_mode_enabled(), casts, *default)

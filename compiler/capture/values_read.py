@@ -11,7 +11,8 @@ from ...dispatch.tensor import Tensor
 from .stand_ins import StandIns
 
 READERS = ("item", "host_array", "numpy")
-"""What gives a tensor's elements to Python; `float`, `bool`, `tolist`, `print` and others call one of these."""
+"""Functions that return a tensor's elements to Python; `float`, `bool`, `tolist`, `print` and others call one
+of them."""
 
 
 def refuse_reads(stand_ins: StandIns, refuse: Callable[[Any], None]) -> None:

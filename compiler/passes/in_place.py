@@ -14,8 +14,8 @@ After::
         return []
 
 A capture has the functional form of each in-place operator, and copies at its end. If no other step reads an input
-that is copied to, the in-place form needs no memory of its own
-and no copy. So the update of all parameters is one launch again. Pointwise steps that may fuse with others keep their form.
+that is copied to, the in-place form needs no memory of its own and no copy. So the update of all parameters is one
+launch again. Pointwise steps that may fuse with others keep their form.
 """
 
 from __future__ import annotations

@@ -1,9 +1,13 @@
-"""How control leaves a part: statements that leave it for elsewhere become returns that say where to.
+"""Control flow out of a part: statements that leave a part become returns with the destination.
 
-A part returns the tuple of its outputs. One with other ways out than its end returns a number in front of them, for the
-way: 0 at the end, 1 with the result of the whole function alone, 2 where a loop around is left, 3 where it goes on.
-Where a ``finally`` follows that may read variables, the result of the function, or None, stands between, and outputs
-follow it.
+A part returns the tuple of its outputs. A part with several exits returns the number of the exit first:
+
+- 0 at the end;
+- 1 with only the result of the whole function;
+- 2 for ``break`` of an outer loop;
+- 3 for ``continue`` of an outer loop.
+
+If a ``finally`` follows that may read variables, the function's result, or None, comes next, and then the outputs.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ def statements(text: str, at: ast.stmt) -> list[ast.stmt]:
 
 
 def outer_exits(nodes: Sequence[ast.AST], depth: int = 0) -> set[int]:
-    """The ways out of statements that run in a loop around them or in none."""
+    """Return the exits of statements that run in an outer loop or in none."""
     found: set[int] = set()
     for node in nodes:
         if isinstance(node, ast.Return):
@@ -46,7 +50,7 @@ def outer_exits(nodes: Sequence[ast.AST], depth: int = 0) -> set[int]:
 
 
 def is_tangled(nodes: Sequence[ast.stmt], ways: frozenset[int], live: Names) -> bool:
-    """Whether some ways out lead from within a block whose end binds variables, or takes the error's name away."""
+    """Return True if an exit leaves a block whose end binds variables, or unbinds the error's name."""
     return any(
         (
             isinstance(node, ast.Try)
@@ -59,7 +63,7 @@ def is_tangled(nodes: Sequence[ast.stmt], ways: frozenset[int], live: Names) -> 
 
 
 def returned(way: int | None, outputs: Sequence[str], bound: Names, at: ast.stmt) -> list[ast.stmt]:
-    """The end of a part: it gives its outputs, those that may have no value with care."""
+    """Return the statements that end a part and return its outputs, including those that may be unbound."""
     text, values = "", [] if way is None else [str(way)]
     for name in outputs:
         if name in bound:
