@@ -1,8 +1,8 @@
-"""A program that runs as CUDA graphs: captured after a warm-up, for each set of addresses that its inputs come with.
+"""Program that runs as CUDA graphs: captured after a warm-up, for each set of input addresses.
 
-A call takes a capture whose inputs lie where its own do and whose outputs nobody holds any more; one more is made where
-there is none. So two calls whose results are both alive have two captures, as have a gradient that is kept and the
-next one; and what no capture serves runs as it does without CUDA graphs.
+A call replays a capture with the same input addresses whose outputs are no longer alive; if there is none, it makes a
+new capture. So two calls with live results have two captures, as do a gradient that is kept and the next one. A call
+without a usable capture runs without CUDA graphs.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ADDRESSES = 4
 
 
 class _Order:
-    """What is replayed on a device: one capture after another, as they share the memory of what they compute with."""
+    """Order of replays on a device: captures run one after another, as they share the memory of intermediates."""
 
     def __init__(self, device: int) -> None:
         self.pools = Pools(device)
@@ -59,19 +59,19 @@ _orders: dict[int, _Order] = {}
 
 
 class GraphedProgram:
-    """A program of CUDA tensors, in the place of which captures of it are replayed.
+    """Program of CUDA tensors that replays captures of itself.
 
     Attributes:
-        reason: why it is not captured, None while nothing speaks against it.
-        is_replayed: whether its last call was a replay.
+        reason: The reason that it is not captured; None if it may be.
+        is_replayed: True if its last call was a replay.
 
     Args:
-        program: the function of a graph's inputs, which none of them requires grad.
-        graph: what it computes.
-        in_place: gives the inputs that should be read where they lie: parameters, buffers, what another program leaves.
-        copied_results: how many outputs, from the first, are copied out of the capture if they are small.
-        after: the program that computes inputs of this one.
-        kept: those inputs. The program is captured once they come from a replay.
+        program: The function of a graph's inputs, none of which requires grad.
+        graph: The graph that it computes.
+        in_place: Return the inputs to read in place: parameters, buffers, results of another program.
+        copied_results: The number of first outputs that are copied out of the capture if they are small.
+        after: The program that computes inputs of this one.
+        kept: The places of those inputs. The program is captured once they come from a replay.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class GraphedProgram:
         return len(self._captures)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """The program's outputs, by a replay if a capture serves the call."""
+        """Return the program's outputs, by a replay if a capture matches the call."""
         self.is_replayed = False
         if self.reason is not None:
             return self.program(*inputs)
@@ -144,7 +144,8 @@ class GraphedProgram:
                 order.is_capturing = False
 
     def _may_capture(self, inputs: Sequence[Any]) -> bool:
-        """Whether a call that no capture serves is captured; the first one shows which inputs stay where they are."""
+        """Return True if a call without a matching capture is captured; the first call shows which addresses are
+        stable."""
         if self._kept and not any(is_leased(inputs[i]._data) for i in self._kept):
             return False
         if (
@@ -203,7 +204,7 @@ class GraphedProgram:
 
 
 def generators_of(graph: Graph) -> list[Generator]:
-    """The CUDA generators that a graph's operators draw from, besides the default one."""
+    """Return the CUDA generators that a graph's operators use, besides the default one."""
     found: dict[int, Generator] = {}
     for node in graph.find_nodes(op="call_function"):
         for value in (*node.args, *node.kwargs.values()):

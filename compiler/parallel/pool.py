@@ -30,7 +30,8 @@ START = 3.0
 
 
 def thread_count() -> int:
-    """How many processes may compile at once. Raises ValueError if ``TRITEN_COMPILE_THREADS`` is no number."""
+    """Return the maximum number of compiling processes. Raise ValueError if ``TRITEN_COMPILE_THREADS`` is not a
+    number."""
     given = os.environ.get("TRITEN_COMPILE_THREADS", "")
     if not given:
         return min(MOST, os.cpu_count() or 1)
@@ -40,15 +41,15 @@ def thread_count() -> int:
 
 
 def compile_all(requests: Sequence[KernelRequest], cuda: int, count: int) -> None:
-    """Compile kernels of generated sources into the store, as many at once as `count` says.
+    """Compile kernels of generated sources into the cubin cache, at most `count` at once.
 
-    A kernel that does not compile is named in a RuntimeWarning; it is compiled anew when it is launched, where its
-    error is raised. Where no process can be started, this one compiles all.
+    A failed kernel is named in a RuntimeWarning; its launch compiles it again and raises the error. If no worker
+    process can be started, this process compiles all kernels.
 
     Args:
-        requests: the kernels.
-        cuda: the CUDA version of the driver.
-        count: the most processes, this one among them.
+        requests: The kernels.
+        cuda: The CUDA version of the driver.
+        count: The maximum number of processes, including this one.
     """
     here = deque([request for request in requests if not _is_text(request)])
     waiting = deque([request for request in requests if _is_text(request)])
@@ -79,7 +80,7 @@ def compile_all(requests: Sequence[KernelRequest], cuda: int, count: int) -> Non
 
 
 def taken(waiting: deque[KernelRequest]) -> KernelRequest | None:
-    """The next kernel, None where there is none left."""
+    """Take the next kernel, or None."""
     try:
         return waiting.popleft()
     except IndexError:
@@ -87,12 +88,12 @@ def taken(waiting: deque[KernelRequest]) -> KernelRequest | None:
 
 
 def _is_text(request: KernelRequest) -> bool:
-    """Whether another process can be told of a kernel: functions among its constants are none of a source's."""
+    """Return True if a kernel can be sent to a worker: its constants are not functions."""
     return all(isinstance(value, int | float | str | None) for value in request.constexprs.values())
 
 
 def request_to_json(request: KernelRequest, cuda: int) -> str:
-    """What a worker is asked, as a line of JSON."""
+    """Return a request to a worker, as a line of JSON."""
     return json.dumps(
         {
             "text": request.kernel.module_source,
@@ -194,7 +195,7 @@ class _Progress:
         self._show()
 
     def step(self) -> None:
-        """One more is done."""
+        """Record that one more kernel is done."""
         with self._lock:
             self.done += 1
             self._show()

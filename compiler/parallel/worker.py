@@ -25,7 +25,7 @@ def import_triton() -> None:
 
 
 def request_of(asked: dict[str, Any]) -> KernelRequest:
-    """A kernel as another process asks for it, from its text."""
+    """Return the kernel of another process's request, from its text."""
     return KernelRequest(
         kernel=getattr(module_of(asked["text"]), asked["name"]),
         signature=asked["signature"],
