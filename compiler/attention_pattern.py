@@ -65,11 +65,11 @@ class Dropout(NamedTuple):
 
 @dataclass
 class Gradients:
-    """The derivative.
+    """Derivative of handwritten attention.
 
     Attributes:
-        grad: the gradient of the result, as the products have it.
-        of_query, of_key, of_value: the products that give them, where they are wanted; of keys perhaps transposed.
+        grad: The gradient of the result, as the matmuls read it.
+        of_query, of_key, of_value: The matmuls that compute them, if requested; that of keys may be transposed.
     """
 
     grad: Node
@@ -97,7 +97,7 @@ class Attention:
 
     @property
     def query(self) -> Node:
-        """Queries, as the product has them: (N, L, E), or (L, E)."""
+        """Queries as the matmul reads them: (N, L, E), or (L, E)."""
         return _operand(self.scores.product, 0)
 
     @property
@@ -198,7 +198,7 @@ def _dropout(readers: list[tuple[Node, Node]], product: Node) -> Dropout | None:
 
 
 def _order(seen: Node, product: Node) -> str | None:
-    """In which order what is seen has an element for each query and key; None for any other."""
+    """Return the order in which a view has one element for each query and key, or None."""
     queries, keys = product.val.sizes[-2:]
     found = flat(seen) if seen.val.ndim in (2, 3) else elements_of(seen)
     if found.sizes[-2:] == (queries, keys) and found.strides == row_major(found.sizes):
@@ -210,7 +210,7 @@ def _order(seen: Node, product: Node) -> str | None:
 
 
 def _readers(node: Node) -> Iterator[tuple[Node, Node]]:
-    """Who reads a step, through views, copies and casts: what it sees, and the reader."""
+    """Yield the readers of a step through views, copies and casts, each with the view that it reads."""
     for user in list(node.users):
         name = operator_name(user)
         if name in VIEWS or name == COPY or (_is_cast(user) and elements_of(node).is_row_major):
@@ -261,7 +261,7 @@ def _scores(node: Node, lead: tuple[int, ...]) -> Scores | None:
         if found is None or factor.__class__ not in NUMBERS or not factor or not math.isfinite(factor):
             return None
         if found.mask is not None and (factor < 0 or not found.is_filled):
-            return None  # minus infinity stays what it is, a number that was added does not
+            return None  # minus infinity is unchanged by a factor, an added number is not
         return found._replace(scale=found.scale * factor if name in MULTIPLIED else found.scale / factor)
     if name == FILL and step.args[2] == -math.inf:
         return _masked(step, step.args[0], step.args[1], True)

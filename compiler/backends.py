@@ -1,8 +1,10 @@
-"""Backends: what makes a graph a function (`torch.compiler.list_backends`, `torch._dynamo.register_backend`).
+"""Backends: functions that compile a graph (`torch.compiler.list_backends`, `torch._dynamo.register_backend`).
 
-``"triten"`` fuses, and writes code; PyTorch's ``"inductor"`` is another name of it. ``"graph"`` calls the graph's
-operators one after the other, through the dispatcher; ``"eager"`` leaves functions as they are. A backend of one's own
-is a function from a `Graph` and example inputs to a function of the graph's inputs.
+- ``"triten"`` fuses and generates code; PyTorch's ``"inductor"`` is another name of it.
+- ``"graph"`` calls the graph's operators one by one, through the dispatcher.
+- ``"eager"`` leaves functions unchanged.
+
+A custom backend is a function from a `Graph` and example inputs to a function of the graph's inputs.
 """
 
 from __future__ import annotations

@@ -27,22 +27,22 @@ NORM = "_vector_norm_stub"
 STUBS = frozenset((NORM, *(f"{name}_stub" for name in ("sum", "mean", "amax", "amin", "prod", "any", "all"))))
 """The kernels of the operators that may reduce blocks."""
 TRUTHS = frozenset({"any_stub", "all_stub"})
-"""The reductions of truth values; no others give them."""
+"""The only reductions with a boolean result."""
 MOMENTS = frozenset({"var_stub", "std_stub", "var_mean_stub", "std_mean_stub"})
 """Variances and their roots, in kernels on the CPU."""
 LARGEST = frozenset({"argmax_stub", "max_dim_stub"})
 SMALLEST = frozenset({"argmin_stub", "min_dim_stub"})
 PLACES = LARGEST | SMALLEST
-"""Reductions that say where an extremum is: of columns, likewise."""
+"""Argmax and argmin reductions over columns."""
 
 
 class ReductionSpace(NamedTuple):
-    """The index space of reductions over the same dimensions.
+    """Index space of reductions over the same dimensions.
 
     Attributes:
-        sizes: of what is reduced.
-        dims: the dimensions that are reduced, in order.
-        device: where it is.
+        sizes: Sizes of the reduced operand.
+        dims: The reduced dimensions, in order.
+        device: Its device.
     """
 
     sizes: tuple[int, ...]
@@ -109,7 +109,7 @@ class ReductionCall(NamedTuple):
 
     @property
     def results(self) -> dict[int, Node]:
-        """The nodes of its outputs by their places: itself, or what takes one of several."""
+        """Nodes of its outputs by their places: itself, or the `getitem` of each."""
         if isinstance(self.node.val, TensorSpec):
             return {0: self.node}
         return {user.args[1]: user for user in self.node.users}

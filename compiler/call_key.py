@@ -1,4 +1,4 @@
-"""The look of a call: what calls have in common that one graph may serve."""
+"""Cache key of a call: the properties that calls of one graph share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..runtime.tensor_impl import TensorImpl
 
 PLAIN = frozenset({Tensor, Parameter})
 SPEC = attrgetter("_spec")
-"""Gives a tensor's spec."""
+"""Return a tensor's spec."""
 
 
 def signature(leaves: Sequence[Any], spec: TreeSpec) -> tuple[list[Any] | None, Any]:
@@ -70,7 +70,7 @@ HASHED = frozenset({bool, int, complex, str, bytes, type(None), Size})
 
 
 class Identity:
-    """An object as a part of a key: equal to itself alone. It is held weakly where that can be."""
+    """Object as a part of a key: equal to itself alone, and held weakly if possible."""
 
     __slots__ = ("_hash", "_reference")
 

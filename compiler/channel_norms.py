@@ -1,6 +1,6 @@
-"""Batch norms by statistics that are known: a scale and a shift of each channel, which an epilogue may apply.
+"""Batch norms by running statistics: a scale and a shift of each channel, which an epilogue may apply.
 
-The step has three results, of which the first alone has elements: it is what a step after it takes.
+The step has three results, of which only the first has elements.
 """
 
 from __future__ import annotations

@@ -38,13 +38,13 @@ class Padding(NamedTuple):
 
 
 class CatCall(NamedTuple):
-    """A step that puts tensors, and paddings, one after another along a dimension.
+    """A `cat` or a padding along a dimension.
 
     Attributes:
-        node: the step.
-        dim: the dimension.
-        parts: what is put together.
-        chains: for each part the steps that it alone needs, which are computed with it.
+        node: The step.
+        dim: The dimension.
+        parts: The joined tensors and paddings.
+        chains: For each part, the steps that only this part needs, which are computed with it.
     """
 
     node: Node
@@ -70,11 +70,11 @@ class CatCall(NamedTuple):
 
 
 class Region(NamedTuple):
-    """A part of a `cat` as the place where a step is computed.
+    """Part of a `cat` for which a step is computed.
 
     Attributes:
-        cat: the `cat`.
-        part: which of its parts.
+        cat: The `cat`.
+        part: The index of the part.
     """
 
     cat: CatCall
@@ -171,7 +171,7 @@ JOINING: dict[str, Callable[[Sequence[Any], TensorSpec], Parts | None]] = {
     "aten::slice_backward": _gradient_of_slice,
     "aten::constant_pad_nd": _constant_padding,
 }
-"""The operators whose results consist of parts; each function tells from the arguments the dimension and the parts."""
+"""Operators whose results consist of parts, with functions from the arguments to the dimension and the parts."""
 
 
 def _is_part(part: TensorSpec, spec: TensorSpec) -> bool:

@@ -24,7 +24,7 @@ VARIABLE = "TRITEN_COMPILE_DEBUG"
 def write_debug_files(
     name: str, number: int, recording: Recording, schedules: Sequence[Schedule | None]
 ) -> None:
-    """Write a compilation's files, if the environment asks for them. Raises OSError where they cannot be written."""
+    """Write a compilation's files, if the environment requests them. Raise OSError if they cannot be written."""
     named = os.environ.get(VARIABLE)
     if not named:
         return

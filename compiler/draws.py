@@ -22,12 +22,12 @@ DTYPES = frozenset({float16, bfloat16, float32, float64})
 
 
 class DropoutCall(NamedTuple):
-    """A step that drops elements at random, and says which it kept.
+    """Dropout of elements, with the mask of the kept ones.
 
     Attributes:
-        node: the step.
-        source: what it drops elements of.
-        p: how likely an element is dropped.
+        node: The step.
+        source: The input.
+        p: The probability of dropping an element.
     """
 
     node: Node

@@ -15,18 +15,18 @@ VIEWS = frozenset({
     "aten::view", "aten::_unsafe_view", "aten::transpose.int", "aten::t", "aten::permute", "aten::expand",
     "aten::unsqueeze", "aten::squeeze", "aten::squeeze.dim", "aten::alias", "aten::detach",
 })  # fmt: skip
-"""Views that have every element of their operand once (`expand` where it repeats none)."""
+"""Views that have every element of their operand once (`expand` if it repeats none)."""
 COPY = "aten::clone"
 PERMUTE = find_overload("aten::permute")
 
 
 class Elements(NamedTuple):
-    """The elements of `root`, a step's result in row-major order, as another step sees them.
+    """Elements of `root`, a step's result in row-major order, as another step sees them.
 
     Attributes:
-        root: the step.
-        sizes: the sizes of what is seen.
-        strides: how far apart the elements along each dimension are in row-major order; 0 along those of size 1.
+        root: The step.
+        sizes: The sizes of the view.
+        strides: The strides of the elements in row-major order; 0 along dimensions of size 1.
     """
 
     root: Node
@@ -45,7 +45,7 @@ class Elements(NamedTuple):
         return Elements(self.root, (*sizes, columns, rows), (*strides, across, down))
 
     def joined(self, first: int = 2) -> Elements | None:
-        """With the first dimensions, so many, as one; None where one stride does not go through them."""
+        """Return the view with its first dimensions merged; None if no single stride covers them."""
         sizes, strides = self.sizes[:first], self.strides[:first]
         size, step = 1, 0
         for n, s in zip(reversed(sizes), reversed(strides), strict=True):
@@ -63,7 +63,7 @@ def row_major(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def seen(root: Node, spec: TensorSpec) -> Elements:
-    """Elements that lie as a spec says."""
+    """Return the elements with the layout of a spec."""
     strides = tuple([0 if n == 1 else s for n, s in zip(spec.sizes, spec.strides, strict=True)])
     return Elements(root, tuple(spec.sizes), strides)
 
@@ -182,7 +182,7 @@ class Relocation:
         self.results = frozenset(graph.output_node.all_input_nodes)
 
     def run(self, old: Node, elements: Elements) -> None:
-        """Have what sees `old`, whose elements are these of the new step, read that where it can."""
+        """Redirect readers of `old`, whose elements are these of the new step, to the new step where possible."""
         spec = TensorSpec.of(elements.sizes, elements.strides, old.val.dtype, old.val.device)
         self._look_up(old, spec, elements.root)
 
@@ -198,7 +198,7 @@ class Relocation:
                 self._look_up(user, found, new)
 
     def _read_from(self, old: Node, new: Node) -> None:
-        """Have the users of a step read another one of its sizes, where that gives the same."""
+        """Redirect the users of a step to another step of its sizes, if their results stay the same."""
         if new.val.strides == old.val.strides and (self.is_free or not self.is_given(old)):
             old.replace_all_uses_with(new)
             return

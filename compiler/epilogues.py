@@ -27,11 +27,11 @@ PRODUCTS = frozenset(
 )
 """Operators that may have an epilogue."""
 VIEWS = frozenset({"aten::view", "aten::_unsafe_view", "aten::unsqueeze", "aten::squeeze.dim"})
-"""Those that give a contiguous tensor's elements other sizes."""
+"""Views that give a contiguous tensor other sizes."""
 MOST_STEPS = 24
 """The most steps of an epilogue: each element of the accumulator tile stays in registers meanwhile."""
 MOST_TILES = 5
-"""Operands of an epilogue that have an element for each of the product's, and results."""
+"""The most operands and results of an epilogue that have one element for each element of the matmul's result."""
 
 
 def product_call(node: Node) -> PointwiseCall | None:
@@ -111,7 +111,7 @@ def with_epilogues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
             if root in products or root in made_by:
                 at = _place_of(steps, place, made_by.get(root), root)
                 found = [*found, (at, passed)]
-        # The last product of several has the others' elements as operands.
+        # The last of several matmuls has the results of the others as operands.
         for at, passed in sorted(_by_place(found).items(), reverse=True):
             absorbed = {*passed, *(call.node for call in calls if isinstance(call, ChannelNormCall))}
             taken = {call.node for call in calls if isinstance(call, ResultOf)}
@@ -216,7 +216,7 @@ def _joined(
 
 
 def _in_order(views: Sequence[Node]) -> list[Node]:
-    """Views, each after what it views."""
+    """Return views in topological order."""
     found: list[Node] = []
     for view in views:
         chain = [view]

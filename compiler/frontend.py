@@ -1,4 +1,4 @@
-"""`tt.compile`: a function or module that runs as graphs, captured as it is called."""
+"""`tt.compile`: compilation of a function or module, captured at its first call."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def compile(
             raise AssertionError(f"A callable function is expected, but {type(function)} is provided.")
         if disable:
             return function
-        # Late, so that importing the package does not import what compiles.
+        # Imported late, so that importing the package does not import the compiler.
         from ..nn.modules.module import Module
         from .backends import find_backend
         from .optimized import OptimizedFunction
@@ -177,6 +177,8 @@ def cudagraph_mark_step_begin() -> None:
 
 
 def set_enable_guard_collectives(enabled: bool) -> bool:
-    """Returns what was set before: guards are not compared between processes, so False
-    (`torch.compiler.set_enable_guard_collectives`)."""
+    """Return the previous setting, always False (`torch.compiler.set_enable_guard_collectives`).
+
+    Guards are not compared between processes.
+    """
     return False

@@ -1,8 +1,8 @@
-"""Steps that take the rows of a table at the numbers that a tensor holds: embeddings, `index_select`, an index tensor.
+"""Gathers of table rows by an index tensor: embeddings, `index_select`, an index tensor.
 
-A row of the result is a row of the table, so that such a step is computed for some rows together with what reads them.
-On CUDA it is a load at an address that another load gives; on the CPU rows are taken into a block. Numbers are checked
-as the eager kernels check them.
+A row of the result is a row of the table, so the step is computed for a block of rows together with its readers. On
+CUDA it is a load at a loaded address; on the CPU rows are copied into a block. Indices are checked as the eager
+kernels check them.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ OPERATORS = {
     "aten::index_select": _index_select,
     "aten::index.Tensor": _index,
 }
-"""The operators that may take rows; each function tells from the arguments which."""
+"""Operators that may gather rows, with functions from the arguments to the rows."""
 
 
 def _rows_of(name: str, values: tuple[Any, ...]) -> TableRows | None:

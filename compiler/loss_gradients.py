@@ -25,7 +25,7 @@ LEAST_INT32, MOST_INT32 = -(1 << 31), (1 << 31) - 1
 
 
 class LossGradientCall(RowCall):
-    """A step that makes the gradient of such a loss."""
+    """The gradient of nll_loss as a step over rows."""
 
     __slots__ = ()
 

@@ -18,7 +18,7 @@ from .schedule import FusedKernel, OperatorCall, Schedule, Step
 MOST_INPUTS = 12
 """The most inputs of the kernel: each is an address, and a value in registers."""
 NormStep = PointwiseCall | ChannelNormCall | ResultOf
-"""A step of such a kernel."""
+"""A step of a batch norm's kernel."""
 
 
 def with_channel_norms(schedule: Schedule) -> Schedule:
@@ -45,7 +45,7 @@ def _norm_of(step: Step) -> ChannelNormCall | None:
 
 
 def _join(steps: list[Step], norm: ChannelNormCall, results: set[Node], order: Dependencies) -> None:
-    """Put a norm together with the steps beside it, where there are any."""
+    """Fuse a norm with adjacent steps, if any."""
     taken = result_of(norm)
     calls: tuple[NormStep, ...] = (norm, ResultOf(taken))
     at = next(i for i, step in enumerate(steps) if isinstance(step, OperatorCall) and step.node is norm.node)
@@ -121,7 +121,7 @@ def _is_alike(calls: Sequence[NormStep], taken: Node) -> bool:
 
 
 def _kernel(calls: tuple[NormStep, ...], results: set[Node]) -> FusedKernel | None:
-    """Steps as a kernel; None where it would have too many inputs."""
+    """Return steps as a kernel; None if it would have too many inputs."""
     nodes = [call.node for call in calls]
     inside = set(nodes)
     inputs = tuple(dict.fromkeys(n for node in nodes for n in node.all_input_nodes if n not in inside))

@@ -24,7 +24,7 @@ from .reductions import RowCall, RowSpace, View, is_served
 SCATTER_ADD, EXPAND = "aten::scatter_add", "aten::expand"
 DTYPES = frozenset({float16, bfloat16, float32})
 LONGEST = (1 << 31) - 1
-"""The longest row, whose places are counted in 32 bits."""
+"""The longest row, whose positions fit in 32 bits."""
 
 
 class OneHotCall(RowCall):

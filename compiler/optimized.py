@@ -1,4 +1,4 @@
-"""A compiled function: its graphs by the look of the arguments, and the function in parts for what no graph serves."""
+"""Compiled functions: graphs by cache key, and the function in parts for calls without a graph."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ from .stances import state as stance
 from .uncompiled_calls import AsItIs, InParts
 
 LIMIT = 8
-"""Graphs of one function, after which calls that none serves run eagerly (`torch._dynamo.config.recompile_limit`)."""
+"""Maximum number of graphs of a function; further calls run eagerly (`torch._dynamo.config.recompile_limit`)."""
 SIZES = 64
 """Graphs of one function for other sizes than were captured; the oldest is dropped, and made again if it is wanted."""
 CAPTURED_SIZES = 16
 """Those of them that may be captured as CUDA graphs, each of which has memory of its own."""
 ATTEMPTS = 3
-"""How often a call that could not be captured is tried: what a first call sets up does not change in the next."""
+"""Capture attempts for a failing call: a first call may set up state that the next call does not change."""
 
 VARIETY = 3
 """So many values of one argument of a part have graphs of their own."""
@@ -74,17 +74,17 @@ class Attempt:
 
 
 class OptimizedFunction:
-    """A function that runs as a graph wherever one serves the call, and otherwise in parts, or as it is.
+    """Function that runs as a graph if one matches the call, and otherwise in parts, or eagerly.
 
     Args:
-        function: what is compiled.
-        backend: a built-in one's name, or a function.
-        fullgraph: raise `Unsupported` for a call that cannot be captured.
-        limit: the most graphs; None for `LIMIT`.
-        options: how graphs are compiled.
-        family: the compiled functions that this one belongs to, None for one of the program's.
-        source: of a part, its tree.
-        tree: of a part, what it takes and returns.
+        function: The function to compile.
+        backend: The name of a built-in backend, or a function.
+        fullgraph: If True, raise `Unsupported` for a call that cannot be captured.
+        limit: Maximum number of graphs. Default: None, which means `LIMIT`.
+        options: Compilation options.
+        family: The family of compiled functions that this one belongs to; None for a function of the program.
+        source: For a part, its syntax tree.
+        tree: For a part, its inputs and outputs.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class OptimizedFunction:
         return self._splitter().source is not None
 
     def members(self) -> Iterator[OptimizedFunction]:
-        """This function, its parts where it is split, and, of one of the program's, what those call."""
+        """Yield this function, its parts if it is split, and for a function of the program, their callees."""
         yield self
         for split in () if self.splitter is None else list(self.splitter.splits.values()):
             for part in split.parts.values():
@@ -154,7 +154,7 @@ class OptimizedFunction:
                 yield from member.members()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a graph, captured now if there is none for such arguments, or the function."""
+        """Run a graph, captured now if none matches the arguments, or the function."""
         if not kwargs and not modes and not inference_enabled:
             # Tensors alone, in a thread without modes, as in most calls: they are not walked through.
             try:
@@ -166,7 +166,7 @@ class OptimizedFunction:
                 else:
                     known = None
             except AttributeError:
-                known = []  # the function must not run in this handler, where its `raise` would find this error
+                known = []  # leave this handler before the function runs, or its `raise` would find this error
             if known is not None and stance.stance == "default":
                 for each in known:
                     held = each.hold()
@@ -184,7 +184,7 @@ class OptimizedFunction:
         return self._call(args, kwargs)
 
     def _with_numbers(self, args: tuple[Any, ...]) -> Any:
-        """`__call__` where not all arguments are tensors."""
+        """Call the function when some arguments are not tensors."""
         looks = flat_looks(args)
         if looks is not None and stance.stance == "default":
             tensors = [each for each in args if isinstance(each, TensorImpl)]
@@ -248,7 +248,7 @@ class OptimizedFunction:
         return self._run(self.last_split, args, kwargs)
 
     def _run(self, split: Split | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run the function in parts, or as it is."""
+        """Run the function in parts, or eagerly."""
         if split is None or self.splitter is None or not self.splitter.is_current():
             return self.function(*args, **kwargs)
         return split(*self.splitter.prefix, *args, **kwargs)
@@ -385,12 +385,12 @@ class OptimizedFunction:
 
 
 class Family:
-    """Compiled functions that belong together: what the statements of a split function call is compiled, too.
+    """Family of compiled functions: the callees of a split function's statements are compiled, too.
 
     Args:
-        backend: the one that all have.
-        limit: the most graphs of each.
-        options: how graphs are compiled.
+        backend: Their backend.
+        limit: Maximum number of graphs of each.
+        options: Compilation options.
     """
 
     def __init__(self, backend: str | Backend, limit: int | None, options: Options) -> None:
@@ -408,7 +408,7 @@ class Family:
         if not is_users(function.__code__.co_filename) and type(target) is not Sequential:
             return target
         if prefix and not isinstance(prefix[0], Module):
-            target = function  # an object is an argument like others
+            target = function  # an object is an ordinary argument
         else:
             prefix = ()
         key = (id(target.__self__), function) if isinstance(target, MethodType) else target

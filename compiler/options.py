@@ -51,7 +51,7 @@ PASSES = frozenset(
 
 
 def refuse_pass(name: str, value: Any) -> None:
-    """Raise NotImplementedError where a setting is a pass over PyTorch's graphs, which no graph here is."""
+    """Raise NotImplementedError if a setting is a pass over PyTorch's graphs, which this compiler does not have."""
     if name in PASSES and value is not None and value != {}:
         raise NotImplementedError(
             f"torch._inductor.config.{name} = {value!r}: triten's compiler has graphs of its own and runs no passes of "

@@ -1,8 +1,8 @@
-"""Steps that pick an element for each number of an index tensor, in pointwise kernels.
+"""Gathers of one element for each index, in pointwise kernels.
 
-They are `gather`, and `index_select` of the last dimension; on the CPU also `x[..., numbers]`, and in kernels over rows
-a `gather` that picks an element of each row. An element is loaded where its number says, among the loads of the kernel.
-Rows of tables have steps of their own, in kernels over rows (`gathers`).
+They are `gather`, and `index_select` of the last dimension; on the CPU also `x[..., indices]`, and in row kernels a
+`gather` of one element per row. The kernel loads an element at its index. Gathers of table rows are steps of row
+kernels (`gathers`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ GATHER, INDEX_SELECT, INDEX = "aten::gather", "aten::index_select", "aten::index
 
 
 class PickCall(NamedTuple):
-    """A step that picks elements along a dimension.
+    """Gather of elements along a dimension.
 
     Attributes:
-        node: the step.
-        source: what elements are picked of.
-        numbers: which are picked.
-        dim: along which dimension.
-        wraps: whether negative numbers count from the end.
+        node: The step.
+        source: The source tensor.
+        numbers: The indices.
+        dim: The dimension.
+        wraps: True if negative indices count from the end.
     """
 
     node: Node
@@ -77,7 +77,7 @@ def pick_call(node: Node) -> PickCall | None:
     if which.dtype not in NUMBERS or from_.dtype not in DTYPES or which.numel < 2 or not from_.numel:
         return None
     at = dim % spec.ndim
-    # The numbers of `index_select` are broadcast to the result as they are only along the last dimension.
+    # Only along the last dimension are the indices of `index_select` broadcast to the result unchanged.
     if spec.numel < 2 or (name != GATHER and (at != spec.ndim - 1 or which.ndim != 1)):
         return None
     return PickCall(node, source, numbers, at, name == INDEX)

@@ -1,4 +1,4 @@
-"""A product with an epilogue, with prologues, or both, as a step of a schedule."""
+"""Matmul with an epilogue, with prologues, or both, as a step of a schedule."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Prologue:
 
     @property
     def steps(self) -> tuple[PrologueCall | ResultOf, ...]:
-        """All steps: those that are computed, what takes their results, and views."""
+        """All steps: computed steps, the steps that take their results, and views."""
         found: list[PrologueCall | ResultOf] = []
         for call in self.calls:
             found.append(call)
@@ -133,12 +133,12 @@ class ProductKernel:
 
     @property
     def computed(self) -> list[EpilogueCall]:
-        """The steps that are computed: prologues, the product, and its epilogue."""
+        """Computed steps: prologues, the matmul, and its epilogue."""
         return [call for call in self.calls if not isinstance(call, ResultOf)]
 
     @property
     def epilogue(self) -> list[EpilogueCall]:
-        """The steps behind the product, in order."""
+        """Steps after the matmul, in order."""
         computed = self.computed
         return computed[computed.index(self.product) + 1 :]
 
@@ -174,7 +174,7 @@ class ProductKernel:
 
     @property
     def tiles(self) -> int:
-        """How many operands of the epilogue, and results, have an element for each of the product's."""
+        """Number of epilogue operands and results with one element for each of the matmul's."""
         numel = math.prod(self.sizes)
         results = {self.root(node) for node in self.outputs}
         whole = [node for node in self.operands if node.val.numel == numel]

@@ -32,7 +32,7 @@ OPERANDS = {
     "_addmm_activation": (1, 2),
     "convolution": (0, 1),
 }
-"""The places of a product's matrices among its arguments; of a convolution input and weight."""
+"""The places of a matmul's operands among its arguments; for a convolution, input and weight."""
 VIEWS = frozenset(
     f"aten::{name}"
     for name in (
@@ -46,7 +46,7 @@ VIEWS = frozenset(
         "expand",
     )
 )
-"""Views that begin where the tensor begins."""
+"""Views that begin at the tensor's first element."""
 MOST_STEPS = 8
 """The most steps of a prologue."""
 SIMPLE = frozenset(
@@ -61,7 +61,7 @@ SIMPLE = frozenset(
 FEW, NORM, MANY = 4, 8, 24
 """Instructions of a simple step, conversions included, of a batch norm by known statistics, and of any other one."""
 ADDRESSES = 8
-"""Instructions of an operand whose elements have an address each, such as scales of groups."""
+"""Cost in instructions of an operand whose elements have an address each, such as scales of groups."""
 FOR_A_BYTE = 8
 """Instructions that the lanes of a device issue while its memory moves a byte: on an H100 128 lanes of 132
 multiprocessors at 1.7 GHz, and 3.35 TB/s."""
@@ -106,7 +106,7 @@ def with_prologues(schedule: Schedule, is_served: Callable[[ProductKernel], bool
                 inside = {call.node for call in prologue.steps}
                 rest = [step for step in steps[:here] if not _is_in(step, inside)]
                 first = next(i for i, step in enumerate(steps) if _is_in(step, inside))
-                # A write between the two may be to what the steps read.
+                # A write between the two may change operands of the steps.
                 if any(order.before_any(step) & inside for step in rest[first:]):
                     continue
                 made = _with(kernel, prologue)

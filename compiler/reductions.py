@@ -41,26 +41,26 @@ OPERATORS = frozenset(
 )
 """The operators that may reduce rows."""
 PLACES = frozenset({"aten::max.dim", "aten::min.dim", "aten::argmax", "aten::argmin"})
-"""Those that say where an extremum is."""
+"""Argmax and argmin operators."""
 DTYPES = frozenset({bool_, uint8, int8, int16, int32, int64, float16, bfloat16, float32, float64})
 """Dtypes of rows: some operators refuse other dtypes, or compute them in other ways."""
 LONGEST_ROW_BYTES = 1 << 20
 """The longest row on the CPU in bytes: blocks have whole rows, and must fit in the cache."""
 LONGEST_DEVICE_ROW = 1 << 16
-"""Elements of a row on a GPU, which one program goes through."""
+"""The longest row on a GPU, in elements, for one program."""
 FEWEST_DEVICE_ROWS = 128
 """Rows from which programs of one row fill a GPU; eager kernels share the work on fewer long ones among programs."""
 SHORT_DEVICE_ROW = 4096
-"""Elements of a row that one program goes through as quickly as several do."""
+"""The longest row, in elements, for which one program is as fast as several."""
 
 
 class RowSpace(NamedTuple):
-    """The index space of steps that compute each row by itself.
+    """Index space of steps that compute each row independently.
 
     Attributes:
-        lead: the sizes of the dimensions that say which row.
-        line: those of a row.
-        device: where they are.
+        lead: The sizes of the dimensions that count rows.
+        line: The sizes of a row.
+        device: Its device.
     """
 
     lead: tuple[int, ...]
@@ -79,7 +79,7 @@ class RowSpace(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return math.prod(self.lead)
 
     @property
@@ -103,11 +103,11 @@ class RowSpace(NamedTuple):
 
 
 class RowCall(NamedTuple):
-    """A step that computes each row by itself.
+    """Step that computes each row independently.
 
     Attributes:
-        call: the step, with its kernel.
-        space: its rows.
+        call: The step, with its kernel.
+        space: Its rows.
     """
 
     call: PointwiseCall
@@ -125,14 +125,14 @@ class RowCall(NamedTuple):
 
     @property
     def results(self) -> dict[int, Node]:
-        """The nodes of its outputs by their places: itself, or what takes one of several."""
+        """Nodes of its outputs by their places: itself, or the `getitem` of each."""
         if isinstance(self.node.val, TensorSpec):
             return {0: self.node}
         return {user.args[1]: user for user in self.node.users}
 
     @property
     def specs(self) -> tuple[TensorSpec, ...]:
-        """The specs of its outputs; None for one that is not asked for."""
+        """Specs of its outputs; None for an unrequested output."""
         val = self.node.val
         return (val,) if isinstance(val, TensorSpec) else tuple(val)
 
@@ -261,11 +261,11 @@ def specs_of(call: PointwiseCall | RowCall) -> tuple[TensorSpec, ...]:
 
 
 class View(NamedTuple):
-    """How a step sees an input: with the dimensions that say which row first, or as it is.
+    """View of an input by a step: with the row dimensions first, or unchanged.
 
     Attributes:
-        node: the input.
-        ndim: the dimensions that it is expanded to, of size 1; None for what all rows have in common.
+        node: The input.
+        ndim: The number of dimensions to which it is expanded with size 1; None for an input that all rows share.
     """
 
     node: Node

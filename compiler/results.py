@@ -1,7 +1,7 @@
-"""The objects that a call returns: what a graph gives in the places of results, and what its inputs are there.
+"""Result objects of a call: graph outputs, and inputs that are returned.
 
-A graph has one step for all that looks alike, and views in between of which the program knows nothing. The program has
-objects: some are its arguments, some the same, some views of others.
+A graph has one step for equal values, and intermediate views that the program does not have. The program returns
+objects: some are its arguments, some are the same object, and some are views of others.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def views_of_results(recording: Recording) -> Callable[[list[Any]], None] | None
     def take(filled: list[Any]) -> None:
         for i, (base, view) in views.items():
             part = view(filled[base])[0]
-            # All of it is another tensor all the same.
+            # A view of all of it must be another tensor.
             filled[i] = ops.alias(part) if part is filled[base] else part
         for i, (creation, made_by) in recording.marks.items():
             filled[i]._creation = creation

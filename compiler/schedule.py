@@ -1,7 +1,6 @@
-"""The order in which a graph is computed, and which of its steps are one kernel.
+"""Schedules: the order in which a graph is computed, and its fused kernels.
 
-A schedule is what code is generated from: calls of operators as they are, and `FusedKernel`s. It is printed by
-`str()`, and `check` says what is wrong with one.
+Code is generated from a schedule: operator calls and `FusedKernel`s. `str()` prints it, and `check` validates it.
 
 Example:
     >>> import triten as tt
@@ -81,7 +80,7 @@ class FusedKernel:
 
     @property
     def domain(self) -> TensorSpec:
-        """The spec of the first output, whose sizes are those of the index space."""
+        """Spec of the first output, whose sizes are those of the index space."""
         spec: TensorSpec = self.outputs[0].val
         return spec
 
@@ -189,13 +188,13 @@ class RowsKernel:
 
 @dataclass(frozen=True)
 class ReductionKernel:
-    """Reductions of what many blocks share, and the pointwise steps before them, that are computed together.
+    """Reductions that many blocks share, fused with the pointwise steps before them.
 
     Attributes:
-        calls: the steps in order.
-        inputs: the nodes outside that they read.
-        outputs: the steps that are read outside, or are results.
-        space: what is reduced.
+        calls: The steps in order.
+        inputs: The outside nodes that they read.
+        outputs: The steps that are read outside, or are results.
+        space: The reduced index space.
     """
 
     calls: tuple[PointwiseCall | ReductionCall | ResultOf, ...]
@@ -225,7 +224,7 @@ class ReductionKernel:
 
     @property
     def chain(self) -> FusedKernel | None:
-        """The pointwise steps as a kernel of their own, whose outputs are this one's and what is reduced."""
+        """The pointwise steps as a kernel of their own, whose outputs are this kernel's and the reduced operands."""
         pointwise = [call for call in self.calls if isinstance(call, PointwiseCall)]
         if not pointwise:
             return None
@@ -262,7 +261,7 @@ class Schedule:
         return "\n".join(map(str, self.steps))
 
     def check(self) -> None:
-        """Raise RuntimeError for a step that is missing, comes twice, or comes before what it reads."""
+        """Raise RuntimeError for a step that is missing, duplicate, or before its operands."""
         done = {*self.graph.find_nodes(op="placeholder"), *self.graph.find_nodes(op="get_attr")}
         for step in self.steps:
             nodes = [step.node] if isinstance(step, OperatorCall) else [call.node for call in step.calls]
@@ -310,7 +309,7 @@ def fused_schedule(graph: Graph) -> Schedule:
 
 
 def _turn(node: Node, calls: dict[Node, FusedStep]) -> int:
-    """When a step is grouped: the results of reductions that blocks share with these, which come last."""
+    """Return a step's turn in grouping: reductions that blocks share come last, and their results first."""
     if isinstance(calls[node], ResultOf):
         return 0 if isinstance(calls.get(node.args[0]), ReductionCall) else 1
     return 2 if isinstance(calls[node], ReductionCall) else 1
@@ -400,7 +399,7 @@ class _Grouping:
                     self.before[i] |= self.before[j] | 1 << j
 
     def join(self, node: Node, candidates: list[Node]) -> None:
-        """Put a step, whose users are not grouped yet, together with those of its operands that it may join."""
+        """Fuse a step, whose users are not grouped yet, with those of its operands that it may join."""
         here = self.place[node]
         for candidate in candidates:
             there = self.place[candidate]
@@ -414,7 +413,7 @@ class _Grouping:
                 self._unite(together, needed, self.spaces[here] or self.spaces[there])
 
     def unite(self, nodes: Sequence[Node]) -> None:
-        """Put steps together, none of which is needed for what another one needs outside of them."""
+        """Fuse steps. No outside step may be between two of them."""
         together = sum(1 << self.place[node] for node in nodes)
         self._unite(together, self._needed(together) & ~together, None)
 
@@ -447,7 +446,7 @@ class _Grouping:
                 is_one and not _picks_inside(members, self.calls) and not _mixed_on_host(members, self.calls)
             )
         if isinstance(self.calls[self.nodes[here]], ResultOf):
-            return True  # It is never apart from the step that gives several results.
+            return True  # it is always in the kernel of the step with several results
         space = next(iter(spaces))
         if len(spaces) > 1 or space is None or together.bit_count() > MOST_STEPS:
             return False
@@ -561,7 +560,7 @@ def _steps(
     results: set[Node],
     space: RowSpace | ReductionSpace | None,
 ) -> list[Step]:
-    """Make a group one kernel, several where it has too many operands, or calls where nothing can be fused."""
+    """Make a group one kernel, several if it has too many operands, or calls if nothing can be fused."""
     if sum(not isinstance(calls.get(node), ResultOf) for node in members) < 2:
         return [OperatorCall(node) for node in members]
     inside = set(members)
@@ -606,5 +605,5 @@ def _is_worth(
 
 
 def _run(run: list[Node], calls: dict[Node, FusedStep], results: set[Node], is_pointwise: bool) -> list[Step]:
-    """Steps that follow one another: those over one index space as a kernel, others as calls."""
+    """Return consecutive steps: a kernel for steps over one index space, calls for others."""
     return _steps(run, calls, results, None) if is_pointwise else [OperatorCall(node) for node in run]

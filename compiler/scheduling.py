@@ -1,4 +1,4 @@
-"""The schedule that is compiled of a graph: steps that are one kernel, products with more, single loops."""
+"""Scheduling of a graph: fused kernels, matmuls with prologues and epilogues, single loops."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class ConstraintViolationError(RuntimeError):
 
 
 class DimRange(NamedTuple):
-    """The sizes that a marked dimension may have; None where there is no bound."""
+    """Range of a marked dimension; None for a missing bound."""
 
     dim: int
     min: int | None
@@ -26,13 +26,13 @@ class DimRange(NamedTuple):
 
 
 class SizeMarks(NamedTuple):
-    """The marks of a tensor's dimensions, counted from the front.
+    """Marks of a tensor's dimensions, counted from the front.
 
     Attributes:
-        dynamic: those that must vary.
-        weak: those that vary where they can.
-        static: those that have a graph for each size.
-        ranges: of those that vary.
+        dynamic: Dimensions that must be dynamic.
+        weak: Dimensions that are dynamic if possible.
+        static: Dimensions with a graph for each size.
+        ranges: Ranges of dynamic dimensions.
     """
 
     dynamic: frozenset[int]

@@ -1,4 +1,4 @@
-"""How compiled functions are called (`torch.compiler.set_stance`): compiled, eagerly, or not anew."""
+"""Stance of compiled functions (`torch.compiler.set_stance`): compiled, eager, or without recompilation."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def split(recording: Recording) -> SplitGraph:
 
 
 def view_of_result(recording: Recording, place: int, of: int) -> Graph:
-    """From a result to another over its memory. Raises Unsupported where the graph does not take it from there."""
+    """Return the graph from a result to a view of it. Raise Unsupported if the graph has no such path."""
     results = recording.graph.output_node.args[0]
     base, view = results[of], results[place]
     made = Graph()

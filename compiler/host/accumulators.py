@@ -115,9 +115,9 @@ class _One:
 
 
 class _Moments:
-    """A variance or its root, with the mean or without.
+    """Variance or standard deviation, with or without the mean.
 
-    Accumulators are the first element, and of all elements the sum and the squares of what they are above it.
+    The accumulators are the first element, and the sums of deviations from it and of their squares.
     """
 
     table, tells_steps = "firsts", True
@@ -129,7 +129,7 @@ class _Moments:
         self.n = call.space.n
         self.freedom = np.float64(max(self.n - (1 if given is None else given), 0))
         self.places = sorted(call.results)
-        count = 4 if 1 in self.places else 3  # A mean of what is not finite is that of a sum.
+        count = 4 if 1 in self.places else 3  # the mean of non-finite elements comes from a sum
         self.dtypes: tuple[ScalarType, ...] = (float64,) * count
         self.starts: tuple[Any, ...] = (np.float64(0),) * count
 

@@ -1,4 +1,4 @@
-"""Rows of arithmetic: sums and products, comparisons, choices, bits, rounding, roots and powers."""
+"""Lowering of arithmetic: sums and products, comparisons, selection, bits, rounding, roots and powers."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def _pow(s: Step) -> Value:
     if isinstance(exponent, Node) or not isinstance(s.raw("self"), Node):
         raise CannotLower("pow")
     if s.is_narrow and exponent != 2:
-        raise CannotLower("pow")  # NumPy's power; the square of a narrow number is exact in float32
+        raise CannotLower("pow")  # NumPy computes the power; the square of a 16-bit float is exact in float32
     a = s.operand("self")
     square = product(s, a, a)
     made: dict[float, Callable[[], Value]] = {

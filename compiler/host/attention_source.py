@@ -22,7 +22,7 @@ from .vector_tile import Shape
 PIECE = 2048
 """Weights that are added in float32, in lanes; these sums are added in float64."""
 TURNED = 64
-"""Keys that are turned at once: their rows stay in the first-level cache."""
+"""The number of keys transposed at once: their rows stay in the first-level cache."""
 LEAST = "0xFFF0000000000000"
 """Minus infinity."""
 
@@ -38,7 +38,7 @@ class _Attention(FloatCode):
         self.is_causal = self.new(f"icmp ne i64 {self.n['causal']}, 0")
 
     def room(self, begin: str, *sizes: tuple[str, str]) -> list[str]:
-        """Arrays of so many rows and columns, one behind the other."""
+        """Return consecutive arrays of these rows and columns."""
         made, place = [], begin
         for rows, columns in sizes:
             made.append(place)
@@ -53,7 +53,7 @@ class _Attention(FloatCode):
         )
 
     def product(self, *given: str, adds: bool = False) -> None:
-        """Call `product`."""
+        """Emit a call of `product`."""
         kinds = ("ptr", "i64", "i64", "ptr", "i64", "ptr", "i64", "i64", "i64", "i64")
         arguments = ", ".join(f"{kind} {value}" for kind, value in zip(kinds, given, strict=True))
         self.do(f"call void @product({arguments}, i1 {str(adds).lower()})")
@@ -72,7 +72,7 @@ class _Attention(FloatCode):
         return self.new(f"and i64 {self.add(count, str(lanes - 1))}, -{lanes}")
 
     def masked(self, row: str, mask: str, count: str, padded: str) -> None:
-        """Mask a row of scores, and those behind what is seen."""
+        """Emit the mask of a row of scores, and of the scores behind the visible keys."""
         if self.mask != "none":
             self.do(f"call void @masked(ptr {row}, ptr {mask}, i64 {self.n['mask_key']}, i64 {count})")
         with self.loop(count, padded) as i:
@@ -143,7 +143,7 @@ def backward_text(shape: Shape, mask: str) -> str:
     code.turned(k, n["k_row"], n["width"], code.factor, keys)
     code.turned(v, n["v_row"], n["width_v"], "1.0", values)
     with code.loop("0", code.mul(n["keys"], code.add(n["width"], n["width_v"]))) as i:
-        code.store("0.0", of_k, i)  # and of the values, which are behind them
+        code.store("0.0", of_k, i)  # and for the values behind them
     with code.loop("0", n["group"]) as head, code.loop("0", n["count"], n["block"]) as q:
         rows = code.least(n["block"], code.new(f"sub i64 {n['count']}, {q}"))
         count = code.seen(code.add(q, rows))
@@ -241,14 +241,14 @@ def _module(
 
 
 def _function_lines(name: str, given: str, made: str) -> list[str]:
-    """Lines by which a function of one number goes from one pointer to another."""
+    """Return the lines that compute a function of one number from one pointer to another."""
     loop = function_loop(name)
     lines = element_lines([(loop.reads[0], given)], loop.instructions, [(loop.writes[0][0], made)], {})
     return [re.sub(r"%([xv])(\d+)", rf"%{name}_\1\2", each) for each in lines]
 
 
 def _turned() -> str:
-    """Rows as columns, times a factor, with zeros behind the last."""
+    """Return the function that transposes rows, times a factor, with zero padding."""
     code = FloatCode("float32")
     with code.loop("0", "%count", TURNED) as first:
         most = code.add(first, str(TURNED))
@@ -342,7 +342,7 @@ def _weights() -> str:
 
 
 def _changes() -> str:
-    """Weights times what scores' gradients are above their mean."""
+    """Return the function that multiplies weights by the scores' gradients minus their mean."""
     code = FloatCode("float32")
     with code.loop("0", "%count") as i:
         above = code.new(f"fsub float {code.value('%changes', i)}, %delta")

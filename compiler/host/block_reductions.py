@@ -40,8 +40,8 @@ SHARED_FROM = 1 << 20
 """Elements, times steps of the kernel, from which threads share blocks: each has several calls of NumPy, between which
 they wait for each other's Python."""
 LEAST_REDUCED = 128
-"""Elements that make one of a partial result at least, where there are as many: a block of a tensor with very long
-rows has a part of each."""
+"""The least number of elements of a partial result, if there are as many: a block of a tensor with very long rows has
+a part of each."""
 
 Program = Callable[..., None]
 
@@ -193,10 +193,9 @@ def execution_of_reductions(kernel: ReductionKernel) -> str:
 
 
 class _Writer:
-    """The programs of a kernel's blocks, by their shapes.
+    """Programs of a kernel's blocks, by their shapes.
 
-    A block's values that are outputs are written where they go if they lie side by side there, and all others to
-    memory of the thread's.
+    An output's block is written in place if it is contiguous there; other values go to a buffer of the thread.
     """
 
     def __init__(self, kernel: ReductionKernel) -> None:

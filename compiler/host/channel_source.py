@@ -1,8 +1,8 @@
-"""LLVM's text of loops over the lines of channels: statistics, and what is made of them (batch_norm, group_norm).
+"""LLVM IR of loops over the lines of channels: statistics and normalization (batch_norm, group_norm).
 
-Lines lie side by side: those of all channels for each sample. A part is some channels, whose lines stay in the cache
-from one pass to the next. A piece of a line is added in several lanes, in the order of LLVM for the processor, and
-pieces are added in float64.
+Lines are contiguous: those of all channels for each sample. A part is some channels, whose lines stay in the cache
+from one pass to the next. A piece of a line is added in several lanes, in LLVM's order for the processor, and pieces
+are added in float64.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class Code:
         return self.new(f"add i64 {a}, {b}")
 
     def mul(self, a: str, b: str) -> str:
-        """Their product."""
+        """Emit the product of two integers."""
         return self.new(f"mul i64 {a}, {b}")
 
     def at(self, kind: str, base: str, place: str) -> str:
@@ -60,7 +60,7 @@ class Code:
 
     @contextlib.contextmanager
     def loop(self, first: str, last: str, step: int | str = 1, *, plain: bool = False) -> Iterator[str]:
-        """Count from `first` to below `last`, perhaps never; a plain loop is written as it stands, not unrolled."""
+        """Emit a loop from `first` to below `last`, possibly without iterations; a plain loop is not unrolled."""
         counter, label = self.variable("i64", first), self.name("loop")
         self.do(f"br label %{label}")
         self.lines.append(f"{label}:")
@@ -100,7 +100,7 @@ class Code:
 
 
 class FloatCode(Code):
-    """A loop over arrays of one float dtype, whose sums are float64.
+    """Loop over arrays of one float dtype, whose sums are float64.
 
     Args:
         dtype: ``float32`` or ``float64``.
@@ -129,7 +129,7 @@ class FloatCode(Code):
         return value if self.kind == "double" else self.new(f"fptrunc double {value} to float")
 
     def add_piece(self, totals: Sequence[str], length: str, terms: Callable[[str], list[str]]) -> None:
-        """Add to totals what `terms` makes of each of some places: first in the dtype itself, in several lanes."""
+        """Emit the addition of terms of several places to totals: first in the dtype itself, in several lanes."""
         sums = [self.variable(self.kind, "0.0") for _ in totals]
         with self.loop("0", length) as i:
             for each, term in zip(sums, terms(i), strict=True):

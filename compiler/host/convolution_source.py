@@ -175,7 +175,7 @@ def _taps(shape: Shape) -> str:
 
 
 def _spread(shape: Shape) -> str:
-    """Flat positions of an output to where they belong, with its bias."""
+    """Return the function that copies flat positions of an output to their places, with its bias."""
     code, kind = Code(), shape.kind
     has_bias = code.new("icmp sge i64 %bias, 0")
     addend = code.variable(kind, "-0.0")
@@ -204,7 +204,7 @@ def _spread(shape: Shape) -> str:
 
 
 def _sum_tile(shape: Shape, rows: int, taps: int) -> str:
-    """Products of some gradients and taps, summed along positions."""
+    """Return the function of a tile that sums products of gradients and taps along positions."""
     code, v, kind = Code(), shape.vector, shape.kind
     sums = [[code.variable(v, "zeroinitializer") for _ in range(taps)] for _ in range(rows)]
     sources = [code.at(kind, "%source", code.number("%places", tap)) for tap in range(taps)]

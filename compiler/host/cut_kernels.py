@@ -102,7 +102,7 @@ def _parts(kernel: FusedKernel | RowsKernel) -> list[FusedKernel | RowsKernel | 
             levels |= dict.fromkeys((call.node, *results), level + 1)
             continue
         levels[call.node] = level
-        # The parts of a join are of other sizes than what it makes.
+        # The parts of a `cat` have other sizes than its result.
         sizes = () if isinstance(kernel, RowsKernel) else tuple(call.node.val.sizes)
         group = inside.setdefault((level, sizes), [])
         if not isinstance(call, ResultOf) or call.node.args[0] in (each.node for each in group):

@@ -1,7 +1,7 @@
-"""Loops of random numbers: Philox over counters, normal numbers of its words, and PyTorch's of a Mersenne Twister.
+"""Loops of random number generation: Philox, normal numbers from its words, and PyTorch's from a Mersenne Twister.
 
-They compute what `cpu_fallback/random/philox.py`, `box_muller.py`, `mersenne_normal.py` and the shuffle of
-`mersenne_draws.py` do in passes, in the same order of operations.
+They compute the passes of `cpu_fallback/random/philox.py`, `box_muller.py`, `mersenne_normal.py` and the shuffle of
+`mersenne_draws.py`, with the same order of operations.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class _Lanes:
         return self.line(f"{operation} {given} {value} to {made}")
 
     def select(self, chosen: str, a: str, b: str) -> str:
-        """Select `a` where chosen, elsewhere `b`."""
+        """Emit a selection of `a` where `chosen` is true, else `b`."""
         return self.line(f"select <8 x i1> {chosen}, {_FLOATS} {a}, {_FLOATS} {b}")
 
     def polynomial(self, coefficients: Sequence[Any], x: str) -> str:

@@ -22,8 +22,7 @@ from ..draws import DropoutCall
 from .element_program import CannotLower, ElementProgram, Value
 
 FEWEST = 8
-"""Elements of a row that is drawn: its words are to find room in its memory with those of its counters that belong to
-the rows beside it."""
+"""The shortest row with random words: its buffer must have space for all words of its first and last counters."""
 
 
 def seeds_of(program: ElementProgram) -> Value:
@@ -50,7 +49,7 @@ def dropped(program: ElementProgram, call: DropoutCall, number: int, given: Valu
     scaled = program.arithmetic(
         "mul", program.convert(given, wide.name), program.number(wide.np.type(scale), wide.name)
     )
-    # A factor of zero leaves the sign, and NaN of what is infinite.
+    # A zero factor keeps the sign, and NaN for infinite values.
     factor = program.select(kept, program.number(1.0, wide.name), program.number(0.0, wide.name))
     left = program.convert(program.arithmetic("mul", scaled, factor), call.spec.dtype.name)
     return {0: left, 1: kept}

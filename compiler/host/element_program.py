@@ -175,7 +175,7 @@ class ElementProgram:
         return self.instruction("bool", f"fcmp uno {full(a)} {{0}}, {{0}}", a)
 
     def select(self, mask: Value, a: Value, b: Value) -> Value:
-        """`a` where the mask holds, else `b`, bit by bit."""
+        """Return `a` where the mask is true, else `b`, bitwise."""
         return self.instruction(
             a.dtype, f"select i1 {{0}}, {a.register} {{1}}, {a.register} {{2}}", mask, a, b
         )

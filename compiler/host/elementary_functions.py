@@ -27,7 +27,7 @@ EXP_BELOW = (1.0, -2.742335390411667452936e-01, 2.159509375685829852307e-02)
 """exp on [-ln(2)/2, ln(2)/2] as a quotient of polynomials, minimax; coefficients from the lowest power."""
 LOG2_E = 1.44269504088896340736
 LN2_HIGH, LN2_LOW = 6.93145752e-1, 1.42860677e-6
-"""ln(2) in two parts, of which the first has few bits: its products with whole numbers are exact (Cody and Waite)."""
+"""ln(2) in two parts; the first has few bits, so its products with integers are exact (Cody and Waite)."""
 EXP_LEAST, EXP_MOST = -104.0, 89.0
 """Beyond them exp of float32 is 0 or infinite."""
 TO_WHOLE = 1.5 * 2.0**23
@@ -87,7 +87,7 @@ def exp(p: ElementProgram, a: Value) -> Value:
     rest = p.fused(whole, number(p, -LN2_HIGH), x)
     rest = p.fused(whole, number(p, -LN2_LOW), rest)
     share = p.arithmetic("div", polynomial(p, EXP_ABOVE, rest), polynomial(p, EXP_BELOW, rest))
-    # The number's bits hold the power, also where it is NaN, of which no instruction makes an integer.
+    # The number's bits hold the power, even for NaN, which no instruction converts to an integer.
     bits = p.arithmetic("sub", p.reinterpreted(word, I32), p.reinterpreted(magic, I32))
     return scaled(p, share, bits)
 
@@ -97,8 +97,7 @@ def log(p: ElementProgram, a: Value) -> Value:
     tiny = p.compare("lt", a, number(p, 2.0**-126))
     x = p.select(tiny, p.arithmetic("mul", a, number(p, 2.0**23)), a)
     word = p.reinterpreted(x, I32)
-    # Counted from the bits of sqrt(1/2), the exponent's field is what is left of it when the mantissa is taken from
-    # sqrt(1/2) to sqrt(2).
+    # The mantissa is between sqrt(1/2) and sqrt(2), so the exponent counts from the bits of sqrt(1/2).
     base = p.reinterpreted(number(p, ROOT_HALF), I32)
     power = p.shifted("ashr", p.arithmetic("sub", word, base), 23)
     mantissa = p.reinterpreted(p.arithmetic("sub", word, p.shifted("shl", power, 23)), F32)
@@ -107,7 +106,7 @@ def log(p: ElementProgram, a: Value) -> Value:
     share = p.arithmetic("div", polynomial(p, LOG_ABOVE, y), polynomial(p, LOG_BELOW, y))
     found = p.fused(p.convert(power, F32), number(p, LN2), share)
     infinite = number(p, float("inf"))
-    found = p.select(p.compare("lt", a, infinite), found, a)  # infinity and NaN as they are
+    found = p.select(p.compare("lt", a, infinite), found, a)  # infinity and NaN are unchanged
     found = p.select(p.compare("lt", a, number(p, 0)), number(p, float("nan")), found)
     return p.select(p.compare("eq", a, number(p, 0)), number(p, float("-inf")), found)
 

@@ -31,12 +31,12 @@ from .stages import Loop, made_of
 
 
 class Read(NamedTuple):
-    """An input as a region reads it.
+    """Input as a region reads it.
 
     Attributes:
-        place: which input it is.
-        strides: its strides over the region.
-        start: where its first element is, in elements.
+        place: The place of the input.
+        strides: Its strides over the region.
+        start: The offset of its first element, in elements.
     """
 
     place: int

@@ -1,11 +1,11 @@
-"""LLVM's text of a loop: values of an element program, over arrays of any strides.
+"""LLVM IR of a loop: values of an element program, over arrays of any strides.
 
-The text has a function of Python's fast calling convention, `call`. Its arguments are a *geometry* and arrays, outputs
-first; an accumulator is an output that is read before it is written. A geometry is an array of int64: the sizes of the
-loop nest, outermost first, and for each array an offset and strides, in bytes. So one function serves all sizes, and
-parts of an index space, without a view being made.
+The module has a function of CPython's fast calling convention, `call`. Its arguments are a *geometry* and arrays,
+outputs first; an accumulator is an output that is read before it is written. A geometry is an array of int64: the
+sizes of the loop nest, outermost first, and for each array an offset and strides, in bytes. So one function serves all
+sizes, and parts of an index space without views.
 
-Arithmetic is IEEE's: LLVM is not allowed to contract, to reorder or to assume that there are no NaNs.
+Arithmetic is IEEE: LLVM may not contract, reorder or assume that there are no NaNs.
 """
 
 from __future__ import annotations
@@ -96,17 +96,18 @@ def nest(
     before: Sequence[str] = (),
     known: Mapping[str, int] | None = None,
 ) -> list[str]:
-    """Loops over the outer dimensions of a geometry, all of them or all but the innermost, around a body.
+    """Return loops over the outer dimensions of a geometry, with or without the innermost, around a body.
 
-    ``%b{j}_{d}`` is where array `j` is in the loop of dimension `d`, which counts ``%i{d}``; ``%n{d}`` are the sizes.
+    ``%b{j}_{d}`` is the pointer into array `j` in the loop of dimension `d`, which counts ``%i{d}``; ``%n{d}`` are the
+    sizes.
 
     Args:
-        rank: the dimensions of the geometry.
-        loops: how many of them there are loops for, `rank` or one less.
-        moves: whether an array's innermost stride is looked up.
-        body: the inside, whose last block the innermost loop ends.
-        before: what is done once, before the loops.
-        known: numbers that are not looked up, by their names: ``n{d}``, and ``s{j}_{d}``, an array's stride.
+        rank: The dimensions of the geometry.
+        loops: The number of loops, `rank` or one less.
+        moves: For each array, True if its innermost stride is loaded.
+        body: The body, whose last block the innermost loop ends.
+        before: Lines before the loops.
+        known: Numbers that are constant, by their names: ``n{d}``, and ``s{j}_{d}``, an array's stride.
     """
     places = range(len(moves))
     lines = []

@@ -1,8 +1,8 @@
-"""A fused kernel on the CPU as compiled loops (the extra ``triten[jit]``), with what NumPy computes between them.
+"""Fused CPU kernel as compiled loops (the extra ``triten[jit]``), with NumPy calls between them.
 
-A kernel that is one loop goes over its arrays once. One with functions that NumPy computes goes through its loops and
-those functions for a block of `BLOCK_BYTES` at a time, which stays in the cache. Parts and blocks are shared among the
-threads of the pool, and follow from the geometry alone.
+A kernel of one loop passes over its arrays once. A kernel with NumPy functions runs its loops and these functions on a
+block of `BLOCK_BYTES` at a time, which stays in the cache. Threads of the pool share parts and blocks, which the
+geometry alone determines.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from .stages import Loop, NumpyStep, Stages, staged
 from .task_pool import shared_loop
 
 PARTS = 64
-"""Parts of an index space at most, which threads take one by one."""
+"""Maximum number of parts of an index space, which threads take one by one."""
 PART = 1 << 16
-"""Elements of a part, at least, but a quarter of them all where these are few."""
+"""Minimum elements of a part, or a quarter of all elements if these are few."""
 LEAST_PART = 1 << 12
 SHARED_FROM = 1 << 19
-"""Bytes of a kernel's arrays, or twice its instructions, from which threads share its one loop: some 8 us of work."""
+"""Bytes of a kernel's arrays, or twice its instructions, from which threads share its loop: some 8 us of work."""
 WAKING_FROM = 1 << 22
 """Those from which threads that sleep are woken for it."""
 
 TILE = 16
-"""Elements along the innermost dimension that are taken at once where an array lies along another one."""
+"""Tile size along the innermost dimension, if an array is contiguous along another one."""
 TURNED_FROM = 1 << 16
 """Elements from which that matters: fewer stay in the cache."""
 
@@ -82,7 +82,7 @@ class Geometry:
 
     @property
     def steps(self) -> list[str]:
-        """How each array goes along the innermost dimension."""
+        """Step of each array along the innermost dimension."""
         return [
             "unit" if s[-1] == size else "zero" if not s[-1] else "any"
             for s, size in zip(self.strides, self.itemsizes, strict=True)
@@ -90,7 +90,7 @@ class Geometry:
 
     @property
     def turned(self) -> int | None:
-        """A dimension along which some array lies side by side, but not along the innermost; None without one."""
+        """Dimension other than the innermost along which some array is contiguous; None if there is none."""
         for own in self.strides:
             moving = [d for d, s in enumerate(own) if s]
             if moving and own[-1]:

@@ -55,7 +55,7 @@ COMPILER_BYTES = 1 << 27
 BYTES_OF_CHARACTER = 1 << 9
 """The same for each character of the text."""
 STDERR_LENGTH = 300
-"""Characters of what a process wrote before it ended that an error repeats."""
+"""The characters of a process's output that an error repeats."""
 MOST_BYTES = 1 << 28
 """A file that is longer is none of ours."""
 
@@ -89,7 +89,7 @@ def is_possible() -> bool:
 
 @cache
 def target() -> Target | None:
-    """This processor; None where llvmlite is not there or does not know it, or arrays are laid out otherwise."""
+    """Return this processor; None if llvmlite is missing or does not know it, or arrays have another layout."""
     if not is_possible() or not _arrays_have_pointers_at(DATA):
         return None
     try:
@@ -118,14 +118,14 @@ def _load_library() -> None:
     require_memory(LIBRARY_BYTES, "llvmlite")
     from llvmlite import binding
 
-    # Every call of LLVM's holds llvmlite's lock: a child that began within such a call could make none. The thread that
-    # makes loops calls LLVM while it is busy, so that a fork takes the lock of that first.
+    # Every LLVM call holds llvmlite's lock, so a child forked during such a call could make none. The thread that
+    # makes loops calls LLVM while it is busy, so a fork takes its lock first.
     hold_across_fork(background.busy)
     hold_across_fork(binding.ffi.lib._lock)
 
 
 def _asked(command: str, text: str = "") -> bytes:
-    """Return what a process of its own answers (`llvm_compiler`): LLVM then lacks memory there, and not here.
+    """Return the answer of a subprocess (`llvm_compiler`): if LLVM runs out of memory, only the subprocess aborts.
 
     Raises:
         MemoryError: The process could not be started, or had no memory.
@@ -149,7 +149,7 @@ def _arrays_have_pointers_at(offset: int) -> bool:
 
 @cache
 def _symbols() -> dict[str, int]:
-    """Addresses of what code refers to by name: what it calls in Python, and what `define_symbol` adds."""
+    """Return addresses of external symbols: Python functions that code calls, and those of `define_symbol`."""
     functions = ("PyEval_SaveThread", "PyEval_RestoreThread", "Py_IncRef", "PyErr_SetString")
     found = {
         name: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0 for name in functions
@@ -184,7 +184,7 @@ class _Code:
 
 
 class _Addresses(dict[str, int]):
-    """Addresses of an engine's functions, found when they are asked for."""
+    """Addresses of an engine's functions, looked up lazily."""
 
     def __init__(self, engine: Any) -> None:
         self.engine = engine
@@ -194,7 +194,7 @@ class _Addresses(dict[str, int]):
 
 
 class _Engine:
-    """Object code that LLVM loads, where there is no loader of ours (`object_loader`)."""
+    """Object code that LLVM loads, on platforms without our own loader (`object_loader`)."""
 
     def __init__(self, data: bytes) -> None:
         require_memory(COMPILER_BYTES, "a compiled loop")
@@ -217,7 +217,7 @@ counts = {"compiled": 0, "read": 0}
 
 
 def loop_function(text: str) -> Callable[..., None]:
-    """Return the builtin that a module's text defines as `call`. Raises MemoryError where LLVM would run out of it."""
+    """Return the builtin that a module's text defines as `call`. Raise MemoryError if LLVM would run out of memory."""
     found = target()
     assert found is not None
     key = hashlib.sha256(f"{found.key}\n{text}".encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""An operator's call, as its row sees it: what it is called with, in the dtype that it computes in."""
+"""Call of an operator, as its lowering sees it: its arguments, in the compute dtype."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .elementary_functions import instructions_of
 
 
 class Step:
-    """An operator's call, as rows see it.
+    """Call of an operator, as lowerings see it.
 
     Attributes:
-        program: where values are made.
-        call: the structured call.
-        numel: the elements of the result.
-        dtype: the dtype that is computed in, by name.
+        program: The program to which values are added.
+        call: The structured call.
+        numel: The number of elements of the result.
+        dtype: The name of the compute dtype.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Step:
 
 
 Row = Callable[[Step], Value]
-"""From an operator's call to its value. Raises CannotLower for what it does not have."""
+"""Function from an operator's call to its value. It raises CannotLower for an unsupported call."""
 
 
 def product(s: Step, a: Value, b: Value) -> Value:

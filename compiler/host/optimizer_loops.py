@@ -17,7 +17,7 @@ from .object_code import loop_function, target
 from .stages import Loop
 
 NUMBERS = {"sgd": 4, "adam": 7}
-"""How many numbers of a call there are (`cpu_fallback/optimizers/compiled_steps.py` has their order)."""
+"""The number of scalar arguments of a call (`cpu_fallback/optimizers/compiled_steps.py` has their order)."""
 
 
 def optimizer_loop(name: str) -> Callable[..., None] | None:

@@ -1,7 +1,7 @@
-"""Elements that are picked by numbers, in loops on the CPU: loads at addresses that are computed.
+"""Gathers in CPU loops: loads at computed addresses.
 
-The checks of eager kernels refuse numbers out of bounds before the loop. The loop reads the numbers anew, which another
-thread may have written to since, and clamps each, so that it never loads from outside of the source.
+The eager checks refuse indices out of bounds before the loop. The loop reads the indices again, which another thread
+may have written since, and clamps each, so that it never loads from outside of the source.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def check_of(call: PickCall) -> Callable[[Any], None]:
 
 
 def eager_pick(call: PickCall) -> Callable[..., tuple[Any, ...]]:
-    """Return a function from the arrays of the source and of the numbers to what is picked, as an eager call has it."""
+    """Return a function from the arrays of the source and of the indices to the gathered elements, as in an eager
+    call."""
     new = allocator_of(call.node.val)
     if call.wraps:  # `index.Tensor` has no plan of its own: it checks its indices before it chooses a kernel.
         check, dim = check_of(call), call.dim

@@ -37,7 +37,7 @@ BLOCK_BYTES = 1 << 18
 """Bytes of the widest array of a block. Half a dozen of them fit in a core's own cache. With a fourth of it, threads
 wait for the GIL between passes longer than the cache saves."""
 WHOLE_UP_TO = 1 << 15
-"""Elements up to which steps are computed whole: they stay in the cache as they are."""
+"""The most elements for which steps are computed whole: they fit in the cache."""
 SHARED_FROM = 1 << 17
 """Elements, times steps of the kernel, from which blocks are shared among threads: it takes some 70 us to wake one."""
 
@@ -71,7 +71,7 @@ def unquiet_kernel(kernel: FusedKernel) -> tuple[Kernel, bool]:
 
 
 def _without_ranges(kernel: FusedKernel) -> tuple[Kernel, bool]:
-    """`unquiet_kernel` of one whose functions hold for all numbers."""
+    """Return the `unquiet_kernel` of a kernel whose functions are valid for all numbers."""
     is_small = kernel.domain.numel <= WHOLE_UP_TO
     if is_possible():
         from .loops import block_program as block_of_loops
@@ -320,7 +320,7 @@ def block_program(kernel: FusedKernel, shape: tuple[int, ...], specs: dict[Node,
 def _block_spec(spec: TensorSpec, shape: tuple[int, ...], sizes: tuple[int, ...], flat: bool) -> TensorSpec:
     """Return the spec of a block of an input."""
     if spec.numel == 1:
-        # With a dimension, if it has any: a number of none has no say in the dtype beside tensors that have some.
+        # Keep at least one dimension: a 0-dim operand would not take part in dtype promotion.
         ones = (1,) * min(spec.ndim, 1)
         return spec.replace(sizes=ones, strides=ones)
     if flat:

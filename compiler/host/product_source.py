@@ -50,7 +50,7 @@ def product_text(shape: Shape) -> str:
 
 
 def _tiles(shape: Shape) -> dict[int, tuple[int, ...]]:
-    """Rows of tiles by their vectors, both largest first; those of one are for what is left."""
+    """Return the rows of tiles by their vectors, both largest first; those of one are for the remainder."""
     if len(shape.tiles) == 4:  # many registers
         return {4: (6, 2, 1), 2: (8, 2, 1), 1: (8, 2, 1)}
     return {2: (5, 2, 1), 1: (8, 2, 1)}

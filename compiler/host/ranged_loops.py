@@ -1,7 +1,7 @@
-"""A fused kernel on the CPU as one loop with functions whose instructions hold for numbers of a range: sine and cosine.
+"""Fused CPU kernel as one loop with functions whose instructions are valid for a range of numbers: sine and cosine.
 
-NumPy's vectors compute large numbers one by one, by the C library. A loop with instructions notes whether it met any:
-then the kernel is computed once more, with NumPy's own function (`tiled_loops`).
+NumPy's vector loops compute large numbers one by one, with the C library. A loop of instructions flags such numbers;
+then the kernel runs again with NumPy's own function (`tiled_loops`).
 """
 
 from __future__ import annotations

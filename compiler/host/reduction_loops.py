@@ -33,16 +33,16 @@ from .reduction_nest import Index, Nest, nest_of
 from .stages import Loop, made_of
 
 TOGETHER = 4
-"""Elements that the loop adds to an accumulator between a load and a store of it, where a run has as many."""
+"""Elements that the loop adds to an accumulator between a load and a store of it, if a run has as many."""
 KEPT_TOGETHER = 2
 """The same of accumulators in registers, which are loaded and stored once for a run."""
 MOST_INSTRUCTIONS = 8
 """The most instructions for an element for which several elements at once are worth the registers."""
 LONG_LINE = 1 << 9
-"""Elements side by side from which it is: shorter lines are read more quickly one by one."""
+"""Adjacent elements from which this pays off: shorter lines are read faster one by one."""
 SHARED_FROM = 1 << 25
-"""Bytes of a kernel's arrays, or twice its instructions, from which threads share it: a millisecond's work, since parts
-go through Python."""
+"""Bytes of a kernel's arrays, or twice its instructions, from which threads share it: a millisecond of work, since
+parts go through Python."""
 
 
 TABLES: dict[str, tuple[str, Callable[[int], Any]]] = {
@@ -71,7 +71,7 @@ class Accumulating(NamedTuple):
 
     @property
     def accumulators(self) -> list[tuple[ScalarType, Any]]:
-        """The dtype of each accumulator, and what it begins with."""
+        """Dtype and initial value of each accumulator."""
         return [pair for how in self.hows for pair in zip(how.dtypes, how.starts, strict=True)]
 
     @property
@@ -136,9 +136,9 @@ def _dimensions_of(kernel: ReductionKernel) -> Dimensions:
 
 
 class _Compiled:
-    """A loop over a nest: its function, and the places of its arrays among outputs, accumulators and inputs.
+    """Loop over a nest: its function, and the places of its arrays among outputs, accumulators and inputs.
 
-    One that `keeps` accumulators takes all lanes of a run, whose accumulators are in registers from step to step.
+    A loop that `keeps` accumulators takes all lanes of a run, whose accumulators stay in registers between steps.
     """
 
     def __init__(self, kernel: ReductionKernel, nest: Nest, made: Accumulating, keeps: bool = False) -> None:

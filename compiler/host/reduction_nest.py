@@ -1,6 +1,6 @@
-"""How a loop goes through an index space that it reduces: which elements an accumulator meets, and in which parts.
+"""Loop nest of a reduction: the elements that each accumulator meets, and the parts of the index space.
 
-Both follow from the geometry alone, so that results do not depend on the number of threads.
+The geometry alone determines both, so results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ LANES = 1 << 5
 """Adjacent accumulators of a sum along the innermost dimension: vectors of them are in registers for a run. Other
 reductions need as many adjacent elements, since a loop takes them in vectors."""
 MOST_ACCUMULATORS = 1 << 11
-"""Accumulators that a part of the loop goes through again and again: they stay in the first-level cache."""
+"""The most accumulators of a part that the loop visits repeatedly: they stay in the first-level cache."""
 FEWEST_PARTS = 8
-"""Parts that threads have at least where runs share an accumulator."""
+"""The least number of parts for threads if runs share an accumulator."""
 SHARE = 8
 """Elements for each accumulator on the whole, at least: otherwise the reduction is worth less than its accumulators."""
 STEP = 4
-"""A run along the innermost dimension has a multiple of so many steps, which a loop may take at once."""
+"""The number of steps of a run along the innermost dimension is a multiple of this, so that a loop may take several at
+once."""
 
 Index = tuple[slice, ...]
 """A part of a loop nest."""
@@ -133,7 +134,7 @@ class Nest(NamedTuple):
         rows, lanes = divmod(rest, self.lanes)
         limit = max(PART, -(-math.prod(self.dimensions.sizes) // PARTS)) // self.run
         shared = [self.is_shared and is_reduced for _, is_reduced in self._outer_kinds()]
-        limit = max(limit, self.lanes)  # Nothing cuts what lies side by side.
+        limit = max(limit, self.lanes)  # lanes are never split
         limit //= math.prod([size for size, one in zip(self.outer, shared, strict=True) if one])
         if math.prod(self.inner) > MOST_ACCUMULATORS:
             limit = min(limit, MOST_ACCUMULATORS)
@@ -156,7 +157,7 @@ class Nest(NamedTuple):
         for index in block_indices((*outer, 1, *self.inner), None, max(limit, 1)):
             runs, inner = slice(whole, whole + 1), index[split + 1 :]
             steps = [of(index, runs, slice(0, rows), inner)] if rows else []
-            if lanes:  # of a run along the innermost dimension, whose lanes no block cuts
+            if lanes:  # a run along the innermost dimension, whose lanes no block splits
                 steps.append(of(index, runs, slice(rows, rows + 1), (slice(0, lanes),)))
             found.append(steps)
         return found

@@ -48,13 +48,13 @@ class RowsRead(Protocol):
 
 
 class RowStep:
-    """A reduction's call, as rows see it.
+    """Call of a reduction, as lowerings see it.
 
     Attributes:
-        program: where values are made.
-        call: the structured call.
-        n: the elements of a row.
-        rows: how many rows there are.
+        program: The program to which values are added.
+        call: The structured call.
+        n: The number of elements of a row.
+        rows: The number of rows.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class RowStep:
 
 
 ReductionRow = Callable[[RowStep], Sequence[Value]]
-"""From a reduction's call to its results, in float32. Raises CannotLower for what it does not have."""
+"""Function from a reduction's call to its results, in float32. It raises CannotLower for an unsupported call."""
 
 
 def _extreme(name: str) -> ReductionRow:
@@ -183,7 +183,7 @@ def _variance(root: bool, with_mean: bool) -> ReductionRow:
         made = s.binary("div", total, s.number(freedom, F64))
         made = p.convert(p.intrinsic("sqrt", made) if root else made, F32)
         if narrow is not None:
-            # A total that float32 does not hold comes from float64, and so does what is made of it.
+            # A total that overflows float32 comes from float64, and so do values computed from it.
             size = p.intrinsic("fabs", p.convert(total, F32))
             made = p.select(p.compare("lt", size, s.number(np.inf)), narrow, made)
         if not with_mean:
@@ -249,7 +249,7 @@ def _log_softmax_backward(s: RowStep) -> list[Value]:
 
 
 def _logsumexp(s: RowStep) -> list[Value]:
-    """log(sum(exp(self - max))) + max, the maximum taken as 0 where it is infinite."""
+    """Lower log(sum(exp(self - max))) + max, with 0 instead of an infinite maximum."""
     p, a, spec = s.program, s.operand("self"), s.spec("self")
     if s.call.extra["dims"] != (spec.ndim - 1,):
         raise CannotLower("logsumexp")
@@ -322,7 +322,7 @@ def _nll_loss_backward(s: RowStep) -> list[Value]:
     is_mean = s.raw("reduction") == MEAN
     made = s.binary("mul", grad, s.number(-1 / s.rows if is_mean else -1))
     if is_mean:
-        # Eager divides where some row is ignored.
+        # Eager divides if some row is ignored.
         divided = s.binary("div", p.negative(grad), total)
         made = p.select(p.compare("eq", total, s.number(s.rows)), made, divided)
     return [_one_hot(s, s.value("target"), made)]

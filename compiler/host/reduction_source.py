@@ -88,10 +88,11 @@ def run_sum(name: str = "run_sum") -> str:
 
 
 def line_sum(name: str) -> str:
-    """``float @line_sum(ptr, i64)`` as `line_sums` has it, or ``@streamed_sum`` as `over_streamed` has it.
+    """Return ``float @line_sum(ptr, i64)`` with the order of `line_sums`, or ``@streamed_sum`` with that of
+    `over_streamed`.
 
-    ``@line_deviations`` and ``@line_squares`` are `line_sums` of what elements are above a mean, ``@line_evens`` and
-    ``@line_odds`` of elements of pairs.
+    ``@line_deviations`` and ``@line_squares`` are `line_sums` of deviations from a mean and of their squares;
+    ``@line_evens`` and ``@line_odds`` add one element of each pair.
     """
     is_streamed, run = name == "streamed_sum", RUNS[name]
     mean, stride = ", float %mean" if run in DEVIATING else "", 2 if run in PAIRED else 1
@@ -142,7 +143,7 @@ def half_sum() -> str:
 def _with_products(
     f: FunctionText, at: str, sums: Sequence[str], width: int, is_sum: bool, name: str
 ) -> list[str]:
-    """Vectors with products added to them: those at an element, and those behind them."""
+    """Return vectors with products added: those at an element, and the following ones."""
     made, kind = [], f"<{width} x float>"
     for j, total in enumerate(sums):
         place, own = f.let(f"add i64 {at}, {width * j}"), f"%{name}{j}"
@@ -156,7 +157,8 @@ def _with_products(
 
 
 def chunk_dot(width: int, is_sum: bool) -> str:
-    """``float @chunk_sum(ptr, i64)`` or ``@chunk_dot(ptr, ptr, i64)``: as BLAS has it, in vectors of `width` lanes.
+    """Return ``float @chunk_sum(ptr, i64)`` or ``@chunk_dot(ptr, ptr, i64)``, as BLAS adds in vectors of `width`
+    lanes.
 
     Vectors of 16 lanes are halved before 32 more products are added, and then added one after another; those of 8
     lanes are halved, and added in pairs.
@@ -224,7 +226,7 @@ def row_dot(is_sum: bool) -> str:
 
 
 def extremum(name: str) -> str:
-    """``float @maximum(ptr, i64)`` or ``@minimum``: NaN where there is one, and of several zeros the first."""
+    """Return ``float @maximum(ptr, i64)`` or ``@minimum``: NaN if there is one, and the first of several zeros."""
     f = FunctionText(f"float @{name}(ptr %x, i64 %n)")
     order, start = ("ogt", "0xFFF0000000000000") if name == "maximum" else ("olt", "0x7FF0000000000000")
     kind, mask, lanes = "<16 x float>", "<16 x i1>", 16

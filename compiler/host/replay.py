@@ -102,7 +102,7 @@ class _Writer:
         return "\n".join([head, *self.lines, f"    return {result}"]) + "\n"
 
     def _last_uses(self) -> dict[int, list[Node]]:
-        """After which step each value is not read any more; results stay, and so do inputs that others hold."""
+        """Return the last step that reads each value; results stay, and so do inputs that others hold."""
         where: dict[Node, int] = {}
         for i, step in enumerate(self.schedule.steps):
             read = step.node.all_input_nodes if isinstance(step, OperatorCall) else step.inputs

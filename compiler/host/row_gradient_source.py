@@ -22,7 +22,7 @@ ARRAYS = ("grad", "x", "means", "rstds", "weight", "to", "kept", "sums")
 
 
 class _Rows(FloatCode):
-    """The body of the loop; what is not there, it does not read."""
+    """Body of the loop; it does not read missing arrays."""
 
     def __init__(self, flags: set[str], dtype: str) -> None:
         super().__init__(dtype)
@@ -56,7 +56,7 @@ class _Rows(FloatCode):
         return self.calculated("mul", grad, self.loaded("weight", i, kind), kind)
 
     def add_to_column(self, which: int, i: str, term: str) -> None:
-        """Add to what is kept of a column."""
+        """Emit the addition of a term to a column's sum."""
         place = self.add(self.mul(str(which), self.n["n"]), i) if which else i
         kept = self.value("%kept", place)
         self.store(self.calculated("add", kept, term), "%kept", place)

@@ -51,7 +51,7 @@ class RowProgram:
 
     @cached_property
     def order(self) -> list[Value]:
-        """All values, each after what it is made of."""
+        """All values in topological order."""
         return made_of((*self.outputs, *self.columns))
 
     @cached_property
@@ -68,7 +68,7 @@ class RowProgram:
 
     @cached_property
     def levels(self) -> dict[int, int]:
-        """By the `id` of a value, how many reductions, ufuncs and picks there are one after another up to it."""
+        """By the `id` of a value, the length of the chain of reductions, ufuncs and gathers before it."""
         found: dict[int, int] = {}
         for value in self.order:
             before = max((found[id(operand)] for operand in value.operands), default=0)
@@ -77,12 +77,12 @@ class RowProgram:
 
     @property
     def reductions(self) -> list[str]:
-        """The names of what rows are reduced by."""
+        """Names of the row reductions."""
         return list(dict.fromkeys(str(v.detail) for v in self.order if v.kind == "reduction"))
 
     @property
     def ufuncs(self) -> dict[int, UfuncLoop]:
-        """NumPy's loops, by the `id` of values. Raises CannotLower where there is none, or an operator is NumPy's."""
+        """NumPy's loops, by the `id` of values. Raise CannotLower if there is none, or NumPy computes an operator."""
         found = {}
         for value in self.order:
             if value.by_numpy:
@@ -94,7 +94,7 @@ class RowProgram:
 
     @property
     def instructions(self) -> int:
-        """How many there are for an element, about."""
+        """Approximate number of instructions for an element."""
         return sum(WEIGHTS.get(value.kind, 0) for value in self.order)
 
     @cached_property
@@ -152,12 +152,12 @@ def picked_of_row(program: ElementProgram, call: PickCall, values: Mapping[Node,
 
 
 class LoweredRows:
-    """A kernel over rows as a row program. Raises CannotLower where a step has none.
+    """Kernel over rows as a row program. Raise CannotLower if a step has no lowering.
 
     Attributes:
-        program: what is computed.
-        views: what each input of the program is.
-        outputs: the specs of its outputs.
+        program: The row program.
+        views: The view of each input of the program.
+        outputs: The specs of its outputs.
     """
 
     def __init__(self, kernel: RowsKernel, program: ElementProgram) -> None:

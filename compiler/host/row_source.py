@@ -109,7 +109,7 @@ class _Writer:
     def loop(self) -> str:
         """Return the loop over rows; it adds the passes' text to `passes`."""
         rank, row, count = self.rank, self.row, len(self.steps)
-        # NumPy's loops are told where rows are: these pointers are captured.
+        # NumPy's loops receive pointers to rows, so these pointers are captured.
         outputs = len(self.program.outputs)
         sums = count - 1 if self.program.columns else -1
         pointers = ", ".join(
@@ -314,7 +314,7 @@ class _Writer:
             if (id(v) in program.rows or id(v) in outputs) and not self._is_given(v)
         ]
         targets = [(v, self.stored[id(v)], "unit") for v in writes]
-        # A result that comes twice, or is an input, is written to each of its places.
+        # A repeated result, or a result that is an input, is written to each of its places.
         for value, j in self.row_outputs:
             if levels[id(value)] == level and self.stored[id(value)] != self._at(j):
                 targets.append((value, self._at(j), "unit"))

@@ -1,8 +1,8 @@
-"""A kernel over rows on the CPU: one function of arrays, which goes through all of its steps for some rows at a time.
+"""CPU kernel over rows: one function of arrays, which runs all of its steps on some rows at a time.
 
-Few elements are computed whole. Many go in blocks of whole rows, of about `BLOCK_BYTES`, by eager calls' kernels:
-what a step makes for the next is still in the cache when that reads it. Threads of the pool share the blocks, which are
-of about one size, and follow from the geometry alone.
+A small kernel computes each step whole. A large kernel goes in blocks of whole rows, of about `BLOCK_BYTES`, with the
+kernels of eager calls: the next step reads intermediate results from the cache. Threads of the pool share the blocks,
+which are of about one size, and which the geometry alone determines.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from .pointwise import Kernel, quietly, run_blocks
 from .reduction_rows import adds_by_size
 
 BLOCK_BYTES = 1 << 19
-"""Bytes of the widest array of a block: reductions come back to Python more often than pointwise steps do, and threads
-wait for each other there."""
+"""Bytes of the widest array of a block: reductions return to Python more often than pointwise steps, and threads wait
+for the GIL there."""
 
 BY_SIZE = ("softmax", "layer_norm")
-"""Operators that add short rows by products of all of them, or otherwise where there are more elements."""
+"""Operators that add short rows by one matmul of all of them, or otherwise if there are more elements."""
 
 
 def host_rows_kernel(kernel: RowsKernel) -> Kernel:
@@ -265,7 +265,7 @@ class _Arrays:
             return False
         if owner is None:
             return True
-        # The owner's own step may write over what it reads, if it is pointwise.
+        # A pointwise owner may write over its own operand.
         ready = self.made[owner]
         return i < ready and last < ready + isinstance(self.calls[ready], PointwiseCall)
 

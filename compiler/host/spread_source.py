@@ -42,7 +42,7 @@ def _or_wide(f: FunctionText, found: str, wide: str) -> str:
 
 
 def _wide_total(name: str) -> str:
-    """``double @wide_sum(ptr, i64)``, or ``@wide_squares(ptr, i64, double)`` of what elements are above a mean."""
+    """Return ``double @wide_sum(ptr, i64)``, or ``@wide_squares(ptr, i64, double)`` of deviations from a mean."""
     is_plain = name == "wide_sum"
     kind = f"<{LANES} x double>"
     f = FunctionText(f"double @{name}(ptr %x, i64 %n{'' if is_plain else ', double %mean'})")

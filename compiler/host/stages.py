@@ -17,11 +17,11 @@ from .lowering import Lowered
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop that is compiled.
+    """Compiled loop.
 
     Attributes:
-        reads: the values that come from arrays.
-        writes: values, and the names of the arrays that they go to.
+        reads: The values loaded from arrays.
+        writes: Values, and the names of the arrays that they are stored to.
     """
 
     reads: tuple[Value, ...]
@@ -44,25 +44,25 @@ class Loop:
 
 @dataclass(frozen=True)
 class NumpyStep:
-    """A ufunc or an operator, which NumPy computes: its value, and the array that it goes to."""
+    """Ufunc or operator that NumPy computes: its value, and the array that it is stored to."""
 
     value: Value
     target: str
 
     @property
     def reads(self) -> tuple[Value, ...]:
-        """The values that come from arrays."""
+        """Values loaded from arrays."""
         return self.value.operands
 
 
 @dataclass(frozen=True)
 class Stages:
-    """A kernel's steps in order, and the arrays between them.
+    """Steps of a kernel in order, and the arrays between them.
 
     Attributes:
-        steps: loops, and what NumPy computes.
-        arrays: the name of each value's array, by the value's `id`: ``a0`` for inputs, ``o0`` for outputs, ``t0`` for
-            what is made between.
+        steps: Loops and NumPy calls.
+        arrays: The name of each value's array, by the value's `id`: ``a0`` for inputs, ``o0`` for outputs, ``t0`` for
+            intermediates.
     """
 
     steps: tuple[Loop | NumpyStep, ...]

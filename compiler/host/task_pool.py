@@ -32,10 +32,10 @@ Loop = Callable[..., None]
 
 
 class TaskPool:
-    """Threads, and the memory by which they are told of work.
+    """Threads, and the memory through which they receive work.
 
     Args:
-        threads: with the caller.
+        threads: The number of threads, including the caller.
     """
 
     def __init__(self, threads: int) -> None:
@@ -56,7 +56,7 @@ class TaskPool:
             raise
 
     def stop(self) -> None:
-        """Have the threads end, after what they do now."""
+        """Stop the threads after their current work."""
         self.words[WORDS["stopped"]] = 1
         self.words[WORDS["generation"]] += 1
         address = ctypes.c_void_p(self.words.ctypes.data + 8 * WORDS["generation"])
@@ -72,12 +72,12 @@ class _Pools:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew."""
+        """Reset the state after a fork."""
         self.lock = threading.Lock()
         self.pool: TaskPool | None = None
 
     def get(self) -> TaskPool:
-        """That of as many threads as `parallel_for` has."""
+        """Return the pool with as many threads as `parallel_for` has."""
         pool, threads = self.pool, get_num_threads()
         if pool is not None and pool.threads == threads:
             return pool
@@ -134,7 +134,7 @@ def shared_loop(
 
 
 class _SharedLoop:
-    """A loop that threads of the pool share. It keeps the loop, whose code they call by its address."""
+    """Loop that threads of the pool share. It holds the loop, whose code they call by its address."""
 
     __slots__ = ("loop", "numbers", "place", "share", "size", "table")
 

@@ -27,9 +27,9 @@ WORDS = {
 LENGTH = 64
 """Words of a pool."""
 SPINS = 4000
-"""Looks at the generation, with a pause between two."""
+"""The number of polls of the generation, with a pause between two."""
 CLOCKS = {"x86_64": ("@llvm.readcyclecounter", 150_000), "aarch64": ("@llvm.readsteadycounter", 3_000)}
-"""By machine LLVM's function for the time, and what it counts in some 60 us."""
+"""For each machine, LLVM's clock intrinsic, and its count in some 60 us."""
 MOST_POINTERS = 64
 """Arrays of a loop at most, a workspace among them: `share` refuses more. Schedules keep kernels below it."""
 TOO_MANY = f"a loop that threads share has at most {MOST_POINTERS} arrays"

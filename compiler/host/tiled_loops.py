@@ -19,7 +19,7 @@ from .stages import made_of
 TILE = 1024
 """Elements of a tile."""
 LEAST_ROW = 128
-"""The shortest innermost dimension that is worth calls of NumPy's loops."""
+"""The shortest innermost dimension for which calls of NumPy's loops pay off."""
 
 
 def tiled_program(kernel: FusedKernel) -> RowProgram | None:

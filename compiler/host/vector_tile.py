@@ -84,7 +84,7 @@ class VectorTile:
                 code.do(f"store {v} {new}, ptr {total}")
 
     def store(self, first: str, stride: str, adds: str) -> None:
-        """Write the sums to rows that are so many elements apart, or add them to what is there."""
+        """Emit stores of the sums to rows at a stride, or add them to the stored values."""
         code, v = self.code, self.shape.vector
         for sums, target in zip(self.sums, self.rows_of(first, stride), strict=True):
             for j, total in enumerate(sums):

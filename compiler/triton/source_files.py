@@ -48,7 +48,7 @@ def module_of(text: str) -> ModuleType:
 
 
 def _written(name: str, text: str) -> str:
-    """Return the path of a file with this text. If no file can be written, return a path that does not exist."""
+    """Return the path of a file with this text, or a virtual path in `linecache` if no file can be written."""
     folder = directory()
     path = folder / f"{name}.py"
     try:
