@@ -133,17 +133,17 @@ def _write(records: Mapping[str, bytes], file: IO[bytes]) -> None:
 def load(f: File, *, extra_files: dict[str, Any] | None = None) -> ExportedProgram:
     """Read a program that `save` wrote (`torch.export.load`).
 
-    Nothing of the file is executed. Its graph is checked: every step must give what is written of it.
+    Nothing in the file is executed. Its graph is checked: the result of every step must match the written spec.
 
     Args:
-        f: a path, or a binary file.
-        extra_files: names of the user's files; each gets its content, as text.
+        f: A path, or a binary file.
+        extra_files: Names of the user's files; each gets its content, as text. Default: None.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        RuntimeError: the file is damaged, is no exported program, comes from a newer version, or uses operators or
-            devices that are not there.
-        ValueError: it uses classes that are not registered, or has no such extra file.
+        FileNotFoundError: There is no such file.
+        RuntimeError: The file is damaged, is not an exported program, comes from a newer version, or uses unavailable
+            operators or devices.
+        ValueError: It uses classes that are not registered, or has no such extra file.
 
     Example:
         See `tt.export.save`.

@@ -38,7 +38,7 @@ DETACH, CLONE, NORM, FUNCTIONAL_NORM, ATTENTION = map(
     ),
 )
 SAME_ELEMENTS = {"aten::detach": 0, "aten::alias": 0, "aten::copy": 1, "aten::clone": 0}
-"""Operators that give the elements of an operand, in the derivative, and which operand."""
+"""Operators whose derivative passes on the elements of an operand, with the operand's place."""
 
 
 def differentiable_inputs(
@@ -125,7 +125,7 @@ def differentiable(graph: Graph, mutations: int, identical: frozenset[int], is_t
 
 
 def _normalize_with_derivative(graph: Graph, node: Node) -> None:
-    """Replace batch normalization that gives new statistics, and has no derivative, by one that writes them."""
+    """Replace batch norm that returns new statistics, without derivative, by batch norm that writes them."""
     x, weight, bias, mean, variance, *rest = node.args
     with graph.inserting_before(node):
         copies = [graph.call_function(CLONE, (each,), {}, each.val) for each in (mean, variance)]
@@ -170,13 +170,13 @@ def _has_same_derivative(
 
 
 class _Described:
-    """A recording by what its results and gradients are computed from.
+    """Recording, described by the expressions of its results and gradients.
 
     Args:
-        recording: with its derivative.
-        arguments: the tensors that were given.
-        names: of the program's inputs, by identity.
-        numbers: of expressions; two recordings share it, so that equal ones have one number.
+        recording: The recording with its derivative.
+        arguments: The input tensors.
+        names: Names of the program's inputs, by identity.
+        numbers: Numbers of expressions; two recordings share it, so that equal expressions have one number.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class _Described:
             self.known[node] = key if isinstance(key, int) else self.number(key)
         every = [self.key(each) for each in recording.graph.output_node.args[0]]
         results, rest = every[: recording.results], every[recording.results :]
-        # A result that is an input is what was written to it.
+        # A result that is a written input is the written value.
         results = [("node", writes.get(each[1], each[1])) if each[0] == "node" else each for each in results]
         gradients = [self.inputs[i] for i in recording.gradients or ()]
         by_stage = []

@@ -109,7 +109,7 @@ class DynamicGraph:
 
 
 def without_results(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Steps without what operators give, which follows from the inputs."""
+    """Return steps without their result specs, which follow from the inputs."""
     return [
         {key: value for key, value in row.items() if key != "val" or row["op"] == "placeholder"}
         for row in rows

@@ -55,7 +55,7 @@ def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[D
 
 
 class ValueRange(NamedTuple):
-    """The sizes that a dimension may have; `upper` is None where any is."""
+    """Range of a dimension; `upper` is None if there is no bound."""
 
     lower: int
     upper: int | None
@@ -68,7 +68,7 @@ class ValueRange(NamedTuple):
 
 
 def typical_sizes(ranges: Mapping[str, ValueRange]) -> list[dict[str, int]]:
-    """Sizes of the names that stand for others: one, an odd one, a multiple of 16, and the greatest, if there is one.
+    """Return typical sizes of the names: one, an odd one, a multiple of 16, and the greatest, if there is one.
 
     Example:
         >>> from triten.compiler.export.dynamic_shapes import ValueRange, typical_sizes

@@ -93,7 +93,7 @@ def export(
             raise Unsupported(
                 f"argument {path} is no plain tensor, but a {type(leaf).__name__} of {leaf._spec.layout}"
             )
-    # A tensor that is given twice is two inputs, which later calls may give different tensors.
+    # A tensor passed twice becomes two inputs, since later calls may pass different tensors.
     seen: set[int] = set()
     distinct = []
     with no_grad():

@@ -1,6 +1,6 @@
-"""From a recording to an exported graph: the tensors that a module holds become named inputs, writes become outputs.
+"""Lifting of a recording to an exported graph: held tensors become named inputs, writes become outputs.
 
-The order is PyTorch's: parameters, buffers, constants, then what the user gives; written values, then results.
+The order is PyTorch's: parameters, buffers, constants, then user inputs; written values, then results.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MUTATIONS = {
 
 @dataclass(frozen=True)
 class HeldTensor:
-    """A tensor of a module's: what it is, its name, and whether the state dict has it."""
+    """Tensor of a module: its kind, its name, and its membership in the state dict."""
 
     kind: InputKind
     name: str
@@ -48,9 +48,9 @@ class HeldTensor:
 
 @dataclass(frozen=True)
 class Lifted:
-    """An exported graph, its signature, and the tensors behind the inputs that are the module's.
+    """Exported graph, its signature, and the module's tensors behind its inputs.
 
-    `names` has every name of a tensor in the module, tied ones with the name under which the graph has it.
+    `names` maps every name of a tensor in the module, including tied ones, to its name in the graph.
     """
 
     graph: Graph
@@ -105,7 +105,7 @@ def lift(recording: Recording, module: Module, leaves: Sequence[Any], names: Seq
     by_name = {spec.arg.name: spec for spec in input_specs}
     output_specs, written = [], []
     for node in recording.graph.find_nodes(op="call_function"):
-        # Names are made anew, so that they do not depend on steps that were taken out.
+        # Names are regenerated, so that they do not depend on removed steps.
         copied = copies[node] = graph.call_function(
             node.target,
             map_nodes(node.args, copies.__getitem__),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 COMPARED = ("sizes", "strides", "dtype", "device", "layout")
 """Spec attributes in which a tensor must equal the exported one."""
 MOST_RUNS = 64
-"""Compiled graphs that a module keeps: one for each look of a call that differs in what is not compared."""
+"""The most compiled graphs that a module keeps: one for each combination of unchecked metadata."""
 SHOWN = {"sizes": "shape"}
 
 

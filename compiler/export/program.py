@@ -1,4 +1,4 @@
-"""`ExportedProgram`: a graph, its signature and the tensors that it holds (torch/export/exported_program.py)."""
+"""`ExportedProgram`: a graph, its signature and its tensors (torch/export/exported_program.py)."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ExportedProgram:
         self.kernels: Sequence[Any] = ()
         self._dynamic = dynamic
         self._differentiable = differentiable
-        # How many arguments there are, if each is a leaf; most calls are of tensors alone.
+        # The number of arguments, if each is a leaf; most calls have tensors alone.
         self._flat = in_spec.num_leaves if in_spec == tree_structure(((0,) * in_spec.num_leaves, {})) else -1
         self._in_spec, self._out_spec = in_spec, out_spec
         self._paths = tuple(argument_paths)

@@ -43,7 +43,7 @@ def dumps(tensors: Mapping[str, Any]) -> bytes:
     header: dict[str, Any] = {}
     parts: list[bytes] = []
     end = 0
-    # Wide elements first, so that each lies at a multiple of its size.
+    # Wide elements first, so that each is aligned to its size.
     for name in sorted(tensors, key=lambda each: -tensors[each].dtype.itemsize):
         tensor = tensors[name].detach()
         dtype = NAMES.get(tensor.dtype.name)

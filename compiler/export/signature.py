@@ -1,4 +1,4 @@
-"""The signature of an exported graph: what each of its inputs and outputs is (torch/export/graph_signature.py)."""
+"""Signature of an exported graph: the role of each input and output (torch/export/graph_signature.py)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OutputKind(enum.Enum):
 
 @dataclass(frozen=True)
 class TensorArgument:
-    """A tensor that goes into the graph or comes out of it, by its node's name."""
+    """Tensor input or output of the graph, by its node's name."""
 
     name: str
 

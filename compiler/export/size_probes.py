@@ -54,7 +54,7 @@ PRIMES = (
 )
 LARGE = 65537
 LEAST = (2, 1, 0)
-"""Sizes at which operators may do something else, the greatest first."""
+"""Sizes at which operators may behave differently, the greatest first."""
 BETWEEN = (*range(3, 19), 24, 32, 48, 64, 96, 100, 127, 128, 129, 255, 256, 257, 512, 1000, 1024, 2048, 4096)
 """Sizes that branches may single out."""
 
@@ -112,7 +112,7 @@ class _Probes:
         self.used: set[int] = set()
 
     def fresh(self, name: str) -> Iterator[int]:
-        """Sizes in the range of a name that are no other number in the graph, so that none is taken for another."""
+        """Yield sizes in a name's range that differ from all other numbers in the graph, to avoid confusion."""
         for size in PRIMES:
             if _fits(self.dynamic.dims[name], size) and size not in self.taken | self.used:
                 self.used.add(size)
@@ -153,7 +153,7 @@ class _Probes:
             if not broken:
                 return found
         except (DifferentCaptures, Unsupported, NotImplementedError):
-            broken = []  # code that takes the integer itself: captures with integers say what is wrong, if anything
+            broken = []  # code that takes the integer itself: captures with integers report the error, if any
         found = self.fit_integers(points)
         if any(map(has_branches, self.example.codes)):
             broken += self.between(least, found)
@@ -252,9 +252,9 @@ class _Probes:
             ) from None
 
     def compare(self, template: Template, sizes: Sizes) -> None:
-        """Raise Unsupported unless a capture at these sizes gives what the expressions say.
+        """Raise Unsupported unless a capture at these sizes equals the prediction of the expressions.
 
-        A decision that comes out otherwise there, and makes no difference, is none.
+        A decision that differs there without an effect is dropped.
         """
         captured = self.captured(sizes)
         try:

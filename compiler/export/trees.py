@@ -20,7 +20,7 @@ KEYS = (str, int, float, bool, type(None))
 
 
 class UnregisteredClassError(ValueError):
-    """A program takes or gives objects of a class that is not registered."""
+    """Error: a program takes or returns objects of an unregistered class."""
 
 
 def tree_to_json(spec: TreeSpec) -> Any:

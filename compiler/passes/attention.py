@@ -68,7 +68,7 @@ class Mask(NamedTuple):
 
 
 def fuse_attention(graph: Graph) -> bool:
-    """Replace attention by hand. Returns whether there was any."""
+    """Replace handwritten attention. Return True if there was any."""
     if not has_attention(graph):
         return False
     graph.eliminate_dead_code()
@@ -93,7 +93,7 @@ def _is_served(attention: Attention) -> bool:
         return False
     if heads * queries * keys * width < LEAST_WORK:
         return False
-    # One query's products read keys and values as they lie.
+    # Matmuls of a single query read keys and values without a copy.
     return max(width, width_v) <= LARGEST_HEAD if device.type == "cuda" else queries > 1
 
 
@@ -134,10 +134,10 @@ class _Replacement:
             if mask.factor is not None:
                 shown = self.call("mul.Tensor", out, mask.factor)
                 if not attention.scores.is_filled:
-                    out = shown  # the gradients of what was added are NaN, too
+                    out = shown  # the gradients of the mask are NaN, too
         if gradients is not None:
             self.backward(gradients, query, key, value, mask, (out, *made[1:]))
-        # The caller may write to a result, and what backward reads is not the caller's.
+        # The caller may write to a result, and backward must not read the caller's tensor.
         self.read_from(attention.result, shown, is_free=gradients is None)
         if attention.dropout is not None:
             graph.eliminate_dead_code()
@@ -248,7 +248,7 @@ class _Replacement:
             self.read_from(gradients.of_key, of_key, gradients.key_is_transposed)
 
     def read_from(self, old: Node, new: Node, is_transposed: bool = False, is_free: bool = True) -> None:
-        """Have all users of a product read what the operator gives, results of the program too where it `is_free`."""
+        """Redirect users of a matmul to the operator's result, including results of the program if `is_free`."""
         spec = new.val
         whole = seen(new, spec.replace(strides=row_major(spec.sizes)))
         joined = (whole.transposed() if is_transposed else whole).joined()

@@ -49,7 +49,7 @@ LONGEST_CHAIN = 8
 
 
 def normalise_in_steps(graph: Graph) -> bool:
-    """Rewrite batch norms in training that pointwise steps read, or make the gradients of. Returns whether any is."""
+    """Decompose training batch norms that pointwise steps read, or whose gradients they make. Return True if any is."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         name = operator_name(node)

@@ -32,7 +32,7 @@ EXPAND = "aten::expand"
 
 
 def broadcast_in_pointwise_steps(graph: Graph) -> bool:
-    """Have pointwise steps read what is expanded for them. Returns whether any does."""
+    """Let pointwise steps read operands before their expand. Return True if any does."""
     changed = False
     for node in graph.nodes:
         if node.op != "call_function" or not isinstance(node.target, OpOverload):

@@ -49,11 +49,11 @@ from ..epilogues import product_call
 
 CONVOLUTION = "aten::convolution"
 VECTOR = 16
-"""Bytes of which the channels of a result are whole multiples."""
+"""The bytes of a result's channels must be a multiple of this."""
 
 
 def choose_channels_last(graph: Graph) -> bool:
-    """Convert chains of convolutions for which that is worth it. Returns whether there is one."""
+    """Convert chains of convolutions for which it pays off. Return True if there is one."""
     saved = {n: b for n in graph.find_nodes(op="call_function") if (b := bytes_of_copy(n)) is not None}
     if not any(saved.values()):
         return False
@@ -129,7 +129,7 @@ def _is_picture(spec: Any) -> bool:
 
 
 def _chains(graph: Graph, convolutions: Mapping[Node, int]) -> Iterator[list[Node]]:
-    """Convolutions and the steps of pictures behind them, as far as these read one another, each in order."""
+    """Yield chains of convolutions and pointwise steps that read one another, each in order."""
     chain_of: dict[Node, list[Node]] = {}
     for node in graph.find_nodes(op="call_function"):
         is_norm = _norm_of(node) is not None

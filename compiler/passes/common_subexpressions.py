@@ -33,7 +33,7 @@ from .donations import is_uninitialized
 
 
 def share_common_subexpressions(graph: Graph) -> bool:
-    """Replace steps by equal earlier ones. Returns whether any was."""
+    """Replace steps by equal earlier ones. Return True if any is replaced."""
     results = _made_for(graph.output_node.all_input_nodes)
     known: dict[Any, Node] = {}
     changed = False

@@ -43,16 +43,16 @@ MOST_BYTES_HELD = 1 << 24
 """The most bytes of all constants of a graph."""
 
 BLANK = frozenset({"empty", "empty_strided", "empty_like"})
-"""Operators whose results have no elements that mean anything."""
+"""Operators with uninitialized results."""
 LIKE = frozenset({"empty_like", "zeros_like", "ones_like", "full_like"})
-"""Operators that read of their first operand what it looks like, and nothing else."""
+"""Operators that read only the metadata of their first operand."""
 OVERWRITING = frozenset({"fill", "zero", "_arange", "_linspace", "_logspace"})
 """Operators that write all elements of their first operand, whatever those were."""
 COPY = "lift_fresh_copy"
 
 
 def fold_constants(graph: Graph) -> bool:
-    """Compute the steps that read literals alone, and keep what they give. Returns whether there were any."""
+    """Compute the steps that read literals alone, and keep their results. Return True if there were any."""
     nodes = list(graph.nodes)
     kept = _kept_apart(graph, nodes)
     changed = _read_numbers(graph, kept)
@@ -121,7 +121,7 @@ def _kept_apart(graph: Graph, nodes: list[Node]) -> set[Node]:
 
 
 def _read_numbers(graph: Graph, kept: Collection[Node]) -> bool:
-    """Have copies of numbers that the program names read where these are kept."""
+    """Replace copies of the program's number constants by the constants."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         is_copy = isinstance(node.target, OpOverload) and node.target._opname == COPY
@@ -209,7 +209,7 @@ def _is_capturing() -> bool:
 
 
 def _wait(ends: Collection[Node]) -> None:
-    """Wait for what CUDA computes: another stream may read the constants first."""
+    """Synchronize with CUDA: another stream may read the constants first."""
     devices = {node.val.device for node in ends if node.val.device.type == "cuda"}
     if devices:
         from ...runtime.cuda.driver import driver

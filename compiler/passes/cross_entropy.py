@@ -60,7 +60,7 @@ class CrossEntropy(NamedTuple):
 
 
 def fuse_cross_entropy(graph: Graph) -> bool:
-    """Rewrite losses. Returns whether there was any."""
+    """Rewrite losses. Return True if there was any."""
     losses = [n for n in graph.find_nodes(op="call_function") if operator_name(n) in LOSSES]
     if not losses:
         return False

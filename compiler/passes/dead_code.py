@@ -22,5 +22,5 @@ from ...dispatch.layers.graph.graph import Graph
 
 
 def eliminate_dead_code(graph: Graph) -> bool:
-    """Take out what nothing uses. Returns whether anything was."""
+    """Remove dead steps. Return True if any was removed."""
     return graph.eliminate_dead_code()

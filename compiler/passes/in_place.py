@@ -77,7 +77,7 @@ def _functional_name(name: str) -> str | None:
 
 
 def _rewrite(graph: Graph, node: Node, target: OpOverload, copies: dict[Node, Node]) -> bool:
-    """Replace a step by the one that writes, if each of what it writes is an input that is copied to after it."""
+    """Replace a step by its in-place form, if each written tensor is an input that is copied to after it."""
     schema = target._entry.schema
     given = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
     written = [given.get(a.name) for a in schema.arguments if a.is_write]

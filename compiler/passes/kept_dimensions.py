@@ -33,7 +33,7 @@ VIEWS = frozenset({"aten::unsqueeze", "aten::view"})
 
 
 def keep_dimensions(graph: Graph) -> bool:
-    """Replace views of reductions by reductions that keep their dimensions. Returns whether any was."""
+    """Replace views of reductions by reductions that keep their dimensions. Return True if any was replaced."""
     results = set(graph.output_node.all_input_nodes)
     changed = False
     for node in graph.nodes:

@@ -31,7 +31,7 @@ from ..pointwise import bound_arguments
 
 
 def compose_pointwise_steps(graph: Graph) -> bool:
-    """Put what pointwise operators are composed of in their places. Returns whether there was any."""
+    """Decompose composite pointwise operators. Return True if there was any."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         composition = _composition_of(node)

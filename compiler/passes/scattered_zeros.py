@@ -30,7 +30,7 @@ SCATTERS = frozenset({"aten::scatter_add", "aten::scatter.src", "aten::scatter.v
 
 
 def scatter_into_a_number(graph: Graph) -> bool:
-    """Replace zeros that scatters alone copy. Returns whether there were any."""
+    """Replace zeros that only scatters copy. Return True if there were any."""
     results = set(graph.output_node.all_input_nodes)
     changed = False
     for node in graph.find_nodes(op="call_function"):

@@ -24,7 +24,7 @@ RUNNING, TRAIN = slice(3, 5), 7
 
 
 def leave_out_running_statistics(graph: Graph) -> bool:
-    """Have backward of batch normalization in training take no running statistics. Returns whether any took some."""
+    """Remove running statistics from the backward of training batch norm. Return True if any were removed."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         if (

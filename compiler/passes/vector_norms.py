@@ -25,7 +25,7 @@ from ..pointwise import bound_arguments
 
 
 def reduce_to_norms(graph: Graph) -> bool:
-    """Replace vector norms. Returns whether any was."""
+    """Replace vector norms. Return True if any was replaced."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         if not isinstance(node.target, OpOverload) or node.target._entry.name != "aten::linalg_vector_norm":

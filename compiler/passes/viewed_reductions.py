@@ -36,7 +36,7 @@ OF_DIMENSIONS = frozenset({"aten::sum.dim_IntList", "aten::mean.dim", "aten::ama
 
 
 def reduce_what_is_viewed(graph: Graph) -> bool:
-    """Have reductions read what their operands view. Returns whether any does."""
+    """Let reductions read the bases of their operands. Return True if any does."""
     changed = False
     for node in graph.find_nodes(op="call_function"):
         while _name(node) in OF_EVERYTHING | OF_DIMENSIONS and _reads_view(node):

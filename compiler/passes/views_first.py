@@ -43,7 +43,7 @@ from ..pointwise import COPIES, FILLS
 VIEWS = frozenset({
     "aten::slice.Tensor", "aten::select.int", "aten::unsqueeze", "aten::permute", "aten::transpose.int", "aten::t",
 })  # fmt: skip
-"""Views that give each element once at most."""
+"""Views with each element at most once."""
 SLICES = frozenset({"aten::slice.Tensor", "aten::select.int", "aten::unsqueeze"})
 """Those that are taken so on the CPU: operands of steps are not read across their lines."""
 EXACT = frozenset(
@@ -57,9 +57,9 @@ EXACT = frozenset(
         *("sigmoid_backward", "tanh_backward", "threshold_backward", "native_dropout_backward"),
     )
 )
-"""Pointwise operators that round each element by itself, in whichever order and number it comes."""
+"""Pointwise operators that round each element independently of its position and of the number of elements."""
 BEGIN_EXACTLY = frozenset({"sigmoid", "silu", "silu_backward"})
-"""Functions whose eager kernels begin with arithmetic, so that gaps between elements are gone where they go on."""
+"""Functions whose eager kernels begin with arithmetic, which makes their operands contiguous."""
 CAT = "aten::cat"
 PADDINGS = frozenset({"aten::slice_backward", "aten::constant_pad_nd"})
 """Operators that put their operand into a larger tensor."""
@@ -68,7 +68,7 @@ MOST_STEPS = 64
 
 
 def take_views_first(graph: Graph) -> bool:
-    """Take views before the steps whose results they see. Returns whether any was."""
+    """Move views before the steps whose results they view. Return True if any was moved."""
     results = set(graph.output_node.all_input_nodes)
     waiting = [n for n in graph.find_nodes(op="call_function") if _name(n) in VIEWS]
     left = MOST_STEPS * len(waiting)

@@ -32,7 +32,7 @@ WAIT = "_c10d_functional::wait_tensor"
 
 
 def read_after_waits(graph: Graph) -> bool:
-    """Have later readers of what is waited for read it through the wait. Returns whether any does so now."""
+    """Redirect later readers of a collective's result to the wait's result. Return True if any is redirected."""
     nodes = list(graph.nodes)
     waits = [node for node in nodes if isinstance(node.target, OpOverload) and node.target.name() == WAIT]
     if not waits:
@@ -45,7 +45,7 @@ def read_after_waits(graph: Graph) -> bool:
 
 
 def _redirect(graph: Graph, wait: Node, roots: dict[Node, Node]) -> bool:
-    """Redirect the readers behind one wait: of the memory that it waits for, and of all views of it."""
+    """Redirect the readers after one wait: of the memory that it waits for, and of all views of it."""
     nodes = list(graph.nodes)
     place = nodes.index(wait)
     behind = set(nodes[place + 1 :]) - {graph.output_node}  # the results are there when all steps have run

@@ -1,6 +1,6 @@
-"""The loads of a fused kernel on CUDA: which input is read at which place, and for which elements.
+"""Loads of a fused CUDA kernel: the input, the place and the elements of each.
 
-A step of a part of a `cat` reads its operands where the part lies, and only for the elements that are the part's.
+A step of a part of a `cat` reads its operands at the part's offset, and only for the part's elements.
 """
 
 from __future__ import annotations

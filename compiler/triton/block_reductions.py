@@ -65,7 +65,7 @@ def {name}({pointers}, {results}, BLOCK_O: tl.constexpr, BLOCK_R: tl.constexpr, 
 {body}
 '''
 MOST_WORDS = 128
-"""Registers of a lane for accumulators and what a tile is made of: tiles are smaller where there are more."""
+"""The most registers of a lane for accumulators and a tile's values; more shrink the tile."""
 LEAST_TILE = 512
 """Elements of a tile that is made smaller, at least."""
 

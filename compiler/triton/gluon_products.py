@@ -109,7 +109,7 @@ FORMS = {
         ),
     ),
 }
-"""By the names under which they are asked for."""
+"""Gluon kernels by the names of their forms."""
 
 
 IN_TRITON = re.compile(r"tl\.broadcast_to\((\w+), mask\.shape\)")

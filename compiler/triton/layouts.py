@@ -1,6 +1,6 @@
-"""The source of a convolution's copies with prologues: an operand is computed where it is laid out anew.
+"""Source of a convolution's copies with prologues: an operand is computed when it is copied to another layout.
 
-Each element is loaded, computed and stored once, whatever the number of taps; what lies beyond the channels is zero.
+Each element is loaded, computed and stored once, for any number of taps; padding of the channels is zero.
 """
 
 from __future__ import annotations

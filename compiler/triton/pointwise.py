@@ -244,7 +244,7 @@ def import_of(function: Any, name: str) -> str:
 
 
 def offsets(geometry: Geometry) -> list[str]:
-    """Lines that take an index apart into coordinates, the innermost first."""
+    """Return the lines that split an index into coordinates, the innermost first."""
     lines, rest = [], "index"
     for i, size in enumerate(geometry.sizes):
         if i == len(geometry.sizes) - 1:

@@ -1,4 +1,4 @@
-"""The texts of products with an epilogue, by the form of their kernels: an eager kernel with another end each."""
+"""Templates of matmuls with an epilogue, by the form of their kernels: an eager kernel with another end each."""
 
 HEADER = '''"""{what}
 
@@ -114,7 +114,7 @@ ADDENDS = {
     "row": "tl.load(addend + batch * sz + columns * sn, mask=is_column, other=0)[None, :]",
     "tile": "tl.load(addend + batch * sz + rows[:, None] * sm + columns[None, :] * sn, mask=mask, other=0)",
 }
-"""How a product's own addend is loaded: one row for all, or an element each."""
+"""Load of a matmul's own bias: one row for all, or an element each."""
 QUADS = {
     "quads": "quads, ",
     "quads_of_tile": "tile_n * (BLOCK_N // 4) + tl.arange(0, BLOCK_N // 4), ",

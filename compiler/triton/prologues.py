@@ -1,4 +1,4 @@
-"""The source of a product's prologue: an operand's tile is computed of what is loaded in its place."""
+"""Source of a matmul's prologue: an operand's tile is computed from the tile loaded instead of it."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ SUMS = {"tiled sums": TILED_SUMS, "persistent sums": PERSISTENT_SUMS}
 
 
 class TilePlace(NamedTuple):
-    """How a program calls a tile of an operand and where it is.
+    """Names of an operand's tile and of its indices in a program.
 
     Attributes:
-        tile: what was loaded.
-        batch: the number of the matrix.
-        axes: the indices of rows and of columns.
-        masks: which of these are inside.
+        tile: The loaded tile.
+        batch: The index of the matrix.
+        axes: The indices of rows and of columns.
+        masks: The masks of valid rows and columns.
     """
 
     tile: str
@@ -145,7 +145,7 @@ class WrittenPrologue:
         if any(reach(node) + MARGIN > INT32_MAX for node in self.operands):
             raise CannotFuse("what an operand is computed of is beyond 32 bits")
         dtype = self.prologue.source.val.dtype
-        # Shared memory holds as many tiles of the source as it would hold of the operand.
+        # Shared memory is sized for tiles of the operand, and must hold as many tiles of the source.
         is_wide = dtype.itemsize > 2 * self.prologue.made.val.itemsize
         if dtype.is_complex or dtype.name == "bool" or is_wide:
             raise CannotFuse(f"an operand is computed of {dtype}")

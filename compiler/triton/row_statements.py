@@ -1,8 +1,8 @@
-"""The steps of a kernel over rows as statements of Triton source, before it is known whether a row is read once.
+"""Steps of a row kernel as statements of Triton source, for rows that are read once or in several passes.
 
-A statement defines one value of a tile, or combines the elements of its rows to a number for each. Texts are templates:
-``{y3}`` stands for the value `y3`, whose name differs from pass to pass where a row is read several times. Softmax,
-layer norm and variances are the statements that their own kernels consist of.
+A statement defines one value of a tile, or combines the elements of its rows to a number for each. Texts are
+templates: ``{y3}`` is the value `y3`, whose name differs between passes if a row is read several times. Softmax, layer
+norm and variances are the statements of their own kernels.
 """
 
 from __future__ import annotations
@@ -184,13 +184,13 @@ def _element(
 
 
 class Row(NamedTuple):
-    """A step over rows that is to be written.
+    """Step over rows to be lowered.
 
     Attributes:
-        program: what it is written to.
-        call: the step.
-        values: the names of its operands.
-        n: the elements of a row.
+        program: The program to which statements are added.
+        call: The step.
+        values: The names of its operands.
+        n: The elements of a row.
     """
 
     program: Program
@@ -410,4 +410,4 @@ LOWERED: dict[str, Callable[[Row], dict[int, str]]] = {
     "aten::var_mean.correction": _moments(False, True),
     "aten::std_mean.correction": _moments(True, True),
 }
-"""How each operator is written; it gives the names of the values of its outputs, by their places."""
+"""Lowering of each operator to the names of its outputs' values, by their places."""

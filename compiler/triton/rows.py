@@ -43,11 +43,11 @@ def {name}({pointers}, n_rows, BLOCK_O: tl.constexpr, BLOCK_R: tl.constexpr):
 {body}
 '''
 SPREAD = 2048
-"""Elements of a block at least, of several rows where they are short."""
+"""The least elements of a block, of several rows if they are short."""
 LANE = 16
 """Elements of a row for each lane."""
 LOOP = 2048
-"""Elements of a row at a time where it is gone through several times, by `LOOP_WARPS` warps."""
+"""Elements of a row at a time if it is read in several passes, by `LOOP_WARPS` warps."""
 LOOP_WARPS = 8
 REGISTERS, RESIDENT = 65536, 16
 """Registers of a multiprocessor, and the least number of resident warps that share them. None are reserved for
@@ -184,7 +184,7 @@ class Layout:
 
 
 def offset_lines(geometry: Geometry, index: str, letter: str) -> list[str]:
-    """Lines that take an index apart into coordinates, the innermost first."""
+    """Return the lines that split an index into coordinates, the innermost first."""
     if len(geometry.sizes) < 2:
         return []
     lines, rest = [], index
@@ -324,7 +324,7 @@ class _Writer:
         at, _ = self.access(node)
         mask = self.mask(True, self.layout.moves_along_rows(node))
         rest = f", mask={mask}" if mask else ""
-        # A number for each row may be one for all of them, and has to be as many as there are addresses.
+        # A number for each row may be a scalar, and must be broadcast to the addresses.
         self.write(f"tl.store({self.pointers[node]}{at}, {value}{rest})")
 
     def filled(self, statement: Statement, value: str) -> str:
@@ -371,7 +371,7 @@ class _Writer:
         return self.lines
 
     def in_passes(self) -> list[str]:
-        """Rows block by block: a pass for what needs no reduction, another for what needs that, and so on."""
+        """Return the lines that process rows block by block: one pass before any reduction, one after it, and so on."""
         self.begin()
         level = self.levels()
         statements = {s.name: s for s in self.program.statements}
@@ -423,7 +423,7 @@ class _Writer:
     def one_pass(
         self, each: int, ends: list[str], stored: list[tuple[Node, str]], statements: dict[str, Statement]
     ) -> None:
-        """Go through the row, combine what `ends` name, and store what is stored."""
+        """Write one pass over the row, which combines `ends` and stores `stored`."""
         needed: set[str] = set()
         waiting = [*(name for end in ends for name in statements[end].reads), *(name for _, name in stored)]
         while waiting:

@@ -1,7 +1,7 @@
 """Generated sources as modules in files: ``$TRITEN_CACHE_DIR/sources``, one for each text.
 
-A file is named by a hash of its text. Its text is compared, and written again where it differs; what is executed is the
-text that was generated, never what a file holds.
+A hash of its text names a file. A file with another text is rewritten; the executed text is the generated one, never
+the file's.
 """
 
 from __future__ import annotations

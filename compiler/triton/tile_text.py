@@ -1,4 +1,4 @@
-"""Source of what is computed over a tile: addresses by rows and columns, loads, and pointwise steps."""
+"""Source of computations over a tile: addresses by rows and columns, loads, and pointwise steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .pointwise import operands_of
 from .source_text import step_text, type_text
 
 MARGIN = 1 << 20
-"""Elements by which a program's offsets may be beyond a tensor's end, behind a mask."""
+"""The most elements by which a program's masked offsets may exceed a tensor's end."""
 
 
 def reach(node: Node) -> int:

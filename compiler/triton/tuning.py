@@ -31,7 +31,7 @@ from ...triton_kernels.tuning.timer import EventTimer, Timer
 from ..schedule import FusedKernel, OperatorCall, Schedule
 
 WIDENINGS = ((1, 4), (1, 8), (2, 8), (2, 4), (0.5, 4), (0.5, 2))
-"""Candidates of a fused kernel: its block times the first number, with so many warps. The default comes first."""
+"""Candidates of a fused kernel: factors of its block, and numbers of warps. The default comes first."""
 LEAST_BLOCK = 16
 
 timer_for: Callable[[Device], Timer] = EventTimer
@@ -43,7 +43,7 @@ _asked: set[Any] = set()
 
 
 def why_untimed(device: Device) -> str | None:
-    """Why nothing is timed on a device, in words; None where it is."""
+    """Return the reason why nothing is timed on a device; None if kernels are timed."""
     if device.type != "cuda":
         return f"kernels of {device.type} have no candidates"
     if drivers.is_simulated():
@@ -126,10 +126,10 @@ def _timed(
 
 
 def tune_operators(schedule: Schedule) -> None:
-    """Time the configurations of the kernels that a schedule's operators launch, each call by itself.
+    """Time the configurations of the kernels that a schedule's operators launch, each call separately.
 
-    Plans of all operators are made anew, and graphs that were compiled before are compiled again when they are called.
-    A call that cannot be timed, as under a profiler or where memory is short, keeps what it has.
+    This remakes the plans of all operators, and graphs compiled earlier are compiled again at their next call. A call
+    that cannot be timed, as under a profiler or if memory is short, keeps its configuration.
     """
     for step in schedule.steps:
         if isinstance(step, OperatorCall) and _may_be_timed(step.node):
