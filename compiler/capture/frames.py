@@ -1,7 +1,7 @@
-"""Which Python code a call runs: its names, its globals and the objects in its variables.
+"""Tracing of the Python code that a call runs: its names, its globals and the objects in its variables.
 
-A tracing function is called for every Python function that starts. Code of the standard library, of NumPy and of this
-package is passed by, but for modules (`nn`) and optimizers, whose attributes programs set.
+A trace function sees every Python function that starts. It skips code of the standard library, of NumPy and of this
+package, except modules (`nn`) and optimizers, whose attributes programs set.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .stand_ins import StandIns
 from .unsupported import PACKAGE, is_own
 
 OBSERVED_ROOMS = ("nn", "optim")
-"""Folders of this package whose code reads what programs set."""
+"""Folders of this package whose code reads attributes that programs set."""
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 SITE_PACKAGES = sysconfig.get_path("purelib")
 BY_STRING = frozenset({"getattr", "hasattr", "vars", "__dict__"})
 """Names that read attributes whose names need not appear in the code."""
 PASSED_BY = ("numpy", "scipy", "ml_dtypes", "triton", "cupy", "llvmlite")
-"""Installed packages whose code reads nothing of the program's."""
+"""Installed packages whose code reads nothing of the program."""
 
 
 class Watch:
@@ -71,7 +71,7 @@ class Frames:
 
     @property
     def names(self) -> set[str] | None:
-        """Every name of an attribute or a global in the code that ran; None where it makes names at run time.
+        """Names of attributes and globals in the code that ran; None if it makes names at run time.
 
         Names in strings count, as `getattr` and `hasattr` take them.
         """
@@ -102,12 +102,12 @@ class Frames:
 
     @contextmanager
     def observed(self, stand_ins: StandIns, watch: Watch | None = None) -> Iterator[Frames]:
-        """See what runs in this thread while the block does.
+        """Observe the code that runs in this thread inside the block.
 
         Args:
-            stand_ins: they surround the block. A trace function that an interrupt leaves in place asks them whether the
+            stand_ins: Stand-ins around the block. A trace function that an interrupt leaves in place asks them if the
                 block still runs, and ends.
-            watch: sees its function line by line.
+            watch: Observer of a function line by line. Default: None.
         """
 
         def at_return(frame: FrameType, event: str, _: object) -> Any:
@@ -127,7 +127,7 @@ class Frames:
         collector = _Collector()
 
         def at_call(frame: FrameType, event: str, _: object) -> Any:
-            # Every function that starts comes here: nearly all are passed by at once.
+            # Every function call reaches this line, and nearly all are skipped at once.
             if frame.f_code.co_filename in _passed_by:
                 return None
             if event != "call" or collector.is_running or not is_observed(frame.f_code):
@@ -161,7 +161,7 @@ class _Collector:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Know of it while the block runs."""
+        """Track garbage collections while the block runs."""
         own = (self._begin, self._end)
         try:
             gc.callbacks.insert(0, self._begin)
@@ -190,7 +190,7 @@ def is_observed(code: CodeType) -> bool:
 
 
 _passed_by: set[str] = set()
-"""Files whose code is known to be passed by."""
+"""Cache of skipped files."""
 
 
 @cache

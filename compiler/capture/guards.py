@@ -1,6 +1,6 @@
-"""Guards: a check that what a captured function read is still what it was.
+"""Guards: a check that everything a captured function read is unchanged.
 
-The check is written out as one function, since it stands before every call of the graph.
+The check is generated as one function, since it precedes every call of the graph.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Guard = Callable[[], tuple[Any, ...] | None]
 
 
 class Guards:
-    """The places that a captured function read, with their values, and the tensors that it holds.
+    """Places that a captured function read, with their values, and the tensors that it holds.
 
-    `hold()` gives those tensors as they are now, or None if a place has another value or a tensor another spec.
+    `hold()` returns the current tensors, or None if a place has another value or a tensor another spec.
 
     Args:
-        places: the places, each with its value.
-        held: the places of tensors, each with the spec of its tensor.
+        places: The places, each with its value.
+        held: The places of tensors, each with the spec of its tensor.
 
     Example:
         >>> from triten.compiler.capture.guards import Guards

@@ -1,4 +1,4 @@
-"""Places that hold values: what guards look at, and what side effects are put back to."""
+"""Locations of values, which guards check and to which side effects are reverted."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Location:
 
 
 LARGEST_ARRAY = 1 << 14
-"""Bytes of the largest array of NumPy's, or bytearray, whose elements are looked at before every call."""
+"""The most bytes of a NumPy array, or bytearray, whose elements are checked before every call."""
 
 
 def bytes_of(array: Any) -> bytes:

@@ -11,7 +11,7 @@ from ...runtime.size import Size
 from ...runtime.tensor_impl import TensorImpl
 
 FIXED = (types.ModuleType, types.BuiltinFunctionType, Size)
-"""Objects that are what they are for as long as a process runs, or equal to those of another call."""
+"""Objects that never change while a process runs, or that compare equal between calls."""
 
 
 def containers_in(value: Any) -> Iterator[Any]:

@@ -1,8 +1,7 @@
-"""The Python objects that code can have read: a walk from functions, modules and variables to what they hold.
+"""Python objects that code can have read: a walk from functions, modules and variables to their contents.
 
-A walk gives `Location`s: a place that holds a value, such as an entry of a dict of attributes. Which attributes of an
-object count is told by the names in the code that ran. Guards and the search for side effects are both made of
-locations.
+A walk collects `Location`s: a place that holds a value, such as an entry of a dict of attributes. The names in the
+code that ran select the attributes. Guards and the detection of side effects both use locations.
 """
 
 from __future__ import annotations
@@ -224,7 +223,7 @@ class Walk:
         top = kind.__module__.partition(".")[0]
         if top == "triten" and not kind.__module__.startswith(OBSERVED_MODULES):
             return
-        if top == "triton":  # a kernel, whose caches change with each launch; a graph holds it as it is
+        if top == "triton":  # a kernel, whose caches change with each launch; a graph holds it unchanged
             return
         if isinstance(value, RANDOM):
             if not self.is_first:
@@ -250,14 +249,15 @@ class Walk:
         self._shape_of(value, path)
 
     def _shape_of(self, value: Any, path: str) -> None:
-        """That an object has no more attributes and no other class, and what its class holds."""
+        """Record an object's set of attributes and its class, and visit its class."""
         own = getattr(value, "__dict__", None)
         if self.is_first and isinstance(own, dict):
             # Record attributes, so that the function's additions are found and removed.
             self.places.append((Location("elements", own, None, f"the attributes of {path}"), tuple(own)))
         if not self.is_first and isinstance(own, dict):
             self.places.append((Location("size", own, None, f"the attributes of {path}"), len(own)))
-        # A guard keeps what it looks at alive: arguments, which are known by identity anyway, are not to be.
+        # A guard keeps its objects alive, but arguments, which are checked by identity anyway, must not be kept
+        # alive.
         if not self.is_first and id(value) not in self.roots:
             self.places.append((Location("class", value, None, f"the class of {path}"), type(value)))
         self._open_class(type(value))

@@ -1,4 +1,4 @@
-"""A function as a graph: run once on fake tensors, without writes, and with its derivative where one is wanted."""
+"""Recording of a function as a graph: run once on fake tensors, without writes, and with an optional derivative."""
 
 from __future__ import annotations
 
@@ -128,15 +128,15 @@ def record(
     with _one_at_a_time, _without_collections():
         with suppress(UnknownTensor):
             return _recorded(function, leaves, spec, None, watch)
-        # Again, with a look at the tensors that there are: those that the function makes of numbers are constants.
-        # They are held meanwhile, so that no new one has the id of one that is gone.
+        # Record again with a list of the existing tensors: tensors that the function makes of numbers are constants.
+        # The list keeps them alive, so that no new tensor reuses an id.
         known = [each for each in gc.get_objects() if isinstance(each, TensorImpl)]
         return _recorded(function, leaves, spec, {id(each): each for each in known}, watch)
 
 
 @contextmanager
 def _without_collections() -> Iterator[None]:
-    """Keep the garbage collector from running meanwhile: a capture makes many objects, nearly all of which live on."""
+    """Disable the garbage collector: a capture makes many objects, nearly all of which live on."""
     if not gc.isenabled():
         yield
         return
@@ -152,7 +152,7 @@ _one_at_a_time = forkable(threading.RLock())
 
 
 class UnknownTensor(Unsupported):
-    """A tensor that the function uses, and whose place in the program is not found."""
+    """Error: a tensor that the function uses has no known location in the program."""
 
 
 def _recorded(
@@ -262,9 +262,9 @@ READ = "the function reads the value of a tensor that it holds"
 def _lift(
     graph: Graph, found: dict[int, tuple[Any, Location]], there: dict[int, Any] | None
 ) -> list[tuple[Location, Any]]:
-    """Make inputs of the graph's constants, in the order of their first use. Returns where they are held.
+    """Make the graph's constants inputs, in the order of their first use. Return their locations.
 
-    Those that were not there before the function ran are literals of its code.
+    Constants that did not exist before the function ran are literals of its code.
     """
     held: list[tuple[Location, Any]] = []
     made: dict[int, Node] = {}
@@ -321,9 +321,9 @@ def _placeholder(graph: Graph, name: str, val: Any, last: Node | None) -> Node:
 
 
 def _give_back(graph: Graph, inputs: dict[int, Node]) -> None:
-    """Have results be these inputs: a view in the input's own geometry looks like the input.
+    """Replace results by these inputs: a view with the input's own geometry equals the input.
 
-    An input that was written to is the result, too, and not what the write returns: that has no history.
+    A written input is the result itself, and not the result of the write, which has no history.
     """
     results = [
         each.args[0] if isinstance(each, Node) and _writes(each) else each
@@ -335,7 +335,7 @@ def _give_back(graph: Graph, inputs: dict[int, Node]) -> None:
 
 
 def _make_inputs(graph: Graph, nodes: Sequence[Any]) -> None:
-    """Make inputs of the nodes that stand for gradients to come."""
+    """Make the nodes of incoming gradients inputs."""
     last = _last_placeholder(graph)
     for i, node in enumerate(nodes):
         last = _placeholder(graph, f"tangent_{i}", node.val, last)

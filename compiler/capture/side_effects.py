@@ -84,7 +84,7 @@ def gradient_of(tensor: Any) -> Any:
 
 
 def refuse_side_effects(before: Walk, looks: Looks) -> None:
-    """Put back what was changed since a walk. Raises Unsupported if anything was."""
+    """Revert changes since a walk. Raise Unsupported if there were any."""
     changed = changed_places(before)
     tensor = looks.restore()
     for location, value in reversed(changed):
@@ -119,11 +119,11 @@ class Refusals:
 
 
 def refuse_effects(stand_ins: StandIns, refusals: Refusals) -> None:
-    """Have the user's code raise Unsupported where it does what no graph does: output, a look at a clock, a seed.
+    """Make the user's code raise Unsupported for side effects: output, reads of a clock, seeds.
 
     Args:
-        stand_ins: begins and ends it.
-        refusals: remembers the first one.
+        stand_ins: Stand-ins that activate and end this.
+        refusals: Record of the first one.
     """
     places: list[tuple[Any, str, str]] = [
         (builtins, "print", OUTPUT),
@@ -181,7 +181,7 @@ def refusing_draws() -> Iterator[None]:
 
 
 class _Stream:
-    """A stream that refuses what the user's code writes beneath a capture."""
+    """Stream that refuses writes of the user's code during a capture."""
 
     def __init__(self, stream: Any, stand_ins: StandIns, refusals: Refusals) -> None:
         self._own = (stream, stand_ins, refusals)

@@ -1,8 +1,8 @@
-"""Results of which one is computed from another: their derivatives, each as far as the next earlier result.
+"""Stages of results that depend on each other: each derivative ends at the next earlier result.
 
-A program may ask for the gradient of one result with regard to another, hook it, or retain its gradient. So a result
-that others are computed from ends their derivative: the gradient that comes to it is handed to autograd, which goes on
-from there. Results of one stage do not depend on each other.
+A program may request the gradient of one result with regard to another, hook it, or retain its gradient. So the
+derivative of later results ends at the result that they depend on. Autograd receives the gradient there, and
+continues. Results of one stage do not depend on each other.
 """
 
 from __future__ import annotations

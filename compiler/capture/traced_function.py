@@ -66,7 +66,7 @@ class _CaptureLayer(Layer):
 
 
 class TracedFunction:
-    """The function of flat tensors that is traced: result leaves, gradients, and the gradients that come in."""
+    """Traced function of flat tensors: its result leaves, gradients, and incoming gradients."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class TracedFunction:
                 continue
             handle = next(given)
             if handle._spec.requires_grad and not cast(Tensor, leaf).is_leaf:
-                # A stand-in is a leaf; what stands for one that is none is made by an operator.
+                # A stand-in is a leaf; for a tensor that is not a leaf, an operator makes it.
                 made = ops.alias(handle)
                 raw[id(made)] = made, handle
                 handle = made
@@ -184,7 +184,7 @@ class TracedFunction:
         return tracer is not None and tracer.has_refused
 
     def _refuse_changes(self) -> None:
-        """Raise Unsupported if an argument is not what it was: elements of a list, attributes of a tensor."""
+        """Raise Unsupported if an argument changed: elements of a list, attributes of a tensor."""
         assert self.given is not None
         _, filled, args, kwargs = self.given
         _refuse_changes(filled, self.spec, args, kwargs)
@@ -233,7 +233,7 @@ class TracedFunction:
         self.structure_leaves = found
 
     def refuse_new_objects(self, walk: Walk) -> None:
-        """Raise Unsupported if the result holds an object that no guard looks at."""
+        """Raise Unsupported if the result holds an object without a guard."""
         for i, leaf in self.objects.items():
             if not isinstance(leaf, (*NUMBERS, *CONSTANTS, *FIXED)) and not walk.has_seen(leaf):
                 reason = f"the result holds a {type(leaf).__name__}"
@@ -274,14 +274,14 @@ class TracedFunction:
         for o in outputs:
             strides = o.stride() if o._spec.is_dense() else contiguous_strides(o._spec.sizes)
             tangents.append(ops.empty_strided(o.shape, strides, dtype=o.dtype, device=o.device))
-            # The node itself: what later looks like the tensor, such as its transpose's transpose, has another one.
+            # The node itself: an equal view, such as the transpose of the transpose, has another node.
             self.tangents.append(list(tracer.graph.nodes)[-1])
         grads = self._gradients_by_stages(outputs, wanted, tangents)
         plain = [leaf.detach() if isinstance(leaf, Tensor) and leaf.requires_grad else leaf for leaf in found]
         return (*plain, *grads)
 
     def _add_bases(self, found: list[Any]) -> None:
-        """Let results that view one tensor with a history, and are not it, be views of it as one more result."""
+        """Add bases as extra results, so that results that view a common tensor with history are views of it."""
         first: dict[int, int] = {}
         bases: dict[int, Any] = {}
         shared: dict[int, bool] = {}
@@ -314,7 +314,7 @@ class TracedFunction:
     def _gradients_by_stages(
         self, outputs: Sequence[Any], wanted: Sequence[Any], tangents: Sequence[Any]
     ) -> list[Any]:
-        """For each stage the gradients of the results of earlier ones, and of what is wanted."""
+        """Return for each stage the gradients of the results of earlier stages, and of the wanted inputs."""
         if len(self.stages) == 1:
             return list(gradients(outputs, wanted, tangents, allow_unused=True))
         arrivals = cut_at(outputs, outputs[: len(outputs) - len(self.stages[-1])])
@@ -341,7 +341,7 @@ class TracedFunction:
         return every
 
     def _refuse_shared_memory(self, results: Sequence[Any]) -> None:
-        """Raise Unsupported where results share memory: one call of autograd's cannot give views of each other."""
+        """Raise Unsupported if results share memory: one autograd node cannot return views of each other."""
         seen: dict[int, Any] = {}
         for i, leaf in enumerate(results):
             if isinstance(leaf, TensorImpl) and not any(

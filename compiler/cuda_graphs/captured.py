@@ -26,7 +26,7 @@ from .outputs import Lease, as_given, memory_of, written_outputs
 Program = Callable[..., tuple[Any, ...]]
 
 ATTEMPTS = 2
-"""How often a program is captured whose allocations are not those that were seen before."""
+"""The number of captures of a program whose allocations differ from the traced ones."""
 
 
 class CapturedProgram:
@@ -157,7 +157,7 @@ def static_like(spec: TensorSpec) -> Any:
 
 
 def copy_bytes(target: Any, source: Any, cuda: Driver, stream: int) -> None:
-    """Copy a tensor's elements to one of equal strides, with one copy of the driver's unless most of it are gaps."""
+    """Copy a tensor's elements to one of equal strides, with one driver copy unless it is mostly gaps."""
     spec = target._spec
     elements = storage_size(spec.sizes, spec.strides)
     if not spec.numel:
@@ -176,7 +176,7 @@ def is_expanded(spec: TensorSpec) -> bool:
 
 
 def wait_for(others: set[int], cuda: Driver, stream: int) -> None:
-    """Have a stream wait for what other streams, which use its memory, have been given."""
+    """Let a stream wait for the work of other streams that use its memory."""
     for other in [each for each in others if each != stream]:
         event = cuda.create_event()
         cuda.record_event(event, other)

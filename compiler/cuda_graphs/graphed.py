@@ -25,11 +25,11 @@ from .memory import Pools
 from .outputs import is_leased
 
 CAPTURES = 8
-"""Captures of a program that there may be at a time: so many calls may have results that live at once."""
+"""The most captures of a program at a time, that is, of calls whose results live at once."""
 ATTEMPTS = 32
 """Captures of a program that are made in all."""
 ADDRESSES = 4
-"""Addresses that an input may come with before it is copied."""
+"""The number of addresses of an input before it is copied."""
 
 
 class _Order:
@@ -104,12 +104,12 @@ class GraphedProgram:
 
     @property
     def aliased(self) -> frozenset[int]:
-        """The inputs that are read where they lie."""
+        """Places of the inputs that are read in place."""
         return frozenset(self._aliased)
 
     @property
     def captures(self) -> int:
-        """How many captures there are."""
+        """Number of captures."""
         return len(self._captures)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -150,7 +150,7 @@ class GraphedProgram:
             return False
         if (
             get_allocator("cuda") is not CUDA_ALLOCATOR
-        ):  # memory of another one does not come from a capture's pool
+        ):  # memory of another allocator does not come from a capture's pool
             return False
         if self._first is None:
             self._first = [weakref.ref(root_of(x._data)) for x in inputs]
@@ -176,7 +176,7 @@ class GraphedProgram:
         return True
 
     def _note_addresses(self, inputs: Sequence[Any]) -> None:
-        """Have inputs copied that come with ever new addresses, unless they are what a capture left."""
+        """Copy inputs whose addresses keep changing, unless a capture returned them."""
         wandering = set()
         for i in self._aliased:
             data = inputs[i]._data
@@ -198,7 +198,7 @@ class GraphedProgram:
         except RuntimeError as error:
             self.reason = f"it cannot be captured: {str(error).partition(chr(10))[0]}"
         else:
-            # The newest comes first.
+            # The newest capture comes first.
             self._captures.insert(0, made)
         return found
 

@@ -27,10 +27,10 @@ class Pools:
 
     @contextmanager
     def traced(self, outputs: frozenset[int] = frozenset()) -> Iterator[Trace]:
-        """See what this thread allocates while the block runs, and serve some of it from the pool of outputs.
+        """Trace this thread's allocations while the block runs, and serve some from the pool of outputs.
 
         Args:
-            outputs: their places among the allocations.
+            outputs: The positions of outputs among the allocations. Default: none.
         """
         trace = Trace(self.outputs, outputs)
         before = CUDA_ALLOCATOR.pool_observer
@@ -69,7 +69,7 @@ class Trace:
         """Return the positions of these live pointers among the allocations; None if one is missing."""
         last = {block.address: i for i, block in enumerate(self.blocks)}
         places = [last.get(data.address) for data in memory if data.nbytes]
-        if self._asked != len(self.blocks):  # one was asked for again, as memory was short
+        if self._asked != len(self.blocks):  # the allocator retried a request, as memory was short
             return None
         found = frozenset([place for place in places if place is not None])
         return found if len(found) == len(places) else None

@@ -19,7 +19,7 @@ SMALL_RESULT = 64 << 10
 
 
 class Lease:
-    """Stands for a capture's memory while anything over it lives: each pointer has it as its deleter, so holds it."""
+    """Lease of a capture's memory: the deleter of each pointer over it, so it lives as long as any pointer."""
 
     __slots__ = ("__weakref__", "memory")
 

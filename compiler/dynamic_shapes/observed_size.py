@@ -66,7 +66,7 @@ def is_noted() -> bool:
 
 
 class ObservedSize(SymInt):
-    """An integer that notes what is decided by it."""
+    """Integer that records the decisions based on it."""
 
     __slots__ = ("_expression", "_seen", "_value")
 
@@ -240,7 +240,7 @@ def _always(hook: Any) -> Callable[[Any], Any]:
 
 
 class ObservedShape(Size):
-    """The sizes of a tensor, which stay observed in what is cut and joined of them."""
+    """Sizes of a tensor, whose slices and concatenations stay observed."""
 
     def __getitem__(self, index: Any) -> Any:
         found = tuple.__getitem__(self, index)

@@ -1,4 +1,4 @@
-"""Captures of a function at sizes that it is not called with: tensors without elements stand for its arguments."""
+"""Captures of a function at sizes that no call has had: fake tensors stand for its arguments."""
 
 from __future__ import annotations
 

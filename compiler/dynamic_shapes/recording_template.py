@@ -80,7 +80,7 @@ def _compare_recordings(recordings: Sequence[Recording]) -> None:
 
 
 def _all_guards(recordings: Sequence[Recording]) -> Guards:
-    """Guards that hold where those of all captures do. Raises DifferentCaptures where no state fulfils them."""
+    """Return guards that hold if those of all captures do. Raise DifferentCaptures if they contradict each other."""
     found: dict[Any, tuple[Location, Any]] = {}
     for recording in recordings:
         for location, value in recording.guards.places:

@@ -1,4 +1,5 @@
-"""Integers as expressions of named sizes: sums of products, found from examples, and what programs compute of them."""
+"""Integers as expressions of named sizes: polynomials fitted to examples, and numbers that programs compute from
+sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ OPERATIONS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", 
 
 
 class SizeExpression(NamedTuple):
-    """A sum of products, by its coefficients.
+    """Polynomial of sizes, by its coefficients.
 
     Example:
         >>> from triten.compiler.dynamic_shapes.size_expressions import SizeExpression
@@ -140,7 +141,7 @@ def fitted(names: Sequence[str], points: Sequence[Sizes], values: Sequence[int])
 
 
 def _solved(rows: list[list[Fraction]], count: int) -> list[Fraction] | None:
-    """Gauss' elimination; None where the rows do not say what the unknowns are."""
+    """Solve by Gaussian elimination; return None if the rows do not determine the unknowns."""
     for column in range(count):
         pivot = next((i for i in range(column, len(rows)) if rows[i][column]), None)
         if pivot is None:

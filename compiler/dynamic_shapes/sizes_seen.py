@@ -18,7 +18,7 @@ from .template import DifferentCaptures
 Shapes = Sequence[tuple[int, ...]]
 """The sizes of each tensor among the arguments."""
 TEMPLATES = 3
-"""Templates that are tried for calls that differ in sizes alone: others are wanted when other dimensions vary."""
+"""The most templates for calls that differ in sizes alone: each set of dynamic dimensions needs another."""
 
 
 def look_without_sizes(key: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -34,10 +34,10 @@ def look_without_sizes(key: tuple[Any, ...]) -> tuple[Any, ...] | None:
 
 
 class SizesSeen:
-    """The sizes of calls that have all else in common, and the templates that serve them.
+    """Sizes of calls that are equal otherwise, and their templates.
 
     Attributes:
-        reason: why there is no template for the last dimensions that varied, None where there is.
+        reason: The reason why there is no template for the last dynamic dimensions; None if there is one.
     """
 
     def __init__(self) -> None:

@@ -216,7 +216,7 @@ def _differing(path: Path, values: Sequence[Any]) -> Iterator[tuple[Path, list[i
 
 
 def placed(rows: Any, expressions: Mapping[Path, Number], sizes: Sizes) -> Any:
-    """Rows with the numbers of these sizes; what is not changed is shared with `rows`."""
+    """Return rows with the numbers of these sizes; unchanged rows are shared with `rows`."""
     if not expressions:
         return rows
     here = expressions.get(())

@@ -42,7 +42,7 @@ def failure_of(program: Program, backend: str | Backend, rtol: float, atol: floa
     with seeded(program.inputs):
         try:
             found = tuple(compile_graph(program.graph.copy(), backend, own)[0](*own))
-        except Exception as error:  # whatever it is, it is what the caller looks for
+        except Exception as error:  # any exception is the failure that the caller looks for
             line = str(error).partition("\n")[0]
             return Failure(type(error).__name__, f"{type(error).__name__}: {line}")
     if len(found) != len(expected):

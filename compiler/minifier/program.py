@@ -23,7 +23,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Program:
-    """A graph without constants, whose output is a tuple, and a tensor for each of its inputs."""
+    """Graph without constants, whose output is a tuple, and a tensor for each of its inputs."""
 
     graph: Graph
     inputs: tuple[Any, ...]
@@ -58,7 +58,7 @@ def copied(tensor: Any) -> Any:
 
 @contextmanager
 def seeded(inputs: Sequence[Any]) -> Iterator[None]:
-    """Have random numbers start anew, without gradients, and the generators as they were when the block ends."""
+    """Seed the random generators, disable gradients, and restore the generators when the block ends."""
     generators = [default_generator(device) for device in {CPU, *(t._spec.device for t in inputs)}]
     states = [generator.state_bytes() for generator in generators]
     before = set_grad_enabled(False)

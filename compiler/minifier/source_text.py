@@ -1,4 +1,4 @@
-"""A program as a file that runs: its inputs by shape, dtype and seed where any will do, its steps, and the failure."""
+"""Source file of a program: its inputs by shape, dtype and seed if possible, its steps, and the failure."""
 
 from __future__ import annotations
 

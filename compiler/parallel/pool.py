@@ -1,7 +1,7 @@
-"""Kernels compiled by this process and others beside it, which are started for them and ended afterwards.
+"""Pool of compiling processes: this one and workers, which are started for a graph and ended afterwards.
 
-A process takes longer to start than most kernels to compile. So this one begins, and the others are started where what
-is left would take it longer than that; one that is not ready when nothing is left is ended. They are programs of their
+A worker takes longer to start than most kernels to compile. So this process begins, and starts workers if the rest
+would take it longer than that. A worker that is not ready when nothing is left is ended. Workers are programs of their
 own (`worker`), not forks: no state of this process, no CUDA and no main module reaches them.
 """
 
@@ -23,7 +23,7 @@ from ...runtime.cuda.triton.kernel_key import KernelRequest
 from .worker import READY, compile_request, import_triton
 
 MOST = 8
-"""Processes at once, unless ``TRITEN_COMPILE_THREADS`` says another number."""
+"""The most processes at once, unless ``TRITEN_COMPILE_THREADS`` sets another number."""
 WORKER = f"{__package__}.worker"
 START = 3.0
 """Seconds after which a process is ready; it imports Triton."""
@@ -122,9 +122,10 @@ def _started(
 
 
 class _Worker:
-    """A process, and the thread that hands it one kernel after the other.
+    """Worker process, and the thread that sends it one kernel after the other.
 
-    Raises OSError, when it is made, where no process can be started.
+    Raises:
+        OSError: No process can be started.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class _Worker:
     ) -> None:
         self.waiting, self.cuda, self.progress, self.errors = waiting, cuda, progress, errors
         self.is_ready = self.is_ended = False
-        # Triton's interpreter must be off there, and what this process imports from must be found.
+        # Triton's interpreter must be off in the worker, and this process's import path must be set.
         environment = {k: v for k, v in os.environ.items() if k not in ("TRITEN_CUDA", "TRITON_INTERPRET")}
         environment["PYTHONPATH"] = os.pathsep.join(each for each in sys.path if each)
         self.process = subprocess.Popen(
@@ -180,13 +181,13 @@ class _Worker:
         self.thread.join()
         for pipe in (self.process.stdin, self.process.stdout):
             assert pipe is not None
-            with contextlib.suppress(OSError):  # what was written to a process that is gone
+            with contextlib.suppress(OSError):  # unsent requests to a process that has ended
                 pipe.close()
         self.process.wait()
 
 
 class _Progress:
-    """A line on the terminal; nothing where stderr is none."""
+    """Progress line on the terminal; nothing if stderr is not a terminal."""
 
     def __init__(self, count: int) -> None:
         self.count, self.done = count, 0

@@ -19,7 +19,7 @@ READY = "ready\n"
 
 
 def import_triton() -> None:
-    """Import what compiles, which takes longer than most kernels do."""
+    """Import the compiler, which takes longer than most kernels take to compile."""
     with contextlib.suppress(ImportError):  # the first kernel says it
         from triton import compiler  # noqa: F401
 
@@ -47,7 +47,7 @@ def compile_request(request: KernelRequest, cuda: int) -> str | None:
 
 def main() -> None:
     """Answer until the input ends."""
-    answers, sys.stdout = sys.stdout, sys.stderr  # what a compiler prints is no answer
+    answers, sys.stdout = sys.stdout, sys.stderr  # output of a compiler must not mix with answers
     import_triton()
     print(READY, end="", file=answers, flush=True)
     for line in sys.stdin:

@@ -20,7 +20,7 @@ from .source import UNBOUND
 
 END, RETURN, BREAK, CONTINUE = range(4)
 RESULT = "_triten_returned"
-"""The local variable for what the function returns, where its way out has more to say."""
+"""The local variable for the function's result, if an exit also returns outputs."""
 
 
 def statements(text: str, at: ast.stmt) -> list[ast.stmt]:
@@ -75,11 +75,11 @@ def returned(way: int | None, outputs: Sequence[str], bound: Names, at: ast.stmt
 
 
 class WithReturns(ast.NodeTransformer):
-    """Statements whose ways out are returns.
+    """Transformer of statements whose exits become returns.
 
     Args:
-        leave: gives the statements for a way out, at the place of another.
-        keeps_result: whether the result of the function is a variable of its own, and outputs are returned with it.
+        leave: Return the statements for an exit, at the position of another statement.
+        keeps_result: If True, the function's result is a variable of its own, and outputs are returned with it.
     """
 
     def __init__(self, leave: Callable[[int, ast.stmt], list[ast.stmt]], keeps_result: bool) -> None:

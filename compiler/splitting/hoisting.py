@@ -15,7 +15,7 @@ from .names import Names, own_nodes
 from .source import copied
 
 VALUE = "_triten_value_"
-"""The local variables for what is computed before start with this."""
+"""Prefix of local variables for hoisted values."""
 WORK = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Subscript)
 Slot = tuple[Any, str, int | None]
 

@@ -50,7 +50,7 @@ def stored(nodes: Iterable[ast.AST]) -> Names:
     hidden: set[int] = set()
     for node in own_nodes(nodes):
         if isinstance(node, COMPREHENSIONS):
-            # The variables of a comprehension are its own; what `:=` binds in it is not.
+            # The variables of a comprehension are local to it; targets of `:=` are not.
             hidden |= {
                 id(name)
                 for generator in node.generators

@@ -1,4 +1,4 @@
-"""The residual function: a function written anew around a statement that no graph holds, which calls parts.
+"""Residual function: a function rewritten around an unsupported statement, which calls parts.
 
 It keeps the signature, and the statement, with its loop, condition or block. Everything else is outlined into parts:
 functions of the local variables that they read, which return those that are read later.
@@ -29,7 +29,7 @@ from .names import NONE, SCOPES, Flow, Names, parameters, stored, unbound_by
 from .source import UNBOUND, FunctionSource, copied
 
 CALLEE, RESCUED = "_triten_callee", "_triten_rescued"
-"""Names, in residual functions, of what compiles a function that is called, and what finds variables after an error."""
+"""Names in residual functions of the compiler of callees, and of the function that finds variables after an error."""
 TEST = "_triten_test"
 """The local variable of a condition that a part computes."""
 
@@ -104,7 +104,7 @@ class Residual:
         ast.copy_location(self.node, function)
 
     def _hoisted(self, node: ast.stmt, before: list[ast.stmt], is_test: bool) -> Hoisting:
-        """Move what a statement computes first to statements before it."""
+        """Hoist the expressions that a statement evaluates first into statements before it."""
         if is_test and isinstance(node, ast.If):
             hoist_test(node, before)
         values = Hoisting(node, None if is_test else self._span, self.locals)
@@ -123,7 +123,7 @@ class Residual:
         bound = Flow(done, place.bound).bound
         return replace(place, bound=NONE if bound is None else bound, maybe=place.maybe | stored(done))
 
-    # The statement that no graph holds
+    # The unsupported statement
 
     def _around(self, node: ast.stmt, place: Place, is_test: bool) -> list[ast.stmt]:
         """Return the statement as Python runs it, with its blocks in parts and its callees compiled."""
@@ -314,7 +314,7 @@ class Residual:
 
 
 class WithCallees(ast.NodeTransformer):
-    """Statements whose calls go through `CALLEE`; functions that they define are left as they are."""
+    """Transformer of statements whose calls go through `CALLEE`; functions that they define are unchanged."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)

@@ -18,14 +18,14 @@ from typing import Any
 from .names import own_nodes
 
 UNBOUND = "_triten_unbound"
-"""The name, in functions that are made here, of the value that stands for a local variable without one."""
+"""The name, in generated functions, of the sentinel for an unbound local variable."""
 FUTURES = 0x01FF0000
 """The bits of code's flags that are `__future__` imports."""
 GENERATORS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 
 class Unbound:
-    """The value that stands for a local variable without one."""
+    """Type of the sentinel for an unbound local variable."""
 
     def __repr__(self) -> str:
         return "an unbound local variable"
@@ -158,7 +158,7 @@ def _lambda(code: CodeType, tree: ast.Module) -> ast.FunctionDef | None:
         if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno:
             first, last = (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
             if all(first <= (a, c) and (b, d) <= last for a, c, b, d in spans if (a, c) != (b, d)):
-                best = node  # one that is within another comes later
+                best = node  # a nested lambda comes later
     if best is None:
         return None
     result = ast.copy_location(ast.Return(copied(best.body)), best.body)
@@ -208,7 +208,7 @@ def copied(node: Any) -> Any:
 
 
 class _Cleaned(ast.NodeTransformer):
-    """A function without what is evaluated where it is defined, and with `super()` spelt out."""
+    """Transformer that removes expressions evaluated at a function's definition, and spells out `super()`."""
 
     def __init__(self, function: ast.FunctionDef) -> None:
         self.function = function

@@ -1,4 +1,4 @@
-"""Functions split at a statement: found, written anew, and called."""
+"""Split functions: found, rewritten, and called."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Callee = Callable[[Any], Any]
 
 
 class Part(Protocol):
-    """A compiled part; `cell` is where its residual function finds it."""
+    """Compiled part; `cell` is where its residual function finds it."""
 
     cell: CellType | None
 
@@ -103,7 +103,7 @@ class Split:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
         residual, original = self.residual, self._original
-        # Setting them makes Python forget what it knows of calls of the function.
+        # Setting them invalidates Python's call caches of the function.
         if residual.__defaults__ is not original.__defaults__:
             residual.__defaults__ = original.__defaults__
         if residual.__kwdefaults__ is not original.__kwdefaults__:
