@@ -1,10 +1,10 @@
 """CPU kernels of reductions that blocks share: a partial result for each block, combined in block order.
 
-A small kernel computes each step whole, as an eager call does. A large kernel goes in blocks of about `BLOCK_BYTES`:
-the pointwise steps of a block, compiled if possible, then partial results by the reductions' eager kernels, while the
-block is in the cache. If one loop computes the summed values, it also adds them (`reduction_loops`). Threads of the
-pool share the blocks. The geometry alone determines the blocks, the places of partial results, and their order of
-combination.
+A small kernel computes each step whole, as an eager call does. A large kernel goes in blocks of about `BLOCK_BYTES`.
+For each block it computes the pointwise steps, compiled if possible. The reductions' eager kernels then compute
+partial results while the block is in the cache. If one loop computes the summed values, it also adds them
+(`reduction_loops`). Threads of the pool share the blocks. The geometry alone determines the blocks, the places of
+partial results, and their order of combination.
 """
 
 from __future__ import annotations

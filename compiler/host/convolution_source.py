@@ -1,9 +1,9 @@
 """LLVM IR of convolutions: tiles of sums over taps, read from padded planes of the images.
 
-`taps_text` is the loop of outputs and of input gradients: a matmul whose right factor is never materialized, since for
-each tap a row of it begins at another place of the padded planes. A tile of outputs and positions stays in registers
-while taps are added in order, so a result does not depend on how threads share the work. `sums_text` is the loop of
-weight gradients: products summed along positions.
+`taps_text` is the loop of outputs and of input gradients. It is a matmul whose right factor is never materialized: for
+each tap, a row of this factor begins at another place of the padded planes. A tile of outputs and positions stays in
+registers while taps are added in order, so a result does not depend on how threads share the work. `sums_text` is the
+loop of weight gradients: products summed along positions.
 
 An array of int64 holds sizes and strides (`cpu_fallback/convolution/tiles.py` names its places).
 """

@@ -1,9 +1,9 @@
 """Dropout in fused CPU kernels: the random numbers of eager calls, generated for a row or a tile at a time.
 
-A kernel call takes the counters of its random ops from the generator, in program order, and passes the loop an array
-of *seeds*: for each random op the seed and the first counter. Element i has word i % 4 of counter `first` + i // 4.
-The geometry describes the array as having a byte for each element. So the offset of a row's pointer is the number of
-the row's first element; the loop reads only the beginning.
+A kernel call takes the counters of its random ops from the generator, in program order. It passes the loop an array of
+*seeds*: for each random op the seed and the first counter. Element i has word i % 4 of counter `first` + i // 4. The
+geometry describes the array as having a byte for each element. So the offset of a row's pointer is the number of the
+row's first element; the loop reads only the beginning.
 """
 
 from __future__ import annotations

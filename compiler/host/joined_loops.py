@@ -1,7 +1,7 @@
 """Compiled loops of a fused CPU kernel with `cat` (the extra ``triten[jit]``): one for each region.
 
 The starts of all parts split a dimension into *regions*. In a region each `cat` is one of its parts, so the region is
-a pointwise kernel with offset inputs: no element is compared with bounds, and no part is written first. The loops of
+a pointwise kernel with offset inputs. No element is compared with bounds, and no part is written first. The loops of
 all regions are one module, and each part of its work names its region. Regions interleave, since they often read the
 same lines.
 """

@@ -1,8 +1,8 @@
 """Loops that add runs of numbers in the order of NumPy's einsum: float32, and 16-bit floats in pairs as words.
 
 Einsum adds sixteen numbers to the lanes of one vector at a time. The first and the second elements of words are
-converted to float32 separately, and each are added in this order. (Two interleaved runs of float32 would hide latency,
-but the hardware prefetches only one.)
+converted to float32 separately, and each are added in this order. Two interleaved runs of float32 would hide latency
+as well, but the hardware prefetches only one.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LLVM IR of functions that sum the squared deviations of a float32 row from its mean.
 
 `spread` has the order and the roundings of the eager variance: two passes of `line_sums` in float32, with a correction
-for the rounded mean, and float64 for a row whose squares overflow. `wide_spread` is the same in float64, and
+for the rounded mean. A row whose squares overflow is computed in float64. `wide_spread` is the same in float64, and
 `finite_sum` is the sum from which the mean is computed.
 """
 

@@ -114,10 +114,10 @@ def share_text(machine: str) -> str:
 
     `parts` are the numbers of all parts. `numbers` are, in order:
 
-    - the address of the loop's `part`;
-    - the number of parts, and of numbers in each;
-    - the position of the workspace array (-1 if none), and its bytes for each thread;
-    - the flag to wake threads after a pause.
+    - The address of the loop's `part`.
+    - The number of parts, and of numbers in each.
+    - The position of the workspace array (-1 if none), and its bytes for each thread.
+    - The flag to wake threads after a pause.
     """
     (pause, argument), (clock, burst) = PAUSES[machine], CLOCKS[machine]
     return f"""{HEADER}

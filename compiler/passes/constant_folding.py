@@ -18,10 +18,10 @@ After::
 A `zeros_like` depends on literals alone, too, since it does not read the elements of its operand. A copy of a number
 in the program (`tt.tensor(2.0)`) is read from the constant. These steps are never folded:
 
-- random ops;
-- results and values that share memory with them, which a call must make anew;
-- values that a step writes to;
-- values of more than `MOST_BYTES`, and uninitialized memory.
+- Random ops.
+- Results and values that share memory with them, which a call must make anew.
+- Values that a step writes to.
+- Values of more than `MOST_BYTES`, and uninitialized memory.
 """
 
 from __future__ import annotations

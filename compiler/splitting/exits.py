@@ -2,10 +2,10 @@
 
 A part returns the tuple of its outputs. A part with several exits returns the number of the exit first:
 
-- 0 at the end;
-- 1 with only the result of the whole function;
-- 2 for ``break`` of an outer loop;
-- 3 for ``continue`` of an outer loop.
+- At the end: 0.
+- With only the result of the whole function: 1.
+- For ``break`` of an outer loop: 2.
+- For ``continue`` of an outer loop: 3.
 
 If a ``finally`` follows that may read variables, the function's result, or None, comes next, and then the outputs.
 """

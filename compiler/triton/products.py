@@ -47,7 +47,8 @@ class Layout(NamedTuple):
     """Names of a tile's indices in a program.
 
     Attributes:
-        batch, rows, columns: The indices: one for each row, and one for each column, of the tile. No batch is "".
+        batch, rows, columns: The indices: one for each row, and one for each column, of the tile. Without a batch,
+            `batch` is "".
         batch_by_column: True if columns are of several batches; else the batch is a number.
         pitch, apart: The strides of a row and of a batch in the results.
     """
