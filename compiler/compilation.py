@@ -409,7 +409,7 @@ def _stage_function(
 
 
 def joint_of_stage(recording: Recording, number: int) -> Graph:
-    """Forward and backward of a stage in one, from results of earlier stages, inputs, and gradients of its results."""
+    """Return a stage's joint graph, from results of earlier stages, inputs, and gradients of its results."""
     graph = recording.graph
     every = graph.find_nodes(op="placeholder")
     first = len(every) - len(recording.differentiable)

@@ -39,7 +39,7 @@ class Elements(NamedTuple):
         return self.strides == row_major(self.sizes)
 
     def transposed(self) -> Elements:
-        """With the last two dimensions exchanged."""
+        """Return the elements with the last two dimensions exchanged."""
         *sizes, rows, columns = self.sizes
         *strides, down, across = self.strides
         return Elements(self.root, (*sizes, columns, rows), (*strides, across, down))
@@ -58,7 +58,7 @@ class Elements(NamedTuple):
 
 
 def row_major(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of elements in row-major order, 0 along dimensions of size 1."""
+    """Return the strides of elements in row-major order, 0 along dimensions of size 1."""
     return tuple([0 if n == 1 else s for n, s in zip(sizes, contiguous_strides(sizes), strict=True)])
 
 

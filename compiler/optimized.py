@@ -134,7 +134,7 @@ class OptimizedFunction:
         return len(self.graphs())
 
     def graphs(self) -> list[Compilation]:
-        """Its graphs that compute something."""
+        """Return the compilations with operators."""
         return [each for same_look in self.compilations.values() for each in same_look if each.has_operators]
 
     @property
@@ -356,7 +356,7 @@ class OptimizedFunction:
         return True
 
     def _why(self, key: Any) -> str:
-        """Why a call needs another graph."""
+        """Return the reason why a call needs another graph."""
         known = self.compilations.get(key)
         if not known:
             return "arguments of another look came"

@@ -111,7 +111,7 @@ def is_view(node: Node) -> bool:
 
 
 def roots_of(nodes: Sequence[Node]) -> dict[Node, Node]:
-    """For each step the one that made the memory in which its result is."""
+    """Return for each step the step that owns the memory of its result."""
     roots: dict[Node, Node] = {}
     for node in nodes:
         given = node.all_input_nodes

@@ -160,7 +160,7 @@ def without_hidden(build: Callable[[Sequence[Any]], Any], count: int) -> Callabl
 
 
 def as_inference_results(results: Sequence[Any], inputs: Sequence[Any]) -> Sequence[Any]:
-    """Results as inference tensors, but for inputs and views of them."""
+    """Return results as inference tensors, except inputs and views of them."""
     roots = {id(root_of(t._data)) for t in inputs}
     for tensor in results:
         if isinstance(tensor, TensorImpl) and id(root_of(tensor._data)) not in roots:

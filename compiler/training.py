@@ -78,7 +78,7 @@ class _Stage:
 
 
 def split(recording: Recording) -> SplitGraph:
-    """Forward and backward of a recording that has a derivative."""
+    """Split a recording with a derivative into forward and backward."""
     for place, base in (recording.views | recording.shadows).items():
         view_of_result(recording, place, base)
     graph = recording.graph

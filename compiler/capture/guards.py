@@ -148,7 +148,7 @@ def same(value: Any, now: Any) -> bool:
 
 
 def same_elements(values: tuple[Any, ...], now: tuple[Any, ...]) -> bool:
-    """`same` of two tuples of one length."""
+    """Return True if `same` holds for all pairs of two tuples of one length."""
     return all(a is b or same(a, b) for a, b in zip(values, now, strict=True))
 
 

@@ -70,12 +70,12 @@ class Walk:
     _classes: set[type] = field(default_factory=set)
 
     def visit(self, value: Any, name: str) -> None:
-        """Go on to all that a value leads to."""
+        """Visit everything that is reachable from a value."""
         self._pending.append((value, name))
         self._visit_pending()
 
     def visit_globals(self, names: Iterable[str], module: dict[str, Any]) -> None:
-        """Go on from the globals that code names."""
+        """Visit the globals that code names."""
         self._place_globals(names, module)
         self._visit_pending()
 
@@ -84,7 +84,7 @@ class Walk:
         return id(value) in self._seen
 
     def arrays(self) -> list[np.ndarray[Any, Any]]:
-        """NumPy arrays that the walk visited."""
+        """Return the NumPy arrays that the walk visited."""
         return [each for each in self._seen.values() if isinstance(each, np.ndarray)]
 
     def _visit_pending(self) -> None:

@@ -21,7 +21,7 @@ def device_of(graph: Graph) -> Device | None:
 
 
 def why_not(graph: Graph) -> str | None:
-    """Why a graph of operators is no CUDA graph, in words; None for one that can be captured.
+    """Return the reason why a graph of operators cannot be captured as a CUDA graph; None if it can.
 
     Example:
         >>> import triten as tt

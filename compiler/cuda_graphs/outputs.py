@@ -153,7 +153,7 @@ class _Writer:
         return f"r{i}"
 
     def _cell(self, i: int, root: DataPtr) -> str:
-        """Outputs that share memory share the count of writes to it."""
+        """Return the version counter of an output; outputs that share memory share it."""
         if self.places.count(id(root)) == 1:
             return "None"
         if id(root) not in self.cells:

@@ -37,7 +37,7 @@ def _step(key: Any) -> str:
 
 
 def positional_names(function: Callable[..., Any], count: int) -> list[str]:
-    """Names of the parameters that get so many positional arguments."""
+    """Return the names of the parameters that receive `count` positional arguments."""
     names = list(_parameter_names(function, count))
     return names + [f"args_{i}" for i in range(len(names), count)]
 

@@ -99,7 +99,7 @@ class DynamicGraph:
         return found
 
     def lines(self) -> list[str]:
-        """For people: the ranges, and each number of a step that is an expression."""
+        """Return lines for people: the ranges, and each number of a step that is an expression."""
         lines = [f"{name}: {each}" for name, each in self.ranges.items()]
         return lines + [
             f"%{self.template.rows[path[0]]['name']}{''.join(f'[{step!r}]' for step in path[1:])}: {expression}"

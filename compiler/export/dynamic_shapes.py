@@ -44,7 +44,7 @@ class Dim:
 
 
 def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[Dim, ...]:
-    """Several `Dim` with one range (`torch.export.dims`).
+    """Return several `Dim` with one range (`torch.export.dims`).
 
     Example:
         >>> import triten as tt

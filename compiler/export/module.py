@@ -147,13 +147,13 @@ class ExportedModule(Module):
             check_tensor(f"'{name}'", tensor, node.val)
 
     def train(self, mode: bool = True) -> ExportedModule:
-        """Refused: the mode is fixed in the graph. Raises NotImplementedError, as PyTorch does."""
+        """Raise NotImplementedError, as PyTorch does: the mode is fixed in the graph."""
         raise NotImplementedError(
             "Calling train() is not supported: the mode of the module is fixed in the graph"
         )
 
     def eval(self) -> ExportedModule:
-        """Refused: the mode is fixed in the graph. Raises NotImplementedError, as PyTorch does."""
+        """Raise NotImplementedError, as PyTorch does: the mode is fixed in the graph."""
         raise NotImplementedError(
             "Calling eval() is not supported: the mode of the module is fixed in the graph"
         )

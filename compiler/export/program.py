@@ -149,7 +149,7 @@ class ExportedProgram:
         return self.state_dict[name] if name in self.state_dict else self.constants[name]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused, as PyTorch does: call ``program.module()``. Raises RuntimeError."""
+        """Raise RuntimeError, as PyTorch does: call ``program.module()``."""
         raise RuntimeError(
             "Unable to call ExportedProgram directly. You should use `exported_program.module()` instead."
         )

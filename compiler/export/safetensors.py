@@ -32,7 +32,7 @@ LARGEST_HEADER = 100_000_000
 
 
 def dumps(tensors: Mapping[str, Any]) -> bytes:
-    """Tensors as bytes. Raises NotImplementedError for a dtype or a layout that the format does not have.
+    """Return tensors as bytes. Raise NotImplementedError for a dtype or a layout that the format does not have.
 
     Example:
         >>> import triten as tt

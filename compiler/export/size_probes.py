@@ -119,7 +119,7 @@ class _Probes:
                 yield size
 
     def ends(self) -> list[tuple[int, int]]:
-        """Two sizes of each name."""
+        """Return two sizes of each name."""
         found = []
         for name in self.names:
             chosen = self.fresh(name)
@@ -162,7 +162,7 @@ class _Probes:
         return found
 
     def between(self, least: Sizes, template: Template) -> list[dict[str, int]]:
-        """Sizes that branches may single out: usual ones, and those around the numbers that decisions are made by."""
+        """Return sizes that branches may single out: usual ones, and those around the constants of decisions."""
         found = []
         for name in self.names:
             dim = self.dynamic.dims[name]

@@ -46,7 +46,7 @@ class Runs(NamedTuple):
     device: Device
 
     def lines(self, array: Any) -> Any:
-        """Accumulators as a matrix, which has a column for each result."""
+        """Return accumulators as a matrix, which has a column for each result."""
         slots, n, lanes = self._sizes
         return array.reshape(slots, n, lanes).transpose(0, 2, 1).reshape(slots * lanes, n)
 
@@ -71,7 +71,7 @@ class Accumulation(Protocol):
     tells_steps: bool
 
     def added(self, program: ElementProgram, totals: list[Value], element: Value, at: Value) -> list[Value]:
-        """Accumulators that have met one more element; `at` is of its table, or the element itself."""
+        """Return accumulators after one more element; `at` is its entry in the table, or the element itself."""
 
     def combination(self, runs: Runs) -> Combine:
         """Return the function that combines accumulators into the results."""

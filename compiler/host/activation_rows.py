@@ -76,7 +76,7 @@ def _gelu(s: Step) -> Value:
 
 
 def _normal_share(s: Step, a: Value) -> Value:
-    """(1 + erf(a / sqrt(2))) / 2."""
+    """Lower (1 + erf(a / sqrt(2))) / 2."""
     p, square = s.program, product(s, a, a)
     share = product(s, square, s.number(m.NORMAL[-1]))
     for coefficient in m.NORMAL[-2:0:-1]:
@@ -86,7 +86,7 @@ def _normal_share(s: Step, a: Value) -> Value:
 
 
 def _tanh_of_cubic(s: Step, a: Value) -> Value:
-    """tanh(sqrt(2 / pi) * (a + 0.044715 a^3))."""
+    """Lower tanh(sqrt(2 / pi) * (a + 0.044715 a^3))."""
     cubic = product(s, product(s, a, a), s.number(m.SQRT_2_OVER_PI * m.CUBIC))
     inner = product(s, s.program.arithmetic("add", cubic, s.number(m.SQRT_2_OVER_PI)), a)
     return s.ufunc(np.tanh, inner)
@@ -130,7 +130,7 @@ def _erf(s: Step) -> Value:
 
 
 def _mish(s: Step) -> Value:
-    """a * n / (n + 2) with n = e * (e + 2) and e = exp(a), which from 20 on is a."""
+    """Lower mish: a * n / (n + 2) with n = e * (e + 2) and e = exp(a); from 20 on it is a."""
     s.need("f")
     check_extremes(s)
     p, a, two = s.program, s.operand("self"), s.number(2)

@@ -39,7 +39,7 @@ def _div(s: Step) -> Value:
 
 
 def _addc(name: str) -> Row:
-    """self + value * tensor1 * tensor2, or divided by it."""
+    """Return the lowering of self + value * tensor1 * tensor2, or with a division by tensor2."""
 
     def row(s: Step) -> Value:
         s.need("f" if name == "div" else "fiu")
@@ -82,7 +82,7 @@ def _logical_not(s: Step) -> Value:
 
 
 def _shift(name: str) -> Row:
-    """By a number of bits within the width."""
+    """Return the lowering of a shift by a number of bits within the width."""
 
     def row(s: Step) -> Value:
         s.need("iu")

@@ -46,7 +46,7 @@ class _Attention(FloatCode):
         return made
 
     def turned(self, source: str, stride: str, width: str, factor: str, to: str) -> None:
-        """Turn keys or values."""
+        """Emit the transposition of keys or values."""
         self.do(
             f"call void @turned(ptr {source}, i64 {stride}, i64 {self.n['keys']}, i64 {width}, i64 {self.n['pitch']}, "
             f"float {factor}, ptr {to})"
@@ -68,7 +68,7 @@ class _Attention(FloatCode):
         return self.new(f"select i1 {self.is_causal}, i64 {own}, i64 {self.n['keys']}")
 
     def whole(self, count: str, lanes: int) -> str:
-        """So many elements in whole vectors."""
+        """Round a number of elements up to whole vectors."""
         return self.new(f"and i64 {self.add(count, str(lanes - 1))}, -{lanes}")
 
     def masked(self, row: str, mask: str, count: str, padded: str) -> None:
@@ -290,7 +290,10 @@ def _masked(mask: str) -> str:
 
 
 def _softmax(shape: Shape) -> str:
-    """exp of scores less the largest one, their sum, and the largest; of a row that sees nothing that is 0."""
+    """Return the function that computes exp of scores minus their maximum, their sum, and the maximum.
+
+    The maximum of a row without visible keys is 0.
+    """
     code, v = FloatCode("float32"), shape.vector
     most = code.variable(v, f"<{', '.join([f'float {LEAST}'] * shape.lanes)}>")
     with code.loop("0", "%count", shape.lanes) as i:
@@ -333,7 +336,7 @@ def _exponentials(code: FloatCode, less: str, count: str) -> str:
 
 
 def _weights() -> str:
-    """exp of scores less the logarithm of their sum."""
+    """Return the function that computes exp of scores minus the logarithm of their sum."""
     code = FloatCode("float32")
     _exponentials(code, "%logsumexp", "%count")
     return code.function(
@@ -367,7 +370,10 @@ def _scaled() -> str:
 
 
 def _logarithms() -> str:
-    """Logarithms of sums added to the largest scores; a row that sees nothing has the sum 1 and the score 0."""
+    """Return the function that adds logarithms of sums to the maximal scores.
+
+    A row without visible keys has the sum 1 and the maximum 0.
+    """
     code = FloatCode("float32")
     with code.loop("0", "%count") as i:
         at = code.at("float", "%totals", i)

@@ -52,7 +52,7 @@ def sums_text(shape: Shape) -> str:
 
 
 def _pack(shape: Shape) -> str:
-    """Padded planes of a source: channels, phases, rows, images, elements."""
+    """Return the function that makes padded planes of a source: channels, phases, rows, images, elements."""
     code, kind = Code(), shape.kind
     n = code.numbers("%g", PACK)
     row_size = code.mul(n["pitch"], str(shape.size))
@@ -106,7 +106,7 @@ def _pack(shape: Shape) -> str:
 
 
 def _tile(shape: Shape, rows: int, vectors: int) -> str:
-    """Sums of taps for some outputs and positions."""
+    """Return the function that sums taps for a tile of outputs and positions."""
     code, kind = Code(), shape.kind
     tile = VectorTile(code, shape, rows, vectors)
     bases = tile.rows_of("%weight", "%stride")

@@ -90,7 +90,7 @@ def cut_kernel(
 
 
 def _parts(kernel: FusedKernel | RowsKernel) -> list[FusedKernel | RowsKernel | Eager]:
-    """Kernels, and eager calls, each after those that it reads."""
+    """Return kernels, and eager calls, in topological order."""
     levels: dict[Node, int] = {}
     inside: dict[tuple[int, tuple[int, ...]], list[Any]] = {}
     eager: dict[int, list[Eager]] = {}
@@ -117,7 +117,7 @@ def _parts(kernel: FusedKernel | RowsKernel) -> list[FusedKernel | RowsKernel | 
 
 
 def _bounded(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> list[list[Any]]:
-    """Steps of a part in runs of bounded operands; kernels over rows have a bound of steps already."""
+    """Split the steps of a part into runs of bounded operands; row kernels have a bound of steps already."""
     if isinstance(kernel, RowsKernel):
         return [list(calls)]
     by_node = {call.node: call for call in calls}
@@ -125,7 +125,7 @@ def _bounded(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> list[lis
 
 
 def _part(kernel: FusedKernel | RowsKernel, calls: Sequence[Any]) -> FusedKernel | RowsKernel:
-    """Some steps of a kernel as one of their own."""
+    """Return some steps of a kernel as a kernel of their own."""
     own = {call.node for call in calls}
     several = {call.node.args[0] for call in calls if isinstance(call, ResultOf)}
     inputs = dict.fromkeys(node for call in calls for node in call.node.all_input_nodes if node not in own)

@@ -42,14 +42,14 @@ def words_text() -> str:
 
 
 def words_function() -> str:
-    """``void @triten_words(ptr out, i64 n, i64 first, i64 seed)``: rows of four words, as the loop has them."""
+    """Return ``void @triten_words(ptr out, i64 n, i64 first, i64 seed)``: rows of four words, as in the loop."""
     head = "ptr noalias nocapture %p0, i64 %n, i64 %first, i64 %seed"
     lines = [f"  %k0_0 = and i64 %seed, {_LOW}", "  %k1_0 = lshr i64 %seed, 32", *_keys()]
     return _function(f"triten_words({head})", lines, _words())
 
 
 def _keys() -> list[str]:
-    """Both halves of the key in each round."""
+    """Emit both halves of the key in each round."""
     lines = []
     for r in range(1, ROUNDS):
         for half in (0, 1):
@@ -170,7 +170,7 @@ class _Lanes:
         self.lines: list[str] = []
 
     def line(self, text: str) -> str:
-        """Append a line that computes something."""
+        """Append an instruction, and return its value."""
         name = f"%v{len(self.lines)}"
         self.lines.append(f"  {name} = {text}")
         return name

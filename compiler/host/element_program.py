@@ -146,7 +146,7 @@ class ElementProgram:
     # Instructions
 
     def arithmetic(self, name: str, a: Value, b: Value) -> Value:
-        """``add``, ``sub``, ``mul``, or of floats ``div``, rounded once; integers wrap."""
+        """Return ``add``, ``sub``, ``mul``, or for floats ``div``, rounded once; integers wrap."""
         if kind_of(a) == "f":
             return self.instruction(a.dtype, f"f{name} {full(a)} {{0}}, {{1}}", a, b)
         if kind_of(a) == "b":
@@ -157,13 +157,13 @@ class ElementProgram:
         return self.instruction(a.dtype, f"{name} {a.register} {{0}}, {{1}}", a, b)
 
     def bitwise(self, name: str, a: Value, b: Value) -> Value:
-        """``and``, ``or`` or ``xor`` of integers and bools."""
+        """Return ``and``, ``or`` or ``xor`` of integers and bools."""
         if kind_of(a) == "f":
             raise CannotLower(name)
         return self.instruction(a.dtype, f"{name} {a.register} {{0}}, {{1}}", a, b)
 
     def compare(self, name: str, a: Value, b: Value) -> Value:
-        """``eq``, ``ne``, ``lt``, ``le``, ``gt`` or ``ge``; with NaN all but ``ne`` are false."""
+        """Return ``eq``, ``ne``, ``lt``, ``le``, ``gt`` or ``ge``; with NaN all but ``ne`` are false."""
         if kind_of(a) == "f":
             code = "une" if name == "ne" else f"o{name}"
             return self.instruction("bool", f"fcmp {code} {full(a)} {{0}}, {{1}}", a, b)
@@ -186,7 +186,7 @@ class ElementProgram:
         return self.instruction(a.dtype, f"call {full(a)} @llvm.{name}.{suffix}({full(a)} {{0}})", a)
 
     def fused(self, a: Value, b: Value, c: Value) -> Value:
-        """a * b + c, rounded once."""
+        """Return a * b + c, rounded once (fused multiply-add)."""
         kind = full(a)
         suffix = {"float": "f32", "double": "f64"}[kind]
         given = ", ".join(f"{kind} {{{i}}}" for i in range(3))
@@ -197,11 +197,11 @@ class ElementProgram:
         return self.instruction(dtype, f"bitcast {a.register} {{0}} to {REGISTERS[dtype]}", a)
 
     def shifted(self, name: str, a: Value, count: int) -> Value:
-        """``shl``, ``lshr`` or ``ashr`` of an integer by a number of bits."""
+        """Return ``shl``, ``lshr`` or ``ashr`` of an integer by a number of bits."""
         return self.instruction(a.dtype, f"{name} {a.register} {{0}}, {count}", a)
 
     def negative(self, a: Value) -> Value:
-        """-a."""
+        """Return -a."""
         if kind_of(a) == "f":
             return self.instruction(a.dtype, f"fneg {full(a)} {{0}}", a)
         return self.arithmetic("sub", self.number(0, a.dtype), a)
@@ -287,7 +287,7 @@ class ElementProgram:
         return self.instruction("float16", "fptrunc float {0} to half", a)
 
     def _narrowed_to_bfloat16(self, a: Value) -> Value:
-        """To nearest even; the processor's own instruction would lose subnormal numbers."""
+        """Round to nearest even; the processor's own instruction would lose subnormal numbers."""
         word = self.instruction("int32", "bitcast float {0} to i32", a)
         high = self.instruction("int32", "lshr i32 {0}, 16", word)
         odd = self.instruction("int32", "and i32 {0}, 1", high)
@@ -300,7 +300,7 @@ class ElementProgram:
 
 
 def kind_of(value: Value) -> str:
-    """``f``, ``i``, ``u`` or ``b``."""
+    """Return the kind of a value's dtype: ``f``, ``i``, ``u`` or ``b``."""
     return "f" if "float" in value.dtype else value.dtype[0]
 
 

@@ -60,7 +60,7 @@ def number(p: ElementProgram, value: float) -> Value:
 
 
 def polynomial(p: ElementProgram, coefficients: Sequence[float], x: Value) -> Value:
-    """By Horner's rule, each step rounded once; coefficients from the lowest power."""
+    """Evaluate a polynomial by Horner's rule, each step rounded once; coefficients start from the lowest power."""
     value = number(p, coefficients[-1])
     for coefficient in coefficients[-2::-1]:
         value = p.fused(x, value, number(p, coefficient))
@@ -68,7 +68,7 @@ def polynomial(p: ElementProgram, coefficients: Sequence[float], x: Value) -> Va
 
 
 def scaled(p: ElementProgram, a: Value, power: Value) -> Value:
-    """a * 2**power, rounded once: by two powers of two that float32 has, of which the first one is exact."""
+    """Return a * 2**power, rounded once: by two powers of two that float32 represents; the first step is exact."""
     half = p.shifted("ashr", power, 1)
     for part in (half, p.arithmetic("sub", power, half)):
         bits = p.shifted("shl", p.arithmetic("add", part, p.number(127, I32)), 23)
@@ -77,7 +77,7 @@ def scaled(p: ElementProgram, a: Value, power: Value) -> Value:
 
 
 def exp(p: ElementProgram, a: Value) -> Value:
-    """e to the power of `a`."""
+    """Return e to the power of `a`."""
     least, most = number(p, EXP_LEAST), number(p, EXP_MOST)
     x = p.select(p.compare("lt", a, least), least, a)
     x = p.select(p.compare("gt", x, most), most, x)
@@ -112,7 +112,7 @@ def log(p: ElementProgram, a: Value) -> Value:
 
 
 def _sine(is_cosine: bool) -> Callable[[ElementProgram, Value], Value]:
-    """sin, or cos, which is a quarter of a turn ahead: of the number less a whole number of quarter turns."""
+    """Return sin, or cos (a quarter turn ahead), of the number reduced by a whole number of quarter turns."""
 
     def write(p: ElementProgram, a: Value) -> Value:
         magic = number(p, TO_WHOLE)

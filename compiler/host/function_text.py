@@ -42,14 +42,14 @@ class FunctionText:
         return self.let(f"load {kind}, ptr {at}, align 1")
 
     def lanes(self, value: str, width: int, places: Sequence[int]) -> str:
-        """Some lanes of a vector."""
+        """Emit the selection of some lanes of a vector."""
         mask = ", ".join(f"i32 {place}" for place in places)
         return self.let(
             f"shufflevector <{width} x float> {value}, <{width} x float> poison, <{len(places)} x i32> <{mask}>"
         )
 
     def added(self, kind: str, a: str, b: str, name: str = "") -> str:
-        """a + b."""
+        """Emit a + b."""
         return self.let(f"fadd {kind} {a}, {b}", name)
 
     def step(self, place: str, name: str, count: int, end: str, here: str, after: str) -> None:

@@ -15,7 +15,7 @@ LANES = 8
 
 
 def lane_sum(name: str) -> str:
-    """``double @lane_sum(ptr, i64)``, or ``@lane_dot(ptr, ptr, i64)``."""
+    """Return ``double @lane_sum(ptr, i64)``, or ``@lane_dot(ptr, ptr, i64)``."""
     pointers = "xy" if name == "lane_dot" else "x"
     f = FunctionText(f"double @{name}({', '.join(f'ptr %{p}' for p in pointers)}, i64 %n)")
     kind = f"<{LANES} x float>"

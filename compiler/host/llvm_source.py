@@ -37,7 +37,7 @@ def loop_text(loop: Loop, steps: Sequence[str], rank: int, name: str) -> str:
 
 
 def storage(dtype: str) -> str:
-    """LLVM's type of an element in memory."""
+    """Return the LLVM type of an element in memory."""
     register = REGISTERS[dtype]
     return "i8" if register == "i1" else register
 
@@ -78,7 +78,7 @@ class _Writer:
 
 
 def declarations(instructions: Sequence[Value]) -> str:
-    """Declarations of the functions of LLVM that instructions call."""
+    """Return the declarations of the LLVM intrinsics that instructions call."""
     found = {}
     for value in instructions:
         if value.text.startswith("call "):

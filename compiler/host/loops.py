@@ -174,7 +174,7 @@ def work_of(kernel: FusedKernel, places: Sequence[int], instructions: int) -> in
 
 
 def part_limit(work: int, numel: int) -> int:
-    """Elements of a part at most."""
+    """Return the maximum number of elements of a part."""
     return part_limit_of(sharing_of(work), numel)
 
 

@@ -273,7 +273,7 @@ def _address(name: str) -> int:
 
 
 def _compile(text: str, optimizes: bool) -> bytes:
-    """Object code of a text, from a process of its own if this one can run out of memory."""
+    """Return the object code of a text, from a subprocess if this process can run out of memory."""
     if can_run_out():
         return _asked("optimize" if optimizes else "compile", text)
     require_memory(COMPILER_BYTES + BYTES_OF_CHARACTER * len(text), "a compiled loop")

@@ -37,7 +37,7 @@ def optimizer_loop(name: str) -> Callable[..., None] | None:
 
 
 def addresses() -> Callable[..., None]:
-    """``call(out, *arrays)``, which writes the addresses of the arrays' first elements."""
+    """Return ``call(out, *arrays)``, which writes the addresses of the arrays' first elements."""
     return loop_function(HEADER + ADDRESSES)
 
 

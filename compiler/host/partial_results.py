@@ -58,7 +58,7 @@ class Dimensions:
         return tuple([self._strides[spec][group[-1]] for group in self._groups])
 
     def moves(self, spec: TensorSpec) -> list[bool]:
-        """Over which dimensions an array has more than one element."""
+        """Return True for each dimension along which an array is not broadcast."""
         return [self._moves[spec][group[-1]] for group in self._groups]
 
     def shape(self, spec: TensorSpec) -> tuple[int, ...]:

@@ -57,7 +57,7 @@ def _tiles(shape: Shape) -> dict[int, tuple[int, ...]]:
 
 
 def _tile(shape: Shape, rows: int, vectors: int) -> str:
-    """Sums of some rows and columns."""
+    """Return the function of a tile: sums of some rows and columns."""
     code = Code()
     tile = VectorTile(code, shape, rows, vectors)
     bases = tile.rows_of("%a", "%a_row")

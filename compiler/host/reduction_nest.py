@@ -83,7 +83,7 @@ class Nest(NamedTuple):
         return self.place == len(self.dimensions.sizes) - 1
 
     def counts(self) -> Any:
-        """Number of elements that each accumulator meets, for each slot and lane."""
+        """Return the number of elements that each accumulator meets, for each slot and lane."""
         n = self.dimensions.sizes[self.place]
         firsts = np.arange(self.runs)[:, None] * (self.run * self.lanes) + np.arange(self.lanes)
         found = np.clip(-(-(n - firsts) // self.lanes), 0, self.run)
@@ -128,7 +128,7 @@ class Nest(NamedTuple):
         return (*outer, strides[0], 0, *rest)
 
     def indices(self) -> list[list[Index]]:
-        """Parts of the loop nest, each of which has accumulators of its own; some are taken in two steps."""
+        """Return parts of the loop nest, each with accumulators of its own; some are taken in two steps."""
         n = self.dimensions.sizes[self.place]
         whole, rest = divmod(n, self.run * self.lanes)
         rows, lanes = divmod(rest, self.lanes)

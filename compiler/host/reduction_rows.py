@@ -108,7 +108,7 @@ class RowStep:
         return p.select(is_there, self.binary("add", number, self.number(0)), self.number(0))
 
     def binary(self, name: str, a: Value, b: Value) -> Value:
-        """``add``, ``sub``, ``mul`` or ``div``."""
+        """Return ``add``, ``sub``, ``mul`` or ``div`` of two values."""
         return self.program.arithmetic(name, a, b)
 
     def function(self, ufunc: np.ufunc, a: Value) -> Value:
@@ -261,7 +261,7 @@ def _logsumexp(s: RowStep) -> list[Value]:
 
 
 def _norm(centred: bool) -> ReductionRow:
-    """layer_norm, or rms_norm, which subtracts no mean and has no bias."""
+    """Return the lowering of layer_norm, or of rms_norm, which subtracts no mean and has no bias."""
 
     def row(s: RowStep) -> list[Value]:
         spec, p = s.spec("input"), s.program

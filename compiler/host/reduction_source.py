@@ -33,7 +33,7 @@ DEVIATING, PAIRED = ("run_deviations", "run_squares"), ("run_evens", "run_odds")
 
 
 def run_sum(name: str = "run_sum") -> str:
-    """``float @run_sum(ptr, i64)``: a sum as NumPy's einsum has it.
+    """Return ``float @run_sum(ptr, i64)``: a sum in the order of NumPy's einsum.
 
     ``@run_deviations`` and ``@run_squares`` are given a mean, too, ``@run_evens`` and ``@run_odds`` a count of pairs.
     """
@@ -132,7 +132,7 @@ def line_sum(name: str) -> str:
 
 
 def half_sum() -> str:
-    """``float @half_sum(ptr, i64)``: the sum of an even number of elements as `over_half_words` has it."""
+    """Return ``float @half_sum(ptr, i64)``: the sum of an even number of elements in the order of `over_half_words`."""
     f = FunctionText("float @half_sum(ptr %x, i64 %n)")
     pairs = f.let("lshr i64 %n, 1")
     evens, odds = (f.let(f"call float @line_{which}(ptr %x, i64 {pairs})") for which in ("evens", "odds"))
@@ -207,7 +207,7 @@ def chunk_dot(width: int, is_sum: bool) -> str:
 
 
 def row_dot(is_sum: bool) -> str:
-    """``double @row_sum(ptr, i64)`` or ``@row_dot(ptr, ptr, i64)``: as `row_dots` has it, by chunks in float64."""
+    """Return ``double @row_sum(ptr, i64)`` or ``@row_dot(ptr, ptr, i64)``: chunks in float64, as `row_dots` adds."""
     pointers = "x" if is_sum else "xy"
     kind = "sum" if is_sum else "dot"
     f = FunctionText(f"double @row_{kind}({', '.join(f'ptr %{p}' for p in pointers)}, i64 %n)")
@@ -315,7 +315,7 @@ def symbol_of(name: str, width: int) -> str:
 
 
 def reduction_text(name: str, width: int) -> str:
-    """LLVM's text of a reduction, under its symbol."""
+    """Return the LLVM IR of a reduction, under its symbol."""
     if name in BLAS:
         text = chunk_dot(width, name == "row_sum") + row_dot(name == "row_sum")
         text += "declare i64 @llvm.umin.i64(i64, i64)\n"
@@ -343,6 +343,6 @@ def reduction_text(name: str, width: int) -> str:
 
 
 def declaration(name: str, width: int) -> str:
-    """LLVM's text for a loop that calls it."""
+    """Return the LLVM declaration for a loop that calls it."""
     rows = ", ".join(["ptr"] * rows_of(name))
     return f"declare {REDUCTIONS[name]} @{symbol_of(name, width)}({rows}, i64)\n"

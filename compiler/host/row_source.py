@@ -235,7 +235,7 @@ class _Writer:
         self.workspace += 1
 
     def _numbers(self, level: int) -> list[str]:
-        """Reductions, picks and ufuncs of a level, and the numbers that are made of them."""
+        """Emit the reductions, gathers and ufuncs of a level, and the numbers computed from them."""
         lines = []
         for value in self.program.order:
             if self.program.levels[id(value)] != level:

@@ -84,7 +84,7 @@ def sums_text(dtype: str) -> str:
 
 
 def _loaded_run(j: int) -> list[str]:
-    """Four numbers of a run, ``%a{j}``."""
+    """Emit the load of four numbers of a run, ``%a{j}``."""
     return [
         f"  %at{j} = add i64 %start, %k{j}",
         f"  %p_{j} = getelementptr float, ptr %p1, i64 %at{j}",

@@ -16,7 +16,7 @@ LANES = 8
 
 
 def spread() -> str:
-    """``double @spread(ptr, i64)``."""
+    """Return ``double @spread(ptr, i64)``."""
     f = FunctionText("double @spread(ptr %x, i64 %n)")
     count = f.let("uitofp i64 %n to float")
     total = f.let("call float @line_sum(ptr %x, i64 %n)")
@@ -73,13 +73,13 @@ def _wide_total(name: str) -> str:
 
 
 def wide_sum() -> str:
-    """``double @wide_sum(ptr, i64)``."""
+    """Return ``double @wide_sum(ptr, i64)``."""
     kind = f"<{LANES} x double>"
     return _wide_total("wide_sum") + f"declare double @llvm.vector.reduce.fadd.v{LANES}f64(double, {kind})\n"
 
 
 def wide_spread() -> str:
-    """``double @wide_spread(ptr, i64)``."""
+    """Return ``double @wide_spread(ptr, i64)``."""
     f = FunctionText("double @wide_spread(ptr %x, i64 %n)")
     total = f.let("call double @wide_sum(ptr %x, i64 %n)")
     mean = f.let(f"fdiv double {total}, {f.let('uitofp i64 %n to double')}")
@@ -88,7 +88,7 @@ def wide_spread() -> str:
 
 
 def finite_sum() -> str:
-    """``double @finite_sum(ptr, i64)``."""
+    """Return ``double @finite_sum(ptr, i64)``."""
     f = FunctionText("double @finite_sum(ptr %x, i64 %n)")
     found = f.let("call float @line_sum(ptr %x, i64 %n)")
     return wide_sum() + _or_wide(f, found, "wide_sum")

@@ -159,7 +159,7 @@ class _SharedLoop:
 
 
 def _whole_lines(size: int) -> int:
-    """So many bytes in whole cache lines."""
+    """Round a number of bytes up to whole cache lines."""
     return -(-size // 64) * 64
 
 

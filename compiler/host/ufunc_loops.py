@@ -48,7 +48,7 @@ class UfuncLoop(NamedTuple):
     has_data: bool
 
     def declaration(self) -> str:
-        """LLVM's text."""
+        """Return the LLVM declarations."""
         data = f"@{self.symbol}_data = external global i8\n" if self.has_data else ""
         return f"declare void @{self.symbol}(ptr, ptr, ptr, ptr)\n{data}"
 

@@ -39,7 +39,7 @@ class Program:
         return self.graph.output_node.all_input_nodes
 
     def copied_inputs(self) -> list[Any]:
-        """Inputs in memory of their own."""
+        """Return copies of the inputs."""
         return [copied(tensor) for tensor in self.inputs]
 
 

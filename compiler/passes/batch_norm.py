@@ -115,7 +115,7 @@ class _Steps:
         return self.call("mul.Tensor", self.expanded(self.of_channels(total)), share)
 
     def scale(self, rstd: Node, weight: Node | None) -> Node:
-        """rstd * weight."""
+        """Return rstd * weight."""
         made = self.of_channels(rstd)
         if weight is None:
             return made

@@ -24,7 +24,7 @@ RESULT = "_triten_returned"
 
 
 def statements(text: str, at: ast.stmt) -> list[ast.stmt]:
-    """Statements of a text, each at the place of another one."""
+    """Return the statements of a text, each at the position of another statement."""
     made = ast.parse(text).body
     for each in made:
         for node in ast.walk(each):

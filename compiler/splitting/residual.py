@@ -220,7 +220,7 @@ class Residual:
     # Parts
 
     def _in_parts(self, body: Sequence[ast.stmt], place: Place) -> list[ast.stmt]:
-        """Statements as a call of a part; those at its ends that compute nothing stay."""
+        """Return statements as a call of a part; statements at its ends that compute nothing stay."""
         first, last = 0, len(body)
         while first < last and is_light(body[first]):
             first += 1

@@ -61,7 +61,7 @@ class FunctionSource:
         watched: frozenset[str],
         values: Mapping[str, Any],
     ) -> FunctionSource:
-        """Another function in the same surroundings, which sees some values by names of their own."""
+        """Return another function in the same context, with extra names for some values."""
         cells = {**self.cells, **{name: CellType(value) for name, value in values.items()}}
         return replace(self, node=node, unbound=unbound, watched=watched, cells=cells)
 

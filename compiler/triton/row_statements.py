@@ -98,7 +98,7 @@ class Program:
     def value(
         self, text: str, *reads: str, comment: str = "", words: int = 1, moves_along_rows: bool = False
     ) -> str:
-        """Define a value of each element, or of each row. Returns its name."""
+        """Define a value of each element, or of each row. Return its name."""
         name = f"y{len(self.statements)}"
         self.statements.append(
             Statement(name, text, reads, comment, words=words, moves_along_rows=moves_along_rows)
@@ -106,7 +106,7 @@ class Program:
         return name
 
     def combined(self, row: Reduction, text: str, *reads: str, type_: Any, comment: str = "") -> str:
-        """Define a number for each row, of the type in which elements are combined. Returns its name."""
+        """Define a number for each row, of the accumulator's type. Return its name."""
         name = f"y{len(self.statements)}"
         words = type_.primitive_bitwidth // 32 or 1
         self.statements.append(Statement(name, text, reads, comment, row, type_, words))
@@ -320,7 +320,7 @@ def _logsumexp(row: Row) -> dict[int, str]:
 
 
 def _normalised(is_centred: bool) -> Callable[[Row], dict[int, str]]:
-    """layer_norm, or rms_norm, which subtracts no mean and has no bias."""
+    """Return the lowering of layer_norm, or of rms_norm, which subtracts no mean and has no bias."""
 
     def lower(row: Row) -> dict[int, str]:
         spec = row.argument("input").val
